@@ -1,0 +1,164 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from trivium.v1 import fact_pb2 as _fact_pb2
+from trivium.v1 import filter_pb2 as _filter_pb2
+from trivium.v1 import segment_pb2 as _segment_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetSegmentsRequest(_message.Message):
+    __slots__ = ("tenant", "ids")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetSegmentsResponse(_message.Message):
+    __slots__ = ("segments", "missing_ids")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_IDS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[_segment_pb2.Segment]
+    missing_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, segments: _Optional[_Iterable[_Union[_segment_pb2.Segment, _Mapping]]] = ..., missing_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListSegmentsRequest(_message.Message):
+    __slots__ = ("tenant", "filter", "page_size", "page_token")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    filter: _filter_pb2.Filter
+    page_size: int
+    page_token: str
+    def __init__(self, tenant: _Optional[str] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListSegmentsResponse(_message.Message):
+    __slots__ = ("segments", "next_page_token")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[_segment_pb2.Segment]
+    next_page_token: str
+    def __init__(self, segments: _Optional[_Iterable[_Union[_segment_pb2.Segment, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ListFactsRequest(_message.Message):
+    __slots__ = ("tenant", "entities", "valid_at", "page_size", "page_token")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    VALID_AT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    entities: _containers.RepeatedScalarFieldContainer[str]
+    valid_at: _timestamp_pb2.Timestamp
+    page_size: int
+    page_token: str
+    def __init__(self, tenant: _Optional[str] = ..., entities: _Optional[_Iterable[str]] = ..., valid_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListFactsResponse(_message.Message):
+    __slots__ = ("facts", "next_page_token")
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    facts: _containers.RepeatedCompositeFieldContainer[_fact_pb2.Fact]
+    next_page_token: str
+    def __init__(self, facts: _Optional[_Iterable[_Union[_fact_pb2.Fact, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetStatsRequest(_message.Message):
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
+
+class GetStatsResponse(_message.Message):
+    __slots__ = ("tenant", "projections", "index", "service", "set_aside")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PROJECTIONS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    tenant: TenantStats
+    projections: _containers.RepeatedCompositeFieldContainer[ProjectionStats]
+    index: IndexStats
+    service: ServiceStats
+    set_aside: _containers.RepeatedCompositeFieldContainer[SetAsideRow]
+    def __init__(self, tenant: _Optional[_Union[TenantStats, _Mapping]] = ..., projections: _Optional[_Iterable[_Union[ProjectionStats, _Mapping]]] = ..., index: _Optional[_Union[IndexStats, _Mapping]] = ..., service: _Optional[_Union[ServiceStats, _Mapping]] = ..., set_aside: _Optional[_Iterable[_Union[SetAsideRow, _Mapping]]] = ...) -> None: ...
+
+class TenantStats(_message.Message):
+    __slots__ = ("segment_count", "sensitive_segment_count", "fact_count", "entity_count", "embedded_count", "embeddable_count", "text_search_config")
+    SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SENSITIVE_SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FACT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDABLE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_SEARCH_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    segment_count: int
+    sensitive_segment_count: int
+    fact_count: int
+    entity_count: int
+    embedded_count: int
+    embeddable_count: int
+    text_search_config: str
+    def __init__(self, segment_count: _Optional[int] = ..., sensitive_segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., entity_count: _Optional[int] = ..., embedded_count: _Optional[int] = ..., embeddable_count: _Optional[int] = ..., text_search_config: _Optional[str] = ...) -> None: ...
+
+class ProjectionStats(_message.Message):
+    __slots__ = ("projection", "pending_count", "lag", "set_aside_count")
+    PROJECTION_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    projection: str
+    pending_count: int
+    lag: _duration_pb2.Duration
+    set_aside_count: int
+    def __init__(self, projection: _Optional[str] = ..., pending_count: _Optional[int] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., set_aside_count: _Optional[int] = ...) -> None: ...
+
+class IndexStats(_message.Message):
+    __slots__ = ("ready", "vector_count", "epoch", "reason")
+    READY_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ready: bool
+    vector_count: int
+    epoch: int
+    reason: str
+    def __init__(self, ready: _Optional[bool] = ..., vector_count: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ServiceStats(_message.Message):
+    __slots__ = ("version", "placement", "ingress", "model_fingerprint", "dimension", "started_at", "degraded")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    INGRESS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    placement: str
+    ingress: str
+    model_fingerprint: str
+    dimension: int
+    started_at: _timestamp_pb2.Timestamp
+    degraded: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., placement: _Optional[str] = ..., ingress: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., dimension: _Optional[int] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SetAsideRow(_message.Message):
+    __slots__ = ("projection", "id", "reason", "set_aside_at")
+    PROJECTION_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_AT_FIELD_NUMBER: _ClassVar[int]
+    projection: str
+    id: str
+    reason: str
+    set_aside_at: _timestamp_pb2.Timestamp
+    def __init__(self, projection: _Optional[str] = ..., id: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,47 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Filter(_message.Message):
+    __slots__ = ("kinds", "labels", "speakers", "sessions", "entities", "min_importance", "event_time", "created_at", "updated_at")
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    SPEAKERS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    MIN_IMPORTANCE_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    labels: _containers.RepeatedCompositeFieldContainer[LabelFilter]
+    speakers: _containers.RepeatedScalarFieldContainer[str]
+    sessions: _containers.RepeatedScalarFieldContainer[str]
+    entities: _containers.RepeatedScalarFieldContainer[str]
+    min_importance: float
+    event_time: TimeRange
+    created_at: TimeRange
+    updated_at: TimeRange
+    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., labels: _Optional[_Iterable[_Union[LabelFilter, _Mapping]]] = ..., speakers: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[str]] = ..., entities: _Optional[_Iterable[str]] = ..., min_importance: _Optional[float] = ..., event_time: _Optional[_Union[TimeRange, _Mapping]] = ..., created_at: _Optional[_Union[TimeRange, _Mapping]] = ..., updated_at: _Optional[_Union[TimeRange, _Mapping]] = ...) -> None: ...
+
+class LabelFilter(_message.Message):
+    __slots__ = ("key", "values")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TimeRange(_message.Message):
+    __slots__ = ("to",)
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    to: _timestamp_pb2.Timestamp
+    def __init__(self, to: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., **kwargs) -> None: ...

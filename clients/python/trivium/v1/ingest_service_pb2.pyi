@@ -1,0 +1,141 @@
+from trivium.v1 import fact_pb2 as _fact_pb2
+from trivium.v1 import segment_pb2 as _segment_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ItemState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ITEM_STATE_UNSPECIFIED: _ClassVar[ItemState]
+    ITEM_STATE_CREATED: _ClassVar[ItemState]
+    ITEM_STATE_UPDATED: _ClassVar[ItemState]
+    ITEM_STATE_UNCHANGED: _ClassVar[ItemState]
+    ITEM_STATE_REJECTED: _ClassVar[ItemState]
+ITEM_STATE_UNSPECIFIED: ItemState
+ITEM_STATE_CREATED: ItemState
+ITEM_STATE_UPDATED: ItemState
+ITEM_STATE_UNCHANGED: ItemState
+ITEM_STATE_REJECTED: ItemState
+
+class IngestRequest(_message.Message):
+    __slots__ = ("tenant", "items", "text_search_config")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_SEARCH_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    items: _containers.RepeatedCompositeFieldContainer[IngestItem]
+    text_search_config: str
+    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ...) -> None: ...
+
+class IngestItem(_message.Message):
+    __slots__ = ("segment", "fact")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    FACT_FIELD_NUMBER: _ClassVar[int]
+    segment: _segment_pb2.Segment
+    fact: _fact_pb2.Fact
+    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ...) -> None: ...
+
+class IngestResponse(_message.Message):
+    __slots__ = ("outcomes", "consistency_token")
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[ItemOutcome]
+    consistency_token: str
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[ItemOutcome, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+
+class ItemOutcome(_message.Message):
+    __slots__ = ("index", "id", "state", "violations")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    VIOLATIONS_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    id: str
+    state: ItemState
+    violations: _containers.RepeatedCompositeFieldContainer[ItemViolation]
+    def __init__(self, index: _Optional[int] = ..., id: _Optional[str] = ..., state: _Optional[_Union[ItemState, str]] = ..., violations: _Optional[_Iterable[_Union[ItemViolation, _Mapping]]] = ...) -> None: ...
+
+class ItemViolation(_message.Message):
+    __slots__ = ("field", "description")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    field: str
+    description: str
+    def __init__(self, field: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
+
+class IngestStreamRequest(_message.Message):
+    __slots__ = ("tenant", "items", "text_search_config")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_SEARCH_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    items: _containers.RepeatedCompositeFieldContainer[IngestItem]
+    text_search_config: str
+    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ...) -> None: ...
+
+class IngestStreamResponse(_message.Message):
+    __slots__ = ("created_count", "updated_count", "unchanged_count", "rejected_count", "rejected", "consistency_token")
+    CREATED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    created_count: int
+    updated_count: int
+    unchanged_count: int
+    rejected_count: int
+    rejected: _containers.RepeatedCompositeFieldContainer[ItemOutcome]
+    consistency_token: str
+    def __init__(self, created_count: _Optional[int] = ..., updated_count: _Optional[int] = ..., unchanged_count: _Optional[int] = ..., rejected_count: _Optional[int] = ..., rejected: _Optional[_Iterable[_Union[ItemOutcome, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+
+class ForgetRequest(_message.Message):
+    __slots__ = ("tenant", "ids", "session", "speaker", "everything")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SPEAKER_FIELD_NUMBER: _ClassVar[int]
+    EVERYTHING_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    ids: ItemIds
+    session: str
+    speaker: str
+    everything: bool
+    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Union[ItemIds, _Mapping]] = ..., session: _Optional[str] = ..., speaker: _Optional[str] = ..., everything: _Optional[bool] = ...) -> None: ...
+
+class ItemIds(_message.Message):
+    __slots__ = ("segment_ids", "fact_ids")
+    SEGMENT_IDS_FIELD_NUMBER: _ClassVar[int]
+    FACT_IDS_FIELD_NUMBER: _ClassVar[int]
+    segment_ids: _containers.RepeatedScalarFieldContainer[str]
+    fact_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, segment_ids: _Optional[_Iterable[str]] = ..., fact_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ForgetResponse(_message.Message):
+    __slots__ = ("segment_count", "fact_count", "receipts", "consistency_token")
+    SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FACT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    segment_count: int
+    fact_count: int
+    receipts: _containers.RepeatedCompositeFieldContainer[StoreReceipt]
+    consistency_token: str
+    def __init__(self, segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., receipts: _Optional[_Iterable[_Union[StoreReceipt, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+
+class StoreReceipt(_message.Message):
+    __slots__ = ("store", "verified", "remaining_count", "reason")
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    store: str
+    verified: bool
+    remaining_count: int
+    reason: str
+    def __init__(self, store: _Optional[str] = ..., verified: _Optional[bool] = ..., remaining_count: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...

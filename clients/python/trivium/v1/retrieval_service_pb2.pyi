@@ -1,0 +1,225 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from trivium.v1 import fact_pb2 as _fact_pb2
+from trivium.v1 import filter_pb2 as _filter_pb2
+from trivium.v1 import segment_pb2 as _segment_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LegState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LEG_STATE_UNSPECIFIED: _ClassVar[LegState]
+    LEG_STATE_OK: _ClassVar[LegState]
+    LEG_STATE_TIMED_OUT: _ClassVar[LegState]
+    LEG_STATE_FAILED: _ClassVar[LegState]
+    LEG_STATE_SKIPPED: _ClassVar[LegState]
+    LEG_STATE_STALE: _ClassVar[LegState]
+LEG_STATE_UNSPECIFIED: LegState
+LEG_STATE_OK: LegState
+LEG_STATE_TIMED_OUT: LegState
+LEG_STATE_FAILED: LegState
+LEG_STATE_SKIPPED: LegState
+LEG_STATE_STALE: LegState
+
+class RetrieveRequest(_message.Message):
+    __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    LEG_OVERRIDES_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    TIME_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EXPLAIN_FIELD_NUMBER: _ClassVar[int]
+    BRIEFING_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    query: str
+    vector: _containers.RepeatedScalarFieldContainer[float]
+    limit: int
+    profile: str
+    leg_overrides: _containers.RepeatedCompositeFieldContainer[LegOverride]
+    filter: _filter_pb2.Filter
+    as_of: _timestamp_pb2.Timestamp
+    time_budget: _duration_pb2.Duration
+    consistency_token: str
+    explain: bool
+    briefing: BriefingOptions
+    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: _Optional[bool] = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ...) -> None: ...
+
+class LegOverride(_message.Message):
+    __slots__ = ("leg", "weight", "depth")
+    LEG_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    leg: str
+    weight: float
+    depth: int
+    def __init__(self, leg: _Optional[str] = ..., weight: _Optional[float] = ..., depth: _Optional[int] = ...) -> None: ...
+
+class BriefingOptions(_message.Message):
+    __slots__ = ("max_chars", "max_line_chars")
+    MAX_CHARS_FIELD_NUMBER: _ClassVar[int]
+    MAX_LINE_CHARS_FIELD_NUMBER: _ClassVar[int]
+    max_chars: int
+    max_line_chars: int
+    def __init__(self, max_chars: _Optional[int] = ..., max_line_chars: _Optional[int] = ...) -> None: ...
+
+class RetrieveResponse(_message.Message):
+    __slots__ = ("hits", "leg_reports", "statistics", "briefing", "coercions", "profile")
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    LEG_REPORTS_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    BRIEFING_FIELD_NUMBER: _ClassVar[int]
+    COERCIONS_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    hits: _containers.RepeatedCompositeFieldContainer[Hit]
+    leg_reports: _containers.RepeatedCompositeFieldContainer[LegReport]
+    statistics: Statistics
+    briefing: str
+    coercions: _containers.RepeatedCompositeFieldContainer[Coercion]
+    profile: str
+    def __init__(self, hits: _Optional[_Iterable[_Union[Hit, _Mapping]]] = ..., leg_reports: _Optional[_Iterable[_Union[LegReport, _Mapping]]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., briefing: _Optional[str] = ..., coercions: _Optional[_Iterable[_Union[Coercion, _Mapping]]] = ..., profile: _Optional[str] = ...) -> None: ...
+
+class Hit(_message.Message):
+    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded_ids", "ledger")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    FACT_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    LEGS_FIELD_NUMBER: _ClassVar[int]
+    FOLDED_IDS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
+    segment: _segment_pb2.Segment
+    fact: _fact_pb2.Fact
+    rank: int
+    score: float
+    legs: _containers.RepeatedScalarFieldContainer[str]
+    folded_ids: _containers.RepeatedScalarFieldContainer[str]
+    ledger: Ledger
+    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded_ids: _Optional[_Iterable[str]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ...) -> None: ...
+
+class Ledger(_message.Message):
+    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity")
+    LEG_TERMS_FIELD_NUMBER: _ClassVar[int]
+    FUSED_SCORE_FIELD_NUMBER: _ClassVar[int]
+    RANK_CONSTANT_FIELD_NUMBER: _ClassVar[int]
+    IMPORTANCE_FIELD_NUMBER: _ClassVar[int]
+    DECAY_FIELD_NUMBER: _ClassVar[int]
+    DIVERSITY_FIELD_NUMBER: _ClassVar[int]
+    leg_terms: _containers.RepeatedCompositeFieldContainer[LegTerm]
+    fused_score: float
+    rank_constant: float
+    importance: ImportanceTerm
+    decay: DecayTerm
+    diversity: DiversityTerm
+    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ...) -> None: ...
+
+class LegTerm(_message.Message):
+    __slots__ = ("leg", "rank", "weight", "leg_score", "term", "path", "fact_ids")
+    LEG_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LEG_SCORE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FACT_IDS_FIELD_NUMBER: _ClassVar[int]
+    leg: str
+    rank: int
+    weight: float
+    leg_score: float
+    term: float
+    path: str
+    fact_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, leg: _Optional[str] = ..., rank: _Optional[int] = ..., weight: _Optional[float] = ..., leg_score: _Optional[float] = ..., term: _Optional[float] = ..., path: _Optional[str] = ..., fact_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ImportanceTerm(_message.Message):
+    __slots__ = ("importance", "multiplier", "boost")
+    IMPORTANCE_FIELD_NUMBER: _ClassVar[int]
+    MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
+    BOOST_FIELD_NUMBER: _ClassVar[int]
+    importance: float
+    multiplier: float
+    boost: float
+    def __init__(self, importance: _Optional[float] = ..., multiplier: _Optional[float] = ..., boost: _Optional[float] = ...) -> None: ...
+
+class DecayTerm(_message.Message):
+    __slots__ = ("age", "half_life", "floor", "multiplier")
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    HALF_LIFE_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
+    age: _duration_pb2.Duration
+    half_life: _duration_pb2.Duration
+    floor: float
+    multiplier: float
+    def __init__(self, age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor: _Optional[float] = ..., multiplier: _Optional[float] = ...) -> None: ...
+
+class DiversityTerm(_message.Message):
+    __slots__ = ("relevance", "max_similarity", "value")
+    LAMBDA_FIELD_NUMBER: _ClassVar[int]
+    RELEVANCE_FIELD_NUMBER: _ClassVar[int]
+    MAX_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    relevance: float
+    max_similarity: float
+    value: float
+    def __init__(self, relevance: _Optional[float] = ..., max_similarity: _Optional[float] = ..., value: _Optional[float] = ..., **kwargs) -> None: ...
+
+class LegReport(_message.Message):
+    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "set_aside_count")
+    LEG_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FLOOR_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    leg: str
+    state: LegState
+    reason: str
+    candidate_count: int
+    below_floor_count: int
+    elapsed: _duration_pb2.Duration
+    set_aside_count: int
+    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., set_aside_count: _Optional[int] = ...) -> None: ...
+
+class Statistics(_message.Message):
+    __slots__ = ("total", "embedding", "loading", "ranking", "candidate_count", "folded_count", "vanished_count", "index_epoch")
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
+    LOADING_FIELD_NUMBER: _ClassVar[int]
+    RANKING_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FOLDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    VANISHED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    total: _duration_pb2.Duration
+    embedding: _duration_pb2.Duration
+    loading: _duration_pb2.Duration
+    ranking: _duration_pb2.Duration
+    candidate_count: int
+    folded_count: int
+    vanished_count: int
+    index_epoch: int
+    def __init__(self, total: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., embedding: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., loading: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., ranking: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., candidate_count: _Optional[int] = ..., folded_count: _Optional[int] = ..., vanished_count: _Optional[int] = ..., index_epoch: _Optional[int] = ...) -> None: ...
+
+class Coercion(_message.Message):
+    __slots__ = ("field", "given", "used")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    field: str
+    given: str
+    used: str
+    def __init__(self, field: _Optional[str] = ..., given: _Optional[str] = ..., used: _Optional[str] = ...) -> None: ...

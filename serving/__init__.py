@@ -1,0 +1,1 @@
+"""The Trivium service; `ARCHITECTURE.md` is the map."""

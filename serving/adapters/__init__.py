@@ -1,0 +1,1 @@
+"""The ports on real technology, one technology each; none imports another."""

@@ -1,0 +1,117 @@
+"""What a caller asks: the question, its scope, its filters and its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.records import Segment, TenantName
+from serving.domain.text import name_key
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """The instants from `start` on and before `end`; None is open."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def __contains__(self, instant: datetime) -> bool:
+        return (self.start is None or self.start <= instant) and (
+            self.end is None or instant < self.end
+        )
+
+    def overlaps(self, start: datetime | None, end: datetime | None) -> bool:
+        """Whether the half-open interval [start, end) has an instant in common."""
+        begins_in_time = self.end is None or start is None or start < self.end
+        ends_late_enough = self.start is None or end is None or end > self.start
+        return begins_in_time and ends_late_enough
+
+
+def segment_terms(segment: Segment) -> frozenset[str]:
+    """Writes what a segment can be filtered by as terms, one vocabulary for all stores.
+
+    A term is "<letter>:<value>": k kind, s speaker, c session (conversation), l label,
+    e entity. PostgreSQL, the vector index and the graph keep these terms
+    beside each row, so a filter means the same on every leg.
+    """
+    terms = {f"k:{segment.kind}"}
+    if segment.speaker:
+        terms.add(f"s:{name_key(segment.speaker)}")
+    if segment.session:
+        terms.add(f"c:{segment.session}")
+    terms.update(f"l:{key}={value}" for key, value in segment.labels.items())
+    terms.update(f"e:{name_key(name)}" for name in segment.entities)
+    if segment.entity:
+        terms.add(f"e:{name_key(segment.entity)}")
+    return frozenset(terms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """The segments to consider; empty fields do not restrict."""
+
+    kinds: tuple[str, ...] = ()
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    speakers: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    min_importance: float = 0.0
+    event_time: TimeRange = TimeRange()
+    created_at: TimeRange = TimeRange()
+    updated_at: TimeRange = TimeRange()
+
+    def term_groups(self) -> list[list[str]]:
+        """Writes the equality filters as terms: all groups must match, by any of their terms."""
+        groups = [
+            [f"k:{kind}" for kind in self.kinds],
+            [f"s:{name_key(speaker)}" for speaker in self.speakers],
+            [f"c:{session}" for session in self.sessions],
+            [f"e:{name_key(entity)}" for entity in self.entities],
+            *([f"l:{key}={value}" for value in values] for key, values in self.labels.items()),
+        ]
+        return [group for group in groups if group]
+
+    @property
+    def restricts(self) -> bool:
+        """Whether any segment could fail it."""
+        return self != NO_FILTER
+
+    def accepts(self, segment: Segment) -> bool:
+        """Whether a stored segment passes. The reference for every store's own way."""
+        terms = segment_terms(segment)
+        return (
+            all(not terms.isdisjoint(group) for group in self.term_groups())
+            and segment.importance >= self.min_importance
+            and segment.event_time in self.event_time
+            and (segment.created_at is None or segment.created_at in self.created_at)
+            and (segment.updated_at is None or segment.updated_at in self.updated_at)
+        )
+
+
+NO_FILTER = Filter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What every leg must respect: whose memory, which part of it, and seen from when."""
+
+    tenant: TenantName
+    as_of: datetime
+    filter: Filter = NO_FILTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """One question.
+
+    `vector`, if given, is the question in the embedding model's space and
+    spares embedding `text`; `text` may be empty then.
+    """
+
+    scope: Scope
+    text: str
+    vector: tuple[float, ...] | None = None
+    token: ConsistencyToken | None = None

@@ -1,0 +1,1 @@
+"""The use cases, written against `serving.ports` alone."""

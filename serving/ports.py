@@ -1,0 +1,527 @@
+"""What the pipeline needs from the outside, as protocols; the adapters fulfil them.
+
+Unless said otherwise a method raises `StoreUnavailableError` or `DependencyError`
+when what it stands on cannot be reached, gives up when its deadline passes
+(`TimeoutError`), and honours cancellation. Implementations are used from one event
+loop and must not block it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken, Snapshot
+from serving.domain.profile import Yields
+from serving.domain.query import Filter, Query, Scope
+from serving.domain.ranking import Candidate
+from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+
+Vector = NDArray[np.float32]
+"""float32 (dimension,), of unit length, on the host."""
+
+Vectors = NDArray[np.float32]
+"""float32 (n, dimension), rows of unit length, C-contiguous, on the host."""
+
+Projection = Literal["embedding", "graph"]
+"""What is derived from PostgreSQL by the projector."""
+
+# ---------------------------------------------------------------- meaning
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingModel:
+    """Which model an embedder runs. Vectors of different fingerprints do not compare."""
+
+    fingerprint: str
+    dimension: int
+
+
+class Embedder(Protocol):
+    """Texts into unit vectors."""
+
+    async def model(self) -> EmbeddingModel:
+        """The model that makes the vectors."""
+        ...
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        """Embeds a question, before any bulk work that waits.
+
+        Raises:
+            OverloadedError: The queue is full.
+            TimeoutError: The deadline passed first.
+        """
+        ...
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embeds texts in the bulk lane; one row per window of a text that exceeds the model's.
+
+        Raises:
+            OverloadedError: The queue is full.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IndexAnswer:
+    """What the vector index found, best first, and whether it knows the caller's write.
+
+    `evidence` has, for each fact found, the ids of its segments that the scope
+    accepts, strongest first.
+    """
+
+    candidates: list[Candidate]
+    epoch: int
+    stale: bool = False
+    evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """The state of a vector index."""
+
+    ready: bool
+    vector_count: int
+    epoch: int
+    reason: str = ""
+
+
+class VectorIndex(Protocol):
+    """Nearest neighbours among the segments, or the facts, of a scope."""
+
+    async def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None = None,
+    ) -> IndexAnswer:
+        """Finds the `depth` nearest items that the scope accepts; scores are cosines.
+
+        Waits for `token` until the deadline, then answers all the same with
+        `stale` set. An item with several vectors counts by its best one. A
+        fact must be valid at `scope.as_of` and not retracted by then; where the
+        filter restricts, one of its evidence segments must pass it.
+
+        Raises:
+            ValueError: `vector` has another dimension than the index.
+            DependencyError: The index is not ready; `why` says what it waits for.
+        """
+        ...
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """How many of the items it still holds."""
+        ...
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        """Waits until the index has seen the write; False if the deadline passes first."""
+        ...
+
+    async def status(self) -> IndexStatus:
+        """Its state."""
+        ...
+
+
+# ---------------------------------------------------------------- words
+
+
+class LexicalSearch(Protocol):
+    """The leg of words."""
+
+    async def search(self, query: Query, depth: int, deadline: Deadline) -> list[Candidate]:
+        """Finds segments by words, best first; nothing for a question of stop words only."""
+        ...
+
+
+# ---------------------------------------------------------------- relations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSegment:
+    """A segment as the graph keeps it."""
+
+    tenant: TenantName
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphFact:
+    """A fact as the graph keeps it."""
+
+    tenant: TenantName
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphChanges:
+    """What to bring the graph to: these rows as they are, those gone."""
+
+    segments: Sequence[GraphSegment] = ()
+    facts: Sequence[GraphFact] = ()
+    removed: Sequence[tuple[TenantName, ItemId]] = ()
+
+
+class Graph(Protocol):
+    """The leg of relations, and the projection it stands on."""
+
+    async def search(
+        self, query: Query, depth: int, yields: Yields, deadline: Deadline
+    ) -> list[Candidate]:
+        """Walks from the entities that the query names, one and two hops.
+
+        Returns segments (mentions and evidence), or with `Yields.FACTS` the
+        facts in place of their evidence; best first, each with the path that
+        found it and, if evidence, the facts.
+        """
+        ...
+
+    async def apply(self, changes: GraphChanges) -> None:
+        """Brings the graph to the given state in one transaction; a repeat changes nothing."""
+        ...
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """How many of the items it still holds."""
+        ...
+
+    async def count_entities(self, tenant: TenantName) -> int:
+        """How many entities it holds for the tenant."""
+        ...
+
+    async def prepare(self) -> None:
+        """Sets up constraints and indexes; a repeat changes nothing."""
+        ...
+
+
+class EntityExtractor(Protocol):
+    """Names the entities of a segment that comes without."""
+
+    def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
+        """The names found, in the order of the text.
+
+        Args:
+            segment: The segment.
+            known_names: The tenant's names, by `name_key`.
+        """
+        ...
+
+
+# ---------------------------------------------------------------- truth
+
+Outcome = Literal["created", "updated", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReceipt:
+    """What one transaction did, item by item in the order given."""
+
+    outcomes: list[Outcome]
+    token: ConsistencyToken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """What to erase: exactly one of these."""
+
+    items: tuple[ItemId, ...] | None = None
+    session: str | None = None
+    speaker: str | None = None
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EraseReceipt:
+    """What was erased."""
+
+    items: list[ItemId]
+    token: ConsistencyToken
+
+
+@dataclass(frozen=True, slots=True)
+class TenantCounts:
+    """What is stored for a tenant. `text_search_config` is empty for an unknown one."""
+
+    segments: int
+    sensitive_segments: int
+    facts: int
+    embedded: int
+    embeddable: int
+    text_search_config: str
+
+
+class MemoryStore(Protocol):
+    """The truth: what was written, transactionally."""
+
+    async def write(
+        self, tenant: TenantName, items: Sequence[Item], text_search_config: str = ""
+    ) -> WriteReceipt:
+        """Stores the items, which are distinct by name, in one transaction.
+
+        Segments without entities have been given theirs before. An item whose
+        content is stored already is left alone; the token covers the write
+        that stored it.
+
+        Raises:
+            TextSearchConfigConflictError: The tenant has another one.
+            InvalidRequestError: `text_search_config` names none that exists.
+        """
+        ...
+
+    async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
+        """Erases what is selected, and the facts left without any evidence."""
+        ...
+
+    async def load(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> dict[ItemId, Item]:
+        """Reads the rows of the items that exist, in one round trip."""
+        ...
+
+    async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
+        """The names of the tenant's entities, by `name_key`."""
+        ...
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """How many of the items it still holds."""
+        ...
+
+    async def reachable(self) -> bool:
+        """Whether a statement would succeed now. Never raises."""
+        ...
+
+
+class Catalog(Protocol):
+    """Reading back, in pages by id."""
+
+    async def list_segments(
+        self, tenant: TenantName, filter_: Filter, after: str, limit: int
+    ) -> list[Segment]:
+        """The segments whose id follows `after`, by id."""
+        ...
+
+    async def list_facts(
+        self,
+        tenant: TenantName,
+        entities: Sequence[str],
+        valid_at: datetime | None,
+        after: str,
+        limit: int,
+    ) -> list[Fact]:
+        """The facts whose id follows `after`, by id."""
+        ...
+
+    async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
+        """What is stored for the tenant."""
+        ...
+
+    async def set_aside(self, tenant: TenantName, limit: int) -> list[SetAside]:
+        """The tenant's rows that a projection could not take, newest first."""
+        ...
+
+
+class AccessCounter(Protocol):
+    """Remembers what was shown, off the read path."""
+
+    def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
+        """Counts one access of each item; returns at once."""
+        ...
+
+
+# ---------------------------------------------------------------- projections
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A row that a projection could not take."""
+
+    projection: Projection
+    item: ItemId
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One changed item; what became of it is read from the tables."""
+
+    key: int
+    tenant: TenantName
+    item: ItemId
+    xid: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Whole transactions from the log, oldest first, and where the reader is after them."""
+
+    changes: list[Change]
+    position: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingTask:
+    """A text to embed. `text_hash` tells whether the row is still the same when it is saved."""
+
+    change: Change
+    text: str
+    text_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionStatus:
+    """How far a projection is."""
+
+    projection: Projection
+    pending: int
+    lag_s: float
+    set_aside: int
+
+
+class ChangeLog(Protocol):
+    """The log of changes, as the projector reads it."""
+
+    def leadership(self, projection: Projection) -> AbstractAsyncContextManager[None]:
+        """Waits until this process leads the projection; leads until the exit.
+
+        The lead is lost with the connection: then the context's next use
+        raises `StoreUnavailableError`.
+        """
+        ...
+
+    async def next_batch(
+        self, projection: Projection, model: EmbeddingModel | None, limit: int
+    ) -> ChangeBatch:
+        """The next changes; whole transactions, so it may exceed `limit` by the last of them.
+
+        `model` is that of the embedding projection (each model has its own
+        position) and None for the graph. An empty batch still moves on.
+        """
+        ...
+
+    async def embedding_tasks(
+        self, changes: Sequence[Change], model: EmbeddingModel
+    ) -> list[EmbeddingTask]:
+        """What of the changes needs a vector: neither gone, nor sensitive, nor up to date."""
+        ...
+
+    async def save_embeddings(
+        self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]
+    ) -> None:
+        """Stores vectors (fp16) of the rows that are still as they were, and logs that."""
+        ...
+
+    async def graph_changes(self, changes: Sequence[Change]) -> GraphChanges:
+        """What the changed rows should be in the graph now; the sensitive are removed."""
+        ...
+
+    async def set_aside(self, projection: Projection, change: Change, reason: str) -> None:
+        """Notes that the projection could not take the row, in place of an older note."""
+        ...
+
+    async def advance(
+        self, projection: Projection, model: EmbeddingModel | None, position: Snapshot
+    ) -> None:
+        """Notes that everything in `position` is projected."""
+        ...
+
+    async def wait(self, timeout_s: float) -> None:
+        """Returns when something changed, or after the timeout."""
+        ...
+
+    async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
+        """How far each projection is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """An item as the vector index keeps it: vectors, and what filters need.
+
+    `vectors`: float16 (windows, dimension). For a segment `terms` are its
+    `segment_terms`; for a fact `evidence` are its segments' ids.
+    """
+
+    tenant: TenantName
+    item: ItemId
+    vectors: NDArray[np.float16]
+    terms: frozenset[str] = frozenset()
+    importance: float = 0.0
+    event_time: datetime | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    retracted_at: datetime | None = None
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPosition:
+    """Where an index is: the log up to `log`, with all embeddings of the writes in `embedded`."""
+
+    epoch: str
+    log: Snapshot
+    embedded: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class FeedDelta:
+    """What changed since a position. A row replaces the one of its name."""
+
+    rows: list[IndexRow]
+    removed: list[tuple[TenantName, ItemId]]
+    position: FeedPosition
+
+
+class FeedLostError(Exception):
+    """The log no longer reaches back to the position: start again from `bootstrap`."""
+
+
+class IndexFeed(Protocol):
+    """PostgreSQL as the source of a vector index."""
+
+    def bootstrap(
+        self, model: EmbeddingModel
+    ) -> AbstractAsyncContextManager[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
+        """All rows of one snapshot that have a current vector of `model`, in batches."""
+        ...
+
+    async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
+        """What was committed since; deletions and sensitive rows at once, vectors when made.
+
+        Raises:
+            FeedLostError: The position is of another epoch, or too old.
+        """
+        ...
+
+    async def embedded_share(self, model: EmbeddingModel) -> float:
+        """The share, 0 to 1, of what should have a vector of `model` and has one."""
+        ...
+
+    async def wait(self, timeout_s: float) -> None:
+        """Returns when something changed, or after the timeout."""
+        ...
+
+
+class Consistency(Protocol):
+    """How far the projections are, for a read that carries a token."""
+
+    async def graph_has_seen(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        """Waits until the graph holds the write; False if the deadline passes first."""
+        ...
+
+    async def set_aside_counts(self, token: ConsistencyToken) -> Mapping[Projection, int]:
+        """How many rows of the write each projection set aside."""
+        ...
+
+    async def epoch(self) -> str:
+        """The log's epoch."""
+        ...

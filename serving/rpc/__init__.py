@@ -1,0 +1,1 @@
+"""Where protobuf and gRPC end: conversion, validation, status, boundary."""
