@@ -44,6 +44,30 @@ class EmbeddingModel:
     dimension: int
 
 
+TokenIds = Sequence[int]
+"""The tokens of one window, special ones included."""
+
+
+class TextEncoder(Protocol):
+    """A sentence encoder on one device. Synchronous; one thread uses it at a time."""
+
+    def model(self) -> EmbeddingModel:
+        """The model that makes the vectors."""
+        ...
+
+    def tokenize_query(self, text: str) -> TokenIds:
+        """Tokenizes a question with its prompt; what exceeds the window is cut."""
+        ...
+
+    def tokenize_document(self, text: str) -> list[TokenIds]:
+        """Tokenizes a text; what exceeds the window goes on in the next, which overlaps."""
+        ...
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        """Makes one row per window, in their order; a row does not depend on the others."""
+        ...
+
+
 class Embedder(Protocol):
     """Texts into unit vectors."""
 
@@ -261,13 +285,17 @@ class MemoryStore(Protocol):
     """The truth: what was written, transactionally."""
 
     async def write(
-        self, tenant: TenantName, items: Sequence[Item], text_search_config: str = ""
+        self,
+        tenant: TenantName,
+        items: Sequence[Item],
+        text_search_config: str = "",
+        extracted: frozenset[ItemId] = frozenset(),
     ) -> WriteReceipt:
         """Stores the items, which are distinct by name, in one transaction.
 
-        Segments without entities have been given theirs before. An item whose
-        content is stored already is left alone; the token covers the write
-        that stored it.
+        An item whose content is stored already is left alone; the token covers
+        the write that stored it. The entities of the segments in `extracted`
+        were found by the service, and so are no part of their content.
 
         Raises:
             TextSearchConfigConflictError: The tenant has another one.
@@ -461,6 +489,51 @@ class IndexRow:
     valid_to: datetime | None = None
     retracted_at: datetime | None = None
     evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What an index engine found, best first; `evidence` as in `IndexAnswer`."""
+
+    candidates: list[Candidate]
+    evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class IndexEngine(Protocol):
+    """The searchable rows of a vector index. Synchronous.
+
+    One thread at a time applies changes; others may search meanwhile, and see
+    the rows as before or after a change, never in between.
+    """
+
+    def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
+        """Puts rows in the place of those of the same name, and removes others.
+
+        Raises:
+            ValueError: A row's vectors have another dimension than the engine.
+        """
+        ...
+
+    def search(self, vector: Vector, kind: ItemKind, scope: Scope, depth: int) -> Neighbours:
+        """Finds the `depth` nearest items that the scope accepts, as `VectorIndex.search` does.
+
+        Raises:
+            ValueError: `vector` has another dimension than the engine.
+        """
+        ...
+
+    def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
+        """How many vectors a search of the tenant reads at most."""
+        ...
+
+    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """How many of the items it holds."""
+        ...
+
+    @property
+    def vector_count(self) -> int:
+        """How many vectors it holds."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from serving.domain.records import Fact, ItemId, Segment, TenantName, segment_id
 
 TENANT = TenantName("acme")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+A_DAY_LATER = NOON + timedelta(days=1)
 
 
 def days(count: float) -> timedelta:
@@ -30,7 +31,7 @@ def fact(id_: str, subject: str, relation: str, object_: str, **fields: Any) -> 
 
 
 def scope(
-    tenant: str = TENANT, *, as_of: datetime = NOON + days(1), filter_: Filter = NO_FILTER
+    tenant: str = TENANT, *, as_of: datetime = A_DAY_LATER, filter_: Filter = NO_FILTER
 ) -> Scope:
     """What a query may see: by default all of the test tenant, a day after noon."""
     return Scope(tenant=TenantName(tenant), as_of=as_of, filter=filter_)

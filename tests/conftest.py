@@ -1,7 +1,33 @@
-"""Fixtures live in one plugin per concern, `fix_*.py`."""
+"""Fixtures live in one plugin per concern, `fix_*.py`; this adds `--require`.
+
+A test whose service cannot be had skips at a desk. In CI, `--require postgres,ray` turns
+such a skip into a failure, so that skips cannot pass for success.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
+import pytest
+
 pytest_plugins = sorted(f"tests.{path.stem}" for path in Path(__file__).parent.glob("fix_*.py"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require", default="", help="markers, by comma, whose tests must not be skipped"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    required = set(item.config.getoption("--require").split(","))
+    markers = {marker.name for marker in item.iter_markers()}
+    if report.skipped and required & markers:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but required: {report.longreprtext}"
+    return report

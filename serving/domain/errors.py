@@ -7,6 +7,7 @@
     |   |-- StoreUnavailableError     PostgreSQL cannot be reached
     |   |-- AllLegsFailedError        no leg answered
     |   `-- DependencyError           one leg's store or model cannot be used
+    |       `-- NotReadyError         it is not broken, but not complete yet
     |-- OverloadedError               a queue is full
     `-- BudgetExhaustedError          the time ran out
 
@@ -111,6 +112,10 @@ class DependencyError(UnavailableError):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.why}"
+
+
+class NotReadyError(DependencyError):
+    """What a leg needs is being made; the leg is skipped, with this as the reason."""
 
 
 class AllLegsFailedError(UnavailableError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from serving.domain.records import ItemId
 
@@ -43,7 +44,7 @@ class RankedList:
         if len({candidate.item for candidate in self.candidates}) != len(self.candidates):
             raise ValueError(f"leg {self.leg!r} names an item twice")
         scores = [candidate.score for candidate in self.candidates]
-        if any(earlier < later for earlier, later in zip(scores, scores[1:], strict=False)):
+        if any(earlier < later for earlier, later in pairwise(scores)):
             raise ValueError(f"leg {self.leg!r} is not ordered by falling score")
 
     def ranks(self, style: RankStyle = RankStyle.ORDINAL) -> list[int]:

@@ -1,0 +1,103 @@
+# Every habit of this repository; `make` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.9
+DATA ?=
+CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/trivium
+export PYTHONPATH :=
+
+.PHONY: help
+help: ## List what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# ---- environment: each stamp is remade when its pins change
+
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 14); \
+	  sys.exit(None if ok else f"Trivium needs Python 3.11 to 3.13, {sys.executable} is {sys.version.split()[0]}; try make PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV) || { echo "could not make $(VENV): is the venv module of $(PYTHON) installed (Debian: python3-venv)?"; exit 1; }
+	@echo "installing uv into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(VENV)/.desk: requirements/desk.txt pyproject.toml | $(BIN)/uv
+	@echo "installing the service into $(VENV) (about 6 GB the first time; run again to resume)"
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/desk.txt
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.desk
+	@echo "installing the tools into $(VENV)"
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# ---- use
+
+.PHONY: demo
+demo: $(VENV)/.desk ## Start everything, ingest the sample, ask five questions (DEMO_ONCE=1 ends then)
+	@$(BIN)/python -m serving demo $(if $(DEMO_ONCE),--once)
+
+.PHONY: serve
+serve: $(VENV)/.desk ## Serve in the foreground on persistent data (./data)
+	@$(BIN)/python -m serving serve
+
+.PHONY: bench
+bench: $(VENV)/.dev ## Measure; DATA=FOLDER names a collection, else the sample multiplied
+	@$(BIN)/python -m bench $(if $(DATA),--data $(DATA))
+
+# ---- develop
+
+.PHONY: format
+format: $(VENV)/.dev ## Format code and protos
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+	@$(BIN)/buf format -w
+
+.PHONY: proto
+proto: $(VENV)/.dev ## Generate the stubs from the protos
+	@$(BIN)/python -m grpc_tools.protoc -I protos \
+	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
+	  --python_out=clients/python --pyi_out=clients/python \
+	  --grpc_python_out=clients/python --mypy_grpc_out=quiet:clients/python \
+	  protos/trivium/v1/*.proto
+
+.PHONY: lock
+lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
+	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+	  ../pyproject.toml -o serving.txt
+	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+	  --extra desk ../pyproject.toml -o desk.txt
+	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+	  --extra desk --extra dev -c desk.txt ../pyproject.toml -o dev.txt
+
+.PHONY: lint
+lint: $(VENV)/.dev ## Format, lint, import rules, protos and their stubs, spelling
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/buf format --diff --exit-code
+	@$(BIN)/buf lint
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/codespell
+
+.PHONY: types
+types: $(VENV)/.dev ## Check the types, strictly
+	@$(BIN)/mypy
+
+.PHONY: unit
+unit: $(VENV)/.dev ## Run the unit tests alone: seconds
+	@$(BIN)/pytest tests/unit -q
+
+.PHONY: test
+test: lint types ## Run everything that CI runs
+	@$(BIN)/pytest --require postgres,neo4j,ray,model
+
+.PHONY: clean
+clean: ## Remove what was made here; the cache ($(CACHE)) stays
+	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "kept: ./data (your memories) and $(CACHE) (downloads)"

@@ -1,0 +1,222 @@
+"""The settings: one frozen tree, read once, from arguments, the environment or one file.
+
+`TRIVIUM_POSTGRES__DSN` sets `postgres.dsn`; `TRIVIUM_CONFIG` names a YAML file with
+the same tree. Arguments win over the environment, and that over the file.
+`python -m serving check-config` prints what is in force.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PostgresSettings(_Section):
+    """PostgreSQL, the only truth."""
+
+    dsn: SecretStr | None = Field(
+        default=None,
+        description="Where PostgreSQL is, as a libpq connection string. Unset: the desk starts "
+        "its own.",
+    )
+    search_connections: int = Field(
+        default=8,
+        ge=1,
+        le=100,
+        description="Connections for reads; more only if PostgreSQL has idle cores.",
+    )
+    write_connections: int = Field(default=4, ge=1, le=100, description="Connections for writes.")
+    search_timeout: timedelta = Field(
+        default=timedelta(seconds=2),
+        description="The longest a search statement may run, whatever the caller's budget.",
+    )
+
+
+class Neo4jSettings(_Section):
+    """Neo4j, the projection behind the graph leg."""
+
+    uri: str | None = Field(
+        default=None,
+        description="Where Neo4j is, such as bolt://host:7687. Unset: the desk starts its own.",
+    )
+    user: str = Field(default="neo4j", description="Its user; not used without a password.")
+    password: SecretStr | None = Field(
+        default=None, description="Its password. Unset: no authentication."
+    )
+    database: str = Field(default="neo4j", description="The database within it.")
+    heap_mb: int = Field(
+        default=512, ge=256, description="The heap of the desk's own Neo4j, in MiB."
+    )
+
+
+class EmbedderSettings(_Section):
+    """The sentence encoder."""
+
+    model: str = Field(
+        default="minilm",
+        description="`minilm` (all-MiniLM-L6-v2 from a package), a Hugging Face id, or a folder in "
+        "sentence-transformers' layout. Another model re-embeds everything in the background.",
+    )
+    backend: Literal["onnx", "torch"] = Field(
+        default="onnx",
+        description="`onnx` takes less than half the time on a CPU; `torch` runs any model on any "
+        "device.",
+    )
+    device: str = Field(default="cpu", description="The device of the torch backend.")
+    dimension: int | None = Field(
+        default=None,
+        ge=8,
+        description="Truncate vectors to this (Matryoshka). Unset: the model's own.",
+    )
+    threads: int = Field(
+        default=1, ge=1, description="Threads per forward pass; more serve one query faster."
+    )
+    max_waiting: int = Field(
+        default=512, ge=1, description="Texts that may wait; beyond it callers are refused at once."
+    )
+
+
+class RetrievalSettings(_Section):
+    """How questions are answered."""
+
+    profiles: Path | None = Field(
+        default=None, description="A folder with ranking profiles of your own, as YAML files."
+    )
+    text_search_config: str = Field(
+        default="",
+        description="PostgreSQL's text-search configuration for new tenants. Empty: english.",
+    )
+
+
+class ServeSettings(_Section):
+    """Ray Serve."""
+
+    placement: Literal["fused", "split"] = Field(
+        default="fused",
+        description="`fused`: all in one replica, the least overhead. `split`: embedder, index and "
+        "projector as deployments of their own, to scale each.",
+    )
+    host: str = Field(default="127.0.0.1", description="Where the desk listens.")
+    grpc_port: int = Field(default=9000, ge=0, le=65535, description="The port for gRPC.")
+    http_port: int = Field(
+        default=8000, ge=0, le=65535, description="Serve's HTTP port (health only)."
+    )
+    dashboard_port: int = Field(default=8265, ge=0, le=65535, description="Ray's dashboard.")
+    metrics_port: int = Field(
+        default=9090, ge=0, le=65535, description="Prometheus metrics of Ray."
+    )
+    replicas: int = Field(default=1, ge=1, description="Replicas of the ingress.")
+    max_ongoing_requests: int = Field(
+        default=64, ge=1, description="Calls one ingress replica works on at a time."
+    )
+    max_queued_requests: int = Field(
+        default=256, ge=1, description="Calls that may wait; beyond it RESOURCE_EXHAUSTED."
+    )
+
+
+class Settings(BaseSettings):
+    """All settings of the service."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TRIVIUM_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+    )
+
+    data_dir: Path = Field(
+        default=Path("data"), description="Where the desk keeps PostgreSQL, Neo4j and logs."
+    )
+    cache_dir: Path = Field(
+        default_factory=lambda: default_cache_dir(),
+        description="Where downloads and exported models are kept.",
+    )
+    postgres: PostgresSettings = PostgresSettings()
+    neo4j: Neo4jSettings = Neo4jSettings()
+    embedder: EmbedderSettings = EmbedderSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    serve: ServeSettings = ServeSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        del dotenv_settings, file_secret_settings
+        file = os.environ.get("TRIVIUM_CONFIG")  # noqa: TID251 - this module reads settings
+        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, env_settings)
+        if file is None:
+            return sources
+        return (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=file))
+
+
+def default_cache_dir() -> Path:
+    """`$XDG_CACHE_HOME/trivium`, or `~/.cache/trivium`."""
+    base = os.environ.get("XDG_CACHE_HOME")  # noqa: TID251 - this module reads settings
+    return (Path(base) if base else Path.home() / ".cache") / "trivium"
+
+
+def load_settings(arguments: Mapping[str, Any] | None = None) -> Settings:
+    """Reads the settings.
+
+    Args:
+        arguments: A tree as in the YAML file; wins over everything else.
+
+    Raises:
+        pydantic.ValidationError: A value is unknown or out of range; names each.
+    """
+    return Settings(**dict(arguments or {}))
+
+
+def settings_as_yaml(settings: Settings) -> str:
+    """Writes the settings for people; secrets are masked."""
+    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
+
+
+class RayEnvironment(BaseSettings):
+    """What Ray Serve was started with, as far as the service reports it."""
+
+    model_config = SettingsConfigDict(env_prefix="RAY_SERVE_", extra="ignore", frozen=True)
+
+    enable_ha_proxy: bool = False
+    enable_direct_ingress: bool = False
+    throughput_optimized: bool = False
+
+    @property
+    def ingress(self) -> Literal["haproxy", "direct", "ray_proxy"]:
+        """How calls come in. Ray's own proxy takes 8-10 ms where HAProxy takes 1.2."""
+        if self.enable_ha_proxy:
+            return "haproxy"
+        if self.enable_direct_ingress or self.throughput_optimized:
+            return "direct"
+        return "ray_proxy"
+
+
+def set_process_environment(variables: Mapping[str, str]) -> None:
+    """Sets variables that libraries read at import, before they are imported.
+
+    What is set already, by the user, is left alone.
+    """
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)  # noqa: TID251 - this module owns the environment

@@ -1,0 +1,96 @@
+"""Ports over deployment handles: where Ray's own errors end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
+
+from ray.exceptions import RayActorError, RayTaskError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.handle import DeploymentHandle
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import DependencyError, OverloadedError
+from serving.domain.query import Scope
+from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.ports import EmbeddingModel, IndexAnswer, IndexStatus, Vector, Vectors
+
+Value = TypeVar("Value")
+
+
+async def unwrapped(call: Awaitable[Value], name: str) -> Value:
+    """Awaits a handle's call; a remote error of ours comes back as itself.
+
+    Ray hands errors over as classes derived from both its own and ours, whose text is
+    the remote traceback; nobody above may see one.
+
+    Raises:
+        DependencyError: The replica is gone or out of reach.
+        OverloadedError: Its queue is full.
+    """
+    try:
+        return await call
+    except RayTaskError as error:
+        cause = error.cause if isinstance(error.cause, Exception) else error
+        raise cause from None
+    except BackPressureError:
+        raise OverloadedError(name) from None
+    except (RayActorError, DeploymentUnavailableError):
+        raise DependencyError(name, "its replica cannot be reached") from None
+
+
+class RemoteEmbedder:
+    """The embedder of another deployment."""
+
+    def __init__(self, handle: DeploymentHandle[Any]) -> None:
+        self._handle: Any = handle
+        self._model: EmbeddingModel | None = None
+
+    async def model(self) -> EmbeddingModel:
+        """The model; asked once, since a replica keeps its model."""
+        if self._model is None:
+            model: EmbeddingModel = await unwrapped(self._handle.model.remote(), "embedder")
+            self._model = model
+        return self._model
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        """Embeds a question in the time that remains."""
+        call = self._handle.embed_query.remote(text, deadline.remaining())
+        return await unwrapped(call, "embedder")
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embeds texts in the bulk lane."""
+        return await unwrapped(self._handle.embed_documents.remote(list(texts)), "embedder")
+
+
+class RemoteIndex:
+    """The vector index of another deployment."""
+
+    def __init__(self, handle: DeploymentHandle[Any]) -> None:
+        self._handle: Any = handle
+
+    async def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None = None,
+    ) -> IndexAnswer:
+        """Finds the nearest items in the time that remains."""
+        call = self._handle.search.remote(vector, kind, scope, depth, deadline.remaining(), token)
+        return await unwrapped(call, "index")
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """How many of the items it still holds."""
+        return await unwrapped(self._handle.count.remote(tenant, list(items)), "index")
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        """Waits until the index has seen the write."""
+        return await unwrapped(self._handle.caught_up.remote(token, deadline.remaining()), "index")
+
+    async def status(self) -> IndexStatus:
+        """Its state."""
+        return await unwrapped(self._handle.status.remote(), "index")

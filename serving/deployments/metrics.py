@@ -1,0 +1,47 @@
+"""Measurements into Ray's metrics, which its Prometheus port and dashboard show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ray.serve import metrics
+
+from serving.telemetry import ALL_METRICS, LATENCY_BUCKETS_MS, Metric
+
+
+class RayRecorder:
+    """A recorder for code that runs in a replica; Ray adds deployment and replica."""
+
+    def __init__(self) -> None:
+        self._instruments = {metric.name: _instrument(metric) for metric in ALL_METRICS}
+
+    def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
+        """Adds to a counter, sets a gauge, or observes in a histogram."""
+        instrument = self._instruments[metric.name]
+        tags = dict(labels or {})
+        match metric.kind:
+            case "counter":
+                if value > 0:
+                    instrument.inc(value, tags=tags)
+            case "gauge":
+                instrument.set(value, tags=tags)
+            case "histogram":
+                instrument.observe(value, tags=tags)
+
+
+def _instrument(metric: Metric) -> Any:
+    # Ray's annotation says one label where it takes any number.
+    labels: Any = tuple(metric.labels)
+    match metric.kind:
+        case "counter":
+            return metrics.Counter(metric.name, description=metric.description, tag_keys=labels)
+        case "gauge":
+            return metrics.Gauge(metric.name, description=metric.description, tag_keys=labels)
+        case "histogram":
+            return metrics.Histogram(
+                metric.name,
+                description=metric.description,
+                boundaries=list(LATENCY_BUCKETS_MS),
+                tag_keys=labels,
+            )

@@ -1,0 +1,161 @@
+"""A Ray cluster of one process tree, on loopback, that ends with the process that started it.
+
+Ray reads its environment when it is imported: `ray_environment.desk_environment` must be
+in force before this module is.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.context import _get_global_client
+from ray.serve.schema import ServeDeploySchema
+
+from serving.config import ServeSettings
+from serving.deployments.loopback import LOOPBACK
+
+logger = logging.getLogger(__name__)
+
+APPLICATION = "trivium"
+LOGICAL_CPUS = 16
+"""What Ray may hand out to replicas that ask for a tenth each; not the machine's cores."""
+OBJECT_STORE_BYTES = 80_000_000
+"""Ray's floor: nothing of ours goes through the object store."""
+START_TIMEOUT_S = 120.0
+POLL_S = 0.1
+
+
+class DeskStartError(Exception):
+    """The desk did not come up; the message says what failed and where its log is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeskAddresses:
+    """Where the desk's Ray listens."""
+
+    grpc: str
+    dashboard: str
+    metrics: str
+
+
+def free_port() -> int:
+    """A port of the loopback that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def require_free(port: int, setting: str) -> int:
+    """The port, or a free one if it is 0.
+
+    Raises:
+        DeskStartError: Something listens there.
+    """
+    if port == 0:
+        return free_port()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise DeskStartError(
+                f"port {port} is in use; end what listens there, or choose another with {setting}"
+            ) from error
+    return port
+
+
+class DeskRay:
+    """Starts Ray and Serve in this process, deploys one application, and stops both."""
+
+    def __init__(self, settings: ServeSettings, temp_dir: Path) -> None:
+        self._settings = settings
+        self._temp_dir = temp_dir
+        self._ports: dict[str, int] = {}
+
+    def start(self) -> DeskAddresses:
+        """Starts Ray with the dashboard; takes 7-10 s."""
+        settings = self._settings
+        ports = {
+            name: require_free(getattr(settings, name), f"TRIVIUM_SERVE__{name.upper()}")
+            for name in ("grpc_port", "http_port", "dashboard_port", "metrics_port")
+        }
+        context = ray.init(
+            num_cpus=LOGICAL_CPUS,
+            object_store_memory=OBJECT_STORE_BYTES,
+            include_dashboard=True,
+            dashboard_host=LOOPBACK,
+            dashboard_port=ports["dashboard_port"],
+            _node_ip_address=LOOPBACK,
+            _metrics_export_port=ports["metrics_port"],
+            _temp_dir=str(self._temp_dir),
+            runtime_env={
+                "worker_process_setup_hook": "serving.deployments.loopback.bind_to_loopback"
+            },
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        self._ports = ports
+        return DeskAddresses(
+            grpc=f"{LOOPBACK}:{ports['grpc_port']}",
+            dashboard=f"http://{context.dashboard_url}",
+            metrics=f"http://{LOOPBACK}:{ports['metrics_port']}/metrics",
+        )
+
+    def deploy(self, config: Mapping[str, Any]) -> None:
+        """Deploys a Serve config, as `serve deploy` would, and waits until it runs.
+
+        Raises:
+            DeskStartError: It failed or took longer than two minutes.
+        """
+        schema = ServeDeploySchema.model_validate(config)
+        schema.http_options.host = LOOPBACK
+        schema.http_options.port = self._ports["http_port"]
+        schema.grpc_options.port = self._ports["grpc_port"]
+        serve.start(
+            proxy_location=schema.proxy_location,
+            http_options=schema.http_options.model_dump(),
+            grpc_options=schema.grpc_options.model_dump(),
+            logging_config=schema.logging_config,
+        )
+        client = _get_global_client()
+        assert client is not None, "Serve was started just above; this is a bug"
+        client.deploy_apps(schema)
+        self._wait_until_running()
+
+    def _wait_until_running(self) -> None:
+        give_up_at = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < give_up_at:
+            application = serve.status().applications.get(APPLICATION)
+            if application is not None and application.status == "RUNNING":
+                return
+            if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+                raise DeskStartError(f"{_last_lines(application)}\nlogs: {self.log_dir}")
+            time.sleep(POLL_S)
+        raise DeskStartError(f"not running after {START_TIMEOUT_S:.0f} s\nlogs: {self.log_dir}")
+
+    @property
+    def log_dir(self) -> Path:
+        """Where Ray and Serve log."""
+        return self._temp_dir / "session_latest" / "logs"
+
+    def stop(self) -> None:
+        """Stops everything that was started; nothing of it stays."""
+        if ray.is_initialized():
+            try:
+                serve.shutdown()  # type: ignore[no-untyped-call]
+            finally:
+                ray.shutdown()
+
+
+def _last_lines(application: Any) -> str:
+    messages = [application.message, *(d.message for d in application.deployments.values())]
+    lines = "\n".join(message for message in messages if message).splitlines()
+    return "\n".join(lines[-20:])

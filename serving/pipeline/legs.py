@@ -1,0 +1,192 @@
+"""The roads to a hit: each leg turns a question into candidates, best first."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from serving.domain.budget import Deadline
+from serving.domain.profile import LegSpec, Yields
+from serving.domain.query import Query
+from serving.domain.ranking import Candidate, above_floor
+from serving.domain.records import ItemId, ItemKind, segment_id
+from serving.ports import (
+    Consistency,
+    Embedder,
+    Graph,
+    IndexAnswer,
+    LexicalSearch,
+    Vector,
+    VectorIndex,
+)
+
+LEXICAL = "lexical"
+DENSE = "dense"
+FACTS = "facts"
+GRAPH = "graph"
+
+
+class LegSkippedError(Exception):
+    """The leg has nothing to work with; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a leg brings: candidates best first, and how it came by them."""
+
+    candidates: Sequence[Candidate]
+    below_floor: int = 0
+    stale: bool = False
+    index_epoch: int | None = None
+
+
+class QueryVector:
+    """The question's vector, made once for all legs that need it, and only if one does."""
+
+    def __init__(self, query: Query, embedder: Embedder, deadline: Deadline) -> None:
+        self._query = query
+        self._embedder = embedder
+        self._deadline = deadline
+        self._task: asyncio.Task[Vector] | None = None
+        self.elapsed_s = 0.0
+
+    async def get(self) -> Vector:
+        """The vector: float32 (dimension,), of unit length."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._make())
+        # One leg that gives up must not take the vector from the others.
+        return await asyncio.shield(self._task)
+
+    async def _make(self) -> Vector:
+        started = time.perf_counter()
+        try:
+            if self._query.vector is not None:
+                given = np.asarray(self._query.vector, dtype=np.float32)
+                return given / np.linalg.norm(given)
+            return await self._embedder.embed_query(self._query.text, self._deadline)
+        finally:
+            self.elapsed_s = time.perf_counter() - started
+
+    async def discard(self) -> None:
+        """Stops the work if it still runs, and takes note of how it ended."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegRequest:
+    """What a leg is asked."""
+
+    query: Query
+    spec: LegSpec
+    vector: QueryVector
+    deadline: Deadline
+
+
+class Leg(Protocol):
+    """One road."""
+
+    async def find(self, request: LegRequest) -> Finding:
+        """Finds at most `request.spec.depth` candidates.
+
+        Raises:
+            LegSkippedError: There is nothing to ask for.
+            TimeoutError: The deadline passed.
+        """
+        ...
+
+
+def _require_text(query: Query) -> None:
+    if not query.text.strip():
+        raise LegSkippedError("the request has a vector and no text")
+
+
+class LexicalLeg:
+    """Segments by their words. PostgreSQL is the truth, so it is never stale."""
+
+    def __init__(self, lexical: LexicalSearch) -> None:
+        self._lexical = lexical
+
+    async def find(self, request: LegRequest) -> Finding:
+        """Finds segments by words."""
+        _require_text(request.query)
+        found = await self._lexical.search(request.query, request.spec.depth, request.deadline)
+        return Finding(*above_floor(found, request.spec.floor))
+
+
+async def _nearest(index: VectorIndex, kind: ItemKind, request: LegRequest) -> IndexAnswer:
+    vector = await request.vector.get()
+    return await index.search(
+        vector,
+        kind,
+        request.query.scope,
+        request.spec.depth,
+        request.deadline,
+        request.query.token,
+    )
+
+
+class DenseLeg:
+    """Segments by their meaning."""
+
+    def __init__(self, index: VectorIndex) -> None:
+        self._index = index
+
+    async def find(self, request: LegRequest) -> Finding:
+        """Finds segments near the question."""
+        answer = await _nearest(self._index, ItemKind.SEGMENT, request)
+        kept, below = above_floor(answer.candidates, request.spec.floor)
+        return Finding(kept, below, answer.stale, answer.epoch)
+
+
+class FactsLeg:
+    """Facts by their meaning, and the segments they rest on."""
+
+    def __init__(self, index: VectorIndex) -> None:
+        self._index = index
+
+    async def find(self, request: LegRequest) -> Finding:
+        """Finds facts near the question, or their evidence in the facts' order."""
+        answer = await _nearest(self._index, ItemKind.FACT, request)
+        kept, below = above_floor(answer.candidates, request.spec.floor)
+        if request.spec.yields is Yields.EVIDENCE:
+            kept = evidence_in_order(kept, answer)[: request.spec.depth]
+        return Finding(kept, below, answer.stale, answer.epoch)
+
+
+def evidence_in_order(facts: Sequence[Candidate], answer: IndexAnswer) -> list[Candidate]:
+    """Replaces each fact by its evidence, strongest first; a segment keeps its best place."""
+    facts_of: dict[ItemId, list[str]] = {}
+    score: dict[ItemId, float] = {}
+    for fact in facts:
+        for id_ in answer.evidence.get(fact.item.id, ()):
+            facts_of.setdefault(segment_id(id_), []).append(fact.item.id)
+            score.setdefault(segment_id(id_), fact.score)
+    return [Candidate(item, score[item], facts=tuple(names)) for item, names in facts_of.items()]
+
+
+class GraphLeg:
+    """Segments or facts by the relations of the entities that the question names."""
+
+    def __init__(self, graph: Graph, consistency: Consistency) -> None:
+        self._graph = graph
+        self._consistency = consistency
+
+    async def find(self, request: LegRequest) -> Finding:
+        """Walks the graph once it has seen the caller's write, or when time presses."""
+        query, spec = request.query, request.spec
+        _require_text(query)
+        stale = False
+        if query.token is not None:
+            # Half of what is left for waiting, so that a stale answer still fits.
+            patience = Deadline.after(request.deadline.remaining() / 2)
+            stale = not await self._consistency.graph_has_seen(query.token, patience)
+        found = await self._graph.search(query, spec.depth, spec.yields, request.deadline)
+        kept, below = above_floor(found, spec.floor)
+        return Finding(kept, below, stale)

@@ -1,0 +1,141 @@
+"""Segments and facts, between protobuf and the domain."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from serving.domain.records import DEFAULT_IMPORTANCE, DEFAULT_KIND, Fact, Segment
+from serving.rpc.check import MAX_ID_BYTES, Checker
+from trivium.v1 import fact_pb2, ingest_service_pb2, segment_pb2
+
+MAX_TEXT_BYTES = 32 * 1024
+MAX_TITLE_BYTES = 1024
+MAX_NAME_BYTES = 256
+MAX_OBJECT_BYTES = 1024
+MAX_SENTENCE_BYTES = 4096
+MAX_LABELS = 32
+MAX_LABEL_KEY_BYTES = 64
+MAX_ENTITIES = 64
+MAX_EVIDENCE = 64
+
+
+def to_item(
+    check: Checker, field: str, message: ingest_service_pb2.IngestItem, now: datetime
+) -> Segment | Fact | None:
+    """Reads one item; None if it is neither."""
+    match message.WhichOneof("item"):
+        case "segment":
+            return to_segment(check, f"{field}.segment", message.segment, now)
+        case "fact":
+            return to_fact(check, f"{field}.fact", message.fact, now)
+        case _:
+            check.refuse(field, "must be a segment or a fact")
+            return None
+
+
+def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: datetime) -> Segment:
+    """Reads a segment; what is wrong goes to `check`."""
+    labels = dict(message.labels)
+    if len(labels) > MAX_LABELS:
+        check.refuse(f"{field}.labels", f"must be at most {MAX_LABELS}, are {len(labels)}")
+    for key, value in labels.items():
+        check.text(f"{field}.labels[{key!r}]", key, MAX_LABEL_KEY_BYTES, required=True)
+        check.text(f"{field}.labels[{key!r}]", value, MAX_NAME_BYTES)
+    return Segment(
+        id=check.text(f"{field}.id", message.id, MAX_ID_BYTES, required=True),
+        text=check.text(f"{field}.text", message.text, MAX_TEXT_BYTES, required=True),
+        title=check.text(f"{field}.title", message.title, MAX_TITLE_BYTES),
+        kind=check.text(f"{field}.kind", message.kind, 64) or DEFAULT_KIND,
+        speaker=check.text(f"{field}.speaker", message.speaker, MAX_NAME_BYTES),
+        session=check.text(f"{field}.session", message.session, MAX_NAME_BYTES),
+        event_time=check.instant(f"{field}.event_time", message.event_time)
+        if message.HasField("event_time")
+        else now,
+        importance=check.number(f"{field}.importance", message.importance, 0, 1)
+        if message.HasField("importance")
+        else DEFAULT_IMPORTANCE,
+        sensitive=message.sensitive,
+        labels=labels,
+        entities=check.texts(f"{field}.entities", message.entities, MAX_ENTITIES, MAX_NAME_BYTES),
+        entity=check.text(f"{field}.entity", message.entity, MAX_NAME_BYTES),
+    )
+
+
+def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -> Fact:
+    """Reads a fact; what is wrong goes to `check`."""
+
+    def instant(name: str) -> datetime | None:
+        if not message.HasField(name):
+            return None
+        return check.instant(f"{field}.{name}", getattr(message, name))
+
+    fact = Fact(
+        id=check.text(f"{field}.id", message.id, MAX_ID_BYTES, required=True),
+        subject=check.text(f"{field}.subject", message.subject, MAX_NAME_BYTES, required=True),
+        relation=check.text(f"{field}.relation", message.relation, MAX_NAME_BYTES, required=True),
+        object=check.text(f"{field}.object", message.object, MAX_OBJECT_BYTES, required=True),
+        sentence=check.text(f"{field}.sentence", message.sentence, MAX_SENTENCE_BYTES),
+        valid_from=instant("valid_from"),
+        valid_to=instant("valid_to"),
+        recorded_at=instant("recorded_at") or now,
+        retracted_at=instant("retracted_at"),
+        evidence=check.texts(f"{field}.evidence", message.evidence, MAX_EVIDENCE, MAX_ID_BYTES),
+        weight=check.number(f"{field}.weight", message.weight, 1e-6, 1)
+        if message.HasField("weight")
+        else 1.0,
+        sensitive=message.sensitive,
+    )
+    if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
+        check.refuse(f"{field}.valid_to", "must be after valid_from")
+    return fact
+
+
+def from_segment(segment: Segment) -> segment_pb2.Segment:
+    """Writes a stored segment."""
+    return segment_pb2.Segment(
+        id=segment.id,
+        text=segment.text,
+        title=segment.title,
+        kind=segment.kind,
+        speaker=segment.speaker,
+        session=segment.session,
+        event_time=timestamp(segment.event_time),
+        importance=segment.importance,
+        sensitive=segment.sensitive,
+        labels=segment.labels,
+        entities=segment.entities,
+        entity=segment.entity,
+        created_at=timestamp(segment.created_at),
+        updated_at=timestamp(segment.updated_at),
+    )
+
+
+def from_fact(fact: Fact) -> fact_pb2.Fact:
+    """Writes a stored fact."""
+    return fact_pb2.Fact(
+        id=fact.id,
+        subject=fact.subject,
+        relation=fact.relation,
+        object=fact.object,
+        sentence=fact.statement,
+        valid_from=timestamp(fact.valid_from),
+        valid_to=timestamp(fact.valid_to),
+        recorded_at=timestamp(fact.recorded_at),
+        retracted_at=timestamp(fact.retracted_at),
+        evidence=fact.evidence,
+        weight=fact.weight,
+        sensitive=fact.sensitive,
+        created_at=timestamp(fact.created_at),
+        updated_at=timestamp(fact.updated_at),
+    )
+
+
+def timestamp(instant: datetime | None) -> Timestamp | None:
+    """Writes an instant; None stays unset."""
+    if instant is None:
+        return None
+    written = Timestamp()
+    written.FromDatetime(instant)
+    return written

@@ -1,0 +1,272 @@
+"""The methods of the API: read the request, ask the pipeline, write the response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from grpc_health.v1 import health_pb2
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import InvalidRequestError, Violation
+from serving.domain.profile import Profile
+from serving.domain.records import Segment, segment_id
+from serving.pipeline.forget import Eraser
+from serving.pipeline.ingest import Ingested, Ingestor
+from serving.pipeline.overview import Observer
+from serving.pipeline.retrieve import Retrieval, Retriever
+from serving.ports import Catalog, Embedder, MemoryStore
+from serving.rpc import requests, responses
+from serving.rpc.boundary import CallContext, answer
+from serving.rpc.items import from_fact, from_segment
+from serving.telemetry import (
+    ITEMS_WRITTEN,
+    LEG_CANDIDATES,
+    LEG_LATENCY,
+    NoRecorder,
+    Recorder,
+)
+from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+
+READ_BUDGET_S = 5.0
+FORGET_BUDGET_S = 10.0
+HEALTH_POLL_S = 1.0
+MAX_REJECTED_LISTED = 100
+
+
+def now_utc() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseCases:
+    """What the methods stand on."""
+
+    retriever: Retriever
+    ingestor: Ingestor
+    eraser: Eraser
+    observer: Observer
+    store: MemoryStore
+    catalog: Catalog
+    embedder: Embedder
+
+
+class TriviumService:
+    """All methods of the API, for any server that hands them a request and a context.
+
+    Ray Serve routes by method name, so the names are unique over all services.
+    """
+
+    def __init__(
+        self,
+        use_cases: UseCases,
+        profiles: Mapping[str, Profile],
+        *,
+        recorder: Recorder | None = None,
+        now: Callable[[], datetime] = now_utc,
+    ) -> None:
+        self._use_cases = use_cases
+        self.profiles = profiles
+        self._recorder = recorder or NoRecorder()
+        self._now = now
+
+    async def Retrieve(  # noqa: N802 - the name of the RPC
+        self, request: retrieval_service_pb2.RetrieveRequest, context: CallContext
+    ) -> retrieval_service_pb2.RetrieveResponse:
+        """Answers a question."""
+        response = retrieval_service_pb2.RetrieveResponse
+        return await answer(self._retrieve, response, request, context, self._recorder)
+
+    async def Ingest(  # noqa: N802
+        self, request: ingest_service_pb2.IngestRequest, context: CallContext
+    ) -> ingest_service_pb2.IngestResponse:
+        """Stores a batch."""
+        response = ingest_service_pb2.IngestResponse
+        return await answer(self._ingest, response, request, context, self._recorder)
+
+    async def IngestStream(  # noqa: N802
+        self,
+        request: AsyncIterator[ingest_service_pb2.IngestStreamRequest],
+        context: CallContext,
+    ) -> ingest_service_pb2.IngestStreamResponse:
+        """Stores a stream of batches."""
+        response = ingest_service_pb2.IngestStreamResponse
+        return await answer(self._ingest_stream, response, request, context, self._recorder)
+
+    async def Forget(  # noqa: N802
+        self, request: ingest_service_pb2.ForgetRequest, context: CallContext
+    ) -> ingest_service_pb2.ForgetResponse:
+        """Erases, and gives a receipt."""
+        response = ingest_service_pb2.ForgetResponse
+        return await answer(self._forget, response, request, context, self._recorder)
+
+    async def GetSegments(  # noqa: N802
+        self, request: catalog_service_pb2.GetSegmentsRequest, context: CallContext
+    ) -> catalog_service_pb2.GetSegmentsResponse:
+        """Reads segments by id."""
+        response = catalog_service_pb2.GetSegmentsResponse
+        return await answer(self._get_segments, response, request, context, self._recorder)
+
+    async def ListSegments(  # noqa: N802
+        self, request: catalog_service_pb2.ListSegmentsRequest, context: CallContext
+    ) -> catalog_service_pb2.ListSegmentsResponse:
+        """Lists segments in pages."""
+        response = catalog_service_pb2.ListSegmentsResponse
+        return await answer(self._list_segments, response, request, context, self._recorder)
+
+    async def ListFacts(  # noqa: N802
+        self, request: catalog_service_pb2.ListFactsRequest, context: CallContext
+    ) -> catalog_service_pb2.ListFactsResponse:
+        """Lists facts in pages."""
+        response = catalog_service_pb2.ListFactsResponse
+        return await answer(self._list_facts, response, request, context, self._recorder)
+
+    async def GetStats(  # noqa: N802
+        self, request: catalog_service_pb2.GetStatsRequest, context: CallContext
+    ) -> catalog_service_pb2.GetStatsResponse:
+        """Says how the service is."""
+        response = catalog_service_pb2.GetStatsResponse
+        return await answer(self._get_stats, response, request, context, self._recorder)
+
+    async def Check(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, context: CallContext
+    ) -> health_pb2.HealthCheckResponse:
+        """Says whether questions can be answered: whether PostgreSQL is there."""
+        del request, context
+        return health_pb2.HealthCheckResponse(status=await self._health())
+
+    async def Watch(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, context: CallContext
+    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        """Says it again each time it changes."""
+        del request, context
+        last = None
+        while True:
+            health = await self._health()
+            if health != last:
+                last = health
+                yield health_pb2.HealthCheckResponse(status=health)
+            await asyncio.sleep(HEALTH_POLL_S)
+
+    async def _health(self) -> health_pb2.HealthCheckResponse.ServingStatus:
+        reachable = await self._use_cases.store.reachable()
+        states = health_pb2.HealthCheckResponse
+        return states.SERVING if reachable else states.NOT_SERVING
+
+    async def _retrieve(
+        self, request: retrieval_service_pb2.RetrieveRequest
+    ) -> retrieval_service_pb2.RetrieveResponse:
+        call = requests.to_retrieve_call(request, self.profiles, self._now())
+        deadline = Deadline.after(call.time_budget_s)
+        if call.query.vector is not None:
+            await self._check_dimension(len(call.query.vector))
+        retrieval = await self._use_cases.retriever.retrieve(call.query, call.profile, deadline)
+        self._measure(retrieval)
+        return responses.from_retrieval(call, retrieval)
+
+    async def _check_dimension(self, given: int) -> None:
+        model = await self._use_cases.embedder.model()
+        if given != model.dimension:
+            expected = f"must have the model's {model.dimension} dimensions, has {given}"
+            raise InvalidRequestError([Violation("vector", expected)])
+
+    def _measure(self, retrieval: Retrieval) -> None:
+        for report in retrieval.reports:
+            labels = {"leg": report.leg, "state": report.state.value}
+            self._recorder.record(LEG_LATENCY, report.elapsed_s * 1e3, labels)
+            self._recorder.record(LEG_CANDIDATES, report.candidates, {"leg": report.leg})
+
+    async def _ingest(
+        self, request: ingest_service_pb2.IngestRequest
+    ) -> ingest_service_pb2.IngestResponse:
+        call = requests.to_ingest_call(request, self._now())
+        return responses.from_ingested(call, await self._store(call))
+
+    async def _store(self, call: requests.IngestCall) -> Ingested | None:
+        if not call.items:
+            return None
+        items = [item for _, item in call.items]
+        ingested = await self._use_cases.ingestor.ingest(
+            call.tenant, items, call.text_search_config
+        )
+        for outcome in ingested.outcomes:
+            self._recorder.record(ITEMS_WRITTEN, 1, {"outcome": outcome})
+        return ingested
+
+    async def _ingest_stream(
+        self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest]
+    ) -> ingest_service_pb2.IngestStreamResponse:
+        response = ingest_service_pb2.IngestStreamResponse()
+        token: ConsistencyToken | None = None
+        before = 0
+        async for request in stream:
+            call = requests.to_ingest_call(request, self._now())
+            ingested = await self._store(call)
+            if ingested is not None:
+                token = ingested.token if token is None else token.merged(ingested.token)
+                response.created_count += ingested.outcomes.count("created")
+                response.updated_count += ingested.outcomes.count("updated")
+                response.unchanged_count += ingested.outcomes.count("unchanged")
+            response.rejected_count += len(call.rejected)
+            room = MAX_REJECTED_LISTED - len(response.rejected)
+            response.rejected.extend(
+                responses.rejected_outcome(before + place, id_, violations)
+                for place, (id_, violations) in list(call.rejected.items())[:room]
+            )
+            before += len(request.items)
+        response.consistency_token = str(token) if token is not None else ""
+        return response
+
+    async def _forget(
+        self, request: ingest_service_pb2.ForgetRequest
+    ) -> ingest_service_pb2.ForgetResponse:
+        tenant, selector = requests.to_selector(request)
+        deadline = Deadline.after(FORGET_BUDGET_S)
+        forgotten = await self._use_cases.eraser.forget(tenant, selector, deadline)
+        return responses.from_forgotten(forgotten)
+
+    async def _get_segments(
+        self, request: catalog_service_pb2.GetSegmentsRequest
+    ) -> catalog_service_pb2.GetSegmentsResponse:
+        tenant, ids = requests.to_ids(request)
+        names = [segment_id(id_) for id_ in ids]
+        rows = await self._use_cases.store.load(tenant, names, Deadline.after(READ_BUDGET_S))
+        found = [row for name in names if isinstance(row := rows.get(name), Segment)]
+        return catalog_service_pb2.GetSegmentsResponse(
+            segments=[from_segment(row) for row in found],
+            missing_ids=[name.id for name in names if name not in rows],
+        )
+
+    async def _list_segments(
+        self, request: catalog_service_pb2.ListSegmentsRequest
+    ) -> catalog_service_pb2.ListSegmentsResponse:
+        page = requests.to_segment_page(request)
+        rows = await self._use_cases.catalog.list_segments(
+            page.tenant, page.filter, page.after, page.size
+        )
+        return catalog_service_pb2.ListSegmentsResponse(
+            segments=[from_segment(row) for row in rows],
+            next_page_token=requests.page_token(rows[-1].id) if len(rows) == page.size else "",
+        )
+
+    async def _list_facts(
+        self, request: catalog_service_pb2.ListFactsRequest
+    ) -> catalog_service_pb2.ListFactsResponse:
+        page = requests.to_fact_page(request)
+        rows = await self._use_cases.catalog.list_facts(
+            page.tenant, page.entities, page.valid_at, page.after, page.size
+        )
+        return catalog_service_pb2.ListFactsResponse(
+            facts=[from_fact(row) for row in rows],
+            next_page_token=requests.page_token(rows[-1].id) if len(rows) == page.size else "",
+        )
+
+    async def _get_stats(
+        self, request: catalog_service_pb2.GetStatsRequest
+    ) -> catalog_service_pb2.GetStatsResponse:
+        tenant = requests.to_stats_tenant(request)
+        return responses.from_overview(await self._use_cases.observer.overview(tenant))

@@ -1,0 +1,77 @@
+"""Errors into google.rpc.Status: one table, one ErrorInfo each."""
+
+from __future__ import annotations
+
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+from serving.domain.errors import (
+    AllLegsFailedError,
+    BudgetExhaustedError,
+    InvalidRequestError,
+    OverloadedError,
+    StoreUnavailableError,
+    TextSearchConfigConflictError,
+    TriviumError,
+    UnavailableError,
+)
+
+ERROR_DOMAIN = "trivium.v1"
+STORE_RETRY_S = 0.5
+
+_CODES: list[tuple[type[TriviumError], int]] = [
+    (InvalidRequestError, code_pb2.INVALID_ARGUMENT),
+    (TextSearchConfigConflictError, code_pb2.FAILED_PRECONDITION),
+    (OverloadedError, code_pb2.RESOURCE_EXHAUSTED),
+    (BudgetExhaustedError, code_pb2.DEADLINE_EXCEEDED),
+    (StoreUnavailableError, code_pb2.UNAVAILABLE),
+    (AllLegsFailedError, code_pb2.UNAVAILABLE),
+    (UnavailableError, code_pb2.UNAVAILABLE),
+]
+
+
+def to_status(error: TriviumError) -> status_pb2.Status:
+    """Writes an error that the caller may see, with all its details."""
+    status = status_pb2.Status(code=_code(error), message=str(error))
+    status.details.add().Pack(
+        error_details_pb2.ErrorInfo(
+            reason=error.reason, domain=ERROR_DOMAIN, metadata=dict(error.metadata)
+        )
+    )
+    if isinstance(error, InvalidRequestError):
+        status.details.add().Pack(_bad_request(error))
+    if isinstance(error, OverloadedError):
+        status.details.add().Pack(_retry_after(error.retry_after_s))
+    if isinstance(error, UnavailableError):
+        status.details.add().Pack(_retry_after(STORE_RETRY_S))
+    return status
+
+
+def internal_status(request_id: str) -> status_pb2.Status:
+    """The status of a fault of ours: it says nothing but where to look in the log."""
+    status = status_pb2.Status(code=code_pb2.INTERNAL, message="internal error")
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason="INTERNAL", domain=ERROR_DOMAIN))
+    status.details.add().Pack(error_details_pb2.RequestInfo(request_id=request_id))
+    return status
+
+
+def _code(error: TriviumError) -> int:
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return int(code_pb2.INTERNAL)
+
+
+def _bad_request(error: InvalidRequestError) -> error_details_pb2.BadRequest:
+    return error_details_pb2.BadRequest(
+        field_violations=[
+            error_details_pb2.BadRequest.FieldViolation(field=field, description=description)
+            for field, description in error.violations
+        ]
+    )
+
+
+def _retry_after(seconds: float) -> error_details_pb2.RetryInfo:
+    delay = Duration()
+    delay.FromNanoseconds(int(seconds * 1e9))
+    return error_details_pb2.RetryInfo(retry_delay=delay)

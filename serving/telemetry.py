@@ -1,0 +1,73 @@
+"""What is measured and how it is logged; the metrics' names stand here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+LATENCY_BUCKETS_MS = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000, 5000)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: its name, what it says, and the labels it carries."""
+
+    name: str
+    description: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: Sequence[str] = ()
+
+
+RPC_LATENCY = Metric(
+    "trivium_rpc_latency_ms", "Time of a call by method and code.", "histogram", ("method", "code")
+)
+LEG_LATENCY = Metric(
+    "trivium_leg_latency_ms", "Time of a leg by name and state.", "histogram", ("leg", "state")
+)
+LEG_CANDIDATES = Metric(
+    "trivium_leg_candidates_total", "Candidates that a leg brought.", "counter", ("leg",)
+)
+EMBEDDING_BATCH = Metric(
+    "trivium_embedding_batch_size", "Texts in the last batch by lane.", "gauge", ("lane",)
+)
+EMBEDDING_WAITING = Metric(
+    "trivium_embedding_waiting", "Texts that wait for the encoder by lane.", "gauge", ("lane",)
+)
+INDEX_VECTORS = Metric("trivium_index_vectors", "Vectors in the index.", "gauge")
+PROJECTION_PENDING = Metric(
+    "trivium_projection_pending", "Changes a projection has not taken.", "gauge", ("projection",)
+)
+PROJECTION_LAG = Metric(
+    "trivium_projection_lag_seconds", "Age of the oldest of them.", "gauge", ("projection",)
+)
+ITEMS_WRITTEN = Metric(
+    "trivium_items_written_total", "Items by what became of them.", "counter", ("outcome",)
+)
+
+ALL_METRICS = (
+    RPC_LATENCY,
+    LEG_LATENCY,
+    LEG_CANDIDATES,
+    EMBEDDING_BATCH,
+    EMBEDDING_WAITING,
+    INDEX_VECTORS,
+    PROJECTION_PENDING,
+    PROJECTION_LAG,
+    ITEMS_WRITTEN,
+)
+
+
+class Recorder(Protocol):
+    """Takes measurements; must be cheap and never raise."""
+
+    def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
+        """Adds to a counter, sets a gauge, or observes in a histogram."""
+        ...
+
+
+class NoRecorder:
+    """Takes measurements nowhere."""
+
+    def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
+        """Does nothing."""

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from serving.domain import errors
+
+SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
+    type(error): error
+    for error in (
+        errors.InvalidRequestError([errors.Violation("query", "must not be blank")]),
+        errors.TextSearchConfigConflictError("acme", "english", "german"),
+        errors.StoreUnavailableError("refused"),
+        errors.DependencyError("graph", "refused"),
+        errors.NotReadyError("index", "starting"),
+        errors.AllLegsFailedError({"graph": "refused"}),
+        errors.OverloadedError("the encoder's queue", 0.2),
+        errors.BudgetExhaustedError("reading"),
+    )
+}
+ABSTRACT = {errors.UnavailableError}
+
+
+def every_class(base: type[errors.TriviumError]) -> set[type[errors.TriviumError]]:
+    return {base}.union(*(every_class(kind) for kind in base.__subclasses__()))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    sorted(
+        every_class(errors.TriviumError) - {errors.TriviumError} - ABSTRACT,
+        key=str,
+    ),
+)
+def test_an_error_crosses_processes_unchanged(kind: type[errors.TriviumError]) -> None:
+    error = SAMPLES[kind]
+
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is kind
+    assert str(copy) == str(error)
+    assert copy.reason == error.reason

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from serving.domain.ledger import DecayTerm, ImportanceTerm, Ledger, LegTerm
+from serving.domain.priors import Decay, Importance, ImportanceStyle, decay_term, importance_term
+from tests.builders import NOON, days
+
+
+@pytest.mark.parametrize(("age_days", "factor"), [(0, 1.0), (30, 0.5), (60, 0.25), (3, 0.933)])
+def test_a_score_halves_every_thirty_days(age_days: float, factor: float) -> None:
+    term = decay_term(Decay(), kind="turn", since=NOON - days(age_days), as_of=NOON)
+
+    assert term.multiplier == pytest.approx(factor, abs=5e-4)
+
+
+def test_evergreen_kinds_decay_to_their_floor() -> None:
+    old = NOON - days(3650)
+
+    assert decay_term(Decay(), kind="person", since=old, as_of=NOON).multiplier == 0.3
+    assert decay_term(Decay(), kind="turn", since=old, as_of=NOON).multiplier < 1e-9
+
+
+def test_what_lies_in_the_future_does_not_decay() -> None:
+    assert decay_term(Decay(), kind="turn", since=NOON + days(9), as_of=NOON).multiplier == 1.0
+
+
+def test_importance_multiplies_by_seven_to_ten_tenths() -> None:
+    term = importance_term(Importance(style=ImportanceStyle.MULTIPLY), 0.5, 60)
+
+    assert term == ImportanceTerm(0.5, multiplier=0.85)
+
+
+def test_importance_boosts_only_what_is_important_enough() -> None:
+    boost = Importance(style=ImportanceStyle.BOOST, boost_from=0.8)
+
+    assert importance_term(boost, 0.79, 60) == ImportanceTerm(0.79, boost=0)
+    assert importance_term(boost, 0.8, 60) == ImportanceTerm(0.8, boost=1 / 61 - 1 / 71)
+
+
+def test_importance_is_off_unless_a_profile_asks_for_it() -> None:
+    assert importance_term(Importance(), 0.9, 60) is None
+
+
+def test_every_term_of_the_ledger_counts() -> None:
+    leg = LegTerm(leg="dense", rank=1, weight=2.0, leg_score=0.7, term=2 / 61)
+    ledger = Ledger(
+        rank_constant=60,
+        leg_terms=(leg,),
+        importance=ImportanceTerm(0.9, multiplier=0.97, boost=0.01),
+        decay=DecayTerm(3 * 86400, 30 * 86400, 0.0, 0.933),
+    )
+
+    assert math.isclose(ledger.score, 2 / 61 * 0.97 * 0.933 + 0.01, abs_tol=1e-9)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from serving.domain.query import Filter, TimeRange
+from serving.domain.text import name_key, text_to_embed
+from tests.builders import NOON, days, fact, segment
+
+
+@pytest.mark.parametrize(
+    ("filter_", "passes"),
+    [
+        (Filter(), True),
+        (Filter(speakers=("priya",)), True),
+        (Filter(speakers=("Rajesh", "Priya")), True),
+        (Filter(speakers=("Rajesh",)), False),
+        (Filter(kinds=("note",)), False),
+        (Filter(sessions=("s1",), speakers=("Priya",)), True),
+        (Filter(sessions=("s2",), speakers=("Priya",)), False),
+        (Filter(labels={"project": ("goa", "rome")}), True),
+        (Filter(labels={"project": ("rome",)}), False),
+        (Filter(entities=("GOA",)), True),
+        (Filter(min_importance=0.7), False),
+        (Filter(event_time=TimeRange(start=NOON)), True),
+        (Filter(event_time=TimeRange(end=NOON)), False),
+        (Filter(created_at=TimeRange(start=NOON + days(2))), False),
+    ],
+)
+def test_a_filter_accepts_what_passes_each_of_its_fields(filter_: Filter, *, passes: bool) -> None:
+    said = segment(
+        "1",
+        speaker="Priya",
+        session="s1",
+        labels={"project": "goa"},
+        entities=("Goa",),
+        importance=0.6,
+        created_at=NOON + days(1),
+    )
+
+    assert filter_.accepts(said) is passes
+
+
+def test_a_range_is_half_open() -> None:
+    span = TimeRange(NOON, NOON + days(1))
+
+    assert NOON in span
+    assert NOON + days(1) not in span
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "overlaps"),
+    [(None, None, True), (0, 1, True), (-2, 0, False), (1, None, False), (-5, None, True)],
+)
+def test_a_validity_overlaps_where_an_instant_is_in_both(
+    start: int | None, end: int | None, *, overlaps: bool
+) -> None:
+    span = TimeRange(NOON, NOON + days(1))
+    since = None if start is None else NOON + days(start)
+    until = None if end is None else NOON + days(end)
+
+    assert span.overlaps(since, until) is overlaps
+
+
+@pytest.mark.parametrize("spelling", ["Mary-Ann", "mary ann", "MARY  ANN's", "Mary–Ann"])
+def test_spellings_of_a_name_meet_in_one_key(spelling: str) -> None:
+    assert name_key(spelling) == "mary ann"
+
+
+def test_a_name_of_symbols_is_its_own_key() -> None:
+    assert name_key("🙂") == "🙂"
+
+
+def test_a_segment_is_embedded_with_title_and_speaker() -> None:
+    assert text_to_embed(segment("1", "hi", title="Day 1", speaker="Mel")) == "Day 1. Mel: hi"
+    assert text_to_embed(fact("2", "Mel", "lives in", "Rome")) == "Mel lives in Rome"
