@@ -40,7 +40,7 @@ demo: $(VENV)/.desk ## Start everything, ingest the sample, ask five questions (
 	@$(BIN)/python -m serving demo $(if $(DEMO_ONCE),--once)
 
 .PHONY: serve
-serve: $(VENV)/.desk ## Serve in the foreground on persistent data (./data)
+serve: $(VENV)/.desk ## Serve in the foreground on persistent data
 	@$(BIN)/python -m serving serve
 
 .PHONY: bench
@@ -100,4 +100,4 @@ test: lint types ## Run everything that CI runs
 clean: ## Remove what was made here; the cache ($(CACHE)) stays
 	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	@echo "kept: ./data (your memories) and $(CACHE) (downloads)"
+	@echo "kept: your data (see TRIVIUM_DATA_DIR) and $(CACHE) (downloads)"

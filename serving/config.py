@@ -141,7 +141,9 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(
-        default=Path("data"), description="Where the desk keeps PostgreSQL, Neo4j and logs."
+        default_factory=lambda: default_data_dir(),
+        description="Where the desk keeps PostgreSQL and Neo4j. For root: /var/lib/trivium, since "
+        "PostgreSQL runs under another account, which could not enter root's home.",
     )
     cache_dir: Path = Field(
         default_factory=lambda: default_cache_dir(),
@@ -169,6 +171,14 @@ class Settings(BaseSettings):
         if file is None:
             return sources
         return (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=file))
+
+
+def default_data_dir() -> Path:
+    """`/var/lib/trivium` for root, else `$XDG_DATA_HOME/trivium` or `~/.local/share/trivium`."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/trivium")
+    base = os.environ.get("XDG_DATA_HOME")  # noqa: TID251 - this module reads settings
+    return (Path(base) if base else Path.home() / ".local" / "share") / "trivium"
 
 
 def default_cache_dir() -> Path:

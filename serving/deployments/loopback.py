@@ -8,7 +8,8 @@ what then listens with the README's list, so a Ray that moves these calls is not
 
 from __future__ import annotations
 
-LOOPBACK = "127.0.0.1"
+from serving.deployments.ray_environment import LOOPBACK
+
 _ALL_INTERFACES = ("[::]:", "0.0.0.0:")
 _ANY_BIND = {
     "bind :{{ config.metrics_port }}": f"bind {LOOPBACK}:{{{{ config.metrics_port }}}}",

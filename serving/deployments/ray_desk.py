@@ -20,11 +20,10 @@ from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 
 from serving.config import ServeSettings
-from serving.deployments.loopback import LOOPBACK
+from serving.deployments.ray_environment import LOOPBACK, free_port
 
 logger = logging.getLogger(__name__)
 
-APPLICATION = "trivium"
 LOGICAL_CPUS = 16
 """What Ray may hand out to replicas that ask for a tenth each; not the machine's cores."""
 OBJECT_STORE_BYTES = 80_000_000
@@ -44,13 +43,6 @@ class DeskAddresses:
     grpc: str
     dashboard: str
     metrics: str
-
-
-def free_port() -> int:
-    """A port of the loopback that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 def require_free(port: int, setting: str) -> int:
@@ -128,18 +120,18 @@ class DeskRay:
         client = _get_global_client()
         assert client is not None, "Serve was started just above; this is a bug"
         client.deploy_apps(schema)
-        self._wait_until_running()
+        self._wait_until_running(schema.applications[0].name)
 
-    def _wait_until_running(self) -> None:
+    def _wait_until_running(self, name: str) -> None:
         give_up_at = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < give_up_at:
-            application = serve.status().applications.get(APPLICATION)
+            application = serve.status().applications.get(name)
             if application is not None and application.status == "RUNNING":
                 return
             if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
-                raise DeskStartError(f"{_last_lines(application)}\nlogs: {self.log_dir}")
+                raise DeskStartError(_last_lines(application))
             time.sleep(POLL_S)
-        raise DeskStartError(f"not running after {START_TIMEOUT_S:.0f} s\nlogs: {self.log_dir}")
+        raise DeskStartError(f"the service was not running after {START_TIMEOUT_S:.0f} s")
 
     @property
     def log_dir(self) -> Path:

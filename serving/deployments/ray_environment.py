@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
 
 LATENCY_ENVIRONMENT = {
     # Direct ingress, gRPC between replicas, user code in the main loop: 1.2 ms a call
@@ -59,3 +62,10 @@ def desk_environment(temp_dir: Path, *, stats_port: int, metrics_port: int) -> d
         "RAY_SERVE_HAPROXY_STATS_PORT": str(stats_port),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),
     }
+
+
+def free_port() -> int:
+    """A port of the loopback that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,76 @@
+"""The composition root for Ray Serve: which deployments there are, by placement.
+
+`fused` has one deployment; `split` has one for each part that scales by itself. Either is a
+Serve application built from arguments, so the same YAML serves a desk and a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ray.serve import Application
+
+from serving.config import Settings, load_settings
+from serving.deployments.encoder import Embedder
+from serving.deployments.index import VectorIndex
+from serving.deployments.ingress import Fusion
+from serving.deployments.projector import Projector
+
+APPLICATION = "trivium"
+IMPORT_PATH = "serving.deployments.app:build"
+SERVICERS = [
+    "trivium.v1.retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server",
+    "trivium.v1.ingest_service_pb2_grpc.add_IngestServiceServicer_to_server",
+    "trivium.v1.catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server",
+    "grpc_health.v1.health_pb2_grpc.add_HealthServicer_to_server",
+]
+REQUEST_TIMEOUT_S = 60.0
+"""The longest any call may take, whatever its deadline; an ingest stream included."""
+
+
+def build(arguments: dict[str, Any]) -> Application:
+    """Builds the application, as `serve deploy` asks for it.
+
+    Args:
+        arguments: The settings' tree, as in the settings file. Each replica reads its own
+            environment again, so secrets need not stand here.
+    """
+    settings = load_settings(arguments)
+    ingress = Fusion.options(  # type: ignore[attr-defined]
+        num_replicas=settings.serve.replicas,
+        max_ongoing_requests=settings.serve.max_ongoing_requests,
+        max_queued_requests=settings.serve.max_queued_requests,
+    )
+    if settings.serve.placement == "fused":
+        return ingress.bind(arguments)  # type: ignore[no-any-return]
+    embedder = Embedder.bind(arguments)  # type: ignore[attr-defined]
+    return ingress.bind(  # type: ignore[no-any-return]
+        arguments,
+        embedder=embedder,
+        index=VectorIndex.bind(arguments, embedder),  # type: ignore[attr-defined]
+        projector=Projector.bind(arguments, embedder),  # type: ignore[attr-defined]
+    )
+
+
+def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes the Serve config that deploys the application."""
+    return {
+        "proxy_location": "EveryNode",
+        "http_options": {"host": "0.0.0.0", "port": settings.serve.http_port},
+        "grpc_options": {
+            "port": settings.serve.grpc_port,
+            "request_timeout_s": REQUEST_TIMEOUT_S,
+            "grpc_servicer_functions": SERVICERS,
+        },
+        "logging_config": {"encoding": "JSON", "log_level": "INFO", "enable_access_log": False},
+        "applications": [
+            {
+                "name": APPLICATION,
+                "route_prefix": "/",
+                "import_path": IMPORT_PATH,
+                "args": dict(arguments),
+                "deployments": [{"name": "Fusion", "user_config": {"profiles": {}}}],
+            }
+        ],
+    }

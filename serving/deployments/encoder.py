@@ -1,0 +1,47 @@
+"""The embedder as a deployment of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ray import serve
+
+from serving.config import load_settings
+from serving.deployments.components import open_embedder
+from serving.deployments.logs import log_through_serve
+from serving.deployments.metrics import RayRecorder
+from serving.domain.budget import Deadline
+from serving.ports import EmbeddingModel, Vector, Vectors
+
+
+@serve.deployment(
+    name="Embedder",
+    # The batcher inside is what queues and refuses: Serve's queue would only hide it.
+    max_ongoing_requests=1024,
+    ray_actor_options={"num_cpus": 0.1},
+    graceful_shutdown_timeout_s=10,
+)
+class Embedder:
+    """Embeds for all replicas of the other deployments."""
+
+    async def __init__(self, arguments: dict[str, Any]) -> None:
+        log_through_serve()
+        self._opened = open_embedder(load_settings(arguments), RayRecorder())
+        self._embedder = await self._opened.__aenter__()
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_embedder"):
+            await self._opened.__aexit__(None, None, None)
+
+    async def model(self) -> EmbeddingModel:
+        """The model."""
+        return await self._embedder.model()
+
+    async def embed_query(self, text: str, remaining_s: float) -> Vector:
+        """Embeds a question."""
+        return await self._embedder.embed_query(text, Deadline.after(remaining_s))
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embeds texts in the bulk lane."""
+        return await self._embedder.embed_documents(texts)

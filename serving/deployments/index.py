@@ -1,0 +1,64 @@
+"""The vector index as a deployment of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from serving.config import load_settings
+from serving.deployments.components import open_index
+from serving.deployments.handles import RemoteEmbedder
+from serving.deployments.logs import log_through_serve
+from serving.deployments.metrics import RayRecorder
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.query import Scope
+from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.ports import IndexAnswer, IndexStatus, Vector
+
+
+@serve.deployment(
+    name="VectorIndex",
+    max_ongoing_requests=256,
+    ray_actor_options={"num_cpus": 0.1},
+    graceful_shutdown_timeout_s=10,
+)
+class VectorIndex:
+    """Searches for all replicas of the ingress; follows the change log by itself."""
+
+    async def __init__(self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]) -> None:
+        log_through_serve()
+        self._opened = open_index(load_settings(arguments), RemoteEmbedder(embedder), RayRecorder())
+        self._index = await self._opened.__aenter__()
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_index"):
+            await self._opened.__aexit__(None, None, None)
+
+    async def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        remaining_s: float,
+        token: ConsistencyToken | None,
+    ) -> IndexAnswer:
+        """Finds the nearest items."""
+        deadline = Deadline.after(remaining_s)
+        return await self._index.search(vector, kind, scope, depth, deadline, token)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """How many of the items it still holds."""
+        return await self._index.count(tenant, items)
+
+    async def caught_up(self, token: ConsistencyToken, remaining_s: float) -> bool:
+        """Waits until the index has seen the write."""
+        return await self._index.caught_up(token, Deadline.after(remaining_s))
+
+    async def status(self) -> IndexStatus:
+        """Its state."""
+        return await self._index.status()

@@ -1,0 +1,123 @@
+"""The ingress: the methods of the API, as Ray Serve calls them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from grpc_health.v1 import health_pb2
+from ray import serve
+from ray.serve.grpc_util import RayServegRPCContext
+from ray.serve.handle import DeploymentHandle
+
+from serving.config import load_settings
+from serving.deployments.components import running_service
+from serving.deployments.handles import RemoteEmbedder, RemoteIndex
+from serving.deployments.logs import log_through_serve
+from serving.deployments.metrics import RayRecorder
+from serving.profiles import override_profiles
+from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+
+
+@serve.deployment(
+    name="Fusion",
+    max_ongoing_requests=64,
+    max_queued_requests=256,
+    ray_actor_options={"num_cpus": 0.1},
+    graceful_shutdown_timeout_s=10,
+    health_check_period_s=5,
+)
+class Fusion:
+    """Answers all calls; what the placement puts elsewhere comes in as a handle."""
+
+    async def __init__(
+        self,
+        arguments: dict[str, Any],
+        embedder: DeploymentHandle[Any] | None = None,
+        index: DeploymentHandle[Any] | None = None,
+        projector: DeploymentHandle[Any] | None = None,
+    ) -> None:
+        log_through_serve()
+        self._projector = projector  # held, so that Serve deploys it
+        self._running = running_service(
+            load_settings(arguments),
+            recorder=RayRecorder(),
+            embedder=RemoteEmbedder(embedder) if embedder is not None else None,
+            index=RemoteIndex(index) if index is not None else None,
+        )
+        self._service = await self._running.__aenter__()
+        self._shipped = dict(self._service.profiles)
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_service"):
+            await self._running.__aexit__(None, None, None)
+
+    def reconfigure(self, user_config: Mapping[str, Any]) -> None:
+        """Takes over `{"profiles": {name: {leg: {weight, depth, floor}}}}` without a restart."""
+        overrides = user_config.get("profiles", {})
+        self._service.profiles = override_profiles(self._shipped, overrides)
+
+    async def Retrieve(  # noqa: N802 - the name of the RPC
+        self,
+        request: retrieval_service_pb2.RetrieveRequest,
+        grpc_context: RayServegRPCContext,
+    ) -> retrieval_service_pb2.RetrieveResponse:
+        """Answers a question."""
+        return await self._service.Retrieve(request, grpc_context)
+
+    async def Ingest(  # noqa: N802
+        self, request: ingest_service_pb2.IngestRequest, grpc_context: RayServegRPCContext
+    ) -> ingest_service_pb2.IngestResponse:
+        """Stores a batch."""
+        return await self._service.Ingest(request, grpc_context)
+
+    async def IngestStream(  # noqa: N802
+        self,
+        request: AsyncIterator[ingest_service_pb2.IngestStreamRequest],
+        grpc_context: RayServegRPCContext,
+    ) -> ingest_service_pb2.IngestStreamResponse:
+        """Stores a stream of batches."""
+        return await self._service.IngestStream(request, grpc_context)
+
+    async def Forget(  # noqa: N802
+        self, request: ingest_service_pb2.ForgetRequest, grpc_context: RayServegRPCContext
+    ) -> ingest_service_pb2.ForgetResponse:
+        """Erases, and gives a receipt."""
+        return await self._service.Forget(request, grpc_context)
+
+    async def GetSegments(  # noqa: N802
+        self, request: catalog_service_pb2.GetSegmentsRequest, grpc_context: RayServegRPCContext
+    ) -> catalog_service_pb2.GetSegmentsResponse:
+        """Reads segments by id."""
+        return await self._service.GetSegments(request, grpc_context)
+
+    async def ListSegments(  # noqa: N802
+        self, request: catalog_service_pb2.ListSegmentsRequest, grpc_context: RayServegRPCContext
+    ) -> catalog_service_pb2.ListSegmentsResponse:
+        """Lists segments in pages."""
+        return await self._service.ListSegments(request, grpc_context)
+
+    async def ListFacts(  # noqa: N802
+        self, request: catalog_service_pb2.ListFactsRequest, grpc_context: RayServegRPCContext
+    ) -> catalog_service_pb2.ListFactsResponse:
+        """Lists facts in pages."""
+        return await self._service.ListFacts(request, grpc_context)
+
+    async def GetStats(  # noqa: N802
+        self, request: catalog_service_pb2.GetStatsRequest, grpc_context: RayServegRPCContext
+    ) -> catalog_service_pb2.GetStatsResponse:
+        """Says how the service is."""
+        return await self._service.GetStats(request, grpc_context)
+
+    async def Check(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, grpc_context: RayServegRPCContext
+    ) -> health_pb2.HealthCheckResponse:
+        """Says whether questions can be answered."""
+        return await self._service.Check(request, grpc_context)
+
+    async def Watch(  # noqa: N802
+        self, request: health_pb2.HealthCheckRequest, grpc_context: RayServegRPCContext
+    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        """Says it again each time it changes."""
+        async for health in self._service.Watch(request, grpc_context):
+            yield health
