@@ -1,0 +1,65 @@
+"""Writing to the terminal: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import unicodedata
+from datetime import datetime, timedelta
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+
+def stdout() -> Console:
+    """The console of results."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    """The console of progress and problems."""
+    return Console(stderr=True, highlight=False)
+
+
+def plain(text: str) -> str:
+    """The text without control characters: what is stored must not steer a terminal."""
+    return "".join(" " if unicodedata.category(each) == "Cc" else each for each in text)
+
+
+def styled(text: str, style: str = "") -> Text:
+    """A cell that shows `text` as it is, without markup."""
+    return Text(plain(text), style=style)
+
+
+def milliseconds(duration: timedelta) -> str:
+    """Writes a duration, such as "12.3 ms"."""
+    return f"{duration.total_seconds() * 1000:.1f} ms"
+
+
+def day(instant: datetime | None) -> str:
+    """Writes the date of an instant; empty for none."""
+    return "" if instant is None else instant.date().isoformat()
+
+
+def table(*headings: str) -> Table:
+    """An open table with a line under its headings."""
+    return Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+
+
+def print_json(value: object) -> None:
+    """Writes a value of the client; times are ISO 8601, durations seconds."""
+    click.echo(json.dumps(value, default=_encode, ensure_ascii=False, indent=2))
+
+
+def _encode(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    raise TypeError(f"this is a bug: {type(value)} has no JSON form")

@@ -1,0 +1,171 @@
+"""`trivium show`, `stats` and `forget`: what is stored, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from trivium.cli.connection import Connection, pass_connection
+from trivium.cli.exits import Exit
+from trivium.cli.output import day, json_option, plain, print_json, stdout, styled, table
+from trivium.values import ForgetResult, Segment, Stats
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@json_option
+@pass_connection
+@click.pass_context
+def show(ctx: click.Context, connection: Connection, ids: Sequence[str], as_json: bool) -> None:
+    """Shows segments by id; ends with 1 if one does not exist."""
+    with connection.open() as client:
+        found = client.get_segments(ids)
+    if as_json:
+        print_json(found)
+    else:
+        for segment in found.segments:
+            stdout().print(_segment(segment))
+        for id_ in found.missing_ids:
+            click.echo(f"{plain(id_)}: not found", err=True)
+    ctx.exit(Exit.UNSATISFIED if found.missing_ids else Exit.OK)
+
+
+@click.command()
+@json_option
+@pass_connection
+def stats(connection: Connection, as_json: bool) -> None:
+    """Shows what is stored, how far each store is, and what serves."""
+    with connection.open() as client:
+        result = client.stats()
+    if as_json:
+        print_json(result)
+    else:
+        stdout().print(_stats(result))
+
+
+@click.command()
+@click.option("--segment", "segment_ids", multiple=True, metavar="ID", help="A segment.")
+@click.option("--fact", "fact_ids", multiple=True, metavar="ID", help="A fact.")
+@click.option("--session", default="", metavar="NAME", help="A whole session.")
+@click.option("--speaker", default="", metavar="NAME", help="All that one speaker said.")
+@click.option("--everything", is_flag=True, help="All of the tenant.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@pass_connection
+@click.pass_context
+def forget(
+    ctx: click.Context,
+    connection: Connection,
+    segment_ids: Sequence[str],
+    fact_ids: Sequence[str],
+    session: str,
+    speaker: str,
+    everything: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Erases from every store, and asks each store again.
+
+    Ends with 1 if a store could not be asked or still holds something.
+    """
+    if [bool(segment_ids or fact_ids), bool(session), bool(speaker), everything].count(True) != 1:
+        raise click.UsageError("name ids, or --session, or --speaker, or --everything")
+    with connection.open() as client:
+        if not yes:
+            what = _described(segment_ids, fact_ids, session, speaker)
+            click.confirm(f"Erase {what} of {plain(client.tenant)!r}?", abort=True, err=True)
+        result = client.forget(
+            segment_ids=segment_ids,
+            fact_ids=fact_ids,
+            session=session,
+            speaker=speaker,
+            everything=everything,
+        )
+    if as_json:
+        print_json(result)
+    else:
+        stdout().print(_receipt(result))
+    ctx.exit(Exit.OK if result.verified else Exit.UNSATISFIED)
+
+
+def _segment(segment: Segment) -> Group:
+    fields = {
+        "title": segment.title,
+        "kind": segment.kind,
+        "speaker": segment.speaker,
+        "session": segment.session,
+        "said": segment.event_time.isoformat() if segment.event_time else "",
+        "importance": "" if segment.importance is None else f"{segment.importance:g}",
+        "sensitive": "yes" if segment.sensitive else "",
+        "labels": ", ".join(f"{key}={value}" for key, value in segment.labels.items()),
+        "entities": ", ".join(segment.entities),
+        "entity": segment.entity,
+        "changed": segment.updated_at.isoformat() if segment.updated_at else "",
+    }
+    about = Table.grid(padding=(0, 2))
+    for name, value in fields.items():
+        if value:
+            about.add_row(Text(name, style="dim"), styled(value))
+    return Group(styled(segment.id, "bold"), styled(segment.text), about, Text())
+
+
+def _stats(stats: Stats) -> Group:
+    tenant, index, service = stats.tenant, stats.index, stats.service
+    entities = "the graph cannot be reached" if tenant.entity_count is None else tenant.entity_count
+    about = Table.grid(padding=(0, 2))
+    for name, value in {
+        "segments": f"{tenant.segment_count} ({tenant.sensitive_segment_count} sensitive)",
+        "facts": tenant.fact_count,
+        "entities": entities,
+        "embedded": f"{tenant.embedded_count} of {tenant.embeddable_count}",
+        "text search": tenant.text_search_config or "no such tenant yet",
+        "vector index": f"{index.vector_count} vectors, epoch {index.epoch}"
+        if index.ready
+        else f"not ready: {index.reason}",
+        "service": f"{service.version}, {service.placement}, by {service.ingress}",
+        "model": f"{service.model_fingerprint}, {service.dimension} dimensions",
+        "since": service.started_at.isoformat() if service.started_at else "",
+        "degraded": "; ".join(service.degraded) or "nothing",
+    }.items():
+        about.add_row(Text(name, style="dim"), styled(str(value)))
+    return Group(about, Text(), _projections(stats), *_set_aside(stats))
+
+
+def _projections(stats: Stats) -> Table:
+    rows = table("projection", "pending", "oldest", "set aside")
+    for each in stats.projections:
+        oldest = f"{each.lag.total_seconds():.1f} s"
+        rows.add_row(each.projection, str(each.pending_count), oldest, str(each.set_aside_count))
+    return rows
+
+
+def _set_aside(stats: Stats) -> list[Table]:
+    if not stats.set_aside:
+        return []
+    rows = table("set aside by", "id", "on", "why")
+    for each in stats.set_aside:
+        rows.add_row(each.projection, styled(each.id), day(each.set_aside_at), styled(each.reason))
+    return [rows]
+
+
+def _described(
+    segment_ids: Sequence[str], fact_ids: Sequence[str], session: str, speaker: str
+) -> str:
+    if segment_ids or fact_ids:
+        return f"{len(segment_ids)} segments and {len(fact_ids)} facts"
+    if session:
+        return f"the session {plain(session)!r}"
+    return f"all that {plain(speaker)!r} said" if speaker else "EVERYTHING"
+
+
+def _receipt(result: ForgetResult) -> Group:
+    rows = table("store", "verified", "still holds", "why not")
+    for each in result.receipts:
+        verified = "yes" if each.verified else "not yet"
+        rows.add_row(each.store, verified, str(each.remaining_count), styled(each.reason))
+    erased = f"Erased {result.segment_count} segments and {result.fact_count} facts."
+    return Group(Text(erased), rows, styled(f"token {result.token}", "dim"))

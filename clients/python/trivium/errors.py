@@ -1,0 +1,177 @@
+"""What can go wrong in a call, as exceptions that say what a caller can do about it.
+
+    TriviumError
+    |-- InvalidRequestError   the request is malformed; do not retry
+    |-- PreconditionError     the state of the tenant forbids it; do not retry
+    |-- AuthenticationError   the credentials are missing or do not suffice
+    |-- UnavailableError      the service, or all it stands on, cannot be reached; retry later
+    |-- OverloadedError       a queue is full; retry after `retry_delay`
+    |-- DeadlineError         the time ran out; retry if the call is idempotent
+    `-- ServerError           everything else; a fault of the server
+
+A status without details is taken as it is: a proxy's own refusals carry none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import NamedTuple, TypeVar, cast
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2, status_pb2
+
+DETAILS_KEY = "grpc-status-details-bin"
+"""The trailing metadata in which gRPC carries a google.rpc.Status."""
+
+
+class Violation(NamedTuple):
+    """One thing that is wrong with a request."""
+
+    field: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorDetails:
+    """What the server told beyond code and message; empty for a bare status.
+
+    `reason` is a value of `trivium.v1.ErrorReason` without its prefix,
+    `retry_delay` the time after which a retry may succeed, `request_id` the
+    name of the call in the server's log.
+    """
+
+    reason: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    violations: tuple[Violation, ...] = ()
+    retry_delay: timedelta | None = None
+    request_id: str = ""
+
+
+NO_DETAILS = ErrorDetails()
+
+_Detail = TypeVar("_Detail", bound=Message)
+
+
+class TriviumError(Exception):
+    """The base of all errors of a call."""
+
+    def __init__(
+        self, code: grpc.StatusCode, message: str, details: ErrorDetails = NO_DETAILS
+    ) -> None:
+        super().__init__(code, message, details)
+        self.code = code
+        self.message = message
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.reason or self.code.name}: {self.message or 'no message'}"
+
+    @property
+    def reason(self) -> str:
+        """The server's reason; empty for a bare status."""
+        return self.details.reason
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """What is wrong with which field of the request."""
+        return self.details.violations
+
+    @property
+    def retry_delay(self) -> timedelta | None:
+        """The time after which a retry may succeed, if the server told."""
+        return self.details.retry_delay
+
+
+class InvalidRequestError(TriviumError):
+    """The request is malformed; `violations` names the fields."""
+
+
+class PreconditionError(TriviumError):
+    """The state of the tenant forbids the call, such as another text-search configuration."""
+
+
+class AuthenticationError(TriviumError):
+    """The credentials are missing or do not suffice."""
+
+
+class UnavailableError(TriviumError):
+    """The service, or all that the call needs, cannot be reached."""
+
+
+class OverloadedError(TriviumError):
+    """A queue of the service is full."""
+
+
+class DeadlineError(TriviumError):
+    """The time ran out."""
+
+
+class ServerError(TriviumError):
+    """The server failed, or answered with a code that this API does not use."""
+
+
+_CLASSES: Mapping[grpc.StatusCode, type[TriviumError]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,
+    grpc.StatusCode.FAILED_PRECONDITION: PreconditionError,
+    grpc.StatusCode.UNAUTHENTICATED: AuthenticationError,
+    grpc.StatusCode.PERMISSION_DENIED: AuthenticationError,
+    grpc.StatusCode.UNAVAILABLE: UnavailableError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: OverloadedError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
+}
+
+
+def to_error(call: grpc.RpcError) -> TriviumError:
+    """Turns a failed call, of a blocking or an asyncio channel, into the error of its status."""
+    code = call.code()
+    error_class = _CLASSES.get(code, ServerError)
+    return error_class(code, call.details() or "", _read_details(call))
+
+
+def not_connected() -> UnavailableError:
+    """The error of a connection that was not made in time."""
+    return UnavailableError(grpc.StatusCode.UNAVAILABLE, "no connection within the timeout")
+
+
+def _read_details(call: grpc.RpcError) -> ErrorDetails:
+    try:
+        status = status_pb2.Status.FromString(_encoded_details(call))
+    except DecodeError:
+        return NO_DETAILS
+    info = _unpack(status, error_details_pb2.ErrorInfo)
+    bad_request = _unpack(status, error_details_pb2.BadRequest)
+    retry = _unpack(status, error_details_pb2.RetryInfo)
+    request = _unpack(status, error_details_pb2.RequestInfo)
+    return ErrorDetails(
+        reason=info.reason,
+        metadata=dict(info.metadata),
+        violations=tuple(
+            Violation(violation.field, violation.description)
+            for violation in bad_request.field_violations
+        ),
+        retry_delay=retry.retry_delay.ToTimedelta() if retry.HasField("retry_delay") else None,
+        request_id=request.request_id,
+    )
+
+
+def _encoded_details(call: grpc.RpcError) -> bytes:
+    # The two kinds of channel have metadata of two types; both are pairs of key and value.
+    metadata = cast(Iterable[tuple[str, str | bytes]], call.trailing_metadata() or ())
+    found = [value for key, value in metadata if key == DETAILS_KEY and isinstance(value, bytes)]
+    return found[0] if found else b""
+
+
+def _unpack(status: status_pb2.Status, kind: type[_Detail]) -> _Detail:
+    """The first detail of that kind, or an empty one; a malformed one counts as absent."""
+    message = kind()
+    for detail in status.details:
+        if detail.Is(kind.DESCRIPTOR):
+            try:
+                detail.Unpack(message)
+            except DecodeError:
+                return kind()
+            return message
+    return message

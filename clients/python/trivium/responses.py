@@ -1,0 +1,294 @@
+"""Reads the response messages into values; the sync and the async client share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from trivium import values
+from trivium.v1 import (
+    catalog_service_pb2,
+    fact_pb2,
+    ingest_service_pb2,
+    retrieval_service_pb2,
+    segment_pb2,
+)
+
+_LEG_STATES = {
+    retrieval_service_pb2.LEG_STATE_OK: values.LegState.OK,
+    retrieval_service_pb2.LEG_STATE_TIMED_OUT: values.LegState.TIMED_OUT,
+    retrieval_service_pb2.LEG_STATE_FAILED: values.LegState.FAILED,
+    retrieval_service_pb2.LEG_STATE_SKIPPED: values.LegState.SKIPPED,
+    retrieval_service_pb2.LEG_STATE_STALE: values.LegState.STALE,
+}
+
+_ITEM_STATES = {
+    ingest_service_pb2.ITEM_STATE_CREATED: values.ItemState.CREATED,
+    ingest_service_pb2.ITEM_STATE_UPDATED: values.ItemState.UPDATED,
+    ingest_service_pb2.ITEM_STATE_UNCHANGED: values.ItemState.UNCHANGED,
+    ingest_service_pb2.ITEM_STATE_REJECTED: values.ItemState.REJECTED,
+}
+
+
+def to_retrieval(response: retrieval_service_pb2.RetrieveResponse) -> values.Retrieval:
+    """Reads the answer to a question."""
+    return values.Retrieval(
+        hits=tuple(_hit(hit) for hit in response.hits),
+        leg_reports=tuple(_leg_report(report) for report in response.leg_reports),
+        statistics=_statistics(response.statistics),
+        briefing=response.briefing,
+        coercions=tuple(
+            values.Coercion(each.field, each.given, each.used) for each in response.coercions
+        ),
+        profile=response.profile,
+    )
+
+
+def to_segment(message: segment_pb2.Segment) -> values.Segment:
+    """Reads a segment."""
+    return values.Segment(
+        id=message.id,
+        text=message.text,
+        title=message.title,
+        kind=message.kind,
+        speaker=message.speaker,
+        session=message.session,
+        event_time=_time(message, "event_time"),
+        importance=message.importance if message.HasField("importance") else None,
+        sensitive=message.sensitive,
+        labels=dict(message.labels),
+        entities=tuple(message.entities),
+        entity=message.entity,
+        created_at=_time(message, "created_at"),
+        updated_at=_time(message, "updated_at"),
+    )
+
+
+def to_fact(message: fact_pb2.Fact) -> values.Fact:
+    """Reads a fact."""
+    return values.Fact(
+        id=message.id,
+        subject=message.subject,
+        relation=message.relation,
+        object=message.object,
+        sentence=message.sentence,
+        valid_from=_time(message, "valid_from"),
+        valid_to=_time(message, "valid_to"),
+        recorded_at=_time(message, "recorded_at"),
+        retracted_at=_time(message, "retracted_at"),
+        evidence=tuple(message.evidence),
+        weight=message.weight if message.HasField("weight") else None,
+        sensitive=message.sensitive,
+        created_at=_time(message, "created_at"),
+        updated_at=_time(message, "updated_at"),
+    )
+
+
+def to_ingest_result(response: ingest_service_pb2.IngestResponse) -> values.IngestResult:
+    """Reads what became of the items of one call."""
+    return values.IngestResult(
+        outcomes=_outcomes(response.outcomes), token=response.consistency_token
+    )
+
+
+def to_stream_result(response: ingest_service_pb2.IngestStreamResponse) -> values.StreamResult:
+    """Reads what became of a stream."""
+    return values.StreamResult(
+        created_count=response.created_count,
+        updated_count=response.updated_count,
+        unchanged_count=response.unchanged_count,
+        rejected_count=response.rejected_count,
+        rejected=_outcomes(response.rejected),
+        token=response.consistency_token,
+    )
+
+
+def to_forget_result(response: ingest_service_pb2.ForgetResponse) -> values.ForgetResult:
+    """Reads the receipt of an erasure."""
+    return values.ForgetResult(
+        segment_count=response.segment_count,
+        fact_count=response.fact_count,
+        receipts=tuple(
+            values.StoreReceipt(
+                store=each.store,
+                verified=each.verified,
+                remaining_count=each.remaining_count,
+                reason=each.reason,
+            )
+            for each in response.receipts
+        ),
+        token=response.consistency_token,
+    )
+
+
+def to_segments_found(response: catalog_service_pb2.GetSegmentsResponse) -> values.SegmentsFound:
+    """Reads segments and the ids that do not exist."""
+    return values.SegmentsFound(
+        tuple(to_segment(each) for each in response.segments), tuple(response.missing_ids)
+    )
+
+
+def to_stats(response: catalog_service_pb2.GetStatsResponse) -> values.Stats:
+    """Reads counts, how far each projection is, and what serves."""
+    return values.Stats(
+        tenant=_tenant_stats(response.tenant),
+        projections=tuple(_projection_stats(each) for each in response.projections),
+        index=values.IndexStats(
+            ready=response.index.ready,
+            vector_count=response.index.vector_count,
+            epoch=response.index.epoch,
+            reason=response.index.reason,
+        ),
+        service=_service_stats(response.service),
+        set_aside=tuple(
+            values.SetAsideRow(
+                projection=each.projection,
+                id=each.id,
+                reason=each.reason,
+                set_aside_at=_time(each, "set_aside_at"),
+            )
+            for each in response.set_aside
+        ),
+    )
+
+
+def _hit(hit: retrieval_service_pb2.Hit) -> values.Hit:
+    is_fact = hit.WhichOneof("item") == "fact"
+    return values.Hit(
+        item=to_fact(hit.fact) if is_fact else to_segment(hit.segment),
+        rank=hit.rank,
+        score=hit.score,
+        legs=tuple(hit.legs),
+        folded_ids=tuple(hit.folded_ids),
+        ledger=_ledger(hit.ledger) if hit.HasField("ledger") else None,
+    )
+
+
+def _ledger(ledger: retrieval_service_pb2.Ledger) -> values.Ledger:
+    return values.Ledger(
+        leg_terms=tuple(_leg_term(term) for term in ledger.leg_terms),
+        fused_score=ledger.fused_score,
+        rank_constant=ledger.rank_constant,
+        importance=_importance(ledger.importance) if ledger.HasField("importance") else None,
+        decay=_decay(ledger.decay) if ledger.HasField("decay") else None,
+        diversity=_diversity(ledger.diversity) if ledger.HasField("diversity") else None,
+    )
+
+
+def _leg_term(term: retrieval_service_pb2.LegTerm) -> values.LegTerm:
+    return values.LegTerm(
+        leg=term.leg,
+        rank=term.rank,
+        weight=term.weight,
+        leg_score=term.leg_score,
+        term=term.term,
+        path=term.path,
+        fact_ids=tuple(term.fact_ids),
+    )
+
+
+def _importance(term: retrieval_service_pb2.ImportanceTerm) -> values.ImportanceTerm:
+    return values.ImportanceTerm(
+        importance=term.importance, multiplier=term.multiplier, boost=term.boost
+    )
+
+
+def _decay(term: retrieval_service_pb2.DecayTerm) -> values.DecayTerm:
+    return values.DecayTerm(
+        age=term.age.ToTimedelta(),
+        half_life=term.half_life.ToTimedelta(),
+        floor=term.floor,
+        multiplier=term.multiplier,
+    )
+
+
+def _diversity(term: retrieval_service_pb2.DiversityTerm) -> values.DiversityTerm:
+    return values.DiversityTerm(
+        # The field's name is a keyword of Python.
+        trade_off=getattr(term, "lambda"),
+        relevance=term.relevance,
+        max_similarity=term.max_similarity,
+        value=term.value,
+    )
+
+
+def _leg_report(report: retrieval_service_pb2.LegReport) -> values.LegReport:
+    return values.LegReport(
+        leg=report.leg,
+        state=_LEG_STATES.get(report.state, values.LegState.UNKNOWN),
+        reason=report.reason,
+        candidate_count=report.candidate_count,
+        below_floor_count=report.below_floor_count,
+        elapsed=report.elapsed.ToTimedelta(),
+        set_aside_count=report.set_aside_count,
+    )
+
+
+def _statistics(statistics: retrieval_service_pb2.Statistics) -> values.Statistics:
+    return values.Statistics(
+        total=statistics.total.ToTimedelta(),
+        embedding=statistics.embedding.ToTimedelta(),
+        loading=statistics.loading.ToTimedelta(),
+        ranking=statistics.ranking.ToTimedelta(),
+        candidate_count=statistics.candidate_count,
+        folded_count=statistics.folded_count,
+        vanished_count=statistics.vanished_count,
+        index_epoch=statistics.index_epoch,
+    )
+
+
+def _outcomes(outcomes: Iterable[ingest_service_pb2.ItemOutcome]) -> tuple[values.ItemOutcome, ...]:
+    return tuple(
+        values.ItemOutcome(
+            index=each.index,
+            id=each.id,
+            state=_ITEM_STATES.get(each.state, values.ItemState.UNKNOWN),
+            violations=tuple(
+                (violation.field, violation.description) for violation in each.violations
+            ),
+        )
+        for each in outcomes
+    )
+
+
+def _tenant_stats(stats: catalog_service_pb2.TenantStats) -> values.TenantStats:
+    return values.TenantStats(
+        segment_count=stats.segment_count,
+        sensitive_segment_count=stats.sensitive_segment_count,
+        fact_count=stats.fact_count,
+        entity_count=None if stats.entity_count < 0 else stats.entity_count,
+        embedded_count=stats.embedded_count,
+        embeddable_count=stats.embeddable_count,
+        text_search_config=stats.text_search_config,
+    )
+
+
+def _projection_stats(stats: catalog_service_pb2.ProjectionStats) -> values.ProjectionStats:
+    return values.ProjectionStats(
+        projection=stats.projection,
+        pending_count=stats.pending_count,
+        lag=stats.lag.ToTimedelta(),
+        set_aside_count=stats.set_aside_count,
+    )
+
+
+def _service_stats(stats: catalog_service_pb2.ServiceStats) -> values.ServiceStats:
+    return values.ServiceStats(
+        version=stats.version,
+        placement=stats.placement,
+        ingress=stats.ingress,
+        model_fingerprint=stats.model_fingerprint,
+        dimension=stats.dimension,
+        started_at=_time(stats, "started_at"),
+        degraded=tuple(stats.degraded),
+    )
+
+
+def _time(message: Message, field: str) -> datetime | None:
+    if not message.HasField(field):
+        return None
+    timestamp: Timestamp = getattr(message, field)
+    return timestamp.ToDatetime(tzinfo=UTC)

@@ -1,0 +1,126 @@
+"""The service as the client sees it: answers as it is told, and keeps what it was asked."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc import status_pb2
+from grpc_health.v1 import health, health_pb2_grpc
+
+from trivium.errors import DETAILS_KEY
+from trivium.v1 import (
+    catalog_service_pb2,
+    catalog_service_pb2_grpc,
+    ingest_service_pb2,
+    ingest_service_pb2_grpc,
+    retrieval_service_pb2,
+    retrieval_service_pb2_grpc,
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A status other than OK: bare, as a proxy refuses, or with details, as the service returns."""
+
+    code: grpc.StatusCode
+    message: str = ""
+    details: Sequence[Message] = ()
+
+    def apply(self, context: grpc.ServicerContext) -> None:
+        if not self.details:
+            context.abort(self.code, self.message)
+        status = status_pb2.Status(code=self.code.value[0], message=self.message)
+        for detail in self.details:
+            status.details.add().Pack(detail)
+        context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
+        context.set_code(self.code)
+        context.set_details(self.message)
+
+
+class FakeService(
+    retrieval_service_pb2_grpc.RetrievalServiceServicer,
+    ingest_service_pb2_grpc.IngestServiceServicer,
+    catalog_service_pb2_grpc.CatalogServiceServicer,
+):
+    """Answers each method with what `will_answer` queued for it, then with empty messages."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.health = health.HealthServicer()
+        self.requests: list[Any] = []
+        self.deadlines_s: list[float] = []
+        self.metadata: list[dict[str, str | bytes]] = []
+        self._answers: dict[str, deque[Message | Failure]] = defaultdict(deque)
+
+    def will_answer(self, method: str, *answers: Message | Failure) -> None:
+        """Queues answers; a failed call takes one for each attempt."""
+        self._answers[method].extend(answers)
+
+    def request(self) -> Any:
+        """The only request of the test."""
+        (request,) = self.requests
+        return request
+
+    def _answer(
+        self, method: str, request: Any, context: grpc.ServicerContext, default: Message
+    ) -> Any:
+        self.requests.append(request)
+        self.deadlines_s.append(context.time_remaining() or 0.0)
+        self.metadata.append(dict(context.invocation_metadata()))
+        queue = self._answers[method]
+        answer = queue.popleft() if queue else default
+        if isinstance(answer, Failure):
+            answer.apply(context)
+            return default
+        return answer
+
+    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("Retrieve", request, context, retrieval_service_pb2.RetrieveResponse())
+
+    def Ingest(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("Ingest", request, context, ingest_service_pb2.IngestResponse())
+
+    def IngestStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+        default = ingest_service_pb2.IngestStreamResponse()
+        return self._answer("IngestStream", list(request_iterator), context, default)
+
+    def Forget(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("Forget", request, context, ingest_service_pb2.ForgetResponse())
+
+    def GetSegments(self, request: Any, context: Any) -> Any:  # noqa: N802
+        default = catalog_service_pb2.GetSegmentsResponse()
+        return self._answer("GetSegments", request, context, default)
+
+    def ListSegments(self, request: Any, context: Any) -> Any:  # noqa: N802
+        default = catalog_service_pb2.ListSegmentsResponse()
+        return self._answer("ListSegments", request, context, default)
+
+    def ListFacts(self, request: Any, context: Any) -> Any:  # noqa: N802
+        default = catalog_service_pb2.ListFactsResponse()
+        return self._answer("ListFacts", request, context, default)
+
+    def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("GetStats", request, context, catalog_service_pb2.GetStatsResponse())
+
+
+@contextmanager
+def running(service: FakeService) -> Iterator[FakeService]:
+    """The service, listening on loopback."""
+    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(service, server)
+    ingest_service_pb2_grpc.add_IngestServiceServicer_to_server(service, server)
+    catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(service, server)
+    health_pb2_grpc.add_HealthServicer_to_server(service.health, server)
+    service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield service
+    finally:
+        server.stop(grace=None).wait()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import grpc
+import pytest
+
+from tests.unit.client.fake_service import Failure, FakeService
+from trivium import AsyncClient
+from trivium.v1.retrieval_service_pb2 import RetrieveResponse
+
+EXAMPLE = Path(__file__).parents[3] / "clients/python/examples/bot.py"
+
+
+def load_example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bot_example", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+bot_example = load_example()
+
+
+async def test_bot_puts_its_memory_into_the_prompt(
+    async_client: AsyncClient, fake_service: FakeService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = RetrieveResponse(briefing="<memory>the eighth</memory>")
+    fake_service.will_answer("Retrieve", RetrieveResponse(), memory)
+    bot = bot_example.Bot(async_client, "Nora")
+
+    await bot.warm_up()
+    await bot.reply("When is it?")
+    await bot.finish()
+
+    prompt = capsys.readouterr().out
+    assert "<memory>the eighth</memory>" in prompt
+    assert prompt.index("<memory>") < prompt.index("Nora: When is it?")
+
+
+async def test_bot_recalls_within_80_ms_and_stores_both_turns(
+    async_client: AsyncClient, fake_service: FakeService
+) -> None:
+    bot = bot_example.Bot(async_client, "Nora")
+
+    await bot.reply("When is it?")
+    await bot.finish()
+
+    recall, stored = fake_service.requests
+    assert recall.time_budget.ToMilliseconds() == 72
+    assert [item.segment.speaker for item in stored.items] == ["Nora", "Bot"]
+    assert len({item.segment.session for item in stored.items}) == 1
+
+
+async def test_bot_answers_without_its_memory(
+    async_client: AsyncClient, fake_service: FakeService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    down = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+    fake_service.will_answer("Retrieve", down, down)
+    fake_service.will_answer("Ingest", down)
+    bot = bot_example.Bot(async_client, "Nora")
+
+    await bot.warm_up()
+    replied = await bot.reply("When is it?")
+    await bot.finish()
+
+    assert replied == "I see."
+    assert "[no memory: RESOURCE_EXHAUSTED: full]" in capsys.readouterr().out

@@ -1,0 +1,506 @@
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from click.testing import CliRunner, Result
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2
+
+from tests.unit.client.fake_service import Failure, FakeService
+from trivium.cli.app import trivium
+from trivium.v1.catalog_service_pb2 import (
+    GetSegmentsResponse,
+    GetStatsResponse,
+    IndexStats,
+    ProjectionStats,
+    SetAsideRow,
+    TenantStats,
+)
+from trivium.v1.ingest_service_pb2 import (
+    ITEM_STATE_REJECTED,
+    ForgetResponse,
+    IngestStreamResponse,
+    ItemOutcome,
+    ItemViolation,
+    StoreReceipt,
+)
+from trivium.v1.retrieval_service_pb2 import (
+    LEG_STATE_OK,
+    LEG_STATE_TIMED_OUT,
+    Coercion,
+    DecayTerm,
+    Hit,
+    ImportanceTerm,
+    Ledger,
+    LegReport,
+    LegTerm,
+    RetrieveResponse,
+    Statistics,
+)
+from trivium.v1.segment_pb2 import Segment
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(fake_service: FakeService) -> Run:
+    """`run("ask", "why?")` is `trivium --address ... --tenant acme ask why?`."""
+
+    def run(*arguments: str, tenant: str = "acme", typed: str = "") -> Result:
+        options = ["--address", fake_service.address, "--tenant", tenant]
+        given = [*(options if tenant else options[:2]), *arguments]
+        return CliRunner(env={"COLUMNS": "90"}).invoke(trivium, given, input=typed)
+
+    return run
+
+
+def segment(id_: str, text: str = "We sailed to Goa.") -> Segment:
+    return Segment(id=id_, text=text, speaker="Nora")
+
+
+def found(*ids: str) -> RetrieveResponse:
+    hits = [
+        Hit(segment=segment(id_), rank=rank, score=1 / rank, legs=["lexical", "dense", "graph"])
+        for rank, id_ in enumerate(ids, start=1)
+    ]
+    return RetrieveResponse(hits=hits, profile="default")
+
+
+def written(folder: Path, name: str, *lines: object) -> str:
+    path = folder / name
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return str(path)
+
+
+# ---------------------------------------------------------------- help and errors
+
+
+def test_help_documents_the_exit_codes(run: Run) -> None:
+    result = run("--help")
+
+    assert result.exit_code == 0
+    assert "  4  the service cannot be reached or is overloaded; try again" in result.output
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, 4),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, 4),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, 5),
+        (grpc.StatusCode.INVALID_ARGUMENT, 6),
+        (grpc.StatusCode.FAILED_PRECONDITION, 6),
+        (grpc.StatusCode.UNAUTHENTICATED, 6),
+        (grpc.StatusCode.INTERNAL, 7),
+    ],
+)
+def test_error_of_the_service_is_an_exit_code_and_a_line(
+    run: Run, fake_service: FakeService, code: grpc.StatusCode, expected: int
+) -> None:
+    fake_service.will_answer("GetStats", *[Failure(code, "as told")] * 4)
+
+    result = run("stats")
+
+    assert result.exit_code == expected
+    assert result.stderr == f"Error: {code.name}: as told\n"
+
+
+def test_error_shows_its_details(run: Run, fake_service: FakeService) -> None:
+    violation = error_details_pb2.BadRequest.FieldViolation(field="limit", description="below 0")
+    details = [
+        error_details_pb2.ErrorInfo(reason="INVALID_FIELD", domain="trivium.v1"),
+        error_details_pb2.BadRequest(field_violations=[violation]),
+        error_details_pb2.RetryInfo(retry_delay=Duration(seconds=1)),
+        error_details_pb2.RequestInfo(request_id="r-7"),
+    ]
+    failure = Failure(grpc.StatusCode.INVALID_ARGUMENT, "malformed", details)
+    fake_service.will_answer("Retrieve", failure)
+
+    result = run("ask", "why?", "--limit", "-1")
+
+    assert result.stderr.splitlines() == [
+        "Error: INVALID_FIELD: malformed",
+        "  limit: below 0",
+        "  try again in 1 s",
+        "  in the server's log: r-7",
+    ]
+
+
+def test_service_that_is_not_there_is_unavailable() -> None:
+    given = ["--address", "127.0.0.1:1", "--tenant", "acme", "stats"]
+
+    result = CliRunner().invoke(trivium, given)
+
+    assert result.exit_code == 4
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ask"],
+        ["ask", "--file", "no such file"],
+        ["ingest"],
+        ["forget"],
+        ["forget", "--session", "a", "--everything"],
+        ["--timeout", "0", "stats"],
+        ["show"],
+    ],
+)
+def test_wrong_command_line_is_a_usage_error(run: Run, arguments: list[str]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_tenant_must_be_named(run: Run) -> None:
+    result = run("stats", tenant="")
+
+    assert result.exit_code == 2
+    assert "Give --tenant before the command, or set TRIVIUM_TENANT" in result.stderr
+
+
+def test_address_and_tenant_come_from_the_environment(fake_service: FakeService) -> None:
+    environment = {"TRIVIUM_ADDRESS": fake_service.address, "TRIVIUM_TENANT": "alice"}
+
+    result = CliRunner(env=environment).invoke(trivium, ["stats"])
+
+    assert result.exit_code == 0
+    assert fake_service.request().tenant == "alice"
+
+
+def test_interruption_is_clean(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("trivium.client.Client.stats", interrupt)
+
+    result = run("stats")
+
+    assert (result.exit_code, result.stderr) == (130, "interrupted\n")
+
+
+def test_timeout_is_that_of_the_call(run: Run, fake_service: FakeService) -> None:
+    run("--timeout", "100", "ask", "why?")
+
+    assert fake_service.deadlines_s == [pytest.approx(100, rel=0.1)]
+
+
+# ---------------------------------------------------------------- ingest
+
+
+def test_files_are_stored_and_counted(run: Run, fake_service: FakeService, tmp_path: Path) -> None:
+    corpus = written(tmp_path, "corpus.jsonl", {"id": "t1", "text": "We sailed."})
+    fact = {"subject": "Nora", "relation": "likes", "object": "Goa", "evidence": ["t1"]}
+    facts = written(tmp_path, "facts.jsonl", fact)
+    answer = IngestStreamResponse(created_count=2, consistency_token="1~e~0~9")
+    fake_service.will_answer("IngestStream", answer)
+
+    result = run("ingest", corpus, facts)
+
+    (message,) = fake_service.request()
+    assert result.exit_code == 0
+    assert [each.WhichOneof("item") for each in message.items] == ["segment", "fact"]
+    assert "acme" in result.stdout
+    assert "1~e~0~9" in result.stdout
+    assert "2/2" in result.stderr
+
+
+def test_bad_lines_are_named_and_the_others_stored(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    corpus = written(tmp_path, "corpus.jsonl", {"id": "t1"}, {"id": "t2", "text": "We sailed."})
+
+    result = run("ingest", corpus)
+
+    (message,) = fake_service.request()
+    assert result.exit_code == 3
+    assert f"{corpus}:1: 'text' is missing or blank" in result.stderr
+    assert [item.segment.id for item in message.items] == ["t2"]
+
+
+def test_items_that_the_service_rejects_are_named_by_their_line(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    lines = [{"id": f"t{place}", "text": "We sailed."} for place in range(3)]
+    corpus = written(tmp_path, "corpus.jsonl", *lines)
+    violation = ItemViolation(field="items[1].segment.id", description="is too long")
+    rejected = ItemOutcome(index=1, id="t1", state=ITEM_STATE_REJECTED, violations=[violation])
+    fake_service.will_answer(
+        "IngestStream", IngestStreamResponse(rejected_count=1, rejected=[rejected])
+    )
+
+    result = run("ingest", corpus)
+
+    assert result.exit_code == 3
+    assert f"{corpus}:2: id is too long" in result.stderr
+
+
+def test_scopes_become_tenants(run: Run, fake_service: FakeService, tmp_path: Path) -> None:
+    lines = [
+        {"id": "t1", "text": "We sailed.", "scope": "conv-1"},
+        {"id": "t1", "text": "We sailed.", "scope": "conv-2"},
+        {"id": "t2", "text": "We sailed."},
+    ]
+
+    run("ingest", "--tenant-from-scope", written(tmp_path, "corpus.jsonl", *lines))
+
+    tenants = [message.tenant for (message,) in fake_service.requests]
+    assert tenants == ["conv-1", "conv-2", "acme"]
+
+
+def test_standard_input_is_stored(run: Run, fake_service: FakeService) -> None:
+    result = run("ingest", "-", typed="Nora: We sailed.\n")
+
+    (message,) = fake_service.request()
+    assert result.exit_code == 0
+    assert message.items[0].segment.speaker == "Nora"
+
+
+def test_ingest_writes_json(run: Run, tmp_path: Path) -> None:
+    result = run("ingest", "--json", written(tmp_path, "corpus.jsonl", {"id": "t1"}))
+
+    told = json.loads(result.stdout)
+    assert told["stored"] == []
+    assert told["problems"][0].endswith("corpus.jsonl:1: 'text' is missing or blank")
+
+
+# ---------------------------------------------------------------- ask
+
+
+def test_hits_are_shown_with_the_roads_that_found_them(run: Run, fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", found("t1"))
+
+    result = run("ask", "Where did we sail?")
+
+    assert result.exit_code == 0
+    assert "words, meaning" in result.stdout
+    assert "relations (graph)" in result.stdout
+    assert "We sailed to Goa." in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 90
+
+
+def test_nothing_found_is_said(run: Run) -> None:
+    result = run("ask", "Where did we sail?")
+
+    assert result.exit_code == 0
+    assert "nothing found" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("expected", "code", "told"),
+    [
+        ("t3", 0, "t3 stands at rank 3"),
+        ("t4", 1, "t4 stands at rank 4, not among the first 3"),
+        ("t9", 1, "t9 is not among the 4 hits"),
+    ],
+)
+def test_expected_hit_must_be_among_the_first_three(
+    run: Run, fake_service: FakeService, expected: str, code: int, told: str
+) -> None:
+    fake_service.will_answer("Retrieve", found("t1", "t2", "t3", "t4"))
+
+    result = run("ask", "why?", "--expect", expected)
+
+    assert result.exit_code == code
+    assert told in result.stdout.splitlines()
+
+
+def test_questions_of_a_file_are_asked_and_summed_up(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    path = written(
+        tmp_path,
+        "questions.jsonl",
+        {"text": "one?", "answer": ["t1"], "as_of": "2025-10-01T00:00:00Z"},
+        {"text": "two?", "answer": ["t9"]},
+        {"text": "three?", "answerable": False},
+    )
+    fake_service.will_answer("Retrieve", found("t1"), found("t2"))
+
+    result = run("ask", "--file", path)
+
+    assert result.exit_code == 1
+    assert [request.query for request in fake_service.requests] == ["one?", "two?", "three?"]
+    assert fake_service.requests[0].as_of.ToJsonString() == "2025-10-01T00:00:00Z"
+    assert "has no answer, and none is given" in result.stdout
+    assert result.stdout.splitlines()[-1] == (
+        "1 of 2 answers among the first 3; nothing found for 1 of 1 that have no answer."
+    )
+
+
+def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: FakeService) -> None:
+    ledger = Ledger(
+        leg_terms=[
+            LegTerm(
+                leg="graph",
+                rank=2,
+                weight=2,
+                leg_score=0.25,
+                term=2 / 62,
+                path="harmonium -[repaired by]-> Anselm",
+                fact_ids=["f1"],
+            )
+        ],
+        rank_constant=60,
+        fused_score=2 / 62,
+        importance=ImportanceTerm(importance=0.5, multiplier=0.85),
+        decay=DecayTerm(age=Duration(seconds=86400), multiplier=0.5),
+    )
+    hit = Hit(segment=segment("t1"), rank=1, score=0.01, legs=["graph"], ledger=ledger)
+    reports = [
+        LegReport(leg="graph", state=LEG_STATE_OK, elapsed=Duration(nanos=4_200_000)),
+        LegReport(leg="dense", state=LEG_STATE_TIMED_OUT, reason="the budget ran out"),
+    ]
+    statistics = Statistics(total=Duration(nanos=12_300_000))
+    fake_service.will_answer(
+        "Retrieve", RetrieveResponse(hits=[hit], leg_reports=reports, statistics=statistics)
+    )
+
+    result = run("ask", "--explain", "why?")
+
+    assert fake_service.request().explain
+    for part in (
+        "graph: 2 / (60 + 2) = 0.03226 (leg score 0.25)",
+        "sum 0.03226",
+        "harmonium -[repaired by]-> Anselm",
+        "evidence of f1",
+        "importance 0.5: x 0.850 + 0.00000",
+        "age 1.0 days: x 0.500",
+        "4.2 ms",
+        "total 12.3 ms",
+        "dense timed out: the budget ran out",
+    ):
+        assert part in result.stdout
+
+
+def test_options_of_ask_reach_the_service(run: Run, fake_service: FakeService) -> None:
+    options = ["--limit", "7", "--profile", "annie", "--as-of", "2025-10-01", "--wait", "1~e~0~9"]
+
+    run("ask", *options, "why?")
+
+    request = fake_service.request()
+    assert (request.limit, request.profile) == (7, "annie")
+    assert request.as_of.ToJsonString() == "2025-10-01T00:00:00Z"
+    assert request.consistency_token == "1~e~0~9"
+
+
+def test_coercions_are_told(run: Run, fake_service: FakeService) -> None:
+    coercion = Coercion(field="limit", given="200", used="100")
+    fake_service.will_answer("Retrieve", RetrieveResponse(coercions=[coercion]))
+
+    assert "limit: 100 instead of 200" in run("ask", "why?").stdout
+
+
+def test_briefing_is_shown_in_place_of_the_hits(run: Run, fake_service: FakeService) -> None:
+    block = "<memory>\n- Nora said\n</memory>"
+    fake_service.will_answer("Retrieve", RetrieveResponse(briefing=block))
+
+    result = run("ask", "--briefing", "why?")
+
+    assert fake_service.request().HasField("briefing")
+    assert block in result.stdout
+
+
+def test_stored_text_cannot_steer_the_terminal(run: Run, fake_service: FakeService) -> None:
+    hit = Hit(segment=segment("t1", "\x1b[2Jgone [red]not markup[/red]"), rank=1)
+    fake_service.will_answer("Retrieve", RetrieveResponse(hits=[hit]))
+
+    result = run("ask", "why?")
+
+    assert "\x1b" not in result.stdout
+    assert "[red]not markup[/red]" in result.stdout
+
+
+def test_ask_writes_json(run: Run, fake_service: FakeService) -> None:
+    answer = found("t1")
+    answer.statistics.total.FromMilliseconds(12)
+    fake_service.will_answer("Retrieve", answer)
+
+    (told,) = json.loads(run("ask", "--json", "why?").stdout)
+
+    assert told["question"]["text"] == "why?"
+    assert told["retrieval"]["hits"][0]["item"]["id"] == "t1"
+    assert told["retrieval"]["statistics"]["total"] == 0.012
+
+
+# ---------------------------------------------------------------- show, stats, forget
+
+
+def test_show_prints_segments_and_misses_none_silently(run: Run, fake_service: FakeService) -> None:
+    answer = GetSegmentsResponse(segments=[segment("t1")], missing_ids=["t9"])
+    fake_service.will_answer("GetSegments", answer)
+
+    result = run("show", "t1", "t9")
+
+    assert result.exit_code == 1
+    assert "We sailed to Goa." in result.stdout
+    assert result.stderr == "t9: not found\n"
+
+
+def test_stats_are_shown(run: Run, fake_service: FakeService) -> None:
+    fake_service.will_answer(
+        "GetStats",
+        GetStatsResponse(
+            tenant=TenantStats(segment_count=163, embedded_count=225, embeddable_count=226),
+            projections=[ProjectionStats(projection="embedding", pending_count=4)],
+            index=IndexStats(reason="loading"),
+            set_aside=[SetAsideRow(projection="graph", id="t7", reason="too long")],
+        ),
+    )
+
+    result = run("stats")
+
+    assert result.exit_code == 0
+    for part in ("163 (0 sensitive)", "225 of 226", "not ready: loading", "embedding", "too long"):
+        assert part in result.stdout
+
+
+def test_stats_are_written_as_json(run: Run, fake_service: FakeService) -> None:
+    fake_service.will_answer("GetStats", GetStatsResponse(tenant=TenantStats(fact_count=63)))
+
+    assert json.loads(run("stats", "--json").stdout)["tenant"]["fact_count"] == 63
+
+
+def test_forgetting_asks_first(run: Run, fake_service: FakeService) -> None:
+    result = run("forget", "--everything", typed="n\n")
+
+    assert result.exit_code == 1
+    assert "Erase EVERYTHING of 'acme'?" in result.stderr
+    assert fake_service.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--segment", "t1", "--fact", "f1"], "ids"),
+        (["--session", "s1"], "session"),
+        (["--speaker", "Nora"], "speaker"),
+        (["--everything"], "everything"),
+    ],
+)
+def test_forgetting_erases_what_is_named(
+    run: Run, fake_service: FakeService, arguments: list[str], expected: str
+) -> None:
+    receipt = StoreReceipt(store="postgres", verified=True)
+    fake_service.will_answer("Forget", ForgetResponse(segment_count=1, receipts=[receipt]))
+
+    result = run("forget", "--yes", *arguments)
+
+    assert result.exit_code == 0
+    assert fake_service.request().WhichOneof("selector") == expected
+    assert "Erased 1 segments and 0 facts." in result.stdout
+
+
+def test_erasure_that_is_not_verified_is_unsatisfied(run: Run, fake_service: FakeService) -> None:
+    receipt = StoreReceipt(store="graph", reason="unreachable")
+    fake_service.will_answer("Forget", ForgetResponse(receipts=[receipt]))
+
+    result = run("forget", "--yes", "--speaker", "Nora")
+
+    assert result.exit_code == 1
+    assert "not yet" in result.stdout
+    assert "unreachable" in result.stdout

@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2
+
+from tests.unit.client.fake_service import Failure, FakeService, running
+from trivium import (
+    Client,
+    DeadlineError,
+    Fact,
+    Health,
+    ItemState,
+    LegState,
+    Segment,
+    TriviumError,
+    UnavailableError,
+)
+from trivium.v1.catalog_service_pb2 import (
+    GetSegmentsResponse,
+    GetStatsResponse,
+    ListFactsResponse,
+    ListSegmentsResponse,
+    TenantStats,
+)
+from trivium.v1.fact_pb2 import Fact as FactMessage
+from trivium.v1.ingest_service_pb2 import (
+    ITEM_STATE_CREATED,
+    ITEM_STATE_REJECTED,
+    ForgetResponse,
+    IngestResponse,
+    IngestStreamResponse,
+    ItemOutcome,
+    ItemViolation,
+    StoreReceipt,
+)
+from trivium.v1.retrieval_service_pb2 import (
+    LEG_STATE_OK,
+    LEG_STATE_TIMED_OUT,
+    DiversityTerm,
+    Hit,
+    Ledger,
+    LegReport,
+    LegTerm,
+    RetrieveResponse,
+)
+from trivium.v1.segment_pb2 import Segment as SegmentMessage
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+UNAVAILABLE = Failure(grpc.StatusCode.UNAVAILABLE, "restarting")
+
+
+def test_one_timeout_sets_the_deadline_and_the_budget(
+    client: Client, fake_service: FakeService
+) -> None:
+    client.retrieve("why?", timeout=100)
+
+    assert fake_service.deadlines_s == [about(100)]
+    assert fake_service.request().time_budget.ToTimedelta() == timedelta(seconds=90)
+
+
+def test_call_without_a_timeout_has_that_of_the_client(
+    client: Client, fake_service: FakeService
+) -> None:
+    client.retrieve("why?")
+    client.ingest([])
+    client.ingest_stream([])
+
+    assert fake_service.deadlines_s == [about(10), about(60), about(3600)]
+
+
+def test_unavailable_is_tried_again(client: Client, fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", UNAVAILABLE, UNAVAILABLE, UNAVAILABLE)
+
+    client.retrieve("why?")
+
+    assert len(fake_service.requests) == 4
+
+
+def test_unavailable_four_times_is_an_error(client: Client, fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", *[UNAVAILABLE] * 4)
+
+    with pytest.raises(UnavailableError, match="restarting"):
+        client.retrieve("why?")
+
+    assert len(fake_service.requests) == 4
+
+
+def test_unavailable_with_details_is_left_to_the_caller(
+    client: Client, fake_service: FakeService
+) -> None:
+    info = error_details_pb2.ErrorInfo(reason="STORE_UNAVAILABLE", domain="trivium.v1")
+    fake_service.will_answer(
+        "Retrieve", Failure(grpc.StatusCode.UNAVAILABLE, "no PostgreSQL", [info])
+    )
+
+    with pytest.raises(UnavailableError, match="STORE_UNAVAILABLE: no PostgreSQL"):
+        client.retrieve("why?")
+
+    assert len(fake_service.requests) == 1
+
+
+def test_other_codes_are_not_tried_again(client: Client, fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", Failure(grpc.StatusCode.RESOURCE_EXHAUSTED))
+
+    with pytest.raises(TriviumError):
+        client.retrieve("why?")
+
+    assert len(fake_service.requests) == 1
+
+
+def test_server_that_does_not_answer_costs_no_more_than_the_timeout() -> None:
+    answered = threading.Event()
+
+    class Stuck(FakeService):
+        def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
+            answered.wait(30)
+
+    with running(Stuck()) as stuck, Client(stuck.address, tenant="acme") as client:
+        with pytest.raises(DeadlineError):
+            client.retrieve("why?", timeout=0.05)
+        answered.set()
+
+
+def test_retrieval_is_read_into_values(client: Client, fake_service: FakeService) -> None:
+    term = LegTerm(leg="dense", rank=1, weight=1, leg_score=0.5, term=1 / 61, fact_ids=["f"])
+    mmr = DiversityTerm(**{"lambda": 0.7, "relevance": 1.0, "max_similarity": 0.0, "value": 0.7})
+    said = SegmentMessage(id="a", text="We sailed.", event_time=stamp(NOON))
+    fake_service.will_answer(
+        "Retrieve",
+        RetrieveResponse(
+            hits=[
+                Hit(
+                    segment=said,
+                    rank=1,
+                    score=0.5,
+                    legs=["dense"],
+                    folded_ids=["b"],
+                    ledger=Ledger(leg_terms=[term], rank_constant=60, diversity=mmr),
+                ),
+                Hit(fact=FactMessage(id="f", subject="we", relation="like", object="it"), rank=2),
+            ],
+            leg_reports=[
+                LegReport(leg="dense", state=LEG_STATE_OK),
+                LegReport(leg="graph", state=LEG_STATE_TIMED_OUT, reason="the budget ran out"),
+            ],
+        ),
+    )
+
+    found = client.retrieve("why?", explain=True)
+
+    first, second = found.hits
+    assert first.item == Segment(id="a", text="We sailed.", event_time=NOON)
+    assert first.ledger is not None
+    assert first.ledger.leg_terms[0].fact_ids == ("f",)
+    assert first.ledger.diversity is not None
+    assert first.ledger.diversity.trade_off == 0.7
+    assert (first.ledger.decay, first.ledger.importance) == (None, None)
+    assert isinstance(second.item, Fact)
+    assert second.text == "we like it"
+    assert [report.state for report in found.leg_reports] == [LegState.OK, LegState.TIMED_OUT]
+    assert not found.complete
+    assert [found.rank_of([id_]) for id_ in ("a", "b", "f", "z")] == [1, 1, 2, None]
+
+
+def test_state_of_a_newer_server_is_unknown(client: Client, fake_service: FakeService) -> None:
+    report = LegReport.FromString(b"\x0a\x05dense\x10\x63")
+    fake_service.will_answer("Retrieve", RetrieveResponse(leg_reports=[report]))
+
+    found = client.retrieve("why?")
+
+    assert found.leg_reports[0].state is LegState.UNKNOWN
+
+
+def test_briefing_is_the_servers_block(client: Client, fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", RetrieveResponse(briefing="<memory>\n</memory>"))
+
+    block = client.briefing("why?", max_chars=500, limit=3)
+
+    request = fake_service.request()
+    assert block == "<memory>\n</memory>"
+    assert (request.briefing.max_chars, request.limit) == (500, 3)
+
+
+def test_briefing_of_nothing_is_empty(client: Client) -> None:
+    assert client.briefing("why?") == ""
+
+
+def test_retrieval_without_briefing_does_not_ask_for_one(
+    client: Client, fake_service: FakeService
+) -> None:
+    client.retrieve("why?")
+
+    assert not fake_service.request().HasField("briefing")
+
+
+def test_rejected_items_are_reported_not_raised(client: Client, fake_service: FakeService) -> None:
+    violation = ItemViolation(field="items[1].segment.text", description="is blank")
+    fake_service.will_answer(
+        "Ingest",
+        IngestResponse(
+            outcomes=[
+                ItemOutcome(index=0, id="a", state=ITEM_STATE_CREATED),
+                ItemOutcome(index=1, id="b", state=ITEM_STATE_REJECTED, violations=[violation]),
+            ],
+            consistency_token="1~e~0~9",
+        ),
+    )
+
+    result = client.ingest([Segment(id="a", text="b"), Segment(id="b", text=" ")])
+
+    assert [outcome.state for outcome in result.outcomes] == [ItemState.CREATED, ItemState.REJECTED]
+    assert result.rejected[0].violations == (("items[1].segment.text", "is blank"),)
+    assert result.token == "1~e~0~9"
+
+
+def test_stream_sends_all_items_and_tells_its_progress(
+    client: Client, fake_service: FakeService
+) -> None:
+    fake_service.will_answer("IngestStream", IngestStreamResponse(created_count=450))
+    progress: list[int] = []
+
+    turns = (Segment(id=str(place), text="hi") for place in range(450))
+    result = client.ingest_stream(turns, progress=progress.append)
+
+    messages = fake_service.request()
+    assert [item.segment.id for message in messages for item in message.items] == [
+        str(place) for place in range(450)
+    ]
+    assert {message.tenant for message in messages} == {"acme"}
+    assert progress == [200, 400, 450]
+    assert result.created_count == 450
+
+
+def test_error_of_the_items_is_raised_after_what_came_before_is_sent(
+    client: Client, fake_service: FakeService
+) -> None:
+    def turns() -> Iterator[Segment]:
+        yield Segment(id="a", text="hi")
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        client.ingest_stream(turns())
+
+    (message,) = fake_service.request()
+    assert [item.segment.id for item in message.items] == ["a"]
+
+
+def test_pages_of_segments_are_read_to_the_end(client: Client, fake_service: FakeService) -> None:
+    fake_service.will_answer(
+        "ListSegments",
+        ListSegmentsResponse(segments=[SegmentMessage(id="a")], next_page_token="more"),
+        ListSegmentsResponse(segments=[SegmentMessage(id="b")]),
+    )
+
+    ids = [segment.id for segment in client.list_segments(page_size=1)]
+
+    assert ids == ["a", "b"]
+    assert [(each.page_size, each.page_token) for each in fake_service.requests] == [
+        (1, ""),
+        (1, "more"),
+    ]
+
+
+def test_pages_of_facts_are_read_as_they_are_asked_for(
+    client: Client, fake_service: FakeService
+) -> None:
+    page = ListFactsResponse(facts=[FactMessage(id="f")], next_page_token="more")
+    fake_service.will_answer("ListFacts", page, page)
+
+    first = next(client.list_facts(entities=["Nora"], valid_at=NOON))
+
+    assert first.id == "f"
+    assert list(fake_service.request().entities) == ["Nora"]
+
+
+def test_missing_segments_are_named(client: Client, fake_service: FakeService) -> None:
+    found = SegmentMessage(id="a", text="hi")
+    fake_service.will_answer(
+        "GetSegments", GetSegmentsResponse(segments=[found], missing_ids=["z"])
+    )
+
+    result = client.get_segments(["a", "z"])
+
+    assert ([segment.id for segment in result.segments], result.missing_ids) == (["a"], ("z",))
+
+
+def test_erasure_is_verified_only_if_every_store_was_asked_and_holds_nothing(
+    client: Client, fake_service: FakeService
+) -> None:
+    gone = StoreReceipt(store="postgres", verified=True)
+    unasked = StoreReceipt(store="graph", reason="unreachable")
+    fake_service.will_answer(
+        "Forget", ForgetResponse(receipts=[gone]), ForgetResponse(receipts=[gone, unasked])
+    )
+
+    assert client.forget(speaker="Nora").verified
+    assert not client.forget(segment_ids=["a"]).verified
+
+
+def test_entity_count_of_an_unreachable_graph_is_none(
+    client: Client, fake_service: FakeService
+) -> None:
+    fake_service.will_answer("GetStats", GetStatsResponse(tenant=TenantStats(entity_count=-1)))
+
+    assert client.stats().tenant.entity_count is None
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (health_pb2.HealthCheckResponse.SERVING, Health.SERVING),
+        (health_pb2.HealthCheckResponse.NOT_SERVING, Health.NOT_SERVING),
+    ],
+)
+def test_health_is_read_without_the_stubs_of_the_health_service(
+    client: Client, fake_service: FakeService, told: int, expected: Health
+) -> None:
+    fake_service.health.set("trivium", told)
+
+    assert client.check("trivium") is expected
+
+
+def test_metadata_goes_along_with_every_call(fake_service: FakeService) -> None:
+    metadata = [("authorization", "Bearer abc")]
+
+    with Client(fake_service.address, tenant="acme", metadata=metadata) as client:
+        client.stats()
+        client.ingest_stream([])
+
+    assert [sent["authorization"] for sent in fake_service.metadata] == ["Bearer abc"] * 2
+
+
+def test_client_of_another_tenant_shares_the_connection(
+    client: Client, fake_service: FakeService
+) -> None:
+    client.for_tenant("other").stats()
+    client.stats()
+
+    assert [request.tenant for request in fake_service.requests] == ["other", "acme"]
+
+
+def test_connecting_to_nothing_is_unavailable() -> None:
+    with Client("127.0.0.1:1", tenant="acme") as client, pytest.raises(UnavailableError):
+        client.connect(timeout=0.05)
+
+
+def test_connecting_to_a_service_returns(client: Client) -> None:
+    client.connect()
+
+
+def about(seconds: float) -> object:
+    """Within a tenth: gRPC rounds long deadlines, and the way to the server takes its time."""
+    return pytest.approx(seconds, rel=0.1)
+
+
+def stamp(instant: datetime) -> Timestamp:
+    message = Timestamp()
+    message.FromDatetime(instant)
+    return message

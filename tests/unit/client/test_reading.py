@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from trivium import Fact, Item, Segment
+from trivium.reading import Found, Question, read_items, read_questions
+
+
+class Files:
+    """Files of a folder, written line by line, and what reading them reported."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.problems: list[str] = []
+
+    def write(self, name: str, *lines: object) -> str:
+        path = self._folder / name
+        written = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+        path.write_text("\n".join(written) + "\n", encoding="utf-8")
+        return str(path)
+
+    def read(self, *paths: str) -> list[Found[Item]]:
+        return list(read_items(paths, lambda problem: self._note(str(problem))))
+
+    def items(self, *paths: str) -> list[Item]:
+        return [found.item for found in self.read(*paths)]
+
+    def questions(self, path: str) -> list[Question]:
+        return read_questions(path, lambda problem: self._note(str(problem)))
+
+    def _note(self, problem: str) -> None:
+        self.problems.append(problem.removeprefix(f"{self._folder}/"))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+TURN = {"id": "t1", "text": "We sailed to Goa."}
+
+
+def test_segment_has_the_fields_of_its_line(files: Files) -> None:
+    path = files.write(
+        "corpus.jsonl",
+        {
+            "id": "t1",
+            "text": "We sailed to Goa.",
+            "title": "Travels",
+            "speaker": "Nora",
+            "timestamp": "2025-08-18T21:40:00+02:00",
+            "session": "s1",
+            "entities": ["Goa"],
+            "kind": "note",
+            "importance": 0.9,
+            "sensitive": True,
+            "labels": {"source": "diary"},
+            "scope": "conv-1",
+        },
+    )
+
+    (found,) = files.read(path)
+
+    assert found.item == Segment(
+        id="t1",
+        text="We sailed to Goa.",
+        title="Travels",
+        speaker="Nora",
+        event_time=datetime(2025, 8, 18, 19, 40, tzinfo=UTC),
+        session="s1",
+        entities=("Goa",),
+        kind="note",
+        importance=0.9,
+        sensitive=True,
+        labels={"source": "diary"},
+    )
+    assert (found.scope, found.place.line) == ("conv-1", 1)
+
+
+def test_time_without_a_zone_is_in_utc(files: Files) -> None:
+    path = files.write("corpus.jsonl", {**TURN, "timestamp": "2025-08-18T19:40:00"})
+
+    (segment,) = files.items(path)
+
+    assert isinstance(segment, Segment)
+    assert segment.event_time == datetime(2025, 8, 18, 19, 40, tzinfo=UTC)
+
+
+def test_bad_lines_are_reported_with_their_place_and_the_others_read(files: Files) -> None:
+    path = files.write(
+        "corpus.jsonl",
+        TURN,
+        "{not json",
+        "",
+        [1, 2],
+        {"id": "t2", "text": "  "},
+        {"id": "t3", "text": "hi", "sensitivity": True},
+        {"id": "t4", "text": "hi", "timestamp": "yesterday"},
+        {"id": "t5", "text": "hi", "entities": [1]},
+        {"id": "t6", "text": "hi", "importance": "high"},
+        {"id": "t7", "text": "hi", "sensitive": "no"},
+        {"id": "t8", "text": "hi", "labels": {"a": 1}},
+        {"id": "t9", "text": 9},
+        {"subject": "a", "relation": "b", "object": "c"},
+        {"id": "t10", "text": "last"},
+    )
+
+    ids = [item.id for item in files.items(path)]
+
+    assert ids == ["t1", "t10"]
+    assert [problem.split(", known")[0] for problem in files.problems] == [
+        "corpus.jsonl:2: is not JSON: Expecting property name enclosed in double quotes "
+        "at column 2",
+        "corpus.jsonl:4: is not a JSON object",
+        "corpus.jsonl:5: 'text' is missing or blank",
+        "corpus.jsonl:6: unknown field 'sensitivity'",
+        "corpus.jsonl:7: 'timestamp' must be an ISO 8601 time, got 'yesterday'",
+        "corpus.jsonl:8: 'entities' must be a list of strings, got [1]",
+        "corpus.jsonl:9: 'importance' must be a number, got 'high'",
+        "corpus.jsonl:10: 'sensitive' must be true or false, got 'no'",
+        "corpus.jsonl:11: 'labels' must be an object of strings, got {'a': 1}",
+        "corpus.jsonl:12: 'text' must be a string, got 9",
+        "corpus.jsonl:13: is a relation among segments; relations need a file of their own",
+    ]
+
+
+def test_line_that_is_not_utf8_is_reported(files: Files, tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_bytes(json.dumps(TURN).encode() + b'\n{"id": "\xff"}\n')
+
+    assert [item.id for item in files.items(str(path))] == ["t1"]
+    assert files.problems == ["corpus.jsonl:2: is not UTF-8"]
+
+
+def test_fact_has_the_fields_of_its_line(files: Files) -> None:
+    path = files.write(
+        "facts.jsonl",
+        {
+            "id": "f1",
+            "subject": "Nora",
+            "relation": "lives in",
+            "object": "Leeds",
+            "sentence": "Nora lives in Leeds.",
+            "valid_from": "2016-09-01T00:00:00Z",
+            "valid_to": "2025-10-04T00:00:00Z",
+            "evidence": ["t2", "t1"],
+            "weight": 0.5,
+        },
+    )
+
+    assert files.items(path) == [
+        Fact(
+            id="f1",
+            subject="Nora",
+            relation="lives in",
+            object="Leeds",
+            sentence="Nora lives in Leeds.",
+            valid_from=datetime(2016, 9, 1, tzinfo=UTC),
+            valid_to=datetime(2025, 10, 4, tzinfo=UTC),
+            evidence=("t2", "t1"),
+            weight=0.5,
+        )
+    ]
+
+
+def test_fact_without_an_id_gets_the_same_one_each_time(files: Files) -> None:
+    fact = {"subject": "a", "relation": "knows", "object": "b", "doc_id": "t1"}
+    path = files.write("facts.jsonl", fact, {**fact, "object": "c"}, fact)
+
+    first, other, again = files.items(path)
+
+    assert first.id == again.id != other.id
+
+
+def test_observation_is_its_own_sentence(files: Files) -> None:
+    observation = {"subject": "Nora", "relation": "observation", "object": "Nora likes tea."}
+    path = files.write("facts.jsonl", {**observation, "timestamp": "2025-08-18", "doc_id": "t1"})
+
+    (fact,) = files.items(path)
+
+    assert isinstance(fact, Fact)
+    assert (fact.statement, fact.evidence) == ("Nora likes tea.", ("t1",))
+    assert fact.recorded_at == datetime(2025, 8, 18, tzinfo=UTC)
+
+
+def test_mentions_become_entities_of_their_segment_whichever_file_comes_first(
+    files: Files,
+) -> None:
+    corpus = files.write("corpus.jsonl", {**TURN, "speaker": "Nora", "entities": ["Goa"]})
+    triples = files.write(
+        "triples.jsonl",
+        {"subject": "Nora", "relation": "mentions:Where", "object": "India", "doc_id": "t1"},
+        {"subject": "Nora", "relation": "mentions", "object": "Goa", "doc_id": "t1"},
+    )
+
+    (segment,) = files.items(triples, corpus)
+
+    assert isinstance(segment, Segment)
+    assert segment.entities == ("Goa", "Nora", "India")
+    assert files.items(corpus, triples) == [segment]
+
+
+def test_mention_by_a_title_is_a_fact_as_well(files: Files) -> None:
+    corpus = files.write("corpus.jsonl", {**TURN, "title": "Goa"})
+    mention = {"subject": "Goa", "relation": "mentions", "object": "India", "doc_id": "t1"}
+    triples = files.write("triples.jsonl", mention)
+
+    segment, fact = files.items(corpus, triples)
+
+    assert isinstance(segment, Segment)
+    assert isinstance(fact, Fact)
+    assert segment.entities == ("Goa", "India")
+    assert (fact.subject, fact.object, fact.evidence) == ("Goa", "India", ("t1",))
+
+
+def test_other_triples_are_facts(files: Files) -> None:
+    corpus = files.write("corpus.jsonl", TURN)
+    triple = {"subject": "Goa", "relation": "lies in", "object": "India", "doc_id": "t1"}
+    triples = files.write("triples.jsonl", triple)
+
+    segment, fact = files.items(corpus, triples)
+
+    assert isinstance(segment, Segment)
+    assert isinstance(fact, Fact)
+    assert (segment.entities, fact.relation) == ((), "lies in")
+
+
+def test_segments_without_relations_leave_their_entities_to_the_server(files: Files) -> None:
+    path = files.write("corpus.jsonl", {**TURN, "title": "Travels", "speaker": "Nora"})
+
+    (segment,) = files.items(path)
+
+    assert isinstance(segment, Segment)
+    assert segment.entities == ()
+
+
+def test_mentions_of_the_same_id_in_another_scope_stay_there(files: Files) -> None:
+    corpus = files.write("corpus.jsonl", {**TURN, "scope": "a"}, {**TURN, "scope": "b"})
+    mention = {"subject": "x", "relation": "mentions", "object": "India", "doc_id": "t1"}
+    triples = files.write("triples.jsonl", {**mention, "scope": "b"})
+
+    first, second = files.items(corpus, triples)
+
+    assert isinstance(first, Segment)
+    assert isinstance(second, Segment)
+    assert (first.entities, second.entities) == ((), ("India",))
+
+
+def test_mentions_of_a_segment_that_is_not_there_are_reported(files: Files) -> None:
+    mention = {"subject": "x", "relation": "mentions", "object": "India", "doc_id": "t9"}
+    triples = files.write("triples.jsonl", mention, {**mention, "doc_id": None})
+
+    assert files.items(triples) == []
+    assert files.problems == [
+        "triples.jsonl:2: 'doc_id' is missing: which segment mentions it?",
+        "triples.jsonl:1: mentions of the segment 't9', which is not in these files",
+    ]
+
+
+def test_transcript_is_read_line_by_line(files: Files) -> None:
+    path = files.write("monday.txt", "Nora: Hi: there.", "", "no speaker here", "Idris: Hello.")
+
+    turns = [item for item in files.items(path) if isinstance(item, Segment)]
+
+    assert [(turn.speaker, turn.text, turn.session) for turn in turns] == [
+        ("Nora", "Hi: there.", "monday"),
+        ("Idris", "Hello.", "monday"),
+    ]
+    assert files.problems == ["monday.txt:3: is not of the form 'Speaker: text'"]
+
+
+def test_ids_of_a_transcript_stay_when_lines_are_added(files: Files) -> None:
+    before = files.items(files.write("monday.txt", "Nora: Yes.", "Nora: Yes.", "Idris: No."))
+    longer = ("Idris: Well.", "Nora: Yes.", "Nora: Yes.", "Idris: No.")
+    after = files.items(files.write("monday.txt", *longer))
+
+    assert len({turn.id for turn in before}) == 3
+    assert [turn.id for turn in after[1:]] == [turn.id for turn in before]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [('{"id": "t1", "text": "Hi."}\n', "t1"), ("Nora: Hi.\n", "turn-")],
+    ids=["segments", "transcript"],
+)
+def test_standard_input_is_told_apart_by_its_first_line(
+    files: Files, monkeypatch: pytest.MonkeyPatch, lines: str, expected: str
+) -> None:
+    stdin = SimpleNamespace(buffer=io.BytesIO(lines.encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
+
+    (item,) = files.items("-")
+
+    assert item.id.startswith(expected)
+
+
+def test_empty_file_has_no_items(files: Files) -> None:
+    assert files.items(files.write("empty.jsonl", "")) == []
+
+
+def test_questions_are_read_with_their_answers(files: Files) -> None:
+    path = files.write(
+        "questions.jsonl",
+        {"id": "q1", "text": "Where?", "answer": ["t1"], "road": "words", "as_of": "2025-08-18"},
+        {"text": "Who?", "answerable": False},
+        {"answer": ["t1"]},
+    )
+
+    questions = files.questions(path)
+
+    assert questions == [
+        Question(
+            id="q1",
+            text="Where?",
+            answer=("t1",),
+            road="words",
+            as_of=datetime(2025, 8, 18, tzinfo=UTC),
+        ),
+        Question(text="Who?", answerable=False),
+    ]
+    assert files.problems == ["questions.jsonl:3: 'text' is missing or blank"]

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from trivium import Fact, Filter, LegOverride, Segment, TimeRange, requests
+from trivium.requests import Batcher
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_budget_is_nine_tenths_of_the_timeout() -> None:
+    request = requests.retrieve("acme", "why?", timeout=0.08)
+
+    assert request.time_budget.ToTimedelta() == timedelta(milliseconds=72)
+
+
+def test_what_is_not_given_is_not_sent() -> None:
+    request = requests.retrieve("acme", "why?", timeout=1)
+
+    sent = {field.name for field, _ in request.ListFields()}
+    assert sent == {"tenant", "query", "time_budget"}
+
+
+def test_override_of_weight_zero_is_sent_and_an_absent_depth_is_not() -> None:
+    overrides = {"graph": LegOverride(weight=0)}
+
+    (sent,) = requests.retrieve("acme", "why?", timeout=1, overrides=overrides).leg_overrides
+
+    assert (sent.leg, sent.HasField("weight"), sent.HasField("depth")) == ("graph", True, False)
+
+
+def test_filter_is_sent_field_by_field() -> None:
+    given = Filter(
+        kinds=["note"],
+        labels={"project": ["a", "b"]},
+        min_importance=0.0,
+        event_time=TimeRange(start=NOON),
+    )
+
+    sent = requests.retrieve("acme", "why?", timeout=1, filter=given).filter
+
+    assert list(sent.kinds) == ["note"]
+    assert [(label.key, list(label.values)) for label in sent.labels] == [("project", ["a", "b"])]
+    assert sent.HasField("min_importance")
+    assert getattr(sent.event_time, "from").ToDatetime(tzinfo=UTC) == NOON
+    assert not sent.event_time.HasField("to")
+
+
+def test_time_without_a_zone_is_refused() -> None:
+    naive = NOON.replace(tzinfo=None)
+
+    with pytest.raises(ValueError, match="2026-03-01 12:00:00 has no time zone"):
+        requests.ingest("acme", [Segment(id="a", text="b", event_time=naive)])
+
+
+def test_time_of_another_zone_is_sent_as_the_same_instant() -> None:
+    lisbon = NOON.astimezone(timezone(timedelta(hours=1)))
+
+    request = requests.retrieve("acme", "why?", timeout=1, as_of=lisbon)
+
+    assert request.as_of.ToDatetime(tzinfo=UTC) == NOON
+
+
+def test_importance_of_zero_differs_from_none() -> None:
+    items = [Segment(id="a", text="a", importance=0.0), Segment(id="b", text="b")]
+
+    sent = requests.ingest("acme", items).items
+
+    assert [item.segment.HasField("importance") for item in sent] == [True, False]
+
+
+def test_fact_is_sent_with_its_evidence_in_order() -> None:
+    fact = Fact(id="f", subject="a", relation="knows", object="b", evidence=["2", "1"])
+
+    (sent,) = requests.ingest("acme", [fact]).items
+
+    assert list(sent.fact.evidence) == ["2", "1"]
+
+
+def test_stream_is_cut_by_count() -> None:
+    batcher = Batcher("acme")
+    turns = [Segment(id=str(place), text="hi") for place in range(450)]
+
+    messages = [message for turn in turns for message in batcher.add(turn)]
+    messages += batcher.flush()
+
+    assert [len(message.items) for message in messages] == [200, 200, 50]
+
+
+def test_stream_is_cut_by_size() -> None:
+    batcher = Batcher("acme")
+    turns = [Segment(id=str(place), text="x" * 30_000) for place in range(70)]
+
+    messages = [message for turn in turns for message in batcher.add(turn)]
+    messages += batcher.flush()
+
+    assert [len(message.items) for message in messages] == [34, 34, 2]
+
+
+@pytest.mark.parametrize("given", [{}, {"session": "a", "speaker": "b"}, {"everything": False}])
+def test_forgetting_needs_exactly_one_selector(given: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="exactly one"):
+        requests.forget("acme", **given)  # type: ignore[arg-type]
