@@ -60,7 +60,7 @@ class TextEncoder(Protocol):
         ...
 
     def tokenize_document(self, text: str) -> list[TokenIds]:
-        """Tokenizes a text; what exceeds the window goes on in the next, which overlaps."""
+        """Tokenizes a text into at least one window; each begins within the one before."""
         ...
 
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
@@ -290,12 +290,14 @@ class MemoryStore(Protocol):
         items: Sequence[Item],
         text_search_config: str = "",
         extracted: frozenset[ItemId] = frozenset(),
+        undated: frozenset[ItemId] = frozenset(),
     ) -> WriteReceipt:
         """Stores the items, which are distinct by name, in one transaction.
 
         An item whose content is stored already is left alone; the token covers
         the write that stored it. The entities of the segments in `extracted`
-        were found by the service, and so are no part of their content.
+        and the time of the items in `undated` were given by the service, and
+        so are no part of their content: a repeat changes neither.
 
         Raises:
             TextSearchConfigConflictError: The tenant has another one.
@@ -466,6 +468,10 @@ class ChangeLog(Protocol):
 
     async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
         """How far each projection is."""
+        ...
+
+    async def compact(self) -> int:
+        """Deletes what no reader needs any more, and returns how many rows; for now and then."""
         ...
 
 

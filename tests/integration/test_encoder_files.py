@@ -1,0 +1,206 @@
+"""Checkpoints and exports on disk: what is refused, what is kept, what tells models apart."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from serving.adapters.encoder.bert_encoder import BertEncoder, is_plain_bert
+from serving.adapters.encoder.checkpoint import (
+    MINILM_SHA256,
+    WINDOW_OVERLAP,
+    Checkpoint,
+    open_checkpoint,
+)
+from serving.adapters.encoder.onnx_encoder import MODEL_FILE, OnnxEncoder, export_folder
+from serving.adapters.encoder.torch_encoder import TorchEncoder
+from serving.domain.errors import DependencyError
+from tests.fix_encoder import MakeBert
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_bert: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the export of the tiny BERT."""
+    cache_dir = tmp_path_factory.mktemp("exported")
+    OnnxEncoder(tiny_bert, cache_dir)
+    return cache_dir
+
+
+@pytest.fixture
+def cache(exported: Path, tmp_path: Path) -> Path:
+    """A copy of that cache, to spoil."""
+    return Path(shutil.copytree(exported, tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tiny_bert: Checkpoint, tmp_path: Path) -> Path:
+    """A copy of the tiny BERT, to spoil."""
+    return Path(shutil.copytree(tiny_bert.folder, tmp_path / "bert"))
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+@pytest.mark.model
+def test_the_packaged_weights_are_those_of_the_official_release(minilm: Checkpoint) -> None:
+    assert minilm.weights_sha256 == MINILM_SHA256
+    assert (minilm.model.dimension, minilm.window) == (384, 256)
+
+
+def test_weights_with_another_hash_are_refused(folder: Path) -> None:
+    with pytest.raises(DependencyError, match="expected 0000"):
+        open_checkpoint(str(folder), sha256="0" * 64)
+
+
+def test_a_model_that_is_not_on_the_machine_is_refused() -> None:
+    with pytest.raises(DependencyError, match="not on this machine"):
+        open_checkpoint("nobody/no-such-model")
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_a_checkpoint_that_lacks_a_file_is_refused(folder: Path, file: str) -> None:
+    (folder / file).unlink()
+
+    with pytest.raises(DependencyError, match=file.split(".")[1]):
+        open_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("dimension", "window"), [(65, None), (0, None), (None, 97), (None, 2 * WINDOW_OVERLAP)]
+)
+def test_more_than_the_model_has_is_refused(
+    folder: Path, dimension: int | None, window: int | None
+) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        open_checkpoint(str(folder), dimension=dimension, window=window)
+
+
+def test_the_same_files_elsewhere_have_the_same_fingerprint(
+    folder: Path, tiny_bert: Checkpoint
+) -> None:
+    assert open_checkpoint(str(folder)).model == tiny_bert.model
+
+
+def test_whatever_changes_the_vectors_changes_the_fingerprint(
+    folder: Path, tiny_bert: Checkpoint
+) -> None:
+    shorter = open_checkpoint(str(folder), window=80).model.fingerprint
+    smaller = open_checkpoint(str(folder), dimension=32).model.fingerprint
+    pooling = folder / "1_Pooling" / "config.json"
+    pooling.write_text(pooling.read_text().replace("cls", "mean"))
+    pooled = open_checkpoint(str(folder)).model.fingerprint
+    prompts = folder / "config_sentence_transformers.json"
+    prompts.write_text(prompts.read_text().replace("when", "who"))
+    prompted = open_checkpoint(str(folder)).model.fingerprint
+
+    assert len({tiny_bert.model.fingerprint, shorter, smaller, pooled, prompted}) == 5
+
+
+def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(
+    tiny_bert: Checkpoint, tmp_path: Path
+) -> None:
+    short = open_checkpoint(str(tiny_bert.folder), dimension=16)
+    windows = [TorchEncoder(short).tokenize_query("we sailed to goa")]
+    whole = TorchEncoder(tiny_bert).encode(windows)[:, :16]
+
+    for encoder in (TorchEncoder(short), BertEncoder(short), OnnxEncoder(short, tmp_path)):
+        made = encoder.encode(windows)
+        np.testing.assert_allclose(made, whole / np.linalg.norm(whole), atol=0.01)
+        np.testing.assert_allclose(np.linalg.norm(made), 1, rtol=1e-5)
+
+
+# ---------------------------------------------------------------- BERT by hand
+
+
+def test_bert_by_hand_pools_by_the_mean_too(make_tiny_bert: MakeBert) -> None:
+    checkpoint = open_checkpoint(str(make_tiny_bert("mean")))
+    encoder = BertEncoder(checkpoint)
+    windows = [encoder.tokenize_query(text) for text in ("we", "we sailed to goa with memory")]
+
+    cosines = (encoder.encode(windows) * TorchEncoder(checkpoint).encode(windows)).sum(axis=1)
+
+    assert cosines.min() >= 0.9999
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"model_type": "qwen3"}, {"hidden_act": "relu"}, {"position_embedding_type": "relative_key"}],
+    ids=str,
+)
+def test_bert_by_hand_refuses_what_it_does_not_know(folder: Path, change: dict[str, str]) -> None:
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    checkpoint = open_checkpoint(str(folder))
+
+    assert not is_plain_bert(checkpoint)
+    with pytest.raises(DependencyError, match="no plain BERT"):
+        BertEncoder(checkpoint)
+
+
+# ---------------------------------------------------------------- exports
+
+
+def test_an_export_that_gives_other_vectors_is_refused(cache: Path, tiny_bert: Checkpoint) -> None:
+    path = export_folder(tiny_bert, cache) / MODEL_FILE
+    graph = onnx.load(path)
+    for weights in graph.graph.initializer:
+        if len(weights.dims) == 2:
+            changed = numpy_helper.to_array(weights)[::-1].copy()
+            weights.CopyFrom(numpy_helper.from_array(changed, weights.name))
+            break
+    onnx.save(graph, path)
+
+    with pytest.raises(DependencyError, match="differs from its checkpoint"):
+        OnnxEncoder(tiny_bert, cache)
+
+
+def test_an_export_that_cannot_be_read_is_refused(cache: Path, tiny_bert: Checkpoint) -> None:
+    (export_folder(tiny_bert, cache) / MODEL_FILE).write_bytes(b"not a graph")
+
+    with pytest.raises(DependencyError, match="cannot be loaded"):
+        OnnxEncoder(tiny_bert, cache)
+
+
+def test_an_export_of_another_model_is_refused(cache: Path, tiny_bert: Checkpoint) -> None:
+    small = open_checkpoint(str(tiny_bert.folder), dimension=16)
+    shutil.copytree(export_folder(tiny_bert, cache), export_folder(small, cache))
+
+    with pytest.raises(DependencyError, match="another model"):
+        OnnxEncoder(small, cache)
+
+
+def test_the_cache_holds_the_finished_export_and_no_draft(exported: Path) -> None:
+    assert len(list((exported / "onnx").iterdir())) == 1
+
+
+def test_an_export_that_fails_leaves_nothing_behind(folder: Path, tmp_path: Path) -> None:
+    checkpoint = open_checkpoint(str(folder))
+    (folder / "model.safetensors").write_bytes(b"gone bad since it was opened")
+
+    with pytest.raises(DependencyError, match="cannot be exported"):
+        OnnxEncoder(checkpoint, tmp_path / "cache")
+    assert list((tmp_path / "cache" / "onnx").iterdir()) == []
+
+
+def test_a_start_from_the_cache_imports_no_torch(exported: Path, tiny_bert: Checkpoint) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+from serving.adapters.encoder.checkpoint import open_checkpoint
+from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+OnnxEncoder(open_checkpoint({str(tiny_bert.folder)!r}), Path({str(exported)!r}))
+print(sorted({{"torch", "transformers", "onnx"}} & sys.modules.keys()))
+"""
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert outcome.stdout.strip() == "[]"

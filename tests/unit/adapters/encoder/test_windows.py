@@ -1,0 +1,60 @@
+"""From windows of tokens to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from serving.adapters.encoder.windows import encode_by_length, padded
+from serving.ports import TokenIds
+
+BUDGET = 64
+
+token_lists = st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=100), max_size=12)
+
+
+class Model:
+    """Makes (first token, length, 1) of each window, and remembers its batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[TokenIds]] = []
+
+    def __call__(self, batch: Sequence[TokenIds]) -> NDArray[np.float32]:
+        self.batches.append(batch)
+        return np.array([[window[0], len(window), 1] for window in batch], np.float32)
+
+
+def test_padding_is_at_the_right_and_masked() -> None:
+    ids, mask = padded([[5, 6], [7]])
+
+    assert ids.tolist() == [[5, 6], [7, 0]]
+    assert mask.tolist() == [[1, 1], [1, 0]]
+
+
+@given(token_lists)
+def test_rows_come_in_the_order_of_the_windows_whatever_the_batches(
+    given_windows: list[list[int]],
+) -> None:
+    made = encode_by_length(given_windows, Model(), 3, BUDGET)
+
+    expected = np.array([[w[0], len(w), 1] for w in given_windows], np.float32).reshape(-1, 3)
+    np.testing.assert_allclose(made * expected[:, 2:] / made[:, 2:], expected, rtol=1e-4)
+
+
+@given(token_lists)
+def test_a_batch_keeps_to_its_budget_padding_included(given_windows: list[list[int]]) -> None:
+    model = Model()
+    encode_by_length(given_windows, model, 3, BUDGET)
+
+    for batch in model.batches:
+        assert len(batch) * max(map(len, batch)) <= max(BUDGET, len(batch[0]))
+
+
+def test_rows_have_unit_length_after_they_are_truncated() -> None:
+    made = encode_by_length([[3, 1, 1, 1]], Model(), 2, BUDGET)
+
+    np.testing.assert_allclose(made, [[0.6, 0.8]], rtol=1e-6)

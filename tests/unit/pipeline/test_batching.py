@@ -1,0 +1,337 @@
+"""One encoder, many callers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError, OverloadedError
+from serving.pipeline.batching import BatchedEmbedder, BatchLimits
+from serving.ports import TextEncoder, Vector
+from tests.fake_meaning import FAKE_MODEL, FakeEncoder, GatedEncoder, PoisonedEncoder
+
+Result = TypeVar("Result")
+
+ONE_WINDOW = BatchLimits(query_tokens=1, bulk_tokens=1)
+
+
+def soon() -> Deadline:
+    return Deadline.after(30)
+
+
+def alone(text: str) -> Vector:
+    encoder = FakeEncoder()
+    vector: Vector = encoder.encode([encoder.tokenize_query(text)])[0]
+    return vector
+
+
+async def begin(work: Awaitable[Result]) -> asyncio.Task[Result]:
+    """Starts work and lets it get as far as the queue."""
+    task = asyncio.ensure_future(work)
+    assert isinstance(task, asyncio.Task)
+    await asyncio.sleep(0)
+    return task
+
+
+async def cancel(task: asyncio.Task[Result]) -> None:
+    """Cancels a task and waits until it has left the queue."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def first_words(batches: Sequence[Sequence[Sequence[int]]], words: str) -> list[str]:
+    """For batches of one window: the word that each one begins with."""
+    encoder = FakeEncoder()
+    word_of = {encoder.tokenize_query(word)[0]: word for word in words.split()}
+    return [word_of[batch[0][0]] for batch in batches]
+
+
+async def test_a_question_gets_the_vector_of_its_text() -> None:
+    async with BatchedEmbedder(FakeEncoder()) as embedder:
+        vector = await embedder.embed_query("we sailed", soon())
+
+    np.testing.assert_allclose(vector, alone("we sailed"), rtol=1e-6)
+
+
+async def test_the_model_is_that_of_the_encoder() -> None:
+    async with BatchedEmbedder(FakeEncoder()) as embedder:
+        model = await embedder.model()
+
+    assert model == FAKE_MODEL
+
+
+async def test_questions_that_come_while_the_encoder_works_make_one_batch() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        later = [await begin(embedder.embed_query(f"later {n}", soon())) for n in range(5)]
+        encoder.release(2)
+        await asyncio.gather(first, *later)
+
+        assert [len(batch) for batch in encoder.batches] == [1, 5]
+        assert embedder.query_counts.batches == 2
+        assert embedder.query_counts.largest_batch == 5
+
+
+async def test_every_caller_of_a_batch_gets_its_own_answer() -> None:
+    encoder = GatedEncoder()
+    texts = ["red", "green sea", "blue", "red"]
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        tasks = [await begin(embedder.embed_query(text, soon())) for text in texts]
+        encoder.release(2)
+        vectors = await asyncio.gather(*tasks)
+        await first
+
+    for text, vector in zip(texts, vectors, strict=True):
+        np.testing.assert_allclose(vector, alone(text), rtol=1e-6)
+
+
+async def test_equal_questions_share_a_row() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        equal = [await begin(embedder.embed_query("who sailed", soon())) for _ in range(3)]
+        encoder.release(2)
+        one, other, _ = await asyncio.gather(*equal)
+        await first
+
+        assert [len(batch) for batch in encoder.batches] == [1, 1]
+        assert embedder.query_counts.texts == 4
+        assert not np.shares_memory(one, other)
+
+
+async def test_a_batch_of_questions_keeps_to_its_budget() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, BatchLimits(query_tokens=4)) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        later = [await begin(embedder.embed_query(f"two {n}", soon())) for n in range(5)]
+        encoder.release(4)
+        await asyncio.gather(first, *later)
+
+    assert [len(batch) for batch in encoder.batches] == [1, 2, 2, 1]
+
+
+async def test_a_question_waits_behind_one_bulk_batch_at_most() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        bulk = await begin(embedder.embed_documents(["bulk"] * 4))
+        await encoder.entered()
+        question = await begin(embedder.embed_query("question", soon()))
+        encoder.release(5)
+        await asyncio.gather(question, bulk)
+
+    order = first_words(encoder.batches, "bulk question")
+    assert order == ["bulk", "question", "bulk", "bulk", "bulk"]
+
+
+async def test_a_long_document_is_cut_into_bulk_batches_too() -> None:
+    encoder = GatedEncoder(window=4)
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        bulk = await begin(embedder.embed_documents(["bulk " * 10]))
+        await encoder.entered()
+        question = await begin(embedder.embed_query("question", soon()))
+        encoder.release(5)
+        await asyncio.gather(question, bulk)
+
+    order = first_words(encoder.batches, "bulk question")
+    assert order == ["bulk", "question", "bulk", "bulk", "bulk"]
+
+
+async def test_documents_come_back_in_order_with_a_row_per_window() -> None:
+    encoder = FakeEncoder(window=4)
+    texts = ["one two three four five six", "one", "two three"]
+    async with BatchedEmbedder(encoder, BatchLimits(bulk_tokens=3)) as embedder:
+        rows = await embedder.embed_documents(texts)
+
+    expected = [encoder.encode(encoder.tokenize_document(text)) for text in texts]
+    assert [len(windows) for windows in rows] == [2, 1, 1]
+    for made, wanted in zip(rows, expected, strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-6)
+
+
+async def test_windows_of_several_calls_share_a_batch() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        calls = [await begin(embedder.embed_documents([f"text {n}"])) for n in range(3)]
+        encoder.release(2)
+        await asyncio.gather(first, *calls)
+
+    assert [len(batch) for batch in encoder.batches] == [1, 3]
+
+
+async def test_no_documents_need_no_encoder() -> None:
+    async with BatchedEmbedder(GatedEncoder()) as embedder:
+        assert await embedder.embed_documents([]) == []
+
+
+async def test_a_cancelled_question_is_dropped_before_it_runs() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        unwanted = await begin(embedder.embed_query("unwanted", soon()))
+        last = await begin(embedder.embed_query("last", soon()))
+        await cancel(unwanted)
+        encoder.release(2)
+        await asyncio.gather(first, last)
+
+        assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
+        assert embedder.query_counts.dropped == 1
+
+
+async def test_a_late_question_is_dropped_before_it_runs() -> None:
+    now = 0.0
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        late = await begin(embedder.embed_query("late", Deadline.after(30, lambda: now)))
+        now = 31.0
+        encoder.release(1)
+        await first
+
+        with pytest.raises(TimeoutError):
+            await late
+        assert first_words(encoder.batches, "first late") == ["first"]
+        assert embedder.query_counts.dropped == 1
+
+
+async def test_a_caller_does_not_wait_beyond_its_deadline() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+
+        with pytest.raises(TimeoutError):
+            await embedder.embed_query("late", Deadline.after(0.01))
+        encoder.release()
+        await first
+
+
+async def test_cancelled_documents_are_dropped_before_their_next_batch() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        unwanted = await begin(embedder.embed_documents(["unwanted"] * 3))
+        await encoder.entered()
+        await cancel(unwanted)
+        wanted = await begin(embedder.embed_documents(["wanted"]))
+        encoder.release(2)
+        await wanted
+
+    assert first_words(encoder.batches, "unwanted wanted") == ["unwanted", "wanted"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda embedder: embedder.embed_query("more", soon()),
+        lambda embedder: embedder.embed_documents(["more"]),
+    ],
+    ids=["questions", "documents"],
+)
+async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back(
+    ask: Callable[[BatchedEmbedder], Awaitable[object]],
+) -> None:
+    encoder = GatedEncoder()
+    limits = BatchLimits(waiting_queries=1, waiting_documents=1)
+    async with BatchedEmbedder(encoder, limits) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        waiting = await begin(ask(embedder))
+
+        with pytest.raises(OverloadedError) as refused:
+            await ask(embedder)
+        encoder.release(2)
+        await asyncio.gather(first, waiting)
+
+        assert refused.value.retry_after_s > 0
+        assert embedder.query_counts.refused + embedder.bulk_counts.refused == 1
+
+
+async def test_a_call_larger_than_the_queue_is_let_in_when_nothing_waits() -> None:
+    async with BatchedEmbedder(FakeEncoder(), BatchLimits(waiting_documents=2)) as embedder:
+        rows = await embedder.embed_documents(["one", "two", "three"])
+
+    assert len(rows) == 3
+
+
+async def test_an_error_reaches_the_questions_of_its_batch_and_no_others() -> None:
+    async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
+        outcomes = await asyncio.gather(
+            *(embedder.embed_query(text, soon()) for text in ("before", "poison", "after")),
+            return_exceptions=True,
+        )
+
+    assert [isinstance(outcome, RuntimeError) for outcome in outcomes] == [False, True, False]
+
+
+async def test_an_error_reaches_the_documents_of_its_batch_and_no_others() -> None:
+    async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
+        outcomes = await asyncio.gather(
+            *(embedder.embed_documents([text, "more"]) for text in ("before", "poison", "after")),
+            return_exceptions=True,
+        )
+
+    assert [isinstance(outcome, RuntimeError) for outcome in outcomes] == [False, True, False]
+
+
+class TooFewRows(FakeEncoder):
+    def encode(self, windows: Sequence[Sequence[int]]) -> np.ndarray:
+        return super().encode(windows)[:-1]
+
+
+class NoTokens(FakeEncoder):
+    def tokenize_query(self, text: str) -> Sequence[int]:
+        raise ValueError("no tokens")
+
+    def tokenize_document(self, text: str) -> list[Sequence[int]]:
+        raise ValueError("no tokens")
+
+
+@pytest.mark.parametrize("encoder", [TooFewRows(), NoTokens()], ids=["rows", "tokens"])
+async def test_a_broken_encoder_leaves_nobody_waiting(encoder: TextEncoder) -> None:
+    async with BatchedEmbedder(encoder) as embedder:
+        with pytest.raises(ValueError, match=r"no tokens|shorter"):
+            await embedder.embed_query("question", soon())
+        with pytest.raises(ValueError, match=r"no tokens|shorter"):
+            await embedder.embed_documents(["document"])
+
+
+async def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
+    encoder = GatedEncoder()
+    embedder = BatchedEmbedder(encoder, ONE_WINDOW)
+    running = await begin(embedder.embed_query("running", soon()))
+    await encoder.entered()
+    question = await begin(embedder.embed_query("question", soon()))
+    documents = await begin(embedder.embed_documents(["document"]))
+    closing = await begin(embedder.close())
+    encoder.release()
+    await asyncio.gather(running, closing)
+
+    for waiting in (question, documents):
+        with pytest.raises(DependencyError, match="closed"):
+            await waiting
+    with pytest.raises(DependencyError, match="closed"):
+        await embedder.embed_query("later", soon())
+
+
+async def test_a_batch_never_holds_up_the_event_loop() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        question = await begin(embedder.embed_query("question", soon()))
+        await encoder.entered()
+        # The encoder stands still; that this line is reached is the proof.
+        encoder.release()
+        await question

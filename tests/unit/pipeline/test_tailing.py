@@ -1,0 +1,252 @@
+"""A vector index that follows its feed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import NotReadyError, StoreUnavailableError
+from serving.domain.records import ItemKind, segment_id
+from serving.pipeline import tailing
+from serving.pipeline.tailing import TailedIndex
+from serving.ports import IndexAnswer, IndexRow
+from tests.builders import TENANT, ids, scope, segment
+from tests.fake_meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
+
+
+def row(name: str, seed: int = 1) -> IndexRow:
+    return segment_row(segment(name), unit(seed))
+
+
+def following(feed: FakeFeed) -> TailedIndex:
+    """An index that polls often enough for a test and backs off hardly."""
+    return TailedIndex(feed, FAKE_MODEL, InMemoryIndex, poll_s=0.01, back_off_s=0.001)
+
+
+def filled_feed(*names: str) -> FakeFeed:
+    feed = FakeFeed()
+    feed.put(*(row(name) for name in names))
+    feed.embed()
+    return feed
+
+
+async def ready(index: TailedIndex) -> None:
+    assert await index.ready(Deadline.after(10))
+
+
+async def ask(
+    index: TailedIndex, token: ConsistencyToken | None = None, within_s: float = 10
+) -> IndexAnswer:
+    deadline = Deadline.after(within_s)
+    return await index.search(unit(1), ItemKind.SEGMENT, scope(), 10, deadline, token)
+
+
+def found(answer: IndexAnswer) -> list[object]:
+    return [candidate.item for candidate in answer.candidates]
+
+
+async def test_it_answers_from_the_snapshot_once_it_is_filled() -> None:
+    async with following(filled_feed("a", "b")) as index:
+        await ready(index)
+        answer = await ask(index)
+
+    assert found(answer) == ids("a", "b")
+    assert (answer.epoch, answer.stale) == (1, False)
+
+
+async def test_before_it_is_filled_it_says_that_it_starts() -> None:
+    index = following(filled_feed("a"))
+
+    with pytest.raises(NotReadyError, match="starting"):
+        await ask(index)
+    with pytest.raises(NotReadyError, match="starting"):
+        await index.count(TENANT, ids("a"))
+    await index.stop()
+
+
+async def test_a_write_is_found_by_a_read_that_carries_its_token() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        token = feed.put(row("b"))
+        reading = asyncio.create_task(ask(index, token))
+        await asyncio.sleep(0)
+        feed.embed()
+        answer = await reading
+
+    assert found(answer) == ids("a", "b")
+    assert not answer.stale
+
+
+async def test_a_read_that_cannot_wait_longer_answers_and_says_it_is_stale() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        answer = await ask(index, feed.put(row("b")), within_s=0.05)
+
+    assert found(answer) == ids("a")
+    assert answer.stale
+
+
+async def test_a_token_of_another_epoch_is_never_waited_for() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        answer = await ask(index, ConsistencyToken.of("another", [3]), within_s=3600)
+
+    assert answer.stale
+
+
+async def test_a_wait_that_began_before_the_fill_does_not_take_another_epoch_for_its_own() -> None:
+    index = following(filled_feed("a"))
+    token = ConsistencyToken.of("another", [3])
+    waiting = asyncio.create_task(index.caught_up(token, Deadline.after(0.1)))
+    await asyncio.sleep(0)
+    async with index:
+        await ready(index)
+
+        assert not await waiting
+
+
+async def test_an_erased_row_is_gone_before_its_erasure_is_caught_up() -> None:
+    feed = filled_feed("a", "b")
+    async with following(feed) as index:
+        await ready(index)
+        token = feed.remove((TENANT, segment_id("a")))
+        feed.embed()
+
+        assert await index.caught_up(token, Deadline.after(10))
+        assert await index.count(TENANT, ids("a", "b")) == 1
+        assert found(await ask(index)) == ids("b")
+
+
+async def test_caught_up_gives_up_at_the_deadline() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+
+        assert not await index.caught_up(feed.put(row("b")), Deadline.after(0.01))
+
+
+async def test_a_large_change_is_applied_whole() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        names = [f"n{number}" for number in range(2 * tailing.INLINE_CHANGES)]
+        token = feed.put(*(row(name) for name in names))
+        feed.embed()
+        assert await index.caught_up(token, Deadline.after(10))
+
+        assert await index.count(TENANT, ids(*names)) == len(names)
+
+
+class ManyRows(InMemoryIndex):
+    def scan_size(self, *_: object) -> int:
+        return tailing.INLINE_ROWS + 1
+
+
+async def test_a_large_scan_answers_from_a_thread_in_the_same_way() -> None:
+    index = TailedIndex(filled_feed("a", "b"), FAKE_MODEL, ManyRows)
+    async with index:
+        await ready(index)
+        answer = await ask(index)
+
+    assert found(answer) == ids("a", "b")
+
+
+async def test_while_postgresql_is_away_it_answers_and_then_goes_on() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        feed.failures += [StoreUnavailableError("gone")] * 3
+        token = feed.put(row("b"))
+        feed.embed()
+
+        assert found(await ask(index)) == ids("a")
+        assert found(await ask(index, token)) == ids("a", "b")
+        assert feed.bootstraps == 1
+
+
+async def test_a_start_without_postgresql_heals() -> None:
+    feed = filled_feed("a")
+    feed.failures += [StoreUnavailableError("not yet"), TimeoutError()]
+    async with following(feed) as index:
+        await ready(index)
+
+        assert found(await ask(index)) == ids("a")
+
+
+async def test_a_lost_log_makes_a_new_epoch_from_a_new_snapshot() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        before = await ask(index)
+        feed.lose("2")
+        feed.remove((TENANT, segment_id("a")))
+        token = feed.put(row("b"))
+        feed.embed()
+        await feed.bootstrapped(2)
+
+        assert await index.caught_up(token, Deadline.after(10))
+        answer = await ask(index)
+
+    assert found(answer) == ids("b")
+    assert (before.epoch, answer.epoch) == (1, 2)
+
+
+async def test_an_unexpected_failure_makes_it_start_again() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        feed.failures.append(KeyError("a bug"))
+        token = feed.put(row("b"))
+        feed.embed()
+        await feed.bootstrapped(2)
+
+        assert await index.caught_up(token, Deadline.after(10))
+        assert found(await ask(index)) == ids("a", "b")
+
+
+async def test_rows_without_vectors_of_the_model_hold_it_back_with_the_progress() -> None:
+    feed = FakeFeed()
+    embedded = feed.put(row("a"))
+    feed.embed()
+    feed.put(*(row(name) for name in "bcd"))
+    async with following(feed) as index:
+        assert await index.caught_up(embedded, Deadline.after(10))
+
+        with pytest.raises(NotReadyError, match="re-embedding 25 %"):
+            await ask(index)
+        feed.embed()
+        await ready(index)
+        assert len(found(await ask(index))) == 4
+
+
+async def test_rows_that_came_after_the_start_do_not_hold_it_back() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        feed.put(*(row(name) for name in "bcd"))
+
+        assert found(await ask(index)) == ids("a")
+        assert (await index.status()).ready
+
+
+async def test_stopped_it_answers_no_more() -> None:
+    index = following(filled_feed("a"))
+    async with index:
+        await ready(index)
+
+    with pytest.raises(NotReadyError, match="stopped"):
+        await ask(index)
+
+
+async def test_a_vector_of_another_dimension_is_refused() -> None:
+    async with following(filled_feed("a")) as index:
+        await ready(index)
+
+        with pytest.raises(ValueError, match="16 dimensions, got 3"):
+            await index.search(unit(1, 3), ItemKind.SEGMENT, scope(), 1, Deadline.after(1))
