@@ -25,8 +25,8 @@ SERVICERS = [
     "trivium.v1.catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server",
     "grpc_health.v1.health_pb2_grpc.add_HealthServicer_to_server",
 ]
-REQUEST_TIMEOUT_S = 60.0
-"""The longest any call may take, whatever its deadline; an ingest stream included."""
+REQUEST_TIMEOUT_S = 3600.0
+"""The longest any call may take, whatever its deadline: that of a long ingest stream."""
 
 
 def build(arguments: dict[str, Any]) -> Application:

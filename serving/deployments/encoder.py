@@ -25,7 +25,9 @@ from serving.ports import EmbeddingModel, Vector, Vectors
 class Embedder:
     """Embeds for all replicas of the other deployments."""
 
-    async def __init__(self, arguments: dict[str, Any]) -> None:
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, arguments: dict[str, Any]
+    ) -> None:
         log_through_serve()
         self._opened = open_embedder(load_settings(arguments), RayRecorder())
         self._embedder = await self._opened.__aenter__()

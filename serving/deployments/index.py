@@ -29,7 +29,9 @@ from serving.ports import IndexAnswer, IndexStatus, Vector
 class VectorIndex:
     """Searches for all replicas of the ingress; follows the change log by itself."""
 
-    async def __init__(self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]) -> None:
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]
+    ) -> None:
         log_through_serve()
         self._opened = open_index(load_settings(arguments), RemoteEmbedder(embedder), RayRecorder())
         self._index = await self._opened.__aenter__()

@@ -7,7 +7,6 @@ from typing import Any
 
 from grpc_health.v1 import health_pb2
 from ray import serve
-from ray.serve.grpc_util import RayServegRPCContext
 from ray.serve.handle import DeploymentHandle
 
 from serving.config import load_settings
@@ -16,6 +15,7 @@ from serving.deployments.handles import RemoteEmbedder, RemoteIndex
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.profiles import override_profiles
+from serving.rpc.boundary import CallContext
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
 
@@ -30,7 +30,7 @@ from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_servic
 class Fusion:
     """Answers all calls; what the placement puts elsewhere comes in as a handle."""
 
-    async def __init__(
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
         arguments: dict[str, Any],
         embedder: DeploymentHandle[Any] | None = None,
@@ -44,6 +44,7 @@ class Fusion:
             recorder=RayRecorder(),
             embedder=RemoteEmbedder(embedder) if embedder is not None else None,
             index=RemoteIndex(index) if index is not None else None,
+            projecting=projector is None,
         )
         self._service = await self._running.__aenter__()
         self._shipped = dict(self._service.profiles)
@@ -60,13 +61,13 @@ class Fusion:
     async def Retrieve(  # noqa: N802 - the name of the RPC
         self,
         request: retrieval_service_pb2.RetrieveRequest,
-        grpc_context: RayServegRPCContext,
+        grpc_context: CallContext,
     ) -> retrieval_service_pb2.RetrieveResponse:
         """Answers a question."""
         return await self._service.Retrieve(request, grpc_context)
 
     async def Ingest(  # noqa: N802
-        self, request: ingest_service_pb2.IngestRequest, grpc_context: RayServegRPCContext
+        self, request: ingest_service_pb2.IngestRequest, grpc_context: CallContext
     ) -> ingest_service_pb2.IngestResponse:
         """Stores a batch."""
         return await self._service.Ingest(request, grpc_context)
@@ -74,49 +75,55 @@ class Fusion:
     async def IngestStream(  # noqa: N802
         self,
         request: AsyncIterator[ingest_service_pb2.IngestStreamRequest],
-        grpc_context: RayServegRPCContext,
+        grpc_context: CallContext,
     ) -> ingest_service_pb2.IngestStreamResponse:
         """Stores a stream of batches."""
         return await self._service.IngestStream(request, grpc_context)
 
     async def Forget(  # noqa: N802
-        self, request: ingest_service_pb2.ForgetRequest, grpc_context: RayServegRPCContext
+        self, request: ingest_service_pb2.ForgetRequest, grpc_context: CallContext
     ) -> ingest_service_pb2.ForgetResponse:
         """Erases, and gives a receipt."""
         return await self._service.Forget(request, grpc_context)
 
     async def GetSegments(  # noqa: N802
-        self, request: catalog_service_pb2.GetSegmentsRequest, grpc_context: RayServegRPCContext
+        self, request: catalog_service_pb2.GetSegmentsRequest, grpc_context: CallContext
     ) -> catalog_service_pb2.GetSegmentsResponse:
         """Reads segments by id."""
         return await self._service.GetSegments(request, grpc_context)
 
     async def ListSegments(  # noqa: N802
-        self, request: catalog_service_pb2.ListSegmentsRequest, grpc_context: RayServegRPCContext
+        self, request: catalog_service_pb2.ListSegmentsRequest, grpc_context: CallContext
     ) -> catalog_service_pb2.ListSegmentsResponse:
         """Lists segments in pages."""
         return await self._service.ListSegments(request, grpc_context)
 
     async def ListFacts(  # noqa: N802
-        self, request: catalog_service_pb2.ListFactsRequest, grpc_context: RayServegRPCContext
+        self, request: catalog_service_pb2.ListFactsRequest, grpc_context: CallContext
     ) -> catalog_service_pb2.ListFactsResponse:
         """Lists facts in pages."""
         return await self._service.ListFacts(request, grpc_context)
 
     async def GetStats(  # noqa: N802
-        self, request: catalog_service_pb2.GetStatsRequest, grpc_context: RayServegRPCContext
+        self, request: catalog_service_pb2.GetStatsRequest, grpc_context: CallContext
     ) -> catalog_service_pb2.GetStatsResponse:
         """Says how the service is."""
         return await self._service.GetStats(request, grpc_context)
 
     async def Check(  # noqa: N802
-        self, request: health_pb2.HealthCheckRequest, grpc_context: RayServegRPCContext
+        self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext
     ) -> health_pb2.HealthCheckResponse:
         """Says whether questions can be answered."""
         return await self._service.Check(request, grpc_context)
 
+    async def List(  # noqa: N802
+        self, request: health_pb2.HealthListRequest, grpc_context: CallContext
+    ) -> health_pb2.HealthListResponse:
+        """Says it of all services, which are one."""
+        return await self._service.List(request, grpc_context)
+
     async def Watch(  # noqa: N802
-        self, request: health_pb2.HealthCheckRequest, grpc_context: RayServegRPCContext
+        self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         """Says it again each time it changes."""
         async for health in self._service.Watch(request, grpc_context):

@@ -22,7 +22,9 @@ from serving.deployments.logs import log_through_serve
 class Projector:
     """Turns the change log into embeddings and the graph, while it holds the lead."""
 
-    async def __init__(self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]) -> None:
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]
+    ) -> None:
         log_through_serve()
         self._running = running_projector(load_settings(arguments), RemoteEmbedder(embedder))
         await self._running.__aenter__()

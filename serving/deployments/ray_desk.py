@@ -7,6 +7,7 @@ in force before this module is.
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -79,6 +80,7 @@ class DeskRay:
             name: require_free(getattr(settings, name), f"TRIVIUM_SERVE__{name.upper()}")
             for name in ("grpc_port", "http_port", "dashboard_port", "metrics_port")
         }
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         context = ray.init(
             num_cpus=LOGICAL_CPUS,
             object_store_memory=OBJECT_STORE_BYTES,
@@ -94,6 +96,8 @@ class DeskRay:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
+        # Ray takes SIGTERM over and would end the process without stopping the stores.
+        signal.signal(signal.SIGTERM, on_sigterm)
         self._ports = ports
         return DeskAddresses(
             grpc=f"{LOOPBACK}:{ports['grpc_port']}",

@@ -30,6 +30,8 @@ LATENCY_ENVIRONMENT = {
 DESK_ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # What the raylet has to say while everything ends is no news to the user.
+    "RAY_LOG_TO_DRIVER_EVENT_LEVEL": "FATAL",
     # Ray resolves 127.0.0.1 to the machine's outward address unless it is told, by this
     # variable, that it is alone on its machine.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

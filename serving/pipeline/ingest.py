@@ -26,9 +26,15 @@ class Ingestor:
         self._extractor = extractor
 
     async def ingest(
-        self, tenant: TenantName, items: Sequence[Item], text_search_config: str = ""
+        self,
+        tenant: TenantName,
+        items: Sequence[Item],
+        text_search_config: str = "",
+        undated: frozenset[ItemId] = frozenset(),
     ) -> Ingested:
         """Stores the items in one transaction; of several with one name the last counts.
+
+        The items in `undated` came without a time and got that of their receipt.
 
         Raises:
             TextSearchConfigConflictError: The tenant has another one.
@@ -37,7 +43,7 @@ class Ingestor:
         last = {item.item: place for place, item in enumerate(items)}
         places = sorted(last.values())
         distinct, extracted = await self._with_entities(tenant, [items[place] for place in places])
-        receipt = await self._store.write(tenant, distinct, text_search_config, extracted)
+        receipt = await self._store.write(tenant, distinct, text_search_config, extracted, undated)
         outcomes: list[Outcome] = ["unchanged"] * len(items)
         for place, outcome in zip(places, receipt.outcomes, strict=True):
             outcomes[place] = outcome

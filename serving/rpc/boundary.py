@@ -62,7 +62,8 @@ async def answer(
 ) -> Response:
     """Runs a method; an error becomes the call's status, and the response stays empty."""
     started = time.perf_counter()
-    name, request_id = method.__name__, _request_id(context)
+    name = response_type.DESCRIPTOR.name.removesuffix("Response")
+    request_id = _request_id(context)
     code = grpc.StatusCode.OK
     try:
         return await method(request)

@@ -35,6 +35,13 @@ def to_item(
             return None
 
 
+def is_dated(message: ingest_service_pb2.IngestItem) -> bool:
+    """Whether an item came with its time: a segment's event, or a fact's record."""
+    if message.WhichOneof("item") == "segment":
+        return message.segment.HasField("event_time")
+    return message.fact.HasField("recorded_at")
+
+
 def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: datetime) -> Segment:
     """Reads a segment; what is wrong goes to `check`."""
     labels = dict(message.labels)

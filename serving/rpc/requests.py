@@ -17,7 +17,7 @@ from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, s
 from serving.ports import Selector
 from serving.profiles import DEFAULT_PROFILE
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
-from serving.rpc.items import MAX_LABEL_KEY_BYTES, MAX_NAME_BYTES, to_item
+from serving.rpc.items import MAX_LABEL_KEY_BYTES, MAX_NAME_BYTES, is_dated, to_item
 from trivium.v1 import catalog_service_pb2, filter_pb2, ingest_service_pb2, retrieval_service_pb2
 
 MAX_QUERY_BYTES = 8192
@@ -232,6 +232,8 @@ class IngestCall:
     text_search_config: str
     items: list[tuple[int, Segment | Fact]]
     rejected: dict[int, tuple[str, list[Violation]]] = field(default_factory=dict)
+    undated: set[ItemId] = field(default_factory=set)
+    """Items that came without a time, and so got the server's."""
 
 
 def to_ingest_call(
@@ -260,6 +262,8 @@ def to_ingest_call(
             call.rejected[place] = (item.id if item else "", of_item.violations)
         else:
             call.items.append((place, item))
+            if not is_dated(message):
+                call.undated.add(item.item)
     return call
 
 

@@ -139,6 +139,13 @@ class TriviumService:
         del request, context
         return health_pb2.HealthCheckResponse(status=await self._health())
 
+    async def List(  # noqa: N802
+        self, request: health_pb2.HealthListRequest, context: CallContext
+    ) -> health_pb2.HealthListResponse:
+        """Says it of all services, which are one."""
+        check = await self.Check(health_pb2.HealthCheckRequest(), context)
+        return health_pb2.HealthListResponse(statuses={"": check})
+
     async def Watch(  # noqa: N802
         self, request: health_pb2.HealthCheckRequest, context: CallContext
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
@@ -191,7 +198,10 @@ class TriviumService:
             return None
         items = [item for _, item in call.items]
         ingested = await self._use_cases.ingestor.ingest(
-            call.tenant, items, call.text_search_config
+            call.tenant,
+            items,
+            call.text_search_config,
+            frozenset(call.undated),
         )
         for outcome in ingested.outcomes:
             self._recorder.record(ITEMS_WRITTEN, 1, {"outcome": outcome})

@@ -1,0 +1,295 @@
+"""Starting and stopping the server.
+
+Starting goes: take the lock; make the cluster, if there is none; take over the server, if one
+runs; else start one and wait until it accepts connections. Whoever uses the server holds a
+shared lock, which the kernel drops when the process dies, and the last one to stop stops the
+server. So a server whose starter was killed is found, and stopped, by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from psycopg.conninfo import make_conninfo
+
+from serving.adapters.embedded_postgres.account import ACCOUNT, ENVIRONMENT, Account
+from serving.adapters.embedded_postgres.binaries import (
+    find_binaries,
+    major_version_of,
+    reachable_binaries,
+)
+from serving.adapters.embedded_postgres.errors import PostgresStartError, reason_of
+from serving.adapters.embedded_postgres.postmaster import (
+    SHORT_SOCKET_PREFIX,
+    SOCKET_NAME,
+    Postmaster,
+    ProcessTable,
+    remove_if_short,
+    wait_until,
+)
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "",
+    "port": "5432",  # names the socket's file
+    "max_connections": "60",
+    "shared_buffers": "256MB",
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "15min",
+    "wal_compression": "on",
+    "random_page_cost": "1.1",
+    "jit": "off",
+    "log_error_verbosity": "terse",  # DETAIL lines may quote rows
+    "log_min_messages": "warning",
+}
+LONGEST_SOCKET_PATH = 107
+"""Bytes that fit into `sockaddr_un.sun_path` on Linux, before the NUL."""
+
+_children: list[subprocess.Popen[bytes]] = []
+"""The servers that this process started: some are left to others, and end when these stop."""
+
+
+class EmbeddedPostgres:
+    """One PostgreSQL below `root`: `pgdata`, `postgres.log`, its socket and its locks.
+
+    As a context manager it yields the DSN.
+
+    Args:
+        root: Where all of it lives; made if missing, and owned by the account that runs the
+            server. If we are root, that account must be able to enter every parent of it.
+        timeout_s: For making the cluster, and again for starting, which includes the replay of
+            the log after a crash.
+        binaries: The directory of `postgres` and `initdb`, instead of the one found.
+        settings: Server settings on top of `SETTINGS`.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        timeout_s: float = 60,
+        binaries: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.root = root.resolve()
+        self.data = self.root / "pgdata"
+        self.log = self.root / "postgres.log"
+        self._timeout_s = timeout_s
+        self._binaries = binaries
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._account = Account.of_server()
+        self._processes = ProcessTable(self.data)
+        self._in_use: IO[bytes] | None = None
+
+    def start(self) -> str:
+        """Starts the server, or takes over the one that runs, and returns its DSN.
+
+        Raises:
+            PostgresStartError: Something failed.
+        """
+        if self._in_use is not None:
+            raise PostgresStartError(f"this handle on {self.root} is started already")
+        self._make_root()
+        with self._starting_or_stopping():
+            found = self._binaries or find_binaries()
+            version = major_version_of(found)
+            copy = self.root / f"binaries-{version}"
+            binaries = reachable_binaries(found, self._account, copy)
+            self._make_cluster(binaries)
+            self._check_major_version(binaries, version)
+            postmaster = self._take_over() or self._start_server(binaries)
+            self._in_use = (self.root / "users").open("ab")
+            fcntl.flock(self._in_use, fcntl.LOCK_SH)
+        host = str(postmaster.socket_directory)
+        return make_conninfo(host=host, port=5432, user="postgres", dbname="postgres")
+
+    def stop(self) -> None:
+        """Lets go of the server, and stops it unless somebody else uses it. May be repeated."""
+        if self._in_use is not None:
+            with self._starting_or_stopping():
+                if _lock_at_once(self._in_use):
+                    self._stop_server()
+                self._in_use.close()
+                self._in_use = None
+        _reap()
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @contextlib.contextmanager
+    def _starting_or_stopping(self) -> Iterator[None]:
+        with (self.root / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _make_root(self) -> None:
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._account.own(self.root)
+        if not self._account.can("-w", self.root):
+            raise PostgresStartError(
+                f"the account {ACCOUNT!r}, which runs PostgreSQL for root, cannot enter "
+                f"{self.root}: choose a directory outside of private homes"
+                if self._account.ids
+                else f"{self.root} cannot be written"
+            )
+
+    def _make_cluster(self, binaries: Path) -> None:
+        """Runs initdb aside and renames its result, so that no half-made cluster is ever used."""
+        if (self.data / "PG_VERSION").exists():
+            return
+        half_made = self.root / "pgdata.new"
+        shutil.rmtree(half_made, ignore_errors=True)
+        command = [
+            str(binaries / "initdb"),
+            f"--pgdata={half_made}",
+            "--username=postgres",
+            "--auth=trust",  # only the owner and root can enter the socket's directory
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--data-checksums",
+        ]
+        try:
+            with self._start_program(command) as initdb:
+                self._wait_for_success(initdb)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise PostgresStartError(
+                f"initdb could not make {half_made} ({reason_of(error)}); see {self.log}"
+            ) from error
+        half_made.rename(self.data)
+
+    def _wait_for_success(self, program: subprocess.Popen[bytes]) -> None:
+        try:
+            code = program.wait(self._timeout_s)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            raise
+        if code:
+            raise subprocess.CalledProcessError(code, "initdb")
+
+    def _check_major_version(self, binaries: Path, version: int) -> None:
+        made_by = int((self.data / "PG_VERSION").read_text())
+        if made_by != version:
+            raise PostgresStartError(
+                f"{self.data} was made by PostgreSQL {made_by}, but {binaries} is PostgreSQL "
+                f"{version}: dump it with the former and restore it with the latter, or name "
+                "another directory"
+            )
+
+    def _take_over(self) -> Postmaster | None:
+        pid = self._processes.find()
+        return None if pid is None else self._wait_until_ready(pid)
+
+    def _start_server(self, binaries: Path) -> Postmaster:
+        self._processes.wait_for_orphans(self._timeout_s)
+        socket_directory = self._make_socket_directory()
+        command = [str(binaries / "postgres"), "-D", str(self.data), "-k", str(socket_directory)]
+        for name, value in self._settings.items():
+            command += ["-c", f"{name}={value}"]
+        try:
+            child = self._start_program(command)
+        except OSError as error:
+            remove_if_short(socket_directory)
+            raise PostgresStartError(f"cannot run {command[0]} ({reason_of(error)})") from error
+        _children.append(child)
+        try:
+            return self._wait_until_ready(child.pid)
+        except PostgresStartError:
+            # One that still recovers is left to it, and taken over by the next start.
+            if self._has_ended(child.pid):
+                remove_if_short(socket_directory)
+            raise
+
+    def _make_socket_directory(self) -> Path:
+        """Makes the directory below the root, or a short one if its path would be too long."""
+        directory = self.root / "run"
+        if len(os.fsencode(directory / SOCKET_NAME)) > LONGEST_SOCKET_PATH:
+            directory = Path(tempfile.mkdtemp(prefix=SHORT_SOCKET_PREFIX))
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self._account.own(directory)
+        return directory
+
+    def _start_program(self, command: list[str]) -> subprocess.Popen[bytes]:
+        """Starts one of PostgreSQL's programs as the account; its output goes to the log.
+
+        In a session of its own, since Ctrl-C is for us: we then stop the server in order.
+        """
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=ENVIRONMENT,
+                cwd=self.root,
+                start_new_session=True,
+                **self._account.credentials(),
+            )
+
+    def _wait_until_ready(self, pid: int) -> Postmaster:
+        def settled() -> bool:
+            return self._processes.ready(pid) is not None or self._has_ended(pid)
+
+        in_time = wait_until(settled, self._timeout_s)
+        postmaster = self._processes.ready(pid)
+        if postmaster is not None:
+            return postmaster
+        if in_time:
+            raise PostgresStartError(
+                f"PostgreSQL ended while starting{self._last_words()}; see {self.log}"
+            )
+        raise PostgresStartError(
+            f"PostgreSQL was not ready after {self._timeout_s:g} s, perhaps still recovering "
+            f"(pid {pid}); see {self.log}"
+        )
+
+    def _has_ended(self, pid: int) -> bool:
+        """Whether the server is gone; if it is our child, this takes its exit code."""
+        _reap()
+        return not self._processes.is_server(pid) and all(child.pid != pid for child in _children)
+
+    def _stop_server(self) -> None:
+        pid = self._processes.find()
+        if pid is None:
+            return
+        postmaster = self._processes.ready(pid)
+        self._processes.end(pid, lambda: self._has_ended(pid), self._timeout_s / 2)
+        if postmaster is not None:
+            remove_if_short(postmaster.socket_directory)
+
+    def _last_words(self) -> str:
+        """The last fatal line of the log, which says why."""
+        with contextlib.suppress(OSError):
+            for line in reversed(self.log.read_text(errors="replace").splitlines()):
+                if "FATAL:" in line or "PANIC:" in line:
+                    return f" ({line.partition(':  ')[2]})"
+        return ""
+
+
+def _reap() -> None:
+    """Takes the exit codes of servers that have ended."""
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+def _lock_at_once(file: IO[bytes]) -> bool:
+    """Takes the file's lock for oneself alone; False if somebody shares it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

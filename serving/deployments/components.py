@@ -1,0 +1,323 @@
+"""The composition root: settings into adapters, adapters into use cases.
+
+Knows no Ray, so that the same service runs in a test, in one replica, or in several.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from serving.adapters.capitalised_entities import CapitalisedEntities
+from serving.adapters.encoder.checkpoint import MINILM, Checkpoint, open_checkpoint
+from serving.adapters.exact_index import ExactIndex
+from serving.adapters.neo4j import Neo4jGraph
+from serving.adapters.neo4j.graph import Neo4jSettings
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
+from serving.config import EmbedderSettings, RayEnvironment, Settings
+from serving.domain.budget import Deadline
+from serving.domain.errors import TriviumError, UnavailableError
+from serving.domain.profile import Profile
+from serving.domain.query import Query, Scope
+from serving.domain.records import TenantName
+from serving.pipeline.batching import BatchedEmbedder, BatchLimits
+from serving.pipeline.forget import Eraser
+from serving.pipeline.ingest import Ingestor
+from serving.pipeline.legs import (
+    DENSE,
+    FACTS,
+    GRAPH,
+    LEXICAL,
+    DenseLeg,
+    FactsLeg,
+    GraphLeg,
+    LexicalLeg,
+)
+from serving.pipeline.overview import About, Observer
+from serving.pipeline.project import EmbeddingWork, GraphWork, Projector
+from serving.pipeline.retrieve import LegState, Retriever
+from serving.pipeline.tailing import TailedIndex
+from serving.ports import Embedder, TextEncoder, VectorIndex
+from serving.profiles import DEFAULT_PROFILE, load_profiles
+from serving.rpc.service import TriviumService, UseCases, now_utc
+from serving.telemetry import (
+    EMBEDDING_BATCH,
+    EMBEDDING_WAITING,
+    INDEX_VECTORS,
+    NoRecorder,
+    Recorder,
+)
+
+logger = logging.getLogger(__name__)
+
+MEASURE_EVERY_S = 5.0
+RETRY_S = 0.5
+WARM_UP_S = 15.0
+NOBODY = TenantName("")
+"""No caller's tenant: requests must name one."""
+
+
+@asynccontextmanager
+async def running_service(
+    settings: Settings,
+    *,
+    recorder: Recorder | None = None,
+    embedder: Embedder | None = None,
+    index: VectorIndex | None = None,
+    projecting: bool = True,
+) -> AsyncIterator[TriviumService]:
+    """Runs the service; what is not given from elsewhere runs inside.
+
+    Starts without PostgreSQL or Neo4j being there, and heals when they come.
+
+    Args:
+        settings: The settings.
+        recorder: Where measurements go.
+        embedder: An embedder that runs elsewhere.
+        index: A vector index that runs elsewhere.
+        projecting: Whether the projector runs inside too.
+    """
+    recorder = recorder or NoRecorder()
+    async with AsyncExitStack() as stack:
+        postgres = await _opened_postgres(stack, settings)
+        graph = await _opened_graph(stack, settings)
+        if embedder is None:
+            embedder = await stack.enter_async_context(open_embedder(settings, recorder))
+        if index is None:
+            index = await stack.enter_async_context(_index_over(postgres, embedder, recorder))
+        if projecting:
+            await stack.enter_async_context(_projecting(postgres, embedder, graph))
+        use_cases = _use_cases(settings, postgres, graph, embedder, index)
+        profiles = load_profiles(settings.retrieval.profiles)
+        await _warm_up(use_cases.retriever, profiles[DEFAULT_PROFILE])
+        yield TriviumService(use_cases, profiles, recorder=recorder)
+
+
+async def _warm_up(retriever: Retriever, profile: Profile) -> None:
+    """Asks a question of nobody's memory until every leg has answered, or time is up.
+
+    A store's first question is its slowest by far (Neo4j plans its statement in seconds), and
+    no caller should pay for it. What is missing stays missing: the service starts all the same.
+    """
+    give_up = Deadline.after(WARM_UP_S)
+    scope = Scope(tenant=NOBODY, as_of=now_utc())
+    query = Query(scope=scope, text="Who said hello to whom, and when?")
+    while not give_up.passed:
+        try:
+            answer = await retriever.retrieve(query, profile, give_up)
+        except TriviumError as error:
+            logger.info("warming up", extra={"reason": str(error)})
+        else:
+            if all(report.state is LegState.OK for report in answer.reports):
+                return
+        await asyncio.sleep(RETRY_S)
+
+
+@asynccontextmanager
+async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator[BatchedEmbedder]:
+    """Loads the encoder and batches what it is given."""
+    encoder = await asyncio.to_thread(_encoder, settings)
+    limits = BatchLimits(waiting_queries=settings.embedder.max_waiting)
+    async with BatchedEmbedder(encoder, limits) as embedder:
+
+        async def measure() -> None:
+            for lane, counts in (("query", embedder.query_counts), ("bulk", embedder.bulk_counts)):
+                mean = counts.windows / counts.batches if counts.batches else 0.0
+                recorder.record(EMBEDDING_BATCH, mean, {"lane": lane})
+            recorder.record(EMBEDDING_WAITING, embedder.waiting_queries, {"lane": "query"})
+            recorder.record(EMBEDDING_WAITING, embedder.waiting_documents, {"lane": "bulk"})
+
+        async with _repeated(measure):
+            yield embedder
+
+
+@asynccontextmanager
+async def open_index(
+    settings: Settings, embedder: Embedder, recorder: Recorder
+) -> AsyncIterator[VectorIndex]:
+    """Runs a vector index that follows PostgreSQL by itself."""
+    async with AsyncExitStack() as stack:
+        postgres = await _opened_postgres(stack, settings)
+        yield await stack.enter_async_context(_index_over(postgres, embedder, recorder))
+
+
+@asynccontextmanager
+async def running_projector(settings: Settings, embedder: Embedder) -> AsyncIterator[None]:
+    """Runs both projections, as leader or as standby."""
+    async with AsyncExitStack() as stack:
+        postgres = await _opened_postgres(stack, settings)
+        graph = await _opened_graph(stack, settings)
+        await stack.enter_async_context(_projecting(postgres, embedder, graph))
+        yield
+
+
+async def _opened_postgres(stack: AsyncExitStack, settings: Settings) -> Postgres:
+    if settings.postgres.dsn is None:
+        raise ValueError("postgres.dsn is not set: name a PostgreSQL with TRIVIUM_POSTGRES__DSN")
+    dsn = settings.postgres.dsn.get_secret_value()
+    postgres = Postgres(
+        dsn,
+        work_connections=settings.postgres.write_connections,
+        search_connections=settings.postgres.search_connections,
+        search_timeout_s=settings.postgres.search_timeout.total_seconds(),
+    )
+    await stack.enter_async_context(postgres)
+    await stack.enter_async_context(_task(_migrate_when_reachable(dsn)))
+    return postgres
+
+
+async def _migrate_when_reachable(dsn: str) -> None:
+    while True:
+        try:
+            return await migrate(dsn)
+        except UnavailableError as error:
+            logger.warning("the schema waits", extra={"reason": str(error)})
+            await asyncio.sleep(RETRY_S)
+        except SchemaTooNewError as error:
+            logger.error("the schema is too new", extra={"reason": str(error)})
+            return
+
+
+async def _opened_graph(stack: AsyncExitStack, settings: Settings) -> Neo4jGraph:
+    if settings.neo4j.uri is None:
+        raise ValueError("neo4j.uri is not set: name a Neo4j with TRIVIUM_NEO4J__URI")
+    password = settings.neo4j.password
+    graph = Neo4jGraph(
+        Neo4jSettings(
+            uri=settings.neo4j.uri,
+            user=settings.neo4j.user if password else "",
+            password=password.get_secret_value() if password else "",
+            database=settings.neo4j.database,
+        )
+    )
+    stack.push_async_callback(graph.close)
+    return graph
+
+
+def _encoder(settings: Settings) -> TextEncoder:
+    """Loads the encoder; takes seconds, and imports only what the backend needs."""
+    embedder = settings.embedder
+    checkpoint = open_checkpoint(
+        embedder.model, dimension=embedder.dimension, download=embedder.model != MINILM
+    )
+    match _backend(embedder, checkpoint):
+        case "onnx":
+            from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+
+            return OnnxEncoder(checkpoint, settings.cache_dir, threads=embedder.threads)
+        case "bfloat16":
+            from serving.adapters.encoder.bert_encoder import BertEncoder
+
+            return BertEncoder(checkpoint, threads=embedder.threads)
+        case _:
+            from serving.adapters.encoder.torch_encoder import TorchEncoder
+
+            return TorchEncoder(checkpoint, device=embedder.device, threads=embedder.threads)
+
+
+def _backend(embedder: EmbedderSettings, checkpoint: Checkpoint) -> str:
+    if embedder.backend != "auto":
+        return embedder.backend
+    if embedder.device != "cpu":
+        return "torch"
+    from serving.adapters.encoder.bert_encoder import cpu_multiplies_bfloat16, is_plain_bert
+
+    return "bfloat16" if cpu_multiplies_bfloat16() and is_plain_bert(checkpoint) else "onnx"
+
+
+@asynccontextmanager
+async def _index_over(
+    postgres: Postgres, embedder: Embedder, recorder: Recorder
+) -> AsyncIterator[TailedIndex]:
+    model = await embedder.model()
+    async with TailedIndex(postgres.feed, model, lambda: ExactIndex(model.dimension)) as index:
+
+        async def measure() -> None:
+            recorder.record(INDEX_VECTORS, (await index.status()).vector_count)
+
+        async with _repeated(measure):
+            yield index
+
+
+@asynccontextmanager
+async def _projecting(
+    postgres: Postgres, embedder: Embedder, graph: Neo4jGraph
+) -> AsyncIterator[None]:
+    log = postgres.change_log
+    async with (
+        _task(Projector(log, EmbeddingWork(log, embedder)).run()),
+        _task(Projector(log, GraphWork(log, graph)).run()),
+    ):
+        yield
+
+
+def _use_cases(
+    settings: Settings,
+    postgres: Postgres,
+    graph: Neo4jGraph,
+    embedder: Embedder,
+    index: VectorIndex,
+) -> UseCases:
+    about = About(
+        version=importlib.metadata.version("trivium"),
+        placement=settings.serve.placement,
+        ingress=RayEnvironment().ingress,
+        started_at=now_utc(),
+    )
+    return UseCases(
+        retriever=Retriever(
+            legs={
+                LEXICAL: LexicalLeg(postgres.lexical),
+                DENSE: DenseLeg(index),
+                FACTS: FactsLeg(index),
+                GRAPH: GraphLeg(graph, postgres.consistency),
+            },
+            embedder=embedder,
+            store=postgres.store,
+            consistency=postgres.consistency,
+            access=postgres.access,
+        ),
+        ingestor=Ingestor(postgres.store, CapitalisedEntities()),
+        eraser=Eraser(postgres.store, index, graph, postgres.consistency),
+        observer=Observer(
+            about=about,
+            catalog=postgres.catalog,
+            log=postgres.change_log,
+            index=index,
+            embedder=embedder,
+            graph=graph,
+        ),
+        store=postgres.store,
+        catalog=postgres.catalog,
+        embedder=embedder,
+    )
+
+
+@asynccontextmanager
+async def _task(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Runs a coroutine beside the body, and ends it with the body."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def _repeated(measure: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Calls an async function every few seconds while the body runs."""
+
+    async def repeat() -> None:
+        while True:
+            await measure()
+            await asyncio.sleep(MEASURE_EVERY_S)
+
+    async with _task(repeat()):
+        yield

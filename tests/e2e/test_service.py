@@ -1,0 +1,416 @@
+"""What a user does, over the network, in both placements."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.fix_service import Service
+from trivium import Client, Fact, Filter, LegOverride, Retrieval, Segment
+from trivium.errors import InvalidRequestError, PreconditionError
+from trivium.values import ItemState, LegState, TimeRange
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+
+MAY = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def day(count: int) -> datetime:
+    return MAY + timedelta(days=count)
+
+
+CONVERSATION = [
+    Segment(
+        id="t1",
+        speaker="Mara",
+        text="We signed for the flat in Lisbon, the keys come in June.",
+        event_time=day(0),
+        session="s1",
+        importance=0.9,
+        labels={"project": "move"},
+    ),
+    Segment(
+        id="t2",
+        speaker="Tom",
+        text="Lotus Books hired me, I start on Monday.",
+        event_time=day(1),
+        session="s1",
+    ),
+    Segment(
+        id="t3",
+        speaker="Mara",
+        text="Boats make my stomach heave.",
+        event_time=day(2),
+        session="s2",
+        kind="note",
+    ),
+    Segment(
+        id="t4",
+        speaker="Tom",
+        text="The dog sleeps all day since the heat came.",
+        event_time=day(3),
+        session="s2",
+    ),
+]
+FACTS = [
+    Fact(
+        id="f1",
+        subject="Tom",
+        relation="works at",
+        object="Lotus Books",
+        evidence=("t2",),
+        valid_from=day(1),
+    ),
+    Fact(
+        id="f2",
+        subject="Lotus Books",
+        relation="is in",
+        object="Rua das Flores",
+        evidence=("t4",),
+        valid_from=day(1),
+    ),
+]
+
+
+@pytest.fixture
+def memory(service: Service) -> Client:
+    """A client whose tenant nobody else uses."""
+    return service.client(tenant=f"t-{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture
+def told(memory: Client) -> tuple[Client, str]:
+    """A client with a small conversation stored, and the token of that write."""
+    return memory, memory.ingest([*CONVERSATION, *FACTS]).token
+
+
+def states(answer: Retrieval) -> dict[str, LegState]:
+    return {report.leg: report.state for report in answer.leg_reports}
+
+
+def only(leg: str) -> dict[str, LegOverride]:
+    others = {"lexical", "dense", "facts", "graph"} - {leg}
+    return {other: LegOverride(weight=0) for other in others}
+
+
+def test_what_was_said_is_found_by_words_meaning_and_relations(told: tuple[Client, str]) -> None:
+    memory, token = told
+
+    answer = memory.retrieve("Who hired Tom?", token=token, explain=True)
+
+    assert set(states(answer).values()) == {LegState.OK}
+    assert answer.hits[0].id == "t2"
+    assert {"lexical", "dense", "facts", "graph"} <= set(answer.hits[0].legs)
+
+
+def test_meaning_finds_what_no_word_does(told: tuple[Client, str]) -> None:
+    memory, token = told
+
+    answer = memory.retrieve("Is anybody seasick?", token=token, overrides=only("dense"))
+
+    assert answer.hits[0].id == "t3"
+
+
+def test_a_relation_of_two_hops_finds_what_names_nothing(told: tuple[Client, str]) -> None:
+    memory, token = told
+
+    answer = memory.retrieve("What about Tom?", token=token, overrides=only("graph"), explain=True)
+
+    hit = next(hit for hit in answer.hits if hit.id == "t4")
+    assert hit.ledger is not None
+    assert "Lotus Books" in hit.ledger.leg_terms[0].path or "Tom" in hit.ledger.leg_terms[0].path
+
+
+def test_every_ledger_adds_up_to_its_score(told: tuple[Client, str]) -> None:
+    memory, token = told
+
+    answer = memory.retrieve("Tom and the dog in Lisbon", token=token, explain=True)
+
+    assert answer.hits
+    for hit in answer.hits:
+        assert hit.ledger is not None
+        terms = [t.weight / (hit.ledger.rank_constant + t.rank) for t in hit.ledger.leg_terms]
+        assert math.isclose(math.fsum(terms), hit.score, abs_tol=1e-9)
+
+
+def test_a_repeat_changes_nothing_and_its_token_covers_the_write(told: tuple[Client, str]) -> None:
+    memory, _ = told
+
+    again = memory.ingest([*CONVERSATION, *FACTS])
+
+    assert {outcome.state for outcome in again.outcomes} == {ItemState.UNCHANGED}
+    assert set(states(memory.retrieve("Tom", token=again.token)).values()) == {LegState.OK}
+
+
+def test_a_repeat_without_a_time_changes_nothing(memory: Client) -> None:
+    memory.ingest([Segment(id="a", text="Said just now.")])
+
+    again = memory.ingest([Segment(id="a", text="Said just now.")])
+
+    assert again.outcomes[0].state is ItemState.UNCHANGED
+
+
+def test_an_update_reaches_every_leg(told: tuple[Client, str]) -> None:
+    memory, _ = told
+    changed = Segment(id="t3", speaker="Mara", text="I love sailing now.", event_time=day(2))
+
+    token = memory.ingest([changed]).token
+
+    for leg in ("lexical", "dense", "graph"):
+        answer = memory.retrieve("Mara sailing", token=token, overrides=only(leg))
+        assert "I love sailing now." in [hit.text for hit in answer.hits], leg
+
+
+def test_what_is_forgotten_is_gone_from_every_store(told: tuple[Client, str]) -> None:
+    memory, token = told
+    memory.retrieve("Tom", token=token)
+
+    receipt = memory.forget(segment_ids=["t2"])
+
+    assert receipt.verified, receipt
+    assert (receipt.segment_count, receipt.fact_count) == (1, 1)
+    for leg in ("lexical", "dense", "facts", "graph"):
+        answer = memory.retrieve("Lotus Books hired Tom", overrides=only(leg), token=receipt.token)
+        assert "t2" not in [hit.id for hit in answer.hits]
+
+
+def test_a_tenant_can_be_forgotten_whole(told: tuple[Client, str]) -> None:
+    memory, _ = told
+
+    receipt = memory.forget(everything=True)
+
+    assert receipt.verified, receipt
+    assert receipt.segment_count == 4
+    assert not memory.retrieve("Tom").hits
+    assert memory.stats().tenant.segment_count == 0
+
+
+def test_nobody_sees_the_memory_of_another(service: Service, told: tuple[Client, str]) -> None:
+    _, token = told
+    stranger = service.client(tenant=f"stranger-{uuid.uuid4().hex}")
+    stranger.ingest([Segment(id="x", text="Nothing to see here.")])
+
+    for leg in ("lexical", "dense", "facts", "graph"):
+        answer = stranger.retrieve("Lotus Books hired Tom", token=token, overrides=only(leg))
+        assert {hit.id for hit in answer.hits} <= {"x"}, leg
+
+
+def test_a_sensitive_segment_is_found_by_words_only(memory: Client) -> None:
+    secret = Segment(id="s", speaker="Mara", text="My doctor says it is malaria.", sensitive=True)
+    resting = Fact(id="f", subject="Mara", relation="has", object="malaria", evidence=("s",))
+
+    token = memory.ingest([secret, resting]).token
+
+    found = {}
+    for leg in ("lexical", "dense", "facts", "graph"):
+        answer = memory.retrieve("Mara malaria", token=token, overrides=only(leg))
+        found[leg] = [hit.id for hit in answer.hits]
+    assert found == {"lexical": ["s"], "dense": [], "facts": [], "graph": []}
+
+
+def test_what_turns_sensitive_leaves_the_index_and_the_graph(told: tuple[Client, str]) -> None:
+    memory, token = told
+    assert memory.retrieve("Lotus Books", token=token, overrides=only("facts")).hits
+    hired = CONVERSATION[1]
+    secret = Segment(
+        id=hired.id,
+        speaker=hired.speaker,
+        text=hired.text,
+        event_time=hired.event_time,
+        sensitive=True,
+    )
+
+    token = memory.ingest([secret]).token
+
+    for leg in ("dense", "facts", "graph"):
+        answer = memory.retrieve("Tom Lotus Books", token=token, overrides=only(leg))
+        assert "t2" not in [hit.id for hit in answer.hits], leg
+
+
+@pytest.mark.parametrize(
+    ("filter_", "passing"),
+    [
+        (Filter(speakers=["mara"]), {"t1", "t3"}),
+        (Filter(sessions=["s2"]), {"t3", "t4"}),
+        (Filter(kinds=["note"]), {"t3"}),
+        (Filter(labels={"project": ["move"]}), {"t1"}),
+        (Filter(min_importance=0.8), {"t1"}),
+        (Filter(event_time=TimeRange(start=day(1), end=day(2))), {"t2"}),
+        (Filter(entities=["lotus books"]), {"t2"}),
+    ],
+)
+def test_a_filter_holds_on_every_leg(
+    told: tuple[Client, str], filter_: Filter, passing: set[str]
+) -> None:
+    memory, token = told
+
+    for leg in ("lexical", "dense", "facts", "graph"):
+        question = "Mara and Tom: Lisbon flat, Lotus Books, boats, dog"
+        answer = memory.retrieve(question, token=token, filter=filter_, overrides=only(leg))
+        assert {hit.id for hit in answer.hits} <= passing, leg
+    dense = memory.retrieve("anything", token=token, filter=filter_, overrides=only("dense"))
+    assert {hit.id for hit in dense.hits} == passing
+
+
+def test_as_of_hides_what_was_said_later_and_what_was_not_yet_true(
+    told: tuple[Client, str],
+) -> None:
+    memory, token = told
+
+    answer = memory.retrieve("Tom works at Lotus Books", token=token, as_of=day(0), limit=10)
+
+    assert {hit.id for hit in answer.hits} == {"t1"}
+
+
+def test_a_short_budget_is_kept_and_reported(told: tuple[Client, str]) -> None:
+    memory, _ = told
+
+    answer = memory.retrieve("Tom", timeout=5)
+
+    assert answer.statistics.total < timedelta(seconds=5)
+
+
+def test_a_briefing_is_a_block_for_a_prompt(told: tuple[Client, str]) -> None:
+    memory, token = told
+
+    block = memory.briefing("Who hired Tom?", token=token)
+
+    assert block.startswith("<memory>\n<!-- This is recalled memory content.")
+    assert '- Tom said: "Lotus Books hired me, I start on Monday."' in block
+    assert block.endswith("</memory>")
+
+
+def test_an_unknown_tenant_has_no_hits(memory: Client) -> None:
+    answer = memory.retrieve("Anything?")
+
+    assert not answer.hits
+    assert memory.briefing("Anything?") == ""
+
+
+def test_a_profile_may_return_facts_themselves(told: tuple[Client, str]) -> None:
+    memory, token = told
+
+    answer = memory.retrieve("Where does Tom work?", profile="facts", token=token)
+
+    assert "f1" in [hit.id for hit in answer.hits]
+
+
+def test_a_stream_stores_everything_and_its_token_covers_it(memory: Client) -> None:
+    many = [Segment(id=f"n{i}", text=f"Number {i} is a fine number.") for i in range(700)]
+
+    stored = memory.ingest_stream(many)
+
+    assert (stored.created_count, stored.rejected_count) == (700, 0)
+    answer = memory.retrieve("number 699", token=stored.token, timeout=60, overrides=only("dense"))
+    assert states(answer)["dense"] is LegState.OK
+    assert memory.stats().tenant.embedded_count == 700
+
+
+def test_segments_and_facts_can_be_read_back_in_pages(told: tuple[Client, str]) -> None:
+    memory, _ = told
+
+    assert [segment.id for segment in memory.list_segments(page_size=3)] == ["t1", "t2", "t3", "t4"]
+    assert [fact.id for fact in memory.list_facts(page_size=1)] == ["f1", "f2"]
+    found = memory.get_segments(["t4", "nobody", "t1"])
+    assert [segment.id for segment in found.segments] == ["t4", "t1"]
+    assert found.missing_ids == ("nobody",)
+
+
+def test_a_bad_item_is_rejected_while_the_others_are_stored(memory: Client) -> None:
+    result = memory.ingest([Segment(id="good", text="Fine."), Segment(id="bad", text=" ")])
+
+    assert [outcome.state for outcome in result.outcomes] == [ItemState.CREATED, ItemState.REJECTED]
+    assert result.rejected[0].violations[0][0] == "items[1].segment.text"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "the of and",
+        "a & b | !c <-> (d) : * ' \\",
+        '+foo -bar "baz" ~1 ^2 {x} [y TO z] /re/',
+        "MATCH (n) DETACH DELETE n; DROP TABLE segment; --",
+        "🙂🙃",
+        "مرحبا שלום",
+        "$1 %s {0} \\x00",
+        "x" * 8000,
+    ],
+)
+def test_an_odd_question_gets_an_answer(told: tuple[Client, str], question: str) -> None:
+    memory, token = told
+
+    answer = memory.retrieve(question, token=token)
+
+    assert set(states(answer).values()) <= {LegState.OK, LegState.SKIPPED}
+
+
+def test_odd_texts_and_relations_come_back_as_they_went_in(memory: Client) -> None:
+    text = "🙂 שלום \u202eשלום <b>'; DROP TABLE segment; -- $$ \\ %s"  # noqa: RUF001
+    odd = Segment(id="🙂/ü 'x'", speaker="O'Brien", text=text)
+    loops = [
+        Fact(id="self", subject="Mara", relation="knows", object="mara"),
+        Fact(id="there", subject="Mara", relation="likes", object="Tom", evidence=("🙂/ü 'x'",)),
+        Fact(id="back", subject="Tom", relation="likes", object="Mara", evidence=("🙂/ü 'x'",)),
+    ]
+
+    token = memory.ingest([odd, *loops]).token
+
+    answer = memory.retrieve("Does Mara like Tom, asks O'Brien?", token=token)
+    assert answer.hits[0].item == memory.get_segments(["🙂/ü 'x'"]).segments[0]
+    assert answer.hits[0].text == text
+
+
+def test_a_vector_of_the_wrong_length_is_refused_by_name(memory: Client) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        memory.retrieve("", vector=[1.0, 2.0])
+
+    assert refused.value.violations[0].field == "vector"
+
+
+def test_a_malformed_question_names_every_field(memory: Client) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        memory.retrieve(" ", limit=-1, profile="nobody")
+
+    assert {violation.field for violation in refused.value.violations} == {
+        "query",
+        "limit",
+        "profile",
+    }
+
+
+def test_a_large_limit_is_coerced_and_said_so(told: tuple[Client, str]) -> None:
+    memory, _ = told
+
+    answer = memory.retrieve("Tom", limit=10_000)
+
+    assert [(each.field, each.used) for each in answer.coercions] == [("limit", "100")]
+
+
+def test_a_tenant_keeps_its_text_search_configuration(memory: Client) -> None:
+    memory.ingest([Segment(id="a", text="Die Häuser am See.")], text_search_config="german")
+
+    assert [hit.id for hit in memory.retrieve("Haus", overrides=only("lexical")).hits] == ["a"]
+    with pytest.raises(PreconditionError) as refused:
+        memory.ingest([Segment(id="b", text="x")], text_search_config="english")
+    assert refused.value.reason == "TEXT_SEARCH_CONFIG_CONFLICT"
+
+
+def test_stats_say_what_serves(service: Service, told: tuple[Client, str]) -> None:
+    memory, token = told
+    memory.retrieve("Tom", token=token)
+
+    stats = memory.stats()
+
+    assert stats.service.placement == service.placement
+    assert stats.service.ingress == "haproxy"
+    assert not stats.service.degraded
+    assert (stats.tenant.segment_count, stats.tenant.fact_count) == (4, 2)
+    assert stats.tenant.embedded_count == stats.tenant.embeddable_count == 6
+    assert {projection.pending_count for projection in stats.projections} == {0}
+
+
+def test_the_service_is_healthy(memory: Client) -> None:
+    assert memory.check().value.lower() == "serving"

@@ -1,0 +1,48 @@
+"""The service without Ray: the real stores, the real pipeline, a gRPC server in this process.
+
+For what goes wrong: here a test can take a part away and give it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+from grpc_health.v1 import health_pb2_grpc
+
+from serving.config import load_settings
+from serving.deployments.components import running_service
+from serving.ports import Embedder
+from tests.fake_meaning import FakeEmbedder
+from trivium.aio import AsyncClient
+from trivium.v1 import (
+    catalog_service_pb2_grpc,
+    ingest_service_pb2_grpc,
+    retrieval_service_pb2_grpc,
+)
+
+TENANT = "acme"
+
+
+@asynccontextmanager
+async def local_service(
+    dsn: str, neo4j_uri: str, *, embedder: Embedder | None = None
+) -> AsyncIterator[AsyncClient]:
+    """Runs the service over these stores, and yields a client of it."""
+    settings = load_settings({"postgres": {"dsn": dsn}, "neo4j": {"uri": neo4j_uri}})
+    async with running_service(settings, embedder=embedder or FakeEmbedder()) as service:
+        server = grpc.aio.server()
+        methods: Any = service  # the base classes of the stubs are for servers of their own
+        retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(methods, server)
+        ingest_service_pb2_grpc.add_IngestServiceServicer_to_server(methods, server)
+        catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(methods, server)
+        health_pb2_grpc.add_HealthServicer_to_server(methods, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with AsyncClient(f"127.0.0.1:{port}", tenant=TENANT, timeout=10) as client:
+                yield client
+        finally:
+            await server.stop(grace=1)

@@ -1,0 +1,136 @@
+"""The whole service as a user starts it, once per placement."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trivium import Client
+
+START_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 60.0
+
+
+@dataclass(slots=True)
+class Service:
+    """A service that runs as a process of its own."""
+
+    placement: str
+    address: str
+    dashboard: str
+    process: psutil.Process
+    data_dir: Path
+    output: list[str] = field(default_factory=list)
+
+    def client(self, tenant: str, timeout: float = 10.0) -> Client:
+        return Client(self.address, tenant=tenant, timeout=timeout)
+
+    def descendants(self, name: str = "") -> list[psutil.Process]:
+        """The processes of the service whose command line has `name` in it."""
+        found = []
+        for process in self.process.children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if name in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+
+def environment(data_dir: Path, placement: str) -> dict[str, str]:
+    listening = ("GRPC", "HTTP", "DASHBOARD", "METRICS")
+    ports = {f"TRIVIUM_SERVE__{name}_PORT": "0" for name in listening}
+    return {
+        **os.environ,  # noqa: TID251 - a child process inherits it
+        **ports,
+        "TRIVIUM_DATA_DIR": str(data_dir),
+        "TRIVIUM_SERVE__PLACEMENT": placement,
+    }
+
+
+@contextlib.contextmanager
+def started_service(placement: str, **overrides: str) -> Iterator[Service]:
+    """Runs `python -m serving serve` until the end of the block; nothing of it may stay."""
+    with tempfile.TemporaryDirectory(prefix="trivium-test-") as folder:
+        data_dir = Path(folder)
+        data_dir.chmod(0o755)  # PostgreSQL runs under another account if we are root
+        process = subprocess.Popen(
+            [sys.executable, "-m", "serving", "serve"],
+            env={**environment(data_dir, placement), **overrides},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            service = _when_up(process, placement, data_dir)
+            yield service
+        finally:
+            tree = _tree(process.pid)
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.communicate(timeout=STOP_TIMEOUT_S)
+            finally:
+                left = [child for child in tree if child.is_running() and _alive(child)]
+                for child in left:
+                    child.kill()
+        assert not left, f"left behind: {[child.name() for child in left]}"
+        assert process.returncode == 0, f"ended with {process.returncode}"
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
+def _alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def _when_up(process: subprocess.Popen[str], placement: str, data_dir: Path) -> Service:
+    output: list[str] = []
+    for line in _lines(process, START_TIMEOUT_S):
+        output.append(line)
+        if line.startswith("Ctrl-C"):
+            said = "".join(output)
+            return Service(
+                placement=placement,
+                address=re.findall(r"gRPC: +(\S+)", said)[0],
+                dashboard=re.findall(r"dashboard: +(\S+)", said)[0],
+                process=psutil.Process(process.pid),
+                data_dir=data_dir,
+                output=output,
+            )
+    raise AssertionError("the service did not come up:\n" + "".join(output))
+
+
+def _lines(process: subprocess.Popen[str], timeout_s: float) -> Iterator[str]:
+    assert process.stdout is not None
+    give_up_at = time.monotonic() + timeout_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while time.monotonic() < give_up_at and selector.select(give_up_at - time.monotonic()):
+            line = process.stdout.readline()
+            if not line:
+                return
+            yield line
+
+
+@pytest.fixture(scope="session", params=["fused", "split"])
+def service(request: pytest.FixtureRequest) -> Iterator[Service]:
+    """The service, in one placement after the other."""
+    with started_service(request.param) as running:
+        yield running

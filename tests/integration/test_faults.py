@@ -1,0 +1,216 @@
+"""Parts go away and come back: answers go on, say what they lack, and nothing written is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from serving.adapters.embedded_neo4j import EmbeddedNeo4j
+from serving.adapters.embedded_postgres import EmbeddedPostgres
+from serving.deployments.ray_environment import free_port
+from serving.ports import EmbeddingModel, Vectors
+from tests.fake_meaning import FakeEmbedder
+from tests.fix_local_service import local_service
+from tests.fix_postgres import QUICK
+from trivium import Fact, LegOverride, Retrieval, Segment
+from trivium.aio import AsyncClient
+from trivium.errors import UnavailableError
+from trivium.values import LegState
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
+
+SAID = Segment(id="t1", speaker="Mara", text="Lotus Books hired Tom.", entities=["Tom", "Mara"])
+KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", evidence=("t1",))
+
+
+def states(answer: Retrieval) -> dict[str, LegState]:
+    return {report.leg: report.state for report in answer.leg_reports}
+
+
+async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
+    """Asks until a condition holds that the service brings about by itself."""
+    async with asyncio.timeout(within_s):
+        while not await condition():
+            pass
+
+
+class GatedEmbedder(FakeEmbedder):
+    """Holds back documents, and only them, until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        await self.gate.wait()
+        return await super().embed_documents(texts)
+
+
+async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    embedder = GatedEmbedder()
+    async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
+        token = (await memory.ingest([SAID, KNOWN])).token
+
+        early = await memory.retrieve("Who hired Tom?", token=token, timeout=4)
+        embedder.gate.set()
+        late = await memory.retrieve("Who hired Tom?", token=token)
+
+    assert states(early) == {
+        "lexical": LegState.OK,
+        "dense": LegState.STALE,
+        "facts": LegState.STALE,
+        "graph": LegState.OK,
+    }
+    assert set(states(late).values()) == {LegState.OK}
+
+
+class ChokingEmbedder(FakeEmbedder):
+    """Cannot embed one word."""
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        if any("poison" in text for text in texts):
+            raise ValueError("cannot embed this")
+        return await super().embed_documents(texts)
+
+
+async def test_a_poisoned_row_is_set_aside_and_the_rest_goes_on(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    poisoned = Segment(id="bad", text="A poison for the encoder.")
+    async with local_service(postgres_dsn, neo4j_uri, embedder=ChokingEmbedder()) as memory:
+        token = (await memory.ingest([poisoned, SAID])).token
+
+        answer = await memory.retrieve("Who hired Tom?", token=token)
+        stats = await memory.stats()
+
+    reports = {report.leg: report for report in answer.leg_reports}
+    assert reports["dense"].state is LegState.OK
+    assert reports["dense"].set_aside_count == 1
+    assert [(row.projection, row.id, row.reason) for row in stats.set_aside] == [
+        ("embedding", "bad", "ValueError")
+    ]
+    assert stats.tenant.embedded_count == 1
+
+
+async def test_neo4j_missing_at_start_is_said_and_heals(
+    postgres_dsn: str, tmp_path: Path, jar_cache: Path
+) -> None:
+    port = free_port()
+    neo4j = EmbeddedNeo4j(tmp_path, jar_cache, port=port)
+    async with local_service(postgres_dsn, f"bolt://127.0.0.1:{port}") as memory:
+        token = (await memory.ingest([SAID, KNOWN])).token
+
+        without = await memory.retrieve("Who hired Tom?")
+        degraded = (await memory.stats()).service.degraded
+        await asyncio.to_thread(neo4j.start)
+        try:
+            await until(lambda: _graph_is_ok(memory, token))
+        finally:
+            await asyncio.to_thread(neo4j.stop)
+
+    assert states(without)["graph"] is LegState.FAILED
+    assert without.hits[0].id == "t1"
+    assert any(said.startswith("graph") for said in degraded)
+
+
+async def test_neo4j_killed_while_serving_loses_nothing(
+    postgres_dsn: str, tmp_path: Path, jar_cache: Path
+) -> None:
+    neo4j = EmbeddedNeo4j(tmp_path, jar_cache)
+    uri = await asyncio.to_thread(neo4j.start)
+    try:
+        async with local_service(postgres_dsn, uri) as memory:
+            token = (await memory.ingest([SAID])).token
+            await until(lambda: _graph_is_ok(memory, token))
+
+            assert neo4j.pid is not None
+            os.kill(neo4j.pid, signal.SIGKILL)
+            await asyncio.to_thread(neo4j.stop)
+            during = await memory.retrieve("Who hired Tom?")
+            token = (await memory.ingest([KNOWN])).token
+            await asyncio.to_thread(neo4j.start)
+            await until(lambda: _graph_is_ok(memory, token))
+            after = await memory.retrieve("Tom", overrides=_only("graph"), explain=True)
+    finally:
+        await asyncio.to_thread(neo4j.stop)
+
+    assert states(during)["graph"] is LegState.FAILED
+    assert during.hits[0].id == "t1"
+    assert after.hits[0].ledger is not None
+    assert "f1" in after.hits[0].ledger.leg_terms[0].fact_ids
+
+
+async def _graph_is_ok(memory: AsyncClient, token: str) -> bool:
+    return states(await memory.retrieve("Tom", token=token))["graph"] is LegState.OK
+
+
+def _only(leg: str) -> dict[str, LegOverride]:
+    others = {"lexical", "dense", "facts", "graph"} - {leg}
+    return {other: LegOverride(weight=0) for other in others}
+
+
+async def test_postgres_missing_at_start_is_not_serving_and_heals(
+    short_directory: Path, neo4j_uri: str
+) -> None:
+    server = EmbeddedPostgres(short_directory / "late", settings=QUICK)
+    dsn = await asyncio.to_thread(server.start)
+    await asyncio.to_thread(server.stop)
+    async with local_service(dsn, neo4j_uri) as memory:
+        unhealthy = await memory.check()
+        with pytest.raises(UnavailableError) as refused:
+            await memory.retrieve("Who hired Tom?")
+        with pytest.raises(UnavailableError):
+            await memory.ingest([SAID])
+
+        assert await asyncio.to_thread(server.start) == dsn
+        try:
+            await until(lambda: _is_serving(memory))
+            token = (await memory.ingest([SAID])).token
+            answer = await memory.retrieve("Who hired Tom?", token=token)
+        finally:
+            await asyncio.to_thread(server.stop)
+
+    assert unhealthy.value == "not serving"
+    assert refused.value.reason == "STORE_UNAVAILABLE"
+    assert answer.hits[0].id == "t1"
+
+
+async def _is_serving(memory: AsyncClient) -> bool:
+    return (await memory.check()).value == "serving"
+
+
+class OtherEmbedder(GatedEmbedder):
+    """The same vectors under another name: another model, as far as anyone can tell."""
+
+    async def model(self) -> EmbeddingModel:
+        return EmbeddingModel("another", (await super().model()).dimension)
+
+
+async def test_another_model_embeds_anew_and_dense_is_skipped_meanwhile(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    async with local_service(postgres_dsn, neo4j_uri) as memory:
+        token = (await memory.ingest([SAID, KNOWN])).token
+        await memory.retrieve("Who hired Tom?", token=token)
+    embedder = OtherEmbedder()
+    async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
+        during = await memory.retrieve("Who hired Tom?")
+        embedder.gate.set()
+        await until(lambda: _dense_is_ok(memory))
+
+    report = next(report for report in during.leg_reports if report.leg == "dense")
+    assert report.state is LegState.SKIPPED
+    assert report.reason.startswith("re-embedding")
+    assert during.hits[0].id == "t1"
+
+
+async def _dense_is_ok(memory: AsyncClient) -> bool:
+    answer = await memory.retrieve("Who hired Tom?", overrides=_only("dense"))
+    return states(answer)["dense"] is LegState.OK and bool(answer.hits)

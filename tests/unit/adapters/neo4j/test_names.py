@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.adapters.neo4j.names import (
+    MAX_KEY_CHARACTERS,
+    MAX_NAME_WORDS,
+    MAX_QUESTION_WORDS,
+    NamedSpan,
+    entity_key,
+    near_names_query,
+    near_spans,
+    one_letter_apart,
+    question_spans,
+    tenant_token,
+)
+from serving.domain.text import name_key
+
+
+def keys(question: str) -> list[str]:
+    return [span.key for span in question_spans(question)]
+
+
+def test_every_run_of_words_is_a_span_longest_first() -> None:
+    assert keys("Lotus Books, Lisbon") == [
+        "lotus books lisbon",
+        "lotus books",
+        "books lisbon",
+        "lotus",
+        "books",
+        "lisbon",
+    ]
+
+
+def test_a_span_knows_its_words_and_weighs_as_many() -> None:
+    assert question_spans("where is Mara")[-1] == NamedSpan("mara", 1.0, 2, 3)
+    assert question_spans("where is Mara")[0] == NamedSpan("where is mara", 3.0, 0, 3)
+
+
+def test_a_run_of_stop_words_alone_is_no_span() -> None:
+    assert keys("who is on the") == []
+    assert "the who" not in keys("the who")
+    assert keys("the band") == ["the band", "band"]
+
+
+def test_a_run_that_comes_twice_is_one_span() -> None:
+    assert keys("Mara, Mara!") == ["mara mara", "mara"]
+
+
+@given(st.text(max_size=200), st.text("ab .", max_size=20))
+def test_a_name_of_few_words_in_a_question_is_among_its_spans(name: str, rest: str) -> None:
+    key = name_key(name)
+    words = name_key(f"{rest} {name}").split()
+    found = keys(f"{rest} {name}")
+
+    assert all(len(key.split()) <= MAX_NAME_WORDS for key in found)
+    if 0 < len(key.split()) <= MAX_NAME_WORDS and words[-len(key.split()) :] == key.split():
+        assert key in found or key_is_of_stop_words(key)
+
+
+def key_is_of_stop_words(key: str) -> bool:
+    return question_spans(key) == []
+
+
+def test_a_very_long_question_is_cut_to_a_bounded_number_of_spans() -> None:
+    spans = question_spans(" ".join(f"w{n}" for n in range(5000)))
+
+    assert len(spans) <= MAX_NAME_WORDS * MAX_QUESTION_WORDS
+
+
+@given(st.text(min_size=1, max_size=600))
+def test_the_key_of_an_entity_is_bounded_and_folds_like_every_other(name: str) -> None:
+    assert len(entity_key(name)) <= MAX_KEY_CHARACTERS
+    if len(name_key(name)) <= MAX_KEY_CHARACTERS:
+        assert entity_key(name) == name_key(name)
+
+
+def test_long_names_that_differ_at_their_end_have_different_keys() -> None:
+    assert entity_key("x" * 600 + "a") != entity_key("x" * 600 + "b")
+
+
+@given(st.text(max_size=60), st.text(max_size=300), st.booleans())
+def test_nothing_of_a_question_can_be_read_as_lucene_syntax(
+    tenant: str, question: str, misspelt: bool
+) -> None:
+    query = near_names_query(tenant, question, misspelt=misspelt)
+
+    if query is not None:
+        terms = re.fullmatch(r"\+tenant_token:t[0-9a-f]{24} \+\((.+)\)", query)
+        assert terms is not None
+        for term in terms.group(1).split(" "):
+            assert re.fullmatch(r"key:[^\W_]+(~1)?", term)
+
+
+def test_tenants_have_different_tokens() -> None:
+    assert len({tenant_token(name) for name in ("a", "A", "a ", "ab", "")}) == 5
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "apart"),
+    [
+        ("lisbon", "lisbn", True),
+        ("lisbon", "lissbon", True),
+        ("lisbon", "lisban", True),
+        ("lisbon", "isbon", True),
+        ("lisbon", "lisbno", False),
+        ("lisbon", "lisb", False),
+        ("goa", "goal", False),
+        ("lisbon", "madrid", False),
+    ],
+)
+def test_words_are_alike_that_one_letter_makes_equal(left: str, right: str, apart: bool) -> None:
+    assert one_letter_apart(left, right) is apart
+    assert one_letter_apart(right, left) is apart
+
+
+def test_a_near_name_has_most_of_its_words_in_the_question() -> None:
+    names = ["charity race event", "race", "city race of the new year", "pottery class"]
+
+    spans = near_spans("When was the charity race?", names, misspelt=False)
+
+    assert [span.key for span in spans] == ["charity race event", "race"]
+    assert all(span.weight < 1 and (span.start, span.end) == (-1, -1) for span in spans)
+
+
+def test_a_misspelt_name_is_near_only_where_that_is_asked_for() -> None:
+    assert near_spans("a trip to Lisbn", ["lisbon"], misspelt=False) == []
+    assert [s.key for s in near_spans("a trip to Lisbn", ["lisbon"], misspelt=True)] == ["lisbon"]

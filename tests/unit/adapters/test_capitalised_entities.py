@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.adapters.capitalised_entities import (
+    MAX_NAME_BYTES,
+    MAX_NAMES,
+    CapitalisedEntities,
+)
+from serving.domain.text import name_key
+from tests.builders import segment
+
+
+def extract(text: str, *known: str, **fields: str) -> list[str]:
+    names = {name_key(name): name for name in known}
+    return list(CapitalisedEntities().extract(segment("s", text, **fields), names))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("yesterday I saw Mara in Lisbon", ["Mara", "Lisbon"]),
+        ("we went to Lotus Books with Tom", ["Lotus Books", "Tom"]),
+        ("have you read The Lord of the Rings?", ["Lord of the Rings"]),
+        ("a sonata by Ludwig van Beethoven", ["Ludwig van Beethoven"]),
+        ("she moved to Rio de Janeiro", ["Rio de Janeiro"]),
+        ("the Bank of course refused", ["Bank"]),
+        ("with Mara's boat and Tom’s car", ["Mara", "Tom"]),
+        ("with Mara's Lotus Books", ["Mara", "Lotus Books"]),
+        ("a book by J. K. Rowling and Dr. Watson", ["J. K. Rowling", "Dr. Watson"]),
+        ("we met Mary-Ann O'Brien", ["Mary-Ann O'Brien"]),
+        ("she works for NASA on her iPhone", ["NASA", "iPhone"]),
+        ("with Zoë, Äbtissin Ñandú and Żółw", ["Zoë", "Äbtissin Ñandú", "Żółw"]),
+        ("we met Mara, Tom and Ann", ["Mara", "Tom", "Ann"]),
+    ],
+)
+def test_names_are_what_is_capitalised_within_a_sentence(text: str, names: list[str]) -> None:
+    assert extract(text) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sailing was fun. Cooking too! Then? Nothing.",
+        "I am here, and I'm fine; Thanks!",
+        "see you on Monday in March or next Summer",
+        "Will you come? May I?",
+        "I AM SO HAPPY ABOUT THIS",
+        "“Nice” (Really) nice",
+        "all small letters here",
+        "明日東京でAnnaに会う",
+        " ",
+    ],
+)
+def test_a_capital_that_says_nothing_makes_no_name(text: str) -> None:
+    assert extract(text) == []
+
+
+def test_the_first_word_of_a_sentence_is_a_name_if_it_is_one_elsewhere() -> None:
+    assert extract("Mara came. I like Mara.") == ["Mara"]
+    assert extract("Mara came.", "Mara") == ["Mara"]
+    assert extract("Mara Lindqvist came.") == ["Mara Lindqvist"]
+    assert extract("NATO met.") == ["NATO"]
+
+
+def test_a_time_is_a_name_only_within_a_longer_one_or_where_the_tenant_has_it() -> None:
+    assert extract("we met June on Black Friday") == ["Black Friday"]
+    assert extract("we met June in spring", "June", "Spring") == ["June"]
+
+
+def test_known_names_are_found_however_they_are_written() -> None:
+    text = "i took mara to LOTUS BOOKS and the old town"
+
+    assert extract(text, "Mara", "Lotus Books", "Old Town") == ["Mara", "Lotus Books", "Old Town"]
+
+
+def test_of_known_names_at_one_place_the_longest_counts() -> None:
+    assert extract("at lotus books", "Lotus", "Lotus Books", "Books") == ["Lotus Books"]
+
+
+def test_a_known_name_that_is_an_ordinary_word_must_be_written_as_a_name() -> None:
+    assert extract("i will go", "Will") == []
+    assert extract("Will you go", "Will") == []
+    assert extract("i go with Will", "Will") == ["Will"]
+
+
+def test_the_speaker_comes_first_and_each_name_once() -> None:
+    found = extract("as MARA said to Tom, Tom", speaker="Mara", title="A trip with Ann")
+
+    assert found == ["Mara", "Ann", "Tom"]
+
+
+def test_no_more_names_than_a_caller_may_give() -> None:
+    many = ", ".join(f"with Xa{n}" for n in range(200))
+    long = "with " + " ".join(f"Xa{n}" for n in range(100))
+
+    assert len(extract(many)) == MAX_NAMES
+    assert extract(long) == []
+
+
+@given(st.text(max_size=300), st.lists(st.text(max_size=20), max_size=5), st.text(max_size=20))
+def test_whatever_the_text_the_names_are_distinct_bounded_and_the_same_again(
+    text: str, known: list[str], speaker: str
+) -> None:
+    names = {name_key(name): name for name in known if name_key(name)}
+    of = segment("s", text, speaker=speaker)
+
+    found = CapitalisedEntities().extract(of, names)
+
+    assert found == CapitalisedEntities().extract(of, names)
+    keys = [name_key(name) for name in found]
+    assert all(keys)
+    assert len(set(keys)) == len(keys) <= MAX_NAMES
+    assert all(len(name.encode()) <= MAX_NAME_BYTES for name in found[1:])
