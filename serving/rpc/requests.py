@@ -71,8 +71,9 @@ def to_retrieve_call(
         token=to_token(check, request.consistency_token),
     )
     profile = _profile(check, request, profiles)
-    if profile is not None:
-        profile = replace(profile, limit=_limit(check, request.limit, profile.limit, coercions))
+    limit = _limit(check, request.limit, coercions)
+    if profile is not None and limit:
+        profile = replace(profile, limit=limit)
     time_budget_s = _time_budget(check, request, coercions)
     limits = _briefing(check, request)
     check.finish()
@@ -143,13 +144,14 @@ def _override(check: Checker, path: str, message: retrieval_service_pb2.LegOverr
     )
 
 
-def _limit(check: Checker, given: int, default: int, coercions: list[Coercion]) -> int:
+def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:
+    """The limit asked for; 0 leaves it to the profile."""
     if given < 0:
         check.refuse("limit", f"must not be below 0, is {given}")
-        return default
+        return 0
     if given > MAX_LIMIT:
         coercions.append(Coercion("limit", str(given), str(MAX_LIMIT)))
-    return min(given, MAX_LIMIT) or default
+    return min(given, MAX_LIMIT)
 
 
 def _time_budget(

@@ -304,7 +304,7 @@ def test_a_stream_stores_everything_and_its_token_covers_it(memory: Client) -> N
     stored = memory.ingest_stream(many)
 
     assert (stored.created_count, stored.rejected_count) == (700, 0)
-    answer = memory.retrieve("number 699", token=stored.token, timeout=60, overrides=only("dense"))
+    answer = memory.retrieve("number 699", token=stored.token, overrides=only("dense"))
     assert states(answer)["dense"] is LegState.OK
     assert memory.stats().tenant.embedded_count == 700
 

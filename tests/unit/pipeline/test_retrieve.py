@@ -144,7 +144,10 @@ async def test_without_the_truth_there_is_no_answer() -> None:
 
 
 async def test_a_leg_without_the_truth_is_not_taken_for_nothing_found() -> None:
-    legs = {"lexical": BrokenLeg(StoreUnavailableError("gone")), "dense": FixedLeg()}
+    legs: dict[str, Leg] = {
+        "lexical": BrokenLeg(StoreUnavailableError("gone")),
+        "dense": FixedLeg(),
+    }
 
     with pytest.raises(StoreUnavailableError):
         await retriever(await store_of(), legs).retrieve(query("?"), TWO_LEGS, soon())
