@@ -1,0 +1,246 @@
+"""Names entities without a model: who speaks, what is capitalised, what is known already.
+
+Deterministic, and fast enough for a bulk load. What it cannot do is name what is
+written small in a language with capitals, unless the tenant has the name already.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from serving.domain.records import Segment
+from serving.domain.text import name_key
+
+MAX_NAMES = 64
+"""As many as a caller may give."""
+
+MAX_NAME_BYTES = 256
+"""As long as a caller may give."""
+
+MAX_KNOWN_WORDS = 5
+"""The longest known name that is looked up in a text."""
+
+MAX_CONNECTORS = 2
+"""The most small words in a row within a name, as in "Lord of the Rings"."""
+
+SHOUTING_FROM_WORDS = 4
+"""From so many words on, a text most of whose letters are capitals says nothing by them."""
+
+# Words that are capitalised at the start of a sentence, or always, without being names.
+_NO_NAMES = """
+a about absolutely actually after again all almost already also although always am amazing an
+and another any anyone anything anyway are as at aw awesome be because been before being best
+both btw but by bye can cheers come congrats congratulations could damn dear definitely did do does
+doing done each either else enjoy even ever every everyone everything exactly few finally for
+from fyi get give glad go god going good goodbye gosh got great had haha happy has have having he
+hello help her here hers hey hi him his hmm honestly hope how however i if in indeed instead into
+is it its just keep last lately later let life like lol look looking looks love many maybe me
+mine more most mr mrs ms much must my myself nah neither never next nice no nobody none nope nor
+not nothing now of off oh ok okay omg on once one only or other our ours out over part people
+perhaps please pretty probably quite rather really right same see she should since so some
+someone something sometimes soon sorry speaking still such sure take talk tell than thank thanks
+that the their theirs them then there these they thing things think this those though through to
+today together tomorrow tonight too totally true try two ugh under until up us use very wait was
+we well were what whatever when whenever where wherever whether which while who whoever whom
+whose why wish with without woah wonderful wow yeah year yep yes yesterday yet you your yours
+"""
+
+# A time is no entity: when something was said is the segment's, and what is said of time is for
+# the words to find. Within a longer name ("Black Friday") they count; so does a person called
+# June, once the tenant knows her.
+_TIMES = """
+monday tuesday wednesday thursday friday saturday sunday january february march april may june
+july august september october november december spring summer autumn fall winter
+tue tues wed thu thur thurs fri
+"""
+
+_SMALL_WORDS = """
+of the de del della den der des di do dos du da van von ten ter la le el al bin ibn y
+"""
+
+_CONNECTORS = frozenset(_SMALL_WORDS.split())
+_TIME = frozenset(_TIMES.split())
+_NO_NAME = frozenset(_NO_NAMES.split()) | _TIME | _CONNECTORS
+
+_OPENING = frozenset({"will", "may"})
+"""Names of people, but at the start of a sentence mostly verbs."""
+
+_ABBREVIATED = frozenset({"dr", "ft", "jr", "mt", "prof", "st"})
+"""What a full stop follows within a name, as it does an initial."""
+
+_BREAK = "\x1f"
+"""Stands where a possessive 's was: it ends a name, and no sentence."""
+
+_POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+_SENTENCE_END = re.compile(r"[.!?…:\n\"“”()\[\]*•]")
+_JOINING = frozenset({" ", "-", "&", " & ", "'", "’"})
+_JOINING_ABBREVIATED = frozenset({".", ". "})
+
+
+class _Word(NamedTuple):
+    """A word of a text and what its spelling says."""
+
+    start: int
+    end: int
+    key: str
+    capitalised: bool
+    opens: bool
+    """Whether it is the first of a sentence, where a capital by itself says nothing."""
+    joined: bool
+    """Whether it may belong to one name with the word before."""
+
+
+class _Found(NamedTuple):
+    """A name, its `name_key`, and where it begins."""
+
+    start: int
+    key: str
+    name: str
+
+
+class CapitalisedEntities:
+    """The `EntityExtractor` of a service without a model for it."""
+
+    def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
+        """The speaker, then the names in title and text in their order; each once.
+
+        Args:
+            segment: The segment.
+            known_names: The tenant's names, by `name_key`; looked up, never scanned.
+        """
+        names: dict[str, str] = {}
+        if speaker := name_key(segment.speaker):
+            names[speaker] = segment.speaker
+        for text in (segment.title, segment.text):
+            for found in _names_in(text, known_names) if text else ():
+                if len(found.name.encode()) <= MAX_NAME_BYTES:
+                    names.setdefault(found.key, found.name)
+        return tuple(names.values())[:MAX_NAMES]
+
+
+def _names_in(text: str, known_names: Mapping[str, str]) -> list[_Found]:
+    text = _POSSESSIVE.sub(_BREAK, unicodedata.normalize("NFKC", text))
+    words = list(_words(text))
+    found = list(_known(words, known_names)) if known_names else []
+    if not _shouts(text, words):
+        found += _proper_names(text, words)
+    return sorted(found, key=lambda name: name.start)
+
+
+def _words(text: str) -> Iterator[_Word]:
+    end, before, opens, joined = 0, "", True, False
+    for match in _WORD.finditer(text):
+        start, written = match.start(), match.group()
+        if end:
+            opens, joined = _after(before, text[end:start])
+        end = match.end()
+        before = written.casefold() if written.isascii() else name_key(written)
+        yield _Word(start, end, before, _capitalised(written), opens, joined)
+
+
+def _after(word: str, gap: str) -> tuple[bool, bool]:
+    """Whether a sentence begins after the gap, and whether a name goes on over it."""
+    if gap == " ":
+        return False, True
+    if gap in _JOINING_ABBREVIATED and (len(word) == 1 or word in _ABBREVIATED):
+        return False, True
+    return _SENTENCE_END.search(gap) is not None, gap in _JOINING
+
+
+def _capitalised(written: str) -> bool:
+    """Whether a word has a capital, in a script that has small letters too."""
+    if written.islower() or written == written.lower():
+        return False
+    return written.isascii() or all(unicodedata.category(letter) != "Lo" for letter in written)
+
+
+def _shouts(text: str, words: Sequence[_Word]) -> bool:
+    capitalised = sum(word.capitalised for word in words)
+    if len(words) < SHOUTING_FROM_WORDS or 2 * capitalised <= len(words):
+        return False
+    return 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
+
+
+# ---------------------------------------------------------------- known names
+
+
+def _known(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_Found]:
+    """The known names among the runs of words, at each place the longest, none within another."""
+    longest: dict[int, str] = {}
+    for length in range(MAX_KNOWN_WORDS, 0, -1):
+        for place, key in _known_runs(words, length, known_names):
+            longest.setdefault(place, key)
+    end = 0
+    for place, key in sorted(longest.items()):
+        if place >= end:
+            end = place + key.count(" ") + 1
+            yield _Found(words[place].start, key, known_names[key])
+
+
+def _known_runs(
+    words: Sequence[_Word], length: int, known_names: Mapping[str, str]
+) -> Iterator[tuple[int, str]]:
+    """Where a run of so many words is a known name, and its key."""
+    keys = [word.key for word in words]
+    runs = list(map(" ".join, zip(*(keys[skip:] for skip in range(length)), strict=False)))
+    # Most often none is known, which the keys find out fastest.
+    if known_names.keys().isdisjoint(runs):
+        return
+    for place, run in enumerate(runs):
+        if run in known_names and (length > 1 or _says_a_name(words[place])):
+            yield place, run
+
+
+def _says_a_name(word: _Word) -> bool:
+    """Whether a word that is a known name is meant as one: Will, but not will."""
+    ordinary = word.key in _NO_NAME or word.key in _OPENING
+    return not ordinary or (word.capitalised and not word.opens)
+
+
+# ---------------------------------------------------------------- capitals
+
+
+def _proper_names(text: str, words: Sequence[_Word]) -> Iterator[_Found]:
+    """The runs of capitalised words, connectors between them included."""
+    within = {word.key for word in words if word.capitalised and not word.opens}
+    place = 0
+    while place < len(words):
+        first = words[place]
+        if not _starts_name(first):
+            place += 1
+            continue
+        end = _end_of_name(words, place)
+        name = text[first.start : words[end - 1].end]
+        if end - place > 1 or (len(name) > 1 and _named_alone(first, name, within)):
+            key = " ".join(word.key for word in words[place:end])
+            yield _Found(first.start, key, name)
+        place = end
+
+
+def _starts_name(word: _Word) -> bool:
+    return (
+        word.capitalised and word.key not in _NO_NAME and not (word.opens and word.key in _OPENING)
+    )
+
+
+def _named_alone(word: _Word, written: str, within: set[str]) -> bool:
+    """Whether the capital of a single word is more than its place in the sentence."""
+    return not word.opens or word.key in within or written[1:] != written[1:].lower()
+
+
+def _end_of_name(words: Sequence[_Word], place: int) -> int:
+    """Where the name that starts at a place ends; connectors only count before a capital."""
+    end = place + 1
+    ahead = end
+    while ahead < len(words) and words[ahead].joined:
+        word = words[ahead]
+        ahead += 1
+        if word.capitalised and (word.key not in _NO_NAME or word.key in _TIME):
+            end = ahead
+        elif word.capitalised or word.key not in _CONNECTORS or ahead - end > MAX_CONNECTORS:
+            break
+    return end

@@ -1,0 +1,183 @@
+"""Starts and stops the process that Neo4j lives in."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from serving.adapters.embedded_neo4j.jars import OnProgress, jar_directory
+from serving.domain.errors import DependencyError
+
+STOP_WITHIN_S = 30.0
+SERVER_PATH = Path(__file__).with_name("server.py")
+
+logger = logging.getLogger(__name__)
+
+
+def configuration(port: int) -> dict[str, str]:
+    """The settings of a small Neo4j that only this machine can reach.
+
+    There is no authentication, and so it must listen on loopback alone.
+    """
+    return {
+        "server.bolt.enabled": "true",
+        "server.bolt.listen_address": f"127.0.0.1:{port}",
+        "server.bolt.thread_pool_min_size": "2",
+        "server.bolt.thread_pool_max_size": "64",
+        # A shutdown waits twice for this long (5 s each by default), after all data is safe.
+        "internal.server.bolt.thread_pool_shutdown_wait_time": "0s",
+        "server.http.enabled": "false",
+        "server.https.enabled": "false",
+        "dbms.security.auth_enabled": "false",
+        "dbms.usage_report.enabled": "false",
+        # Statements carry the words of questions.
+        "db.logs.query.enabled": "OFF",
+        "server.memory.pagecache.size": "64m",
+        # By default each of the two databases claims 256 MB of log up front and keeps 2 GB.
+        "db.tx_log.preallocate": "false",
+        "db.tx_log.rotation.size": "16m",
+        "db.tx_log.rotation.retention_policy": "keep_none",
+    }
+
+
+def _silent(_: str) -> None:
+    """Shows no progress."""
+
+
+class EmbeddedNeo4j:
+    """A Neo4j Community in a child process; the data in `root` outlives it, crashes included.
+
+    Takes about 540 MB of memory at the default heap, and 5 s to start. The child
+    ends with `stop`, and by itself when this process ends, even by SIGKILL.
+
+    Args:
+        root: Where its data, configuration and log are; made if missing.
+        cache: Where its jars are kept (140 MB), for all roots of the user.
+        port: Where Bolt listens on 127.0.0.1; 0 chooses a free one, which a
+            restart keeps.
+        heap_mb: The largest Java heap.
+        timeout_s: How long a start may take once the jars are there.
+        on_progress: Is told what a long step is doing.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        cache: Path,
+        *,
+        port: int = 0,
+        heap_mb: int = 512,
+        timeout_s: float = 90.0,
+        on_progress: OnProgress = _silent,
+    ) -> None:
+        self._root = root
+        self._cache = cache
+        self._port = port
+        self._heap_mb = heap_mb
+        self._timeout_s = timeout_s
+        self._on_progress = on_progress
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log_path(self) -> Path:
+        """What the process prints; Neo4j's own log is `logs/debug.log` beside it."""
+        return self._root / "neo4j.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The process, if it runs."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> str:
+        """Starts Neo4j and waits until it answers; returns its Bolt address.
+
+        Raises:
+            DependencyError: The jars cannot be fetched, or Neo4j did not start.
+        """
+        jars = jar_directory(self._cache, self._on_progress)
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._write_configuration()
+        self._on_progress("starting Neo4j")
+        self._process = self._spawn(jars)
+        try:
+            self._port = self._wait_for_port(self._process)
+        except BaseException:
+            self._kill()
+            raise
+        logger.info("neo4j started", extra={"pid": self.pid, "port": self._port})
+        return f"bolt://127.0.0.1:{self._port}"
+
+    def stop(self) -> None:
+        """Ends Neo4j after a checkpoint, and waits for it; harmless if it does not run."""
+        if self._process is None:
+            return
+        _close(self._process.stdin)
+        try:
+            self._process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            logger.warning("neo4j did not stop and is killed", extra={"pid": self.pid})
+        self._kill()
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _write_configuration(self) -> None:
+        lines = [f"{name}={value}\n" for name, value in configuration(self._port).items()]
+        (self._root / "neo4j.conf").write_text("".join(lines), encoding="ascii")
+
+    def _spawn(self, jars: Path) -> subprocess.Popen[bytes]:
+        command = [str(SERVER_PATH), str(self._root.absolute()), str(jars), str(self._heap_mb)]
+        with self.log_path.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-P", *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                # Ctrl-C is for us; the child is told through its standard input.
+                start_new_session=True,
+            )
+
+    def _wait_for_port(self, process: subprocess.Popen[bytes]) -> int:
+        assert process.stdout is not None, "standard output is not piped; this is a bug"
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(self._timeout_s):
+                raise self._failure(f"did not start within {self._timeout_s:g} s")
+        line = process.stdout.readline()
+        if not line:
+            raise self._failure(f"ended with status {process.wait()} while starting")
+        return int(line)
+
+    def _failure(self, what: str) -> DependencyError:
+        return DependencyError("graph", f"Neo4j {what}; its log is {self.log_path}")
+
+    def _kill(self) -> None:
+        """Leaves nothing of the process behind, whatever state it is in."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        _close(self._process.stdin)
+        _close(self._process.stdout)
+        self._process = None
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    """Closes a pipe whose other end may be gone."""
+    if pipe is not None:
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()

@@ -1,0 +1,328 @@
+"""The `Graph` port over a Neo4j that is reached by Bolt."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import LiteralString, cast
+
+import neo4j
+from neo4j.exceptions import (
+    AuthError,
+    ClientError,
+    DriverError,
+    Neo4jError,
+    ServiceUnavailable,
+    SessionExpired,
+)
+
+from serving.adapters.neo4j import statements
+from serving.adapters.neo4j.names import (
+    NamedSpan,
+    near_names_query,
+    near_spans,
+    question_spans,
+)
+from serving.adapters.neo4j.projection import (
+    Row,
+    fact_row,
+    removed_rows,
+    segment_row,
+)
+from serving.adapters.neo4j.search import candidates, search_parameters
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError
+from serving.domain.profile import Yields
+from serving.domain.query import Query, Scope
+from serving.domain.ranking import Candidate
+from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.ports import GraphChanges
+
+ROWS_PER_STATEMENT = 500
+TIMED_OUT_CODE = "Neo.ClientError.Transaction.TransactionTimedOut"
+REFUSAL_CODES = ("Neo.ClientError.Statement.", "Neo.ClientError.Schema.")
+NOTHING_ASKED = search_parameters(
+    Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC)), [], depth=1
+)
+"""What a search can be planned by, and finds nothing with."""
+
+LOST_CONNECTION = (ServiceUnavailable, SessionExpired)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neo4jSettings:
+    """Where the graph is and how it is spoken to.
+
+    `near_names` is whether names that the question only nearly says are looked for
+    always, or only where it says none exactly. Always costs a second round trip
+    and 2 to 3 ms of processor time; by it the graph alone gains 3 points of
+    recall@10 on LoCoMo's dev questions and 7 on MuSiQue's.
+    """
+
+    uri: str
+    user: str = ""
+    password: str = ""
+    database: str = "neo4j"
+    near_names: bool = False
+    pool_size: int = 32
+    connect_timeout_s: float = 1.0
+    write_timeout_s: float = 60.0
+
+
+class Neo4jGraph:
+    """Segments, facts and the entities between them, in Neo4j 5.
+
+    Nothing is opened before it is needed, and a lost Neo4j heals by itself: the
+    next call after its return finds it.
+    """
+
+    def __init__(self, settings: Neo4jSettings) -> None:
+        self._settings = settings
+        self._opened: neo4j.AsyncDriver | None = None
+
+    async def prepare(self) -> None:
+        """Sets up constraints and indexes and plans the searches; a repeat changes nothing."""
+        timeout_s = self._settings.write_timeout_s
+        async with self._write_errors():
+            for statement in statements.SCHEMA:
+                await self._run(statement, {}, timeout_s, neo4j.WRITE_ACCESS)
+            for statement in statements.SEARCHES:
+                await self._run(statement, NOTHING_ASKED, timeout_s)
+
+    async def search(
+        self, query: Query, depth: int, yields: Yields, deadline: Deadline
+    ) -> list[Candidate]:
+        """Walks from the entities that the question names, one and two hops.
+
+        The entities are those whose names are among the question's runs of words;
+        where none is, those whose names it nearly says. Each hands its activation
+        on: to what mentions it and to its facts, spread over each by the root of
+        their number, so that rare names and select relations count for more; on
+        a second hop half of it. What arrives on several ways is added up.
+        """
+        with _named_errors():
+            async with asyncio.timeout(deadline.remaining()):
+                return await self._search(query, depth, yields, deadline)
+
+    async def apply(self, changes: GraphChanges) -> None:
+        """Brings the graph to the given state in one transaction; a repeat changes nothing.
+
+        Raises:
+            DependencyError: Neo4j cannot be reached, or not now.
+            ValueError: Neo4j refuses the rows, and would again.
+        """
+        async with self._write_errors():
+            try:
+                await self._apply(changes)
+            except LOST_CONNECTION:
+                # A connection that was pooled before Neo4j went away says so only when used.
+                await self._apply(changes)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """How many of the items it still holds."""
+        parameters: Row = {
+            "tenant": tenant,
+            "segments": [item.id for item in set(items) if item.kind is ItemKind.SEGMENT],
+            "facts": [item.id for item in set(items) if item.kind is ItemKind.FACT],
+        }
+        return await self._count(statements.COUNT_ITEMS, parameters)
+
+    async def count_entities(self, tenant: TenantName) -> int:
+        """How many entities it holds for the tenant."""
+        return await self._count(statements.COUNT_ENTITIES, {"tenant": tenant})
+
+    async def close(self) -> None:
+        """Closes all connections; the next call would open them again."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    # ------------------------------------------------------------ searching
+
+    async def _search(
+        self, query: Query, depth: int, yields: Yields, deadline: Deadline
+    ) -> list[Candidate]:
+        spans = question_spans(query.text)
+        if self._settings.near_names:
+            spans += await self._near_spans(query, deadline, misspelt=False)
+        found = await self._find(query, spans, depth, yields, deadline)
+        if found is None:
+            spans = await self._near_spans(query, deadline, misspelt=True)
+            found = await self._find(query, spans, depth, yields, deadline)
+        return found or []
+
+    async def _find(
+        self,
+        query: Query,
+        spans: Sequence[NamedSpan],
+        depth: int,
+        yields: Yields,
+        deadline: Deadline,
+    ) -> list[Candidate] | None:
+        """What the walk from the spans finds, or None if they name no entity."""
+        if not spans:
+            return None
+        parameters = search_parameters(query.scope, spans, depth)
+        statement = statements.FIND_FACTS if yields is Yields.FACTS else statements.FIND_SEGMENTS
+        [(seeds, found)] = await self._run(statement, parameters, deadline.remaining())
+        return candidates(cast(list[list[object]], found), yields) if seeds else None
+
+    async def _near_spans(
+        self, query: Query, deadline: Deadline, *, misspelt: bool
+    ) -> list[NamedSpan]:
+        tenant = query.scope.tenant
+        lucene = near_names_query(tenant, query.text, misspelt=misspelt)
+        if lucene is None:
+            return []
+        parameters: Row = {"tenant": tenant, "lucene": lucene}
+        records = await self._run(statements.NEAR_NAMES, parameters, deadline.remaining())
+        return near_spans(query.text, cast(list[str], records[0][0]), misspelt=misspelt)
+
+    # ------------------------------------------------------------ writing
+
+    async def _apply(self, changes: GraphChanges) -> None:
+        timeout_s = self._settings.write_timeout_s
+        with _refusals():
+            async with (
+                self._session(neo4j.WRITE_ACCESS) as session,
+                await session.begin_transaction(timeout=timeout_s) as transaction,
+            ):
+                await _write(transaction, changes)
+                await transaction.commit()
+
+    # ------------------------------------------------------------ the driver
+
+    async def _count(self, statement: LiteralString, parameters: Row) -> int:
+        async with self._write_errors():
+            records = await self._run(statement, parameters, self._settings.write_timeout_s)
+        return int(records[0][0])
+
+    async def _run(
+        self,
+        statement: LiteralString,
+        given: Row,
+        timeout_s: float,
+        access: str = neo4j.READ_ACCESS,
+    ) -> list[neo4j.Record]:
+        """Runs one statement as a transaction of its own, which is one round trip."""
+        # The server ends it too, or an abandoned walk would go on. 0 would mean no limit.
+        query = neo4j.Query(statement, timeout=max(timeout_s, 0.001))
+        try:
+            return await self._fetch(query, given, access)
+        except LOST_CONNECTION:
+            # A connection that was pooled before Neo4j went away says so only when used.
+            return await self._fetch(query, given, access)
+
+    async def _fetch(self, query: neo4j.Query, given: Row, access: str) -> list[neo4j.Record]:
+        async with self._session(access) as session:
+            result = await session.run(query, given=given)
+            return [record async for record in result]
+
+    def _session(self, access: str) -> neo4j.AsyncSession:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened.session(database=self._settings.database, default_access_mode=access)
+
+    def _open(self) -> neo4j.AsyncDriver:
+        """Makes the driver, which connects when it is used."""
+        settings = self._settings
+        return neo4j.AsyncGraphDatabase.driver(
+            settings.uri,
+            auth=(settings.user, settings.password) if settings.user else None,
+            connection_timeout=settings.connect_timeout_s,
+            connection_acquisition_timeout=settings.write_timeout_s,
+            max_connection_pool_size=settings.pool_size,
+            telemetry_disabled=True,
+            # They would name parts of statements in the log.
+            notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _write_errors(self) -> AsyncIterator[None]:
+        """Bounds what has no deadline, and names what goes wrong."""
+        limit_s = self._settings.write_timeout_s
+        try:
+            with _named_errors():
+                async with asyncio.timeout(limit_s):
+                    yield
+        except TimeoutError as error:
+            why = f"Neo4j did not answer within {limit_s:g} s"
+            raise DependencyError("graph", why) from error
+
+
+async def _write(transaction: neo4j.AsyncTransaction, changes: GraphChanges) -> None:
+    """Removes, writes and tidies up, in this order.
+
+    What the items referred to before is asked first, and is deleted at the end if
+    nothing refers to it any more.
+    """
+    segments = [segment_row(change) for change in changes.segments]
+    facts = [fact_row(change) for change in changes.facts]
+    gone_segments = removed_rows(changes.removed, ItemKind.SEGMENT)
+    gone_facts = removed_rows(changes.removed, ItemKind.FACT)
+
+    touched = await _touched(transaction, [*segments, *gone_segments], [*facts, *gone_facts])
+    await _in_chunks(transaction, statements.REMOVE_FACTS, gone_facts)
+    await _in_chunks(transaction, statements.REMOVE_SEGMENTS, gone_segments)
+    await _in_chunks(transaction, statements.WRITE_SEGMENTS, segments)
+    await _in_chunks(transaction, statements.WRITE_FACTS, facts)
+    await (await transaction.run(statements.TIDY, given={"touched": touched})).consume()
+
+
+async def _touched(
+    transaction: neo4j.AsyncTransaction, segments: Sequence[Row], facts: Sequence[Row]
+) -> list[str]:
+    names = [
+        [{"tenant": row["tenant"], "id": row["id"]} for row in rows] for rows in (segments, facts)
+    ]
+    result = await transaction.run(
+        statements.TOUCHED, given={"segments": names[0], "facts": names[1]}
+    )
+    record = await result.single(strict=True)
+    return cast(list[str], record[0])
+
+
+async def _in_chunks(
+    transaction: neo4j.AsyncTransaction, statement: LiteralString, rows: Sequence[Row]
+) -> None:
+    for start in range(0, len(rows), ROWS_PER_STATEMENT):
+        result = await transaction.run(
+            statement, given={"rows": rows[start : start + ROWS_PER_STATEMENT]}
+        )
+        await result.consume()
+
+
+@contextlib.contextmanager
+def _named_errors() -> Iterator[None]:
+    """Turns what the driver raises into an error of ours, without any text of a statement."""
+    try:
+        yield
+    except LOST_CONNECTION as error:
+        raise DependencyError("graph", "Neo4j cannot be reached") from error
+    except AuthError as error:
+        raise DependencyError("graph", "Neo4j refused the credentials") from error
+    except Neo4jError as error:
+        if _code(error).startswith(TIMED_OUT_CODE):
+            raise TimeoutError from error
+        raise DependencyError("graph", f"Neo4j answered {_code(error)}") from error
+    except DriverError as error:
+        why = f"the driver of Neo4j failed ({type(error).__name__})"
+        raise DependencyError("graph", why) from error
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Raises ValueError where the fault is in the rows, so that nobody tries them for ever."""
+    try:
+        yield
+    except ClientError as error:
+        if _code(error).startswith(REFUSAL_CODES):
+            raise ValueError(f"Neo4j refuses the rows ({_code(error)})") from error
+        raise
+
+
+def _code(error: Neo4jError) -> str:
+    return error.code or "an error without a code"

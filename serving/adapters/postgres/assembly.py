@@ -1,0 +1,79 @@
+"""All that one process has of PostgreSQL, made together and opened together."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from serving.adapters.postgres.access import PostgresAccessCounter
+from serving.adapters.postgres.catalog import PostgresCatalog
+from serving.adapters.postgres.change_log import PostgresChangeLog
+from serving.adapters.postgres.consistency import PostgresConsistency
+from serving.adapters.postgres.feed import PostgresIndexFeed
+from serving.adapters.postgres.lexical import PostgresLexicalSearch
+from serving.adapters.postgres.notifications import Notifications
+from serving.adapters.postgres.pool import Database
+from serving.adapters.postgres.store import PostgresMemoryStore
+
+
+class Postgres:
+    """One adapter per port, over shared connections.
+
+    Made anywhere, opened in the event loop that uses it. Opening does not wait for
+    PostgreSQL, and does not migrate it (`migrations.migrate`).
+
+    Args:
+        dsn: A libpq connection string.
+        work_connections: The most connections for writes and for the projections. One more is
+            used to listen, and one for each projection that this process leads.
+        search_connections: The most connections for searches and reads.
+        search_timeout_s: The longest that PostgreSQL works on a statement of a search.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        work_connections: int = 4,
+        search_connections: int = 8,
+        search_timeout_s: float = 2.0,
+    ) -> None:
+        self.database = Database(
+            dsn,
+            work_connections=work_connections,
+            search_connections=search_connections,
+            search_timeout_s=search_timeout_s,
+        )
+        self.notifications = Notifications(self.database)
+        self.store = PostgresMemoryStore(self.database, self.notifications)
+        self.catalog = PostgresCatalog(self.database)
+        self.lexical = PostgresLexicalSearch(self.database)
+        self.change_log = PostgresChangeLog(self.database, self.notifications)
+        self.feed = PostgresIndexFeed(self.database, self.notifications)
+        self.consistency = PostgresConsistency(self.database, self.notifications)
+        self.access = PostgresAccessCounter(self.database)
+
+    async def open(self) -> None:
+        """Starts connecting, listening and counting; returns at once."""
+        await self.database.open()
+        await self.notifications.open()
+        await self.access.open()
+
+    async def close(self) -> None:
+        """Stores and sends what is pending, and closes all connections."""
+        await self.access.close()
+        await self.lexical.close()
+        await self.notifications.close()
+        await self.database.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

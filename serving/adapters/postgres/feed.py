@@ -1,0 +1,265 @@
+"""PostgreSQL as the source of a vector index: all of one snapshot, then what changes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import numpy as np
+
+from serving.adapters.postgres.compaction import covers, read_compacted
+from serving.adapters.postgres.current import ASKED, Name, asked_for
+from serving.adapters.postgres.embeddings import IS_HIDDEN, STORED_TYPE
+from serving.adapters.postgres.errors import store_errors
+from serving.adapters.postgres.filters import terms_of
+from serving.adapters.postgres.models import find_model
+from serving.adapters.postgres.notifications import Channel, Notifications, Waiter
+from serving.adapters.postgres.pool import Connection, Database
+from serving.domain.consistency import NOTHING_SEEN, Snapshot
+from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.ports import EmbeddingModel, FeedDelta, FeedLostError, FeedPosition, IndexRow
+
+BATCH_ROWS = 1000
+MOST_CHANGES = 100_000
+"""A reader that is further behind starts again, which streams, in place of one huge delta."""
+
+
+class PostgresIndexFeed:
+    """The port `IndexFeed`."""
+
+    def __init__(self, database: Database, notifications: Notifications) -> None:
+        self._database = database
+        self._changes = Waiter(notifications, Channel.CHANGES, Channel.PROGRESS)
+
+    @asynccontextmanager
+    async def bootstrap(
+        self, model: EmbeddingModel
+    ) -> AsyncIterator[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
+        """All rows of one snapshot that have a current vector of `model`, in batches."""
+        async with self._database.snapshot() as connection:
+            model_id = await find_model(connection, model)
+            position = await _read_position(connection, model_id)
+            rows = _all_rows(connection, model_id)
+            try:
+                yield position, rows
+            finally:
+                await rows.aclose()  # ends the COPY, should the caller leave early
+
+    async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
+        """What was committed since.
+
+        A row whose text changed is among the removed until it has a vector of its
+        new text: nothing is found by a text that is no longer stored.
+
+        Raises:
+            FeedLostError: The position is of another epoch, or too old.
+        """
+        async with self._database.snapshot() as connection:
+            model_id = await find_model(connection, model)
+            reached = await _read_position(connection, model_id)
+            if position.epoch != reached.epoch:
+                raise FeedLostError("the log started anew")
+            if not covers(position.log, await read_compacted(connection)):
+                raise FeedLostError("the log no longer reaches back so far")
+            names = await _changed_names(connection, position.log)
+            rows = await _current_rows(connection, names, model_id)
+        present = {(row.tenant, row.item) for row in rows}
+        return FeedDelta(rows, [name for name in names if name not in present], reached)
+
+    async def embedded_share(self, model: EmbeddingModel) -> float:
+        """The share, 0 to 1, of what should have a vector of `model` and has one."""
+        async with self._database.work() as connection:
+            model_id = await find_model(connection, model)
+            embeddable = embedded = 0
+            for kind in ItemKind:
+                cursor = await connection.execute(_COVERAGE[kind], {"model_id": model_id})
+                of_kind, with_vector = await cursor.fetchone() or (0, 0)
+                embeddable += of_kind
+                embedded += with_vector
+        return embedded / embeddable if embeddable else 1.0
+
+    async def wait(self, timeout_s: float) -> None:
+        """Returns when something changed, or after the timeout."""
+        await self._changes.wait(timeout_s)
+
+
+async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
+    """Where this snapshot is, and the projection of embeddings as this snapshot sees it."""
+    cursor = await connection.execute(
+        """
+        SELECT log_epoch::text, pg_current_snapshot()::text,
+               (SELECT position FROM projection_state
+                 WHERE projection = 'embedding' AND model_id = %s::int2)
+          FROM meta
+        """,
+        [model_id],
+    )
+    row = await cursor.fetchone()
+    assert row is not None, "meta has no row; this is a bug"
+    epoch, log, embedded = row
+    return FeedPosition(
+        epoch, Snapshot.parse(log), Snapshot.parse(embedded) if embedded else NOTHING_SEEN
+    )
+
+
+async def _changed_names(connection: Connection, position: Snapshot) -> list[Name]:
+    cursor = await connection.execute(
+        _CHANGED, {"position": str(position), "most": MOST_CHANGES + 1}, binary=True
+    )
+    rows = await cursor.fetchall()
+    if len(rows) > MOST_CHANGES:
+        raise FeedLostError(f"more than {MOST_CHANGES} changes are waiting")
+    return [(TenantName(tenant), ItemId(ItemKind(kind), id_)) for tenant, kind, id_ in rows]
+
+
+async def _current_rows(
+    connection: Connection, names: Sequence[Name], model_id: int
+) -> list[IndexRow]:
+    rows: list[IndexRow] = []
+    for kind in ItemKind:
+        asked = asked_for(names, kind)
+        if asked["ids"]:
+            cursor = await connection.execute(
+                _CURRENT[kind], {"model_id": model_id, **asked}, binary=True
+            )
+            rows += [_READ[kind](row) for row in await cursor.fetchall()]
+    return rows
+
+
+async def _all_rows(connection: Connection, model_id: int) -> AsyncGenerator[list[IndexRow], None]:
+    """Streams by binary COPY, which costs half of fetching."""
+    with store_errors():
+        for kind in ItemKind:
+            async with connection.cursor().copy(_ALL[kind], {"model_id": model_id}) as copy:
+                copy.set_types(_TYPES[kind])
+                batch: list[IndexRow] = []
+                async for row in copy.rows():
+                    batch.append(_READ[kind](row))
+                    if len(batch) == BATCH_ROWS:
+                        yield batch
+                        batch = []
+                if batch:
+                    yield batch
+
+
+def _segment_row(row: Sequence[Any]) -> IndexRow:
+    tenant, id_, vectors, tags, importance, event_time, created_at, updated_at = row
+    return IndexRow(
+        tenant=TenantName(tenant),
+        item=ItemId(ItemKind.SEGMENT, id_),
+        vectors=_vectors(vectors),
+        terms=terms_of(tags),
+        importance=importance,
+        event_time=event_time,
+        created_at=created_at,
+        updated_at=updated_at,
+    )
+
+
+def _fact_row(row: Sequence[Any]) -> IndexRow:
+    (
+        tenant,
+        id_,
+        vectors,
+        valid_from,
+        valid_to,
+        retracted_at,
+        evidence,
+        created_at,
+        updated_at,
+    ) = row
+    return IndexRow(
+        tenant=TenantName(tenant),
+        item=ItemId(ItemKind.FACT, id_),
+        vectors=_vectors(vectors),
+        created_at=created_at,
+        updated_at=updated_at,
+        valid_from=valid_from,
+        valid_to=valid_to,
+        retracted_at=retracted_at,
+        evidence=tuple(evidence),
+    )
+
+
+def _vectors(windows: Sequence[bytes]) -> np.ndarray[Any, np.dtype[np.float16]]:
+    """float16 (windows, dimension)."""
+    return np.frombuffer(b"".join(windows), STORED_TYPE).reshape(len(windows), -1)
+
+
+_READ = {ItemKind.SEGMENT: _segment_row, ItemKind.FACT: _fact_row}
+
+_COLUMNS = {
+    ItemKind.SEGMENT: "segment.tags, segment.importance, segment.event_time, segment.created_at, "
+    "segment.updated_at",
+    ItemKind.FACT: "fact.valid_from, fact.valid_to, fact.retracted_at, fact.evidence, "
+    "fact.created_at, fact.updated_at",
+}
+_TYPES = {
+    ItemKind.SEGMENT: (
+        *("text", "text", "bytea[]", "text[]", "float8"),
+        *("timestamptz", "timestamptz", "timestamptz"),
+    ),
+    ItemKind.FACT: (
+        *("text", "text", "bytea[]", "timestamptz", "timestamptz", "timestamptz", "text[]"),
+        *("timestamptz", "timestamptz"),
+    ),
+}
+_VECTORS = {
+    kind: f"""
+    (SELECT array_agg(embedding.vector ORDER BY embedding.window_no) FROM embedding
+      WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = {kind}.key
+        AND embedding.text_hash = {kind}.text_hash) AS vectors
+    """
+    for kind in ItemKind
+}
+"""The current vectors of a row; NULL if there is none."""
+
+_ALL = {
+    kind: f"""
+    COPY (
+      SELECT * FROM (
+        SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_COLUMNS[kind]}
+          FROM {kind} JOIN tenant ON tenant.id = {kind}.tenant_id
+         WHERE NOT {IS_HIDDEN[kind]}
+      ) AS item WHERE vectors IS NOT NULL
+    ) TO STDOUT (FORMAT BINARY)
+    """
+    for kind in ItemKind
+}
+
+_CURRENT = {
+    kind: f"""
+    SELECT * FROM (
+      SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_COLUMNS[kind]} {ASKED}
+        JOIN {kind} ON {kind}.tenant_id = tenant.id -- tenant filter
+                   AND {kind}.id = asked.id
+       WHERE NOT {IS_HIDDEN[kind]}
+    ) AS item WHERE vectors IS NOT NULL
+    """
+    for kind in ItemKind
+}
+
+_COVERAGE = {
+    kind: f"""
+    SELECT count(*), count(*) FILTER (WHERE EXISTS (
+             SELECT FROM embedding
+              WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = {kind}.key
+                AND embedding.text_hash = {kind}.text_hash))
+      FROM {kind} WHERE NOT {IS_HIDDEN[kind]}
+    """
+    for kind in ItemKind
+}
+
+_CHANGED = """
+SELECT DISTINCT coalesce(log.erased_tenant, tenant.name), log.kind,
+       coalesce(log.erased_id, segment.id, fact.id)
+  FROM change_log AS log
+  LEFT JOIN tenant ON tenant.id = log.tenant_id
+  LEFT JOIN segment ON segment.key = log.key
+  LEFT JOIN fact ON fact.key = log.key
+ WHERE log.xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
+   AND NOT pg_visible_in_snapshot(log.xid, %(position)s::pg_snapshot)
+   AND coalesce(log.erased_id, segment.id, fact.id) IS NOT NULL
+ LIMIT %(most)s::int8
+"""

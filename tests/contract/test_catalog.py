@@ -1,0 +1,163 @@
+"""What every catalog does, the one in memory and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from serving.domain.query import NO_FILTER, Filter, TimeRange
+from serving.domain.records import TenantName
+from serving.ports import Catalog, MemoryStore
+from tests.builders import NOON, TENANT, days, fact, segment
+from tests.fake_store import InMemoryStore
+
+GOA = {"project": "goa"}
+
+
+class Stored(NamedTuple):
+    store: MemoryStore
+    catalog: Catalog
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
+def stored(request: pytest.FixtureRequest) -> Stored:
+    if request.param == "memory":
+        memory = InMemoryStore()
+        return Stored(memory, memory)
+    adapters = request.getfixturevalue("postgres")
+    return Stored(adapters.store, adapters.catalog)
+
+
+async def listed(stored: Stored, filter_: Filter) -> str:
+    """The ids of the segments that pass."""
+    found = await stored.catalog.list_segments(TENANT, filter_, "", 100)
+    return " ".join(found_segment.id for found_segment in found)
+
+
+async def test_segments_come_in_pages_by_id(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment(id_) for id_ in ("b", "é", "a", "B", "c")])
+    await stored.store.write(TenantName("other"), [segment("d")])
+
+    first = await stored.catalog.list_segments(TENANT, NO_FILTER, "", 2)
+    second = await stored.catalog.list_segments(TENANT, NO_FILTER, first[-1].id, 2)
+    third = await stored.catalog.list_segments(TENANT, NO_FILTER, second[-1].id, 2)
+
+    assert [found.id for found in (*first, *second, *third)] == ["B", "a", "b", "c", "é"]
+
+
+@pytest.mark.parametrize(
+    ("filter_", "passing"),
+    [
+        (NO_FILTER, "a b c"),
+        (Filter(kinds=("note",)), "b"),
+        (Filter(kinds=("note", "turn")), "a b c"),
+        (Filter(speakers=("ANN",)), "a"),
+        (Filter(sessions=("monday", "sunday")), "a b"),
+        (Filter(entities=("mary ann",)), "b c"),
+        (Filter(labels={"project": ("goa",), "stage": ("one", "two")}), "a"),
+        (Filter(labels={"project": ("goa",)}), "a b"),
+        (Filter(min_importance=0.6), "c"),
+        (Filter(event_time=TimeRange(NOON, NOON + days(1))), "a b"),
+        (Filter(event_time=TimeRange(NOON + days(1), None)), "c"),
+        (Filter(event_time=TimeRange(None, NOON)), ""),
+        (Filter(created_at=TimeRange(None, NOON)), ""),
+        (Filter(updated_at=TimeRange(NOON, None)), "a b c"),
+        (Filter(kinds=("turn",), sessions=("sunday",)), ""),
+    ],
+)
+async def test_segments_are_filtered(stored: Stored, filter_: Filter, passing: str) -> None:
+    await stored.store.write(
+        TENANT,
+        [
+            segment(
+                "a", speaker="Ann", session="monday", labels={"project": "goa", "stage": "one"}
+            ),
+            segment(
+                "b",
+                kind="note",
+                session="sunday",
+                labels={"project": "goa"},
+                entities=("Mary-Ann",),
+            ),
+            segment("c", importance=0.6, event_time=NOON + days(1), entity="Mary Ann"),
+        ],
+    )
+
+    assert await listed(stored, filter_) == passing
+
+
+@pytest.mark.parametrize(
+    ("entities", "passing"),
+    [((), "a b c"), (("ann",), "a b"), (("goa", "rome"), "a c"), (("nobody",), "")],
+    ids=["all", "subject", "any object", "unknown"],
+)
+async def test_facts_are_found_by_their_entities(
+    stored: Stored, entities: tuple[str, ...], passing: str
+) -> None:
+    await stored.store.write(
+        TENANT,
+        [
+            fact("a", "Ann", "likes", "Goa"),
+            fact("b", "Bob", "knows", "Ann"),
+            fact("c", "Cid", "likes", "Rome"),
+        ],
+    )
+
+    found = await stored.catalog.list_facts(TENANT, entities, None, "", 10)
+
+    assert " ".join(found_fact.id for found_fact in found) == passing
+
+
+async def test_facts_are_found_by_the_time_of_their_validity(stored: Stored) -> None:
+    await stored.store.write(
+        TENANT,
+        [
+            fact("always", "x", "y", "z"),
+            fact("ended", "x", "y", "z", valid_to=NOON),
+            fact("begins", "x", "y", "z", valid_from=NOON),
+            fact("later", "x", "y", "z", valid_from=NOON + days(1)),
+            fact("retracted", "x", "y", "z", retracted_at=NOON),
+            fact("retracted later", "x", "y", "z", retracted_at=NOON + days(1)),
+        ],
+    )
+
+    found = await stored.catalog.list_facts(TENANT, (), NOON, "", 10)
+
+    assert [found_fact.id for found_fact in found] == ["always", "begins", "retracted later"]
+
+
+async def test_facts_come_in_pages_by_id(stored: Stored) -> None:
+    await stored.store.write(TENANT, [fact(id_, "x", "y", "z") for id_ in "cab"])
+
+    first = await stored.catalog.list_facts(TENANT, (), None, "", 2)
+    second = await stored.catalog.list_facts(TENANT, (), None, first[-1].id, 2)
+
+    assert [found.id for found in (*first, *second)] == ["a", "b", "c"]
+
+
+async def test_a_tenant_is_counted(stored: Stored) -> None:
+    await stored.store.write(
+        TENANT,
+        [
+            segment("a"),
+            segment("b", sensitive=True),
+            fact("open", "x", "y", "z", evidence=("a",)),
+            fact("hidden", "x", "y", "z", evidence=("a", "b")),
+            fact("secret", "x", "y", "z", sensitive=True),
+        ],
+        "simple",
+    )
+
+    counts = await stored.catalog.tenant_counts(TENANT, None)
+
+    assert (counts.segments, counts.sensitive_segments, counts.facts) == (2, 1, 3)
+    assert (counts.embeddable, counts.embedded) == (2, 0)
+    assert counts.text_search_config == "simple"
+
+
+async def test_an_unknown_tenant_has_no_counts(stored: Stored) -> None:
+    counts = await stored.catalog.tenant_counts(TENANT, None)
+
+    assert (counts.segments, counts.facts, counts.text_search_config) == (0, 0, "")
+    assert await stored.catalog.set_aside(TENANT, 10) == []

@@ -1,0 +1,657 @@
+"""What every graph does, the one in memory and Neo4j."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import product
+from typing import Any
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.profile import Yields
+from serving.domain.query import Filter, TimeRange
+from serving.domain.ranking import Candidate, RankedList
+from serving.domain.records import Fact, Item, ItemId, Segment, TenantName, fact_id
+from serving.ports import Graph, GraphChanges, GraphFact, GraphSegment
+from tests.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.fake_graph import InMemoryGraph
+
+OTHER = TenantName("other")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("memory", id="memory"),
+        pytest.param("neo4j", id="neo4j", marks=pytest.mark.neo4j),
+    ]
+)
+def graph(request: pytest.FixtureRequest) -> Graph:
+    if request.param == "memory":
+        return InMemoryGraph()
+    neo4j: Graph = request.getfixturevalue("neo4j_graph")
+    return neo4j
+
+
+async def put(graph: Graph, *items: Item, tenant: TenantName = TENANT) -> None:
+    """Applies the items as one change."""
+    await graph.apply(
+        GraphChanges(
+            segments=[
+                GraphSegment(tenant=tenant, segment=item)
+                for item in items
+                if isinstance(item, Segment)
+            ],
+            facts=[GraphFact(tenant=tenant, fact=item) for item in items if isinstance(item, Fact)],
+        )
+    )
+
+
+async def remove(graph: Graph, *items: ItemId, tenant: TenantName = TENANT) -> None:
+    await graph.apply(GraphChanges(removed=[(tenant, item) for item in items]))
+
+
+async def ask(
+    graph: Graph,
+    question: str,
+    *,
+    depth: int = 20,
+    yields: Yields = Yields.EVIDENCE,
+    **of_scope: object,
+) -> list[Candidate]:
+    asked = query(question, scope=scope(**of_scope))  # type: ignore[arg-type]
+    return await graph.search(asked, depth, yields, Deadline.after(30))
+
+
+async def ask_facts(graph: Graph, question: str, **of_scope: object) -> list[Candidate]:
+    return await ask(graph, question, yields=Yields.FACTS, **of_scope)  # type: ignore[arg-type]
+
+
+def named(found: Sequence[Candidate]) -> list[str]:
+    return [candidate.item.id for candidate in found]
+
+
+MARA_IN_LISBON = (
+    segment("work", entities=("Mara", "Lotus Books")),
+    segment("city", entities=("Lotus Books", "Lisbon")),
+    fact("f1", "Mara", "works at", "Lotus Books", evidence=("work",)),
+    fact("f2", "Lotus Books", "is in", "Lisbon", evidence=("city",)),
+)
+
+
+# ---------------------------------------------------------------- mentions
+
+
+async def test_finds_what_mentions_an_entity_that_the_question_names(graph: Graph) -> None:
+    await put(graph, segment("a", entities=("Mara",)), segment("b", entities=("Goa",)))
+
+    found = await ask(graph, "Where is Mara?")
+
+    assert found == [Candidate(ids("a")[0], 1.0, "Mara")]
+
+
+async def test_finds_what_the_named_person_said(graph: Graph) -> None:
+    await put(graph, segment("a", speaker="Mara"), segment("b", speaker="Tom"))
+
+    assert named(await ask(graph, "What did Mara say?")) == ["a"]
+
+
+async def test_finds_the_segment_that_is_the_entity_before_those_that_mention_it(
+    graph: Graph,
+) -> None:
+    await put(
+        graph,
+        segment("mention 1", entities=("parser.py",)),
+        segment("mention 2", entities=("parser.py",)),
+        segment("card", entity="parser.py"),
+    )
+
+    found = await ask(graph, "what does parser.py do")
+
+    assert named(found) == ["card", "mention 1", "mention 2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "question"),
+    [
+        ("Lotus Books", "who works at LOTUS BOOKS?"),
+        ("Mary-Ann", "where is mary ann's boat"),
+        ("Mary Ann", "Where’s Mary-Ann?"),
+        ("AT&T (Inc.)", "is at&t inc. hiring"),
+        ('+-&&||!(){}[]^"~*?:\\/ x', '+-&&||!(){}[]^"~*?:\\/ x'),
+        ("'; MATCH (n) DETACH DELETE n //", "what is '; MATCH (n) DETACH DELETE n // doing"),
+        ("🦄", "🦄"),
+        ("Zoë 🦄", "when did Zoë 🦄 come"),
+        ("مريم", "أين مريم"),
+        ("שרה כהן", "איפה שרה כהן"),
+        ("東京", "東京"),
+        ("Straße 7", "what is on STRASSE 7"),
+        ("nobody" * 60, "nobody" * 60),
+    ],
+)
+async def test_a_name_is_found_however_it_is_written(
+    graph: Graph, name: str, question: str
+) -> None:
+    await put(graph, segment("a", entities=(name,)), segment("b", entities=("Goa",)))
+
+    assert named(await ask(graph, question)) in (["a"], ["a", "b"])
+    assert await graph.count_entities(TENANT) == 2
+
+
+@pytest.mark.parametrize(
+    "question", ["", "   ", "what is on the", "?!", "Who is Nadia?", "🐙", "OR"]
+)
+async def test_a_question_that_names_nobody_finds_nothing(graph: Graph, question: str) -> None:
+    await put(graph, segment("a", entities=("Mara", "the")), segment("b", speaker="Tom"))
+
+    assert await ask(graph, question) == []
+    assert await ask_facts(graph, question) == []
+
+
+async def test_what_names_several_of_the_questions_entities_comes_first(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("a", entities=("Mara",)),
+        segment("b", entities=("Goa",)),
+        segment("both", entities=("Goa", "Mara")),
+    )
+
+    found = await ask(graph, "Did Mara like Goa?")
+
+    assert named(found) == ["both", "a", "b"]
+
+
+async def test_a_rare_name_counts_for_more_than_a_common_one(graph: Graph) -> None:
+    common = [segment(f"common {n}", entities=("Tom",)) for n in range(9)]
+    await put(graph, *common, segment("rare", entities=("Nadia",)))
+
+    assert named(await ask(graph, "Tom and Nadia"))[0] == "rare"
+
+
+async def test_a_longer_name_counts_for_more_than_a_name_within_it(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("lotus", entities=("Lotus",)),
+        segment("books", entities=("Books",)),
+        segment("shop", entities=("Lotus Books",)),
+    )
+
+    found = await ask(graph, "opening hours of Lotus Books")
+
+    assert named(found) == ["shop", "books", "lotus"]
+    assert found[0].score >= 4 * found[1].score
+
+
+async def test_the_depth_bounds_the_answer_and_the_order_is_total(graph: Graph) -> None:
+    await put(graph, *(segment(f"s{n:02}", entities=("Mara",)) for n in range(30)))
+
+    found = await ask(graph, "Mara", depth=7)
+
+    assert named(found) == [f"s{n:02}" for n in range(7)]
+    RankedList("graph", tuple(found))
+
+
+async def test_the_depth_is_filled_where_so_many_mention_the_entity(graph: Graph) -> None:
+    await put(graph, *(segment(f"s{n:03}", entities=("Mara",)) for n in range(300)))
+
+    assert len(await ask(graph, "Mara", depth=250)) == 250
+
+
+# ---------------------------------------------------------------- facts
+
+
+async def test_finds_the_evidence_of_a_fact_and_says_how(graph: Graph) -> None:
+    await put(graph, segment("a"), fact("f", "Mara", "works at", "Lotus Books", evidence=("a",)))
+
+    found = await ask(graph, "What does Mara do?")
+
+    assert named(found) == ["a"]
+    assert found[0].path == "Mara -[works at]-> Lotus Books"
+    assert found[0].facts == ("f",)
+
+
+async def test_a_fact_is_walked_from_its_object_too(graph: Graph) -> None:
+    await put(graph, segment("a"), fact("f", "Mara", "works at", "Lotus Books", evidence=("a",)))
+
+    [found] = await ask(graph, "Who is at Lotus Books?")
+
+    assert found.path == "Lotus Books <-[works at]- Mara"
+
+
+async def test_finds_the_evidence_of_a_fact_two_hops_away_and_says_how(graph: Graph) -> None:
+    await put(graph, *MARA_IN_LISBON)
+
+    found = {c.item.id: c for c in await ask(graph, "In which city is Mara?")}
+
+    assert found["city"].path == "Mara -[works at]-> Lotus Books -[is in]-> Lisbon"
+    assert found["city"].facts == ("f2",)
+
+
+async def test_two_hops_are_as_far_as_it_goes(graph: Graph) -> None:
+    await put(
+        graph,
+        *MARA_IN_LISBON,
+        segment("land"),
+        fact("f3", "Lisbon", "is in", "Portugal", evidence=("land",)),
+    )
+
+    assert "land" not in named(await ask(graph, "In which country is Mara?"))
+
+
+async def test_evidence_two_hops_away_outranks_hundreds_of_mentions(graph: Graph) -> None:
+    mentions = [segment(f"m{n:03}", entities=("Mara",)) for n in range(300)]
+    await put(graph, *mentions, *MARA_IN_LISBON)
+
+    assert set(named(await ask(graph, "In which city is Mara?"))[:2]) == {"work", "city"}
+
+
+async def test_evidence_that_comes_on_several_ways_comes_first(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("once"),
+        segment("twice"),
+        fact("f1", "Mara", "likes", "Goa", evidence=("twice",)),
+        fact("f2", "Mara", "visited", "Goa", evidence=("twice",)),
+        fact("f3", "Mara", "likes", "Tom", evidence=("once",)),
+    )
+
+    found = await ask(graph, "Mara")
+
+    assert named(found) == ["twice", "once"]
+    assert set(found[0].facts) == {"f1", "f2"}
+
+
+async def test_a_fact_held_more_strongly_counts_for_more(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("sure"),
+        segment("a guess"),
+        fact("f1", "Mara", "likes", "Goa", evidence=("a guess",), weight=0.2),
+        fact("f2", "Mara", "likes", "Tom", evidence=("sure",), weight=0.9),
+    )
+
+    assert named(await ask(graph, "Mara")) == ["sure", "a guess"]
+
+
+async def test_finds_the_segment_that_is_what_a_fact_leads_to(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("card", entity="lex"),
+        segment("far", entity="scan"),
+        fact("f1", "parse", "calls", "lex"),
+        fact("f2", "lex", "calls", "scan"),
+    )
+
+    found = await ask(graph, "what does parse call")
+
+    assert named(found) == ["card", "far"]
+    assert found[1].path == "parse -[calls]-> lex -[calls]-> scan"
+    assert found[0].facts == ()
+
+
+async def test_what_mentions_the_entity_that_a_fact_leads_to_is_found_after_its_evidence(
+    graph: Graph,
+) -> None:
+    await put(
+        graph,
+        segment("evidence"),
+        segment("mention", entities=("Lotus Books",)),
+        fact("f", "Mara", "works at", "Lotus Books", evidence=("evidence",)),
+    )
+
+    found = await ask(graph, "Mara")
+
+    assert named(found) == ["evidence", "mention"]
+    assert found[1].facts == ()
+
+
+async def test_facts_can_be_found_themselves_with_the_way_to_them(graph: Graph) -> None:
+    await put(graph, *MARA_IN_LISBON)
+
+    found = await ask_facts(graph, "Mara")
+
+    assert [candidate.item for candidate in found] == [fact_id("f1"), fact_id("f2")]
+    assert found[1].path == "Mara -[works at]-> Lotus Books -[is in]-> Lisbon"
+    assert found[0].score > found[1].score
+
+
+async def test_a_fact_without_evidence_can_be_found_itself(graph: Graph) -> None:
+    await put(graph, fact("f", "Mara", "likes", "Goa"))
+
+    assert named(await ask_facts(graph, "Mara")) == ["f"]
+    assert await ask(graph, "Mara") == []
+
+
+async def test_a_fact_about_itself_is_kept_and_never_walked(graph: Graph) -> None:
+    await put(graph, segment("a"), fact("f", "Mara", "knows", "mara", evidence=("a",)))
+
+    assert await graph.count(TENANT, [fact_id("f")]) == 1
+    assert await ask(graph, "Mara") == []
+    assert await ask_facts(graph, "Mara") == []
+
+
+async def test_facts_in_a_circle_are_walked_once_around(graph: Graph) -> None:
+    names = ["Ann", "Ben", "Cy"]
+    await put(
+        graph,
+        *(segment(name) for name in names),
+        *(
+            fact(f"f{n}", name, "knows", names[(n + 1) % 3], evidence=(name,))
+            for n, name in enumerate(names)
+        ),
+    )
+
+    found = await ask(graph, "Whom does Ann know?")
+
+    assert sorted(named(found)) == names
+    assert sorted(named(await ask_facts(graph, "Ann"))) == ["f0", "f1", "f2"]
+
+
+# ---------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize(
+    ("times", "walked"),
+    [
+        ({}, True),
+        ({"valid_from": NOON}, True),
+        ({"valid_from": NOON + days(0.001)}, False),
+        ({"valid_to": NOON}, False),
+        ({"valid_to": NOON + days(0.001)}, True),
+        ({"valid_from": NOON - days(9), "valid_to": NOON - days(1)}, False),
+        ({"retracted_at": NOON}, False),
+        ({"retracted_at": NOON + days(0.001)}, True),
+        ({"recorded_at": NOON + days(9)}, True),
+    ],
+)
+async def test_a_fact_is_walked_while_it_holds(
+    graph: Graph, times: dict[str, datetime], walked: bool
+) -> None:
+    await put(
+        graph,
+        segment("near", event_time=NOON - days(99)),
+        segment("far", event_time=NOON - days(99)),
+        fact("f", "Mara", "works at", "Lotus Books", evidence=("near",), **times),
+        fact("g", "Lotus Books", "is in", "Lisbon", evidence=("far",)),
+        fact("h", "Tom", "knows", "Lisbon"),
+    )
+
+    assert named(await ask(graph, "Mara", as_of=NOON)) == (["near", "far"] if walked else [])
+    assert named(await ask_facts(graph, "Mara", as_of=NOON)) == (["f", "g"] if walked else [])
+    assert ("near" in named(await ask(graph, "Lisbon", as_of=NOON))) is walked
+
+
+async def test_what_is_said_after_the_instant_asked_for_is_hidden(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("then", entities=("Mara",), event_time=NOON),
+        segment("later", entities=("Mara",), event_time=NOON + days(0.001)),
+        segment("later evidence", event_time=NOON + days(1)),
+        segment("later card", entity="Mara", event_time=NOON + days(1)),
+        fact("f", "Mara", "likes", "Goa", evidence=("later evidence",)),
+    )
+
+    assert named(await ask(graph, "Mara", as_of=NOON)) == ["then"]
+    assert len(await ask(graph, "Mara", as_of=NOON + days(1))) == 4
+
+
+# ---------------------------------------------------------------- filters
+
+
+FILTERS = [
+    Filter(kinds=("note",)),
+    Filter(kinds=("note", "turn")),
+    Filter(labels={"project": ("x", "y")}),
+    Filter(labels={"project": ("x",), "lang": ("de",)}),
+    Filter(speakers=("TOM",)),
+    Filter(sessions=("s1", "s3")),
+    Filter(entities=("lotus books",)),
+    Filter(min_importance=0.6),
+    Filter(event_time=TimeRange(NOON - days(3), NOON - days(1))),
+    Filter(event_time=TimeRange(start=NOON - days(2))),
+    Filter(created_at=TimeRange(end=NOON - days(2))),
+    Filter(updated_at=TimeRange(start=NOON - days(2))),
+    Filter(kinds=("note",), speakers=("tom",), min_importance=0.3),
+    Filter(kinds=("never",)),
+]
+
+
+def varied_segments() -> list[Segment]:
+    """Segments about Mara in which every filter accepts some and rejects some."""
+    choices = product(("note", "turn"), ("Tom", "Mara", ""), ("s1", "s2", "s3"), ("x", "z"))
+    return [
+        segment(
+            f"s{n:02}",
+            kind=kind,
+            speaker=speaker,
+            session=session,
+            labels={"project": project, "lang": "de" if n % 2 else "en"},
+            entities=("Mara", "Lotus Books") if n % 3 else ("Mara",),
+            importance=n % 10 / 10,
+            event_time=NOON - days(n % 5),
+            created_at=None if n % 7 == 0 else NOON - days(n % 4),
+            updated_at=None if n % 7 == 1 else NOON - days(n % 6),
+        )
+        for n, (kind, speaker, session, project) in enumerate(choices)
+    ]
+
+
+@pytest.mark.parametrize("filter_", FILTERS, ids=repr)
+async def test_a_filter_accepts_what_the_reference_accepts(graph: Graph, filter_: Filter) -> None:
+    segments = varied_segments()
+    await put(graph, *segments)
+
+    found = await ask(graph, "Mara", depth=100, filter_=filter_)
+
+    assert sorted(named(found)) == [each.id for each in segments if filter_.accepts(each)]
+
+
+@pytest.mark.parametrize("filter_", FILTERS, ids=repr)
+async def test_a_filter_holds_for_evidence_and_for_what_facts_lead_to(
+    graph: Graph, filter_: Filter
+) -> None:
+    cited = [segment(f"cited {each.id}", **fields_of(each)) for each in varied_segments()]
+    cards = [
+        segment(f"card {each.id}", **fields_of(each), entity="Lotus Books")
+        for each in varied_segments()
+    ]
+    evidence = tuple(each.id for each in cited)
+    await put(graph, *cited, *cards, fact("f", "Nadia", "owns", "Lotus Books", evidence=evidence))
+
+    found = await ask(graph, "Nadia", depth=200, filter_=filter_)
+
+    accepted = [each.id for each in (*cards, *cited) if filter_.accepts(each)]
+    assert sorted(named(found)) == sorted(accepted)
+
+
+def fields_of(of: Segment) -> dict[str, Any]:
+    names = ("kind", "session", "labels", "importance", "event_time", "created_at", "updated_at")
+    # Without the names, so that nothing but the fact leads there.
+    return {name: getattr(of, name) for name in names} | {"speaker": of.speaker}
+
+
+@pytest.mark.parametrize("filter_", FILTERS, ids=repr)
+async def test_a_fact_passes_if_one_of_its_evidence_does_and_its_time_overlaps(
+    graph: Graph, filter_: Filter
+) -> None:
+    reference = InMemoryGraph()
+    segments = varied_segments()
+    facts = [
+        fact(
+            f"f{n:02}",
+            "Nadia",
+            "likes",
+            f"thing {n}",
+            evidence=(segments[n].id, segments[n // 2].id) if n % 4 else (),
+            valid_from=None if n % 3 == 0 else NOON - days(n % 4),
+            valid_to=None if n % 5 else NOON + days(2),
+        )
+        for n in range(len(segments))
+    ]
+    for each in (graph, reference):
+        await put(each, *segments, *facts)
+
+    found = await ask(graph, "Nadia", depth=100, yields=Yields.FACTS, filter_=filter_)
+
+    expected = await ask(reference, "Nadia", depth=100, yields=Yields.FACTS, filter_=filter_)
+    assert sorted(named(found)) == sorted(named(expected))
+
+
+async def test_a_filter_fills_the_depth_from_whatever_passes(graph: Graph) -> None:
+    await put(
+        graph,
+        *(segment(f"turn {n:03}", entities=("Mara",)) for n in range(400)),
+        *(segment(f"note {n:03}", entities=("Mara",), kind="note") for n in range(30)),
+        *(segment(f"more {n:03}", entities=("Mara",)) for n in range(400)),
+    )
+
+    found = await ask(graph, "Mara", filter_=Filter(kinds=("note",)))
+
+    assert named(found) == [f"note {n:03}" for n in range(20)]
+
+
+# ---------------------------------------------------------------- changes
+
+
+async def test_a_repeated_change_changes_nothing(graph: Graph) -> None:
+    await put(graph, *MARA_IN_LISBON)
+    first = await ask(graph, "Mara in Lisbon")
+    await put(graph, *MARA_IN_LISBON)
+
+    assert await ask(graph, "Mara in Lisbon") == first
+    assert await graph.count_entities(TENANT) == 3
+
+
+async def test_a_replaced_segment_loses_what_it_mentioned_and_was(graph: Graph) -> None:
+    await put(graph, segment("a", entities=("Mara", "Goa"), entity="Diary", speaker="Tom"))
+    await put(graph, segment("a", entities=("Goa", "Nadia"), entity="Letter", speaker="Ann"))
+
+    assert [named(await ask(graph, name)) for name in ("Mara", "Tom", "Diary")] == [[], [], []]
+    assert [named(await ask(graph, name)) for name in ("Goa", "Nadia", "Ann", "Letter")] == [
+        ["a"]
+    ] * 4
+    assert await graph.count_entities(TENANT) == 4
+
+
+async def test_a_replaced_segment_is_filtered_by_what_it_is_now(graph: Graph) -> None:
+    await put(graph, segment("a", entities=("Mara",), kind="note"))
+    await put(graph, segment("a", entities=("Mara",), kind="turn", event_time=NOON + days(0.5)))
+
+    assert await ask(graph, "Mara", filter_=Filter(kinds=("note",))) == []
+    assert await ask(graph, "Mara", as_of=NOON) == []
+    assert named(await ask(graph, "Mara", filter_=Filter(kinds=("turn",)))) == ["a"]
+
+
+async def test_a_replaced_fact_loses_its_ends_its_evidence_and_its_times(graph: Graph) -> None:
+    old = fact("f", "Mara", "likes", "Goa", evidence=("a",), valid_to=NOON)
+    await put(graph, segment("a"), segment("b"), old)
+    await put(graph, fact("f", "Tom", "hates", "Rome", evidence=("b",)))
+
+    assert await ask(graph, "Mara") == []
+    assert await ask(graph, "Goa") == []
+    [found] = await ask(graph, "Tom")
+    assert (found.item.id, found.path) == ("b", "Tom -[hates]-> Rome")
+    assert await graph.count_entities(TENANT) == 2
+
+
+async def test_the_ends_of_a_fact_can_change_places(graph: Graph) -> None:
+    await put(graph, fact("f", "Mara", "knows", "Tom"))
+    await put(graph, fact("f", "Tom", "knows", "Mara"))
+
+    [found] = await ask_facts(graph, "Mara")
+
+    assert found.path == "Mara <-[knows]- Tom"
+
+
+async def test_what_is_removed_is_found_no_more_and_its_entities_go_with_it(graph: Graph) -> None:
+    await put(graph, *MARA_IN_LISBON, segment("other", entities=("Mara",)))
+    await remove(graph, *ids("work", "city"), fact_id("f1"), fact_id("f2"), fact_id("never"))
+
+    assert named(await ask(graph, "Mara in Lisbon at Lotus Books")) == ["other"]
+    assert await graph.count(TENANT, [*ids("work", "city"), fact_id("f1"), fact_id("f2")]) == 0
+    assert await graph.count_entities(TENANT) == 1
+
+
+async def test_a_removed_segment_comes_back_when_it_is_written_again(graph: Graph) -> None:
+    await put(graph, segment("a", entities=("Mara",)))
+    await remove(graph, *ids("a"))
+    await put(graph, segment("a", entities=("Mara",)))
+
+    assert named(await ask(graph, "Mara")) == ["a"]
+
+
+async def test_one_change_can_remove_and_write(graph: Graph) -> None:
+    await put(graph, segment("a", entities=("Mara",)), fact("f", "Mara", "likes", "Goa"))
+    await graph.apply(
+        GraphChanges(
+            segments=[GraphSegment(tenant=TENANT, segment=segment("b", entities=("Mara",)))],
+            removed=[(TENANT, ids("a")[0]), (TENANT, fact_id("f"))],
+        )
+    )
+
+    assert named(await ask(graph, "Mara")) == ["b"]
+    assert await graph.count_entities(TENANT) == 1
+
+
+async def test_evidence_may_be_written_after_its_fact(graph: Graph) -> None:
+    await put(graph, fact("f", "Mara", "likes", "Goa", evidence=("a", "never")))
+
+    assert await graph.count(TENANT, ids("a", "never")) == 0
+    assert await ask(graph, "Mara") == []
+    await put(graph, segment("a"))
+    assert named(await ask(graph, "Mara")) == ["a"]
+
+
+async def test_counts_each_item_once_and_only_those_it_holds(graph: Graph) -> None:
+    await put(graph, segment("x"), segment("y"), fact("x", "Mara", "likes", "Goa"))
+
+    items = [*ids("x", "x", "z"), fact_id("x"), fact_id("y")]
+
+    assert await graph.count(TENANT, items) == 2
+    assert await graph.count(TENANT, []) == 0
+
+
+async def test_an_empty_change_is_harmless(graph: Graph) -> None:
+    await graph.apply(GraphChanges())
+    await graph.prepare()
+
+    assert await graph.count_entities(TENANT) == 0
+
+
+# ---------------------------------------------------------------- tenants
+
+
+async def test_no_tenant_sees_or_changes_another(graph: Graph) -> None:
+    ours = (segment("a", entities=("Mara",)), fact("f", "Mara", "likes", "Goa", evidence=("a",)))
+    theirs = (
+        segment("a", entities=("Mara", "Rome"), kind="note"),
+        segment("b", entities=("Mara", "Nadia")),
+        fact("f", "Mara", "hates", "Rome", evidence=("b",)),
+    )
+    await put(graph, *ours)
+    await put(graph, *theirs, tenant=OTHER)
+
+    assert named(await ask(graph, "Mara")) == ["a"]
+    assert [c.path for c in await ask_facts(graph, "Mara")] == ["Mara -[likes]-> Goa"]
+    assert await ask(graph, "Nadia or Rome") == []
+    assert await ask(graph, "Mara", filter_=Filter(kinds=("note",))) == []
+    assert await graph.count(TENANT, ids("a", "b")) == 1
+    assert await graph.count_entities(TENANT) == 2
+    assert named(await ask(graph, "Nadia", tenant=OTHER)) == ["b"]
+
+    await remove(graph, *ids("a", "b"), fact_id("f"))
+    assert await graph.count(OTHER, [*ids("a", "b"), fact_id("f")]) == 3
+    assert await graph.count_entities(OTHER) == 3
+    assert await ask(graph, "Mara") == []
+
+
+async def test_an_unknown_tenant_has_nothing(graph: Graph) -> None:
+    assert await ask(graph, "Mara", tenant="nobody") == []
+    assert await graph.count(TenantName("nobody"), ids("a")) == 0
+    assert await graph.count_entities(TenantName("nobody")) == 0
+
+
+async def test_no_time_left_is_a_timeout(graph: Graph) -> None:
+    with pytest.raises(TimeoutError):
+        await graph.search(query("Mara"), 10, Yields.EVIDENCE, Deadline.after(-1))

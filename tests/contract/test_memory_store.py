@@ -1,0 +1,321 @@
+"""What every memory store does, the one in memory and PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+import pytest
+
+from serving.adapters.postgres.store import PostgresMemoryStore
+from serving.domain.budget import Deadline
+from serving.domain.errors import InvalidRequestError, TextSearchConfigConflictError
+from serving.domain.records import Fact, Item, ItemId, Segment, TenantName, fact_id, segment_id
+from serving.ports import MemoryStore, Selector
+from tests.builders import NOON, TENANT, days, fact, ids, segment
+from tests.fake_store import InMemoryStore
+
+Stores: TypeAlias = InMemoryStore | PostgresMemoryStore
+
+RICH = segment(
+    "s",
+    'She said: "don\'t" \\ {curly} 100 % 🏖️',
+    title="Trip",
+    speaker="Mary-Ann",
+    session="monday",
+    kind="note",
+    importance=0.7,
+    labels={"project": "goa", 'with "quotes"': "and \\ {braces},"},
+    entities=("Goa", 'The "Ritz", Goa', "back\\slash", "🏖️"),
+    entity="Mary-Ann",
+)
+RICH_FACT = fact(
+    "f",
+    "Ann",
+    "sailed to",
+    "Goa",
+    sentence="Ann sailed to Goa.",
+    valid_from=NOON,
+    valid_to=NOON + days(1),
+    retracted_at=NOON + days(2),
+    evidence=("s", "a"),
+    weight=0.25,
+)
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store(request: pytest.FixtureRequest) -> Stores:
+    if request.param == "memory":
+        return InMemoryStore()
+    found: PostgresMemoryStore = request.getfixturevalue("postgres").store
+    return found
+
+
+async def load(store: MemoryStore, *items: ItemId, tenant: TenantName = TENANT) -> list[Item]:
+    """The stored items, in the order given, without what the server sets."""
+    loaded = await store.load(tenant, items, Deadline.after(10))
+    return [
+        replace(loaded[item], created_at=None, updated_at=None) for item in items if item in loaded
+    ]
+
+
+@pytest.mark.parametrize("item", [RICH, RICH_FACT], ids=["segment", "fact"])
+async def test_what_is_written_is_read(store: Stores, item: Segment | Fact) -> None:
+    receipt = await store.write(TENANT, [item])
+
+    assert receipt.outcomes == ["created"]
+    assert await load(store, item.item) == [item]
+
+
+async def test_an_equal_item_is_left_alone_and_its_token_covers_the_first_write(
+    store: Stores,
+) -> None:
+    first = await store.write(TENANT, [RICH, RICH_FACT])
+    await store.write(TENANT, [segment("other")])
+
+    again = await store.write(TENANT, [RICH_FACT, RICH])
+
+    assert again.outcomes == ["unchanged", "unchanged"]
+    assert again.token == first.token
+
+
+async def test_another_content_replaces_the_item(store: Stores) -> None:
+    await store.write(TENANT, [RICH])
+    changed = replace(RICH, importance=0.9)
+
+    receipt = await store.write(TENANT, [changed])
+
+    assert receipt.outcomes == ["updated"]
+    assert await load(store, RICH.item) == [changed]
+
+
+async def test_outcomes_come_in_the_order_of_the_items(store: Stores) -> None:
+    await store.write(TENANT, [segment("b"), segment("c")])
+
+    receipt = await store.write(
+        TENANT, [segment("c", "new"), fact("a", "x", "y", "z"), segment("b"), segment("a")]
+    )
+
+    assert receipt.outcomes == ["updated", "created", "unchanged", "created"]
+
+
+async def test_an_update_keeps_the_time_of_the_first_write(store: Stores) -> None:
+    await store.write(TENANT, [segment("a")])
+    (before,) = (await store.load(TENANT, ids("a"), Deadline.after(10))).values()
+
+    await store.write(TENANT, [segment("a", "changed")])
+
+    (after,) = (await store.load(TENANT, ids("a"), Deadline.after(10))).values()
+    assert after.created_at == before.created_at
+    assert before.updated_at is not None
+    assert after.updated_at is not None
+    assert after.updated_at > before.updated_at
+
+
+async def test_extracted_entities_are_stored_and_no_part_of_the_content(store: Stores) -> None:
+    named = segment("a", entities=("Goa",))
+    await store.write(TENANT, [named], extracted=frozenset(ids("a")))
+
+    receipt = await store.write(
+        TENANT, [replace(named, entities=("Goa", "Rome"))], extracted=frozenset(ids("a"))
+    )
+
+    assert receipt.outcomes == ["unchanged"]
+    assert await load(store, named.item) == [named]
+
+
+@pytest.mark.parametrize(
+    ("first", "repeat"),
+    [
+        (segment("a"), segment("a", event_time=NOON + days(1))),
+        (fact("a", "x", "y", "z"), fact("a", "x", "y", "z", recorded_at=NOON + days(1))),
+    ],
+    ids=["segment", "fact"],
+)
+async def test_a_time_that_the_service_set_is_no_part_of_the_content(
+    store: Stores, first: Segment | Fact, repeat: Segment | Fact
+) -> None:
+    await store.write(TENANT, [first], undated=frozenset([first.item]))
+
+    receipt = await store.write(TENANT, [repeat], undated=frozenset([first.item]))
+
+    assert receipt.outcomes == ["unchanged"]
+    assert await load(store, first.item) == [first]
+
+
+async def test_a_segment_and_a_fact_may_share_an_id(store: Stores) -> None:
+    await store.write(TENANT, [segment("a"), fact("a", "x", "y", "z")])
+
+    assert await load(store, segment_id("a"), fact_id("a")) == [
+        segment("a"),
+        fact("a", "x", "y", "z"),
+    ]
+
+
+async def test_tenants_do_not_see_each_other(store: Stores) -> None:
+    other = TenantName("other")
+    await store.write(TENANT, [segment("a", entities=("Goa",))])
+    await store.write(other, [segment("a", "theirs"), segment("b")])
+
+    await store.erase(other, Selector(items=tuple(ids("a", "b"))))
+
+    assert await load(store, *ids("a", "b")) == [segment("a", entities=("Goa",))]
+    assert await store.count(other, ids("a", "b")) == 0
+    assert await store.known_names(other) == {}
+
+
+async def test_a_tenant_keeps_its_text_search_configuration(store: Stores) -> None:
+    await store.write(TENANT, [segment("a")], "german")
+
+    with pytest.raises(TextSearchConfigConflictError):
+        await store.write(TENANT, [segment("b")], "english")
+
+    assert await store.count(TENANT, ids("a", "b")) == 1
+    await store.write(TENANT, [segment("b")])
+    await store.write(TENANT, [segment("c")], "german")
+    assert await store.count(TENANT, ids("a", "b", "c")) == 3
+
+
+async def test_a_text_search_configuration_must_exist(store: Stores) -> None:
+    with pytest.raises(InvalidRequestError):
+        await store.write(TENANT, [segment("a")], "klingon")
+
+    assert await store.count(TENANT, ids("a")) == 0
+
+
+async def test_an_unknown_tenant_has_nothing(store: Stores) -> None:
+    assert await load(store, *ids("a")) == []
+    assert await store.count(TENANT, ids("a")) == 0
+    assert await store.known_names(TENANT) == {}
+    assert (await store.erase(TENANT, Selector(everything=True))).items == []
+
+
+async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
+    await store.write(
+        TENANT,
+        [segment("a", entities=("Mary-Ann",), entity="The Ritz"), fact("f", "Bob", "likes", "Goa")],
+    )
+
+    assert await store.known_names(TENANT) == {
+        "mary ann": "Mary-Ann",
+        "the ritz": "The Ritz",
+        "bob": "Bob",
+        "goa": "Goa",
+    }
+
+
+@pytest.mark.parametrize(
+    ("selector", "left"),
+    [
+        (Selector(items=(segment_id("a"), fact_id("f"))), "b c"),
+        (Selector(items=(segment_id("f"),)), "a b c"),
+        (Selector(session="monday"), "b c"),
+        (Selector(speaker="ANN"), "c"),
+        (Selector(speaker=""), "a b c"),
+        (Selector(session=""), "a b c"),
+        (Selector(everything=True), ""),
+    ],
+    ids=[
+        "ids",
+        "id of the other kind",
+        "session",
+        "speaker",
+        "no speaker",
+        "no session",
+        "everything",
+    ],
+)
+async def test_what_is_selected_is_erased(store: Stores, selector: Selector, left: str) -> None:
+    await store.write(
+        TENANT,
+        [
+            segment("a", speaker="Ann", session="monday"),
+            segment("b", speaker="ann"),
+            segment("c"),
+            fact("f", "Ann", "likes", "Goa"),
+        ],
+    )
+
+    receipt = await store.erase(TENANT, selector)
+
+    assert await load(store, *ids("a", "b", "c")) == await load(store, *ids(*left.split()))
+    assert await store.count(TENANT, ids("a", "b", "c")) == len(left.split())
+    erased = {item.id for item in receipt.items if item.kind == "segment"}
+    assert erased == {"a", "b", "c"} - set(left.split())
+
+
+async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
+    await store.write(
+        TENANT,
+        [
+            segment("a"),
+            segment("b"),
+            fact("both", "x", "y", "z", evidence=("a", "b")),
+            fact("one", "x", "y", "z", evidence=("a",)),
+            fact("none", "x", "y", "z"),
+        ],
+    )
+
+    receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    assert sorted(receipt.items) == [fact_id("one"), segment_id("a")]
+    assert await load(store, fact_id("both"), fact_id("one"), fact_id("none")) == [
+        fact("both", "x", "y", "z", evidence=("b",)),
+        fact("none", "x", "y", "z"),
+    ]
+
+
+async def test_evidence_that_is_erased_before_it_came_counts_as_gone(store: Stores) -> None:
+    await store.write(TENANT, [fact("f", "x", "y", "z", evidence=("a",))])
+
+    receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    assert receipt.items == [fact_id("f")]
+
+
+async def test_a_fact_that_lost_evidence_can_be_written_again_as_it_was(store: Stores) -> None:
+    whole = fact("f", "x", "y", "z", evidence=("a", "b"))
+    await store.write(TENANT, [segment("a"), segment("b"), whole])
+    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    receipt = await store.write(TENANT, [whole])
+
+    assert receipt.outcomes == ["updated"]
+    assert await load(store, whole.item) == [whole]
+
+
+async def test_names_go_with_the_last_that_used_them(store: Stores) -> None:
+    await store.write(
+        TENANT,
+        [
+            segment("a", entities=("Goa", "Rome", "Oslo")),
+            segment("b", entities=("Rome",)),
+            fact("f", "Ann", "likes", "Oslo"),
+        ],
+    )
+
+    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    assert await store.known_names(TENANT) == {"rome": "Rome", "ann": "Ann", "oslo": "Oslo"}
+
+
+async def test_an_erased_id_is_new_when_it_is_written_again(store: Stores) -> None:
+    await store.write(TENANT, [segment("a")])
+    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    receipt = await store.write(TENANT, [segment("a")])
+
+    assert receipt.outcomes == ["created"]
+
+
+async def test_an_erased_tenant_may_choose_another_configuration(store: Stores) -> None:
+    await store.write(TENANT, [segment("a")], "german")
+    await store.erase(TENANT, Selector(everything=True))
+
+    receipt = await store.write(TENANT, [segment("a")], "simple")
+
+    assert receipt.outcomes == ["created"]
+
+
+async def test_a_store_that_answers_is_reachable(store: Stores) -> None:
+    assert await store.reachable()

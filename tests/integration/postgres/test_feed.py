@@ -1,0 +1,138 @@
+"""PostgreSQL as the source of a vector index."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.feed import BATCH_ROWS
+from serving.domain.query import segment_terms
+from serving.domain.records import TenantName, fact_id, segment_id
+from serving.ports import Selector
+from tests.builders import NOON, TENANT, days, fact, ids, segment
+from tests.integration.postgres.following import MODEL, OTHER_MODEL, bootstrap, embed
+
+pytestmark = pytest.mark.postgres
+
+
+async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
+    stored = segment("a", speaker="Ann", labels={"x": "y"}, entities=("Goa",), importance=0.75)
+    await postgres.store.write(TENANT, [stored])
+    await embed(postgres)
+
+    _, rows = await bootstrap(postgres)
+
+    row = rows[TENANT, segment_id("a")]
+    assert row.terms == segment_terms(stored)
+    assert (row.importance, row.event_time) == (0.75, NOON)
+    assert row.created_at is not None
+    assert row.vectors.dtype == np.float16
+    assert row.vectors.tolist() == [[1, 0, 0, 0]]
+
+
+async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> None:
+    stored = fact(
+        "f", "x", "y", "z", evidence=("b", "a"), valid_from=NOON, retracted_at=NOON + days(1)
+    )
+    await postgres.store.write(TENANT, [stored])
+    await embed(postgres)
+
+    _, rows = await bootstrap(postgres)
+
+    row = rows[TENANT, fact_id("f")]
+    assert row.evidence == ("b", "a")
+    assert (row.valid_from, row.valid_to, row.retracted_at) == (NOON, None, NOON + days(1))
+
+
+async def test_windows_come_in_their_order(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+    batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
+    (task,) = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
+    windows = np.eye(4, dtype=np.float32)[[2, 0, 3]]
+
+    await postgres.change_log.save_embeddings(MODEL, [(task, windows)])
+
+    _, rows = await bootstrap(postgres)
+    assert rows[TENANT, segment_id("a")].vectors.tolist() == windows.tolist()
+
+
+async def test_rows_of_all_tenants_come_in_batches(postgres: Postgres) -> None:
+    many = [segment(f"{place:04}") for place in range(BATCH_ROWS + 1)]
+    await postgres.store.write(TENANT, many)
+    await postgres.store.write(TenantName("other"), [segment("a")])
+    await embed(postgres)
+    await embed(postgres)
+
+    async with postgres.feed.bootstrap(MODEL) as (_, batches):
+        sizes = [len(batch) async for batch in batches]
+
+    assert sizes == [BATCH_ROWS, 2]
+
+
+async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment(f"{place}") for place in range(1000)])
+    await embed(postgres)
+
+    async with postgres.feed.bootstrap(MODEL) as (_, batches):
+        await anext(batches)
+
+    assert await postgres.store.reachable()
+
+
+async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a"), segment("b"), segment("c")])
+    await embed(postgres)
+    position, rows = await bootstrap(postgres)
+    await postgres.store.write(TENANT, [segment("d"), segment("a", importance=1.0)])
+    await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
+
+    before = await postgres.feed.changes_since(position, MODEL)
+    await embed(postgres)
+    after = await postgres.feed.changes_since(before.position, MODEL)
+    nothing = await postgres.feed.changes_since(after.position, MODEL)
+
+    assert len(rows) == 3
+    assert [(row.item, row.importance) for row in before.rows] == [(segment_id("a"), 1.0)]
+    assert sorted(item for _, item in before.removed) == ids("b", "d")
+    assert [row.item for row in after.rows] == ids("d")
+    assert after.removed == []
+    assert (nothing.rows, nothing.removed) == ([], [])
+
+
+async def test_a_row_is_removed_until_its_new_text_has_a_vector(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+    await embed(postgres)
+    position, _ = await bootstrap(postgres)
+
+    await postgres.store.write(TENANT, [segment("a", "changed")])
+    changed = await postgres.feed.changes_since(position, MODEL)
+    await embed(postgres)
+    mended = await postgres.feed.changes_since(changed.position, MODEL)
+
+    assert changed.removed == [(TENANT, segment_id("a"))]
+    assert [row.item for row in mended.rows] == ids("a")
+
+
+async def test_a_position_tells_which_writes_have_their_embeddings(postgres: Postgres) -> None:
+    receipt = await postgres.store.write(TENANT, [segment("a")])
+    before, _ = await bootstrap(postgres)
+    await embed(postgres)
+    after, _ = await bootstrap(postgres)
+
+    assert receipt.token.seen_by(before.log)
+    assert not receipt.token.seen_by(before.embedded)
+    assert receipt.token.seen_by(after.embedded)
+    assert before.epoch == after.epoch == receipt.token.epoch
+
+
+async def test_the_share_of_embedded_rows_leaves_the_sensitive_out(postgres: Postgres) -> None:
+    assert await postgres.feed.embedded_share(MODEL) == 1.0
+    await postgres.store.write(TENANT, [segment("a"), segment("s", sensitive=True)])
+    await embed(postgres)
+    await postgres.store.write(TENANT, [segment("b"), fact("f", "x", "y", "z", evidence=("s",))])
+
+    assert await postgres.feed.embedded_share(MODEL) == 0.5
+    assert await postgres.feed.embedded_share(OTHER_MODEL) == 0.0
+    counts = await postgres.catalog.tenant_counts(TENANT, MODEL)
+    assert (counts.embedded, counts.embeddable) == (1, 2)

@@ -1,0 +1,90 @@
+"""Bringing a database up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
+from tests.builders import TENANT, fact, segment
+from tests.integration.postgres.following import MODEL, embed, project_graph
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def empty_dsn(postgres_server: str) -> Iterator[str]:
+    """The DSN of a database with nothing in it."""
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE empty")
+        yield make_conninfo(postgres_server, dbname="empty")
+        connection.execute("DROP DATABASE empty WITH (FORCE)")
+
+
+async def test_several_processes_may_migrate_at_once(empty_dsn: str) -> None:
+    await asyncio.gather(*(migrate(empty_dsn) for _ in range(4)))
+
+    async with Postgres(empty_dsn) as adapters:
+        assert (await adapters.store.write(TENANT, [segment("a")])).outcomes == ["created"]
+
+
+async def test_migrating_again_changes_nothing(postgres: Postgres, postgres_dsn: str) -> None:
+    epoch = await postgres.consistency.epoch()
+
+    await migrate(postgres_dsn)
+
+    assert await postgres.consistency.epoch() == epoch
+
+
+async def test_a_schema_of_a_newer_program_is_refused(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("UPDATE meta SET schema_version = 99")
+
+    with pytest.raises(SchemaTooNewError, match="version 99"):
+        await migrate(postgres_dsn)
+
+
+async def test_the_log_starts_anew_in_a_database_restored_elsewhere(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    first = await postgres.store.write(TENANT, [segment("a"), fact("f", "x", "y", "z")])
+    await embed(postgres)
+    await project_graph(postgres)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("UPDATE meta SET cluster_id = 1")
+
+    await migrate(postgres_dsn)
+
+    again = await postgres.store.write(TENANT, [segment("a")])
+    assert again.outcomes == ["unchanged"]
+    assert again.token.epoch != first.token.epoch
+    assert again.token.xids.isdisjoint(first.token.xids)
+    changes = await project_graph(postgres)
+    assert (len(changes.segments), len(changes.facts)) == (1, 1)
+    assert await embed(postgres, MODEL) == []  # the vectors came along
+
+
+async def test_an_owner_without_privileges_can_migrate_and_work(
+    postgres_server: str, empty_dsn: str
+) -> None:
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE ROLE owner LOGIN")
+        connection.execute("ALTER DATABASE empty OWNER TO owner")
+    try:
+        dsn = make_conninfo(empty_dsn, user="owner")
+        await migrate(dsn)
+        async with Postgres(dsn) as adapters:
+            await adapters.store.write(TENANT, [segment("a")])
+
+            assert [row.segment.id for row in (await project_graph(adapters)).segments] == ["a"]
+    finally:
+        with psycopg.connect(postgres_server, autocommit=True) as connection:
+            connection.execute("ALTER DATABASE empty OWNER TO postgres")
+            with psycopg.connect(empty_dsn, autocommit=True) as within:
+                within.execute("REASSIGN OWNED BY owner TO postgres")
+            connection.execute("DROP ROLE owner")

@@ -1,0 +1,186 @@
+"""PostgreSQL goes away and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from serving.adapters.embedded_postgres import EmbeddedPostgres
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.migrations import migrate
+from serving.adapters.postgres.pool import Database
+from serving.domain.budget import Deadline
+from serving.domain.errors import OverloadedError, StoreUnavailableError
+from tests.builders import TENANT, ids, query, segment
+from tests.fix_postgres import QUICK, pid_of
+from tests.integration.postgres.following import MODEL, bootstrap, eventually, scalar
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def server(short_directory: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedPostgres]:
+    """A server of the test's own, not started yet."""
+    server = EmbeddedPostgres(short_directory / request.node.name[:40], settings=QUICK)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def adapters(server: EmbeddedPostgres) -> AsyncIterator[Postgres]:
+    """Adapters of that server, with the schema in place."""
+    dsn = server.start()
+    await migrate(dsn)
+    async with Postgres(dsn) as opened:
+        yield opened
+
+
+async def test_without_postgresql_every_call_says_so(
+    adapters: Postgres, server: EmbeddedPostgres
+) -> None:
+    server.stop()
+
+    assert not await adapters.store.reachable()
+    with pytest.raises(StoreUnavailableError):
+        await adapters.store.write(TENANT, [segment("a")])
+    with pytest.raises(StoreUnavailableError):
+        await adapters.lexical.search(query("Goa"), 10, Deadline.after(2))
+    with pytest.raises(StoreUnavailableError):
+        await adapters.change_log.next_batch("graph", None, 10)
+    with pytest.raises(StoreUnavailableError):
+        await bootstrap(adapters)
+    with pytest.raises(StoreUnavailableError):
+        async with adapters.change_log.leadership("graph"):
+            pass
+    with pytest.raises(StoreUnavailableError):
+        await migrate(adapters.database.dsn)
+
+
+async def test_adapters_open_without_postgresql_and_work_once_it_is_there(
+    server: EmbeddedPostgres,
+) -> None:
+    dsn = server.start()
+    await migrate(dsn)
+    server.stop()
+
+    async with Postgres(dsn) as adapters:
+        assert not await adapters.store.reachable()
+        server.start()
+
+        assert await eventually(adapters.store.reachable)
+        await adapters.store.write(TENANT, [segment("a")])
+
+
+async def test_the_first_calls_after_a_restart_succeed(
+    adapters: Postgres, server: EmbeddedPostgres
+) -> None:
+    await adapters.store.write(TENANT, [segment("a")])
+    server.stop()
+    server.start()
+
+    found = await adapters.lexical.search(query("Goa"), 10, Deadline.after(10))
+    await adapters.store.write(TENANT, [segment("b")])
+
+    assert [candidate.item for candidate in found] == ids("a")
+    assert await adapters.store.count(TENANT, ids("a", "b")) == 2
+
+
+async def test_listening_goes_on_after_a_restart(
+    adapters: Postgres, server: EmbeddedPostgres
+) -> None:
+    await adapters.change_log.wait(10)
+    server.stop()
+    server.start()
+    async with asyncio.timeout(30):
+        await adapters.change_log.wait(20)  # until it listens again
+        waiting = asyncio.create_task(adapters.change_log.wait(20))
+
+        await adapters.store.write(TENANT, [segment("a")])
+
+        await waiting
+
+
+async def test_counts_of_accesses_survive_an_outage(
+    adapters: Postgres, server: EmbeddedPostgres
+) -> None:
+    await adapters.store.write(TENANT, [segment("a")])
+    server.stop()
+    adapters.access.record(TENANT, ids("a", "unknown"))
+    with pytest.raises(StoreUnavailableError):
+        await adapters.access.flush()
+    adapters.access.record(TENANT, ids("a"))
+    server.start()
+
+    async def stored() -> bool:
+        async with adapters.database.work() as connection:
+            return bool(
+                await scalar(connection, "SELECT coalesce(sum(shown), 0) FROM access_count") == 2
+            )
+
+    assert await eventually(stored)
+
+
+async def test_a_crash_loses_nothing_that_was_acknowledged(short_directory: Path) -> None:
+    server = EmbeddedPostgres(short_directory / "crash")
+    try:
+        dsn = server.start()
+        await migrate(dsn)
+        async with Postgres(dsn) as adapters:
+            await adapters.store.write(TENANT, [segment("a")])
+            os.kill(pid_of(server.root), signal.SIGKILL)
+            server.stop()
+            server.start()
+
+            assert await adapters.store.count(TENANT, ids("a")) == 1
+            assert (await adapters.change_log.next_batch("embedding", MODEL, 10)).changes
+    finally:
+        server.stop()
+
+
+async def test_a_statement_that_takes_too_long_is_a_timeout(postgres: Postgres) -> None:
+    with pytest.raises(TimeoutError):
+        async with postgres.database.search(Deadline.after(0.05)) as connection:
+            await connection.execute("SELECT pg_sleep(10)")
+
+    assert await postgres.store.reachable()
+
+
+async def test_the_server_ends_a_search_that_nobody_cancels(postgres_dsn: str) -> None:
+    async with Database(postgres_dsn, search_timeout_s=0.05) as database:
+        with pytest.raises(TimeoutError, match="statement"):
+            async with database.search(Deadline.after(10)) as connection:
+                await connection.execute("SELECT pg_sleep(10)")
+
+
+async def test_busy_connections_are_a_timeout_and_no_outage(postgres_dsn: str) -> None:
+    async with (
+        Database(postgres_dsn, search_connections=1) as database,
+        database.search(Deadline.after(10)),
+    ):
+        with pytest.raises(TimeoutError):
+            async with database.search(Deadline.after(0.05)):
+                pass
+
+
+async def test_too_many_who_wait_are_refused(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.pool.MAX_WAITING", 1)
+
+    async def ask(database: Database) -> None:
+        async with database.search(Deadline.after(0.2)):
+            pass
+
+    async with (
+        Database(postgres_dsn, search_connections=1) as database,
+        database.search(Deadline.after(10)),
+    ):
+        asking = [ask(database) for _ in range(3)]
+        outcomes = await asyncio.gather(*asking, return_exceptions=True)
+
+    assert sum(isinstance(outcome, OverloadedError) for outcome in outcomes) == 2

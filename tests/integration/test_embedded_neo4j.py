@@ -1,0 +1,118 @@
+"""The Neo4j of the desk as a process: how it starts, ends, and fails."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import neo4j
+import psutil
+import pytest
+
+from serving.adapters.embedded_neo4j import EmbeddedNeo4j
+from serving.domain.errors import DependencyError
+
+pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(240)]
+
+PARENT = """
+import sys
+from pathlib import Path
+from serving.adapters.embedded_neo4j import EmbeddedNeo4j
+
+server = EmbeddedNeo4j(Path(sys.argv[1]), Path(sys.argv[2]), heap_mb=256)
+server.start()
+print(server.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def write_and_count(uri: str) -> int:
+    with neo4j.GraphDatabase.driver(uri) as driver:
+        driver.execute_query("CREATE (:Mark)")
+        records, _, _ = driver.execute_query("MATCH (mark:Mark) RETURN count(mark)")
+        return int(records[0][0])
+
+
+def listening(process: psutil.Process) -> list[tuple[str, int]]:
+    return [
+        (address.laddr.ip, address.laddr.port)
+        for address in process.net_connections("tcp")
+        if address.status == psutil.CONN_LISTEN
+    ]
+
+
+def test_what_is_written_outlives_a_stop_and_a_kill(tmp_path: Path, jar_cache: Path) -> None:
+    told: list[str] = []
+    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256, on_progress=told.append)
+
+    first = server.start()
+    assert write_and_count(first) == 1
+    assert server.pid is not None
+    process = psutil.Process(server.pid)
+    port = int(first.rsplit(":", 1)[1])
+    # Java writes an IPv4 address as one mapped into IPv6.
+    assert [(ip.removeprefix("::ffff:"), on) for ip, on in listening(process)] == [
+        ("127.0.0.1", port)
+    ]
+    server.stop()
+    assert not process.is_running()
+
+    assert server.start() == first
+    assert write_and_count(first) == 2
+    assert server.pid is not None
+    psutil.Process(server.pid).kill()
+    server.stop()
+
+    with server as again:
+        assert write_and_count(again) == 3
+    server.stop()
+    assert told == ["starting Neo4j"] * 3
+
+
+def test_it_ends_when_the_process_that_started_it_is_killed(
+    tmp_path: Path, jar_cache: Path
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "neo4j"), str(jar_cache)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.send_signal(signal.SIGKILL)
+
+    gone, _ = psutil.wait_procs([child], timeout=60)
+    assert gone == [child]
+
+
+def test_a_failed_start_says_so_and_where_the_log_is_and_leaves_no_process(
+    tmp_path: Path, jar_cache: Path
+) -> None:
+    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=1)
+
+    with pytest.raises(DependencyError) as raised:
+        server.start()
+
+    assert "Neo4j ended with status" in str(raised.value)
+    assert str(server.log_path) in str(raised.value)
+    assert server.log_path.read_text() != ""
+    assert server.pid is None
+
+
+def test_a_start_that_takes_too_long_is_ended(tmp_path: Path, jar_cache: Path) -> None:
+    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, timeout_s=0.01)
+
+    with pytest.raises(DependencyError, match=r"did not start within 0\.01 s"):
+        server.start()
+    assert server.pid is None
+
+
+def test_one_directory_serves_one_process(tmp_path: Path, jar_cache: Path) -> None:
+    with EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256) as uri:
+        second = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256)
+        with pytest.raises(DependencyError, match="ended with status 1"):
+            second.start()
+
+        assert write_and_count(uri) == 1

@@ -1,0 +1,313 @@
+"""The launcher, with real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pwd
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from serving.adapters.embedded_postgres import (
+    EmbeddedPostgres,
+    PostgresStartError,
+    find_binaries,
+)
+from serving.adapters.embedded_postgres.account import ACCOUNT
+from tests.fix_postgres import QUICK, pid_of
+
+pytestmark = pytest.mark.postgres
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
+
+
+@pytest.fixture
+def root(short_directory: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A directory for one server; whatever still runs there at the end is stopped."""
+    root = short_directory / f"pg-{abs(hash(request.node.name)) % 10**6}"
+    yield root
+    if (root / "pgdata" / "postmaster.pid").exists():
+        with contextlib.suppress(PostgresStartError):
+            left = EmbeddedPostgres(root)
+            left.start()
+            left.stop()
+
+
+def answers(dsn: str) -> bool:
+    """Whether a statement succeeds."""
+    try:
+        with psycopg.connect(dsn) as connection:
+            return connection.execute("SELECT 1").fetchone() == (1,)
+    except psycopg.OperationalError:
+        return False
+
+
+def socket_directory_of(dsn: str) -> Path:
+    """Where the DSN looks for the socket."""
+    return Path(str(conninfo_to_dict(dsn)["host"]))
+
+
+def runs(pid: int) -> bool:
+    """Whether the process is alive, and no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def replace_pid(root: Path, pid: int) -> None:
+    """Makes the files that a killed server left behind name another process."""
+    for file in (root / "pgdata" / "postmaster.pid", root / "run" / ".s.PGSQL.5432.lock"):
+        lines = file.read_text().splitlines()
+        file.write_text("\n".join([str(pid), *lines[1:], ""]))
+
+
+def test_a_server_starts_keeps_its_data_and_leaves_nothing_behind(root: Path) -> None:
+    with EmbeddedPostgres(root, settings=QUICK) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("CREATE TABLE kept (x int)")
+        pid = pid_of(root)
+
+    assert not runs(pid)
+    assert not (root / "pgdata" / "postmaster.pid").exists()
+    assert list((root / "run").iterdir()) == []
+    with EmbeddedPostgres(root) as dsn, psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+
+
+def test_it_listens_on_its_socket_only(root: Path) -> None:
+    with EmbeddedPostgres(root, settings=QUICK) as dsn, psycopg.connect(dsn) as connection:
+        assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
+        assert stat.S_IMODE((root / "run").stat().st_mode) == 0o700
+
+
+def test_a_second_start_joins_and_the_last_stop_stops(root: Path) -> None:
+    first, second = EmbeddedPostgres(root, settings=QUICK), EmbeddedPostgres(root)
+    dsn = first.start()
+    pid = pid_of(root)
+
+    assert second.start() == dsn
+    first.stop()
+    assert answers(dsn)
+    second.stop()
+    assert not runs(pid)
+    first.stop()
+
+
+def test_it_comes_back_after_the_server_was_killed(root: Path) -> None:
+    server = EmbeddedPostgres(root)
+    dsn = server.start()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept (x int)")
+        os.kill(pid_of(root), signal.SIGKILL)
+    server.stop()
+
+    with EmbeddedPostgres(root) as again, psycopg.connect(again) as connection:
+        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("of_another_server", [False, True], ids=["any process", "a server"])
+def test_a_pid_that_now_belongs_to_another_process_is_not_taken_for_the_server(
+    root: Path, of_another_server: bool, short_directory: Path, postgres_server: str
+) -> None:
+    server = EmbeddedPostgres(root, settings=QUICK)
+    server.start()
+    os.kill(pid_of(root), signal.SIGKILL)
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        other = pid_of(short_directory / "server") if of_another_server else bystander.pid
+        replace_pid(root, other)
+        try:
+            with EmbeddedPostgres(root) as dsn:
+                assert answers(dsn)
+                assert pid_of(root) != other
+            assert runs(other)
+        finally:
+            server.stop()
+            bystander.kill()
+    assert not of_another_server or answers(postgres_server)
+
+
+def test_a_server_whose_starter_was_killed_is_taken_over_and_stopped(root: Path) -> None:
+    with start_in_process(root) as starter:
+        pid = pid_of(root)
+        starter.kill()
+        starter.wait()
+        assert runs(pid)
+
+        with EmbeddedPostgres(root) as dsn:
+            assert pid_of(root) == pid
+            assert answers(dsn)
+
+        assert not runs(pid)
+
+
+def test_a_starter_that_still_lives_keeps_its_server(root: Path) -> None:
+    with start_in_process(root) as starter:
+        with EmbeddedPostgres(root) as dsn:
+            assert answers(dsn)
+
+        assert answers(dsn)
+        pid = pid_of(root)
+        starter.terminate()
+        starter.wait()
+    assert not runs(pid)
+
+
+def test_a_long_path_gets_a_short_socket_which_is_removed(root: Path) -> None:
+    long_root = root / ("x" * 120)
+    root.mkdir(mode=0o755)
+    server = EmbeddedPostgres(long_root, settings=QUICK)
+
+    dsn = server.start()
+
+    directory = socket_directory_of(dsn)
+    assert answers(dsn)
+    assert len(str(directory)) < 100
+    server.stop()
+    assert not directory.exists()
+
+
+def test_a_short_socket_of_a_killed_server_is_removed_too(root: Path) -> None:
+    long_root = root / ("x" * 120)
+    root.mkdir(mode=0o755)
+    server = EmbeddedPostgres(long_root, settings=QUICK)
+    directory = socket_directory_of(server.start())
+    os.kill(pid_of(long_root), signal.SIGKILL)
+
+    with EmbeddedPostgres(long_root):
+        assert not directory.exists()
+
+    server.stop()
+
+
+def test_data_of_another_major_version_is_refused(root: Path) -> None:
+    with EmbeddedPostgres(root, settings=QUICK):
+        pass
+    (root / "pgdata" / "PG_VERSION").write_text("12\n")
+
+    with pytest.raises(PostgresStartError, match="made by PostgreSQL 12"):
+        EmbeddedPostgres(root).start()
+
+    shutil.rmtree(root / "pgdata")
+
+
+def test_a_failed_start_says_what_failed_and_where_the_log_is(root: Path) -> None:
+    server = EmbeddedPostgres(root, settings={"shared_buffers": "nonsense"})
+
+    with pytest.raises(PostgresStartError, match="nonsense") as caught:
+        server.start()
+
+    assert str(root / "postgres.log") in str(caught.value)
+
+
+def test_a_half_made_cluster_is_made_anew(root: Path) -> None:
+    (root / "pgdata.new").mkdir(parents=True)
+    (root / "pgdata.new" / "PG_VERSION").write_text("18\n")
+
+    with EmbeddedPostgres(root, settings=QUICK) as dsn:
+        assert answers(dsn)
+
+
+def test_binaries_that_are_none_are_named(root: Path) -> None:
+    with pytest.raises(PostgresStartError, match="holds no PostgreSQL"):
+        EmbeddedPostgres(root, binaries=Path("/usr/lib")).start()
+
+
+@as_root
+def test_root_hands_the_server_to_another_account(root: Path) -> None:
+    with EmbeddedPostgres(root, settings=QUICK):
+        assert Path(f"/proc/{pid_of(root)}").stat().st_uid == pwd.getpwnam(ACCOUNT).pw_uid
+
+
+@as_root
+def test_binaries_out_of_reach_are_copied_and_no_permission_is_widened(
+    root: Path, short_directory: Path
+) -> None:
+    private = short_directory / "private"
+    package = find_binaries().parents[1]
+    private.mkdir(mode=0o700)
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        if part.exists():
+            shutil.copytree(part, private / part.name, symlinks=True)
+
+    binaries = private / package.name / "pginstall" / "bin"
+    with EmbeddedPostgres(root, binaries=binaries, settings=QUICK) as dsn:
+        assert answers(dsn)
+
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    shutil.rmtree(private)
+
+
+@as_root
+def test_a_root_within_a_private_home_is_refused(short_directory: Path) -> None:
+    private = short_directory / "home"
+    private.mkdir(mode=0o700)
+
+    with pytest.raises(PostgresStartError, match="cannot enter"):
+        EmbeddedPostgres(private / "data").start()
+
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    shutil.rmtree(private)
+
+
+@as_root
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_an_ordinary_user_runs_it_as_himself(short_directory: Path) -> None:
+    entry = pwd.getpwnam("nobody")
+    home = short_directory / "ordinary"
+    home.mkdir()
+    os.chown(home, entry.pw_uid, entry.pw_gid)
+
+    process = multiprocessing.get_context("fork").Process(
+        target=serve_as, args=(home / "data", entry.pw_uid, entry.pw_gid)
+    )
+    process.start()
+    process.join(60)
+
+    assert process.exitcode == 0
+    shutil.rmtree(home)
+
+
+def serve_as(root: Path, user: int, group: int) -> None:
+    """Becomes an ordinary user for good, and runs a server.
+
+    By fork: the interpreter itself may lie where that user cannot start it.
+    """
+    os.setgroups([])
+    os.setgid(group)
+    os.setuid(user)
+    with EmbeddedPostgres(root, settings=QUICK) as dsn:
+        assert answers(dsn)
+        assert Path(f"/proc/{pid_of(root)}").stat().st_uid == user
+
+
+@contextlib.contextmanager
+def start_in_process(root: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that starts the server and then waits to be ended."""
+    code = f"""
+        import signal, sys
+        from pathlib import Path
+        from serving.adapters.embedded_postgres import EmbeddedPostgres
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        with EmbeddedPostgres(Path({str(root)!r})):
+            print("started", flush=True)
+            signal.pause()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        yield process
+        process.kill()
