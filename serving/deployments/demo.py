@@ -6,12 +6,15 @@ a file that this code does not read.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 SAMPLE = Path("clients/python/examples/sample")
 TENANT = "demo"
+PATIENCE_S = 30
+"""For the first question, which waits until all has been embedded and linked."""
 
 
 class DemoFailedError(Exception):
@@ -24,14 +27,18 @@ def play(address: str, sample: Path = SAMPLE) -> None:
     Raises:
         DemoFailedError: A command failed, or an answer was not among the first three hits.
     """
-    _trivium(
+    stored = _trivium(
         address,
         "ingest",
         str(sample / "conversation.jsonl"),
         str(sample / "facts.jsonl"),
-        "--wait",
+        "--json",
+        stdout=subprocess.PIPE,
     )
-    _trivium(address, "ask", "--file", str(sample / "questions.jsonl"), "--explain")
+    token = json.loads(stored)["stored"][0]["result"]["token"]
+    questions = str(sample / "questions.jsonl")
+    # What was stored is to be found by every leg: the token says what to wait for.
+    _trivium(address, "ask", "--file", questions, "--explain", "--wait", token)
 
 
 def next_command(address: str) -> str:
@@ -45,9 +52,12 @@ def _program() -> Path:
     return program.relative_to(here) if program.is_relative_to(here) else program
 
 
-def _trivium(address: str, *arguments: str) -> None:
-    command = [str(_program()), "--address", address, "--tenant", TENANT, *arguments]
+def _trivium(address: str, *arguments: str, stdout: int | None = None) -> str:
+    """Runs the command line; returns what it printed, if that is piped."""
+    options = ["--address", address, "--tenant", TENANT, "--timeout", str(PATIENCE_S)]
+    command = [str(_program()), *options, *arguments]
     print(f"\n$ {' '.join(command)}\n", flush=True)
-    code = subprocess.run(command, check=False).returncode
-    if code != 0:
-        raise DemoFailedError(f"`trivium {arguments[0]}` ended with {code}")
+    done = subprocess.run(command, check=False, stdout=stdout, text=True)
+    if done.returncode != 0:
+        raise DemoFailedError(f"`trivium {arguments[0]}` ended with {done.returncode}")
+    return done.stdout or ""

@@ -22,6 +22,7 @@ from serving.deployments.ray_desk import DeskAddresses, DeskRay, DeskStartError
 from serving.domain.errors import TriviumError
 
 Report = Callable[[str], None]
+LINES_OF_RAY = 12
 
 START_ERRORS = (DeskStartError, PostgresStartError, TriviumError)
 """What `running_desk` raises when something does not come up."""
@@ -59,12 +60,26 @@ def running_desk(settings: Settings, temp_dir: Path, report: Report) -> Iterator
         ray = DeskRay(settings.serve, temp_dir)
         stack.callback(ray.stop)
         with _logs_kept_on_failure(settings, ray.log_dir, report):
-            addresses = ray.start()
+            with _ray_errors():
+                addresses = ray.start()
             arguments = _arguments(settings, postgres, neo4j)
             report("deploying the service")
-            ray.deploy(serve_config(settings, arguments))
+            with _ray_errors():
+                ray.deploy(serve_config(settings, arguments))
         yield Desk(addresses, time.monotonic() - started)
         report("stopping")
+
+
+@contextlib.contextmanager
+def _ray_errors() -> Iterator[None]:
+    """Shortens what Ray raises to its last lines: the rest is a traceback of Ray's."""
+    try:
+        yield
+    except DeskStartError:
+        raise
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise DeskStartError("\n".join(["Ray said:", *lines[-LINES_OF_RAY:]])) from error
 
 
 @contextlib.contextmanager

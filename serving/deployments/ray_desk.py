@@ -6,6 +6,8 @@ in force before this module is.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import signal
 import socket
@@ -144,7 +146,10 @@ class DeskRay:
 
     def stop(self) -> None:
         """Stops everything that was started; nothing of it stays."""
-        if ray.is_initialized():
+        if not ray.is_initialized():
+            return
+        # Ray prints what each of its actors has to say about being ended.
+        with contextlib.redirect_stdout(io.StringIO()):
             try:
                 serve.shutdown()  # type: ignore[no-untyped-call]
             finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import secrets
 import socket
 from pathlib import Path
@@ -66,8 +68,19 @@ def desk_environment(temp_dir: Path, *, stats_port: int, metrics_port: int) -> d
     }
 
 
+QUIET_PORTS = range(21_000, 29_000)
+"""Below the ports that the kernel hands out by itself, so that no client's end can take one
+between being chosen and being used, and apart from those that Ray takes."""
+
+
 def free_port() -> int:
-    """A port of the loopback that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback that nothing listens on now.
+
+    Raises:
+        OSError: There is none.
+    """
+    for port in random.sample(QUIET_PORTS, k=len(QUIET_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise OSError(f"no port from {QUIET_PORTS.start} to {QUIET_PORTS.stop} is free")

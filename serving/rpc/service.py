@@ -143,6 +143,7 @@ class TriviumService:
         self, request: health_pb2.HealthListRequest, context: CallContext
     ) -> health_pb2.HealthListResponse:
         """Says it of all services, which are one."""
+        del request
         check = await self.Check(health_pb2.HealthCheckRequest(), context)
         return health_pb2.HealthListResponse(statuses={"": check})
 
