@@ -119,9 +119,10 @@ class _Memory:
     def _steps(self, walk: _Walk, decay: float = 1.0) -> list[_Walk]:
         """On from an entity over every fact that holds, never back to where one was."""
         leaving = [fact for fact in self._facts if walk.at in _ends(fact)]
+        links = sum(_ends(fact).count(walk.at) for fact in leaving)
         been = {walk.at, *(end for fact in walk.over for end in _ends(fact))}
         return [
-            self._step(walk, fact, decay * walk.activation / math.sqrt(len(leaving)))
+            self._step(walk, fact, decay * walk.activation / math.sqrt(links))
             for fact in leaving
             if self._holds(fact) and not been.issuperset(_ends(fact))
         ]

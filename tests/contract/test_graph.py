@@ -348,6 +348,15 @@ async def test_facts_in_a_circle_are_walked_once_around(graph: Graph) -> None:
     assert sorted(named(await ask_facts(graph, "Ann"))) == ["f0", "f1", "f2"]
 
 
+async def test_a_walk_never_goes_back_to_where_it_was(graph: Graph) -> None:
+    await put(graph, fact("f1", "Ann", "knows", "Ben"), fact("f2", "Ben", "likes", "Ann"))
+
+    found = await ask_facts(graph, "Whom does Ann know?")
+
+    assert [c.path for c in found] == ["Ann -[knows]-> Ben", "Ann <-[likes]- Ben"]
+    assert [c.score for c in found] == pytest.approx([0.5**0.5, 0.5**0.5])
+
+
 # ---------------------------------------------------------------- time
 
 
@@ -628,6 +637,7 @@ async def test_no_tenant_sees_or_changes_another(graph: Graph) -> None:
         segment("a", entities=("Mara", "Rome"), kind="note"),
         segment("b", entities=("Mara", "Nadia")),
         fact("f", "Mara", "hates", "Rome", evidence=("b",)),
+        fact("g", "Olga", "hates", "Oslo"),
     )
     await put(graph, *ours)
     await put(graph, *theirs, tenant=OTHER)
@@ -636,13 +646,13 @@ async def test_no_tenant_sees_or_changes_another(graph: Graph) -> None:
     assert [c.path for c in await ask_facts(graph, "Mara")] == ["Mara -[likes]-> Goa"]
     assert await ask(graph, "Nadia or Rome") == []
     assert await ask(graph, "Mara", filter_=Filter(kinds=("note",))) == []
-    assert await graph.count(TENANT, ids("a", "b")) == 1
+    assert await graph.count(TENANT, [*ids("a", "b"), fact_id("f"), fact_id("g")]) == 2
     assert await graph.count_entities(TENANT) == 2
     assert named(await ask(graph, "Nadia", tenant=OTHER)) == ["b"]
 
     await remove(graph, *ids("a", "b"), fact_id("f"))
     assert await graph.count(OTHER, [*ids("a", "b"), fact_id("f")]) == 3
-    assert await graph.count_entities(OTHER) == 3
+    assert await graph.count_entities(OTHER) == 5
     assert await ask(graph, "Mara") == []
 
 

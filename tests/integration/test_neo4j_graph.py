@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import neo4j
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.neo4j import Neo4jGraph
@@ -19,10 +22,11 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 from serving.domain.profile import Yields
 from serving.domain.query import Filter
-from serving.domain.records import TenantName
+from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.ports import GraphChanges, GraphFact, GraphSegment
 from tests.builders import NOON, TENANT, days, fact, ids, query, segment
 from tests.contract.test_graph import ask, ask_facts, named, put, remove
+from tests.fake_graph import InMemoryGraph
 
 pytestmark = pytest.mark.neo4j
 
@@ -130,6 +134,77 @@ async def test_under_a_filter_many_facts_are_looked_through(neo4j_graph: Neo4jGr
     )
 
     assert named(await ask(neo4j_graph, "Mara", filter_=Filter(kinds=("note",)))) == ["note"]
+
+
+# ---------------------------------------------------------------- the reference
+
+NAMES = st.sampled_from(["Ann", "Ben", "Ann Lee", "Lee", "Goa", "Old Goa"])
+TIMES = st.none() | st.integers(-3, 3).map(lambda count: NOON + days(count))
+SEGMENTS = st.builds(
+    lambda number, **fields: segment(f"s{number}", **fields),
+    st.integers(0, 5),
+    entities=st.lists(NAMES, max_size=3).map(tuple),
+    speaker=NAMES | st.just(""),
+    entity=NAMES | st.just(""),
+    kind=st.sampled_from(["turn", "note"]),
+    event_time=st.integers(-3, 3).map(lambda count: NOON + days(count)),
+)
+FACTS = st.builds(
+    lambda number, *ends, **fields: fact(f"f{number}", ends[0], "knows", ends[1], **fields),
+    st.integers(0, 5),
+    NAMES,
+    NAMES,
+    evidence=st.lists(st.integers(0, 6).map(lambda n: f"s{n}"), max_size=3, unique=True).map(tuple),
+    weight=st.sampled_from([0.25, 0.5, 1.0]),
+    valid_from=TIMES,
+    valid_to=TIMES,
+    retracted_at=TIMES,
+)
+REMOVED = st.builds(segment_id, st.integers(0, 5).map("s{}".format)) | st.builds(
+    fact_id, st.integers(0, 5).map("f{}".format)
+)
+CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | REMOVED, min_size=1, max_size=5)
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    changes=CHANGES,
+    question=st.sampled_from(["Ann", "Ben in Old Goa", "Ann Lee and Goa"]),
+    filter_=st.sampled_from([Filter(), Filter(kinds=("note",)), Filter(speakers=("ben",))]),
+    yields=st.sampled_from(list(Yields)),
+)
+async def test_after_any_changes_it_finds_what_the_reference_finds(
+    neo4j_graph: Neo4jGraph,
+    changes: list[list[Segment | Fact] | ItemId],
+    question: str,
+    filter_: Filter,
+    yields: Yields,
+) -> None:
+    tenant = TenantName(uuid.uuid4().hex)
+    reference = InMemoryGraph()
+    for change in changes:
+        for graph in (reference, neo4j_graph):
+            if isinstance(change, ItemId):
+                await remove(graph, change, tenant=tenant)
+            else:
+                last = {item.item: item for item in change}
+                await put(graph, *last.values(), tenant=tenant)
+
+    expected, found = [
+        await ask(graph, question, as_of=NOON, filter_=filter_, yields=yields, tenant=tenant)
+        for graph in (reference, neo4j_graph)
+    ]
+
+    scores = {candidate.item: candidate.score for candidate in found}
+    assert scores == pytest.approx({each.item: each.score for each in expected}, abs=1e-6)
+    assert {(c.item, frozenset(c.facts)) for c in found} == {
+        (c.item, frozenset(c.facts)) for c in expected
+    }
+    assert await neo4j_graph.count_entities(tenant) == await reference.count_entities(tenant)
 
 
 # ---------------------------------------------------------------- what is stored

@@ -47,6 +47,7 @@ SETTINGS: Mapping[str, str] = {
     "wal_compression": "on",
     "random_page_cost": "1.1",
     "jit": "off",
+    "autovacuum_naptime": "15s",  # also how soon the words of a bulk load are known
     "log_error_verbosity": "terse",  # DETAIL lines may quote rows
     "log_min_messages": "warning",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import LiteralString, cast
 
@@ -64,7 +64,7 @@ class Neo4jSettings:
 
     uri: str
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     database: str = "neo4j"
     near_names: bool = False
     pool_size: int = 32

@@ -20,8 +20,8 @@ MAX_SEEDS = 32
 """The names of a question that the walk starts from, the longest first."""
 
 MIN_FAN_OUT = 64
-"""The mentions that an entity brings, or `depth` if that is more. LoCoMo's recall@10 is the
-same with 50 as with all, at 2.6 instead of 5.6 ms of the server's time a question."""
+"""The mentions that an entity brings, or `depth` if that is more. On LoCoMo's dev questions
+recall@10 is the same with 50 as with 400."""
 
 FACTS_PER_SEED = 200
 FACTS_PER_SEED_FILTERED = 2000
