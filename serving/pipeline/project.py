@@ -14,6 +14,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnavailableError
 from serving.ports import (
     Change,
@@ -33,6 +34,8 @@ BATCH_CHANGES = 512
 EMBEDDING_CHUNK = 64
 """Vectors are stored after so many, so that they can be found before the batch is done."""
 POLL_S = 0.25
+COMPACT_EVERY_S = 600.0
+"""How often the leader drops what the log holds twice and every projection has taken."""
 FIRST_BACK_OFF_S = 0.1
 LAST_BACK_OFF_S = 5.0
 
@@ -128,9 +131,13 @@ class Projector:
             try:
                 async with self._log.leadership(self._work.projection):
                     model = await self._work.start()
+                    compact_at = Deadline.after(COMPACT_EVERY_S)
                     while True:
                         moved = await self.step(model)
                         back_off_s = FIRST_BACK_OFF_S
+                        if compact_at.passed:
+                            await self._log.compact()
+                            compact_at = Deadline.after(COMPACT_EVERY_S)
                         if not moved:
                             await self._log.wait(POLL_S)
             except (UnavailableError, OverloadedError, TimeoutError) as error:

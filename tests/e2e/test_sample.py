@@ -1,0 +1,99 @@
+"""The sample conversation shows each road, and does what it says of itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fix_service import Service
+from trivium import Client, LegOverride, Retrieval
+from trivium.reading import read_items, read_questions
+from trivium.records import Problem
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+
+SAMPLE = Path(__file__).parents[2] / "clients/python/examples/sample"
+LEGS = ("lexical", "dense", "facts", "graph")
+DEEP = 100
+
+
+def no_problem(problem: Problem) -> None:
+    raise AssertionError(str(problem))
+
+
+@pytest.fixture(scope="module")
+def sample(service: Service) -> tuple[Client, str]:
+    """A client of a tenant that holds the sample, and the token of its writes."""
+    memory = service.client(tenant="the-sample")
+    files = [SAMPLE / "conversation.jsonl", SAMPLE / "facts.jsonl"]
+    items = [found.item for found in read_items([str(path) for path in files], no_problem)]
+    return memory, memory.ingest_stream(items).token
+
+
+def asked_deep(sample: tuple[Client, str], question: str, leg: str) -> list[str]:
+    """What one leg alone finds, as deep as it goes."""
+    memory, token = sample
+    overrides = {other: LegOverride(weight=0) for other in LEGS if other != leg}
+    overrides[leg] = LegOverride(depth=DEEP)
+    answer = memory.retrieve(question, token=token, limit=DEEP, overrides=overrides)
+    assert answer.complete, answer.leg_reports
+    return [id_ for hit in answer.hits for id_ in (hit.id, *hit.folded_ids)]
+
+
+def questions() -> dict[str, tuple[str, str]]:
+    """Text and answer of the sample's questions, by road."""
+    lines = (SAMPLE / "questions.jsonl").read_text().splitlines()
+    return {each["road"]: (each["text"], each["answer"][0]) for each in map(json.loads, lines)}
+
+
+def test_every_answer_is_among_the_first_three(sample: tuple[Client, str]) -> None:
+    memory, token = sample
+
+    ranks: dict[str, int | None] = {}
+    for question in read_questions(str(SAMPLE / "questions.jsonl"), no_problem):
+        answer: Retrieval = memory.retrieve(question.text, token=token)
+        ranks[question.text] = answer.rank_of(question.answer)
+
+    assert all(rank is not None and rank <= 3 for rank in ranks.values()), ranks
+
+
+@pytest.mark.parametrize(
+    ("road", "finding", "lacking"),
+    [
+        ("meaning", ["dense"], ["lexical", "facts", "graph"]),
+        ("relations", ["graph"], ["lexical", "dense", "facts"]),
+    ],
+)
+def test_a_road_finds_what_no_other_does(
+    sample: tuple[Client, str], road: str, finding: list[str], lacking: list[str]
+) -> None:
+    question, answer = questions()[road]
+
+    for leg in finding:
+        assert answer in asked_deep(sample, question, leg), leg
+    for leg in lacking:
+        assert answer not in asked_deep(sample, question, leg), leg
+
+
+def test_the_relation_is_of_two_hops(sample: tuple[Client, str]) -> None:
+    memory, token = sample
+    question, answer = questions()["relations"]
+
+    found = memory.retrieve(question, token=token, explain=True)
+
+    hit = next(hit for hit in found.hits if hit.id == answer)
+    assert hit.ledger is not None
+    [term] = hit.ledger.leg_terms
+    assert term.path.count("-[") == 2, term.path
+
+
+def test_what_the_sample_cannot_answer_finds_nothing_by_meaning(
+    sample: tuple[Client, str],
+) -> None:
+    memory, token = sample
+
+    for question in read_questions(str(SAMPLE / "unanswerable.jsonl"), no_problem):
+        answer = memory.retrieve(question.text, token=token)
+        assert not answer.hits, (question.text, [hit.id for hit in answer.hits])
