@@ -20,6 +20,7 @@ import pydantic
 import yaml
 
 from serving.config import Settings, load_settings, set_process_environment, settings_as_yaml
+from serving.deployments.ray_environment import DeskAddresses, desk_environment
 
 EXIT_FAILED = 1
 EXIT_MISCONFIGURED = 2
@@ -33,8 +34,8 @@ def main() -> None:
 @main.command()
 def serve() -> None:
     """Serve in the foreground, on persistent data, until Ctrl-C."""
-    with _desk(_settings()) as (address, dashboard):
-        _say_where(address, dashboard)
+    with _desk(_settings()) as addresses:
+        _say_where(addresses)
         _wait_for_the_end()
 
 
@@ -48,14 +49,14 @@ def demo(*, once: bool) -> None:
         # PostgreSQL runs under another account when we are root, and has to get in.
         Path(data_dir).chmod(0o755)
         settings = _settings().model_copy(update={"data_dir": Path(data_dir)})
-        with _desk(settings) as (address, dashboard):
+        with _desk(settings) as addresses:
             try:
-                demonstration.play(address)
+                demonstration.play(addresses.grpc)
             except demonstration.DemoFailedError as error:
                 raise click.ClickException(str(error)) from error
             if not once:
-                _say_where(address, dashboard)
-                click.echo(f"next:      {demonstration.next_command(address)}")
+                _say_where(addresses)
+                click.echo(f"next:      {demonstration.next_command(addresses.grpc)}")
                 _wait_for_the_end()
 
 
@@ -97,24 +98,20 @@ def _settings() -> Settings:
 
 
 @contextlib.contextmanager
-def _desk(settings: Settings) -> Iterator[tuple[str, str]]:
+def _desk(settings: Settings) -> Iterator[DeskAddresses]:
     """Runs the desk; what goes wrong is told in one screen, with where its log is."""
-    from serving.deployments.ray_environment import desk_environment, free_port
-
     with (
         tempfile.TemporaryDirectory(prefix="trv-", ignore_cleanup_errors=True) as temp_dir,
         _ended_by_sigterm(),
     ):
-        set_process_environment(
-            desk_environment(Path(temp_dir), stats_port=free_port(), metrics_port=free_port())
-        )
+        set_process_environment(desk_environment(Path(temp_dir)))
         # Only now: Ray reads its environment when it is imported.
         from serving.deployments.desk import START_ERRORS, running_desk
 
         try:
             with running_desk(settings, Path(temp_dir), _report) as desk:
                 _report(f"up in {desk.started_in_s:.0f} s")
-                yield desk.addresses.grpc, desk.addresses.dashboard
+                yield desk.addresses
         except START_ERRORS as error:
             click.echo(f"\nTrivium did not start: {error}", err=True)
             sys.exit(EXIT_FAILED)
@@ -126,9 +123,10 @@ def _report(line: str) -> None:
     click.echo(f"trivium: {line}", err=True)
 
 
-def _say_where(address: str, dashboard: str) -> None:
-    click.echo(f"\ngRPC:      {address}")
-    click.echo(f"dashboard: {dashboard}")
+def _say_where(addresses: DeskAddresses) -> None:
+    click.echo(f"\ngRPC:      {addresses.grpc}")
+    click.echo(f"dashboard: {addresses.dashboard} (asks for the token in {addresses.token_file})")
+    click.echo(f"metrics:   {addresses.metrics}")
     click.echo("Ctrl-C stops everything.")
 
 

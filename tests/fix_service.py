@@ -30,6 +30,8 @@ class Service:
     placement: str
     address: str
     dashboard: str
+    token: str
+    metrics: str
     process: psutil.Process
     data_dir: Path
     output: list[str] = field(default_factory=list)
@@ -109,6 +111,8 @@ def _when_up(process: subprocess.Popen[str], placement: str, data_dir: Path) -> 
                 placement=placement,
                 address=re.findall(r"gRPC: +(\S+)", said)[0],
                 dashboard=re.findall(r"dashboard: +(\S+)", said)[0],
+                token=Path(re.findall(r"token in (\S+)\)", said)[0]).read_text(),
+                metrics=re.findall(r"metrics: +(\S+)", said)[0],
                 process=psutil.Process(process.pid),
                 data_dir=data_dir,
                 output=output,

@@ -18,7 +18,8 @@ from serving.adapters.embedded_neo4j.launcher import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres, PostgresStartError
 from serving.config import Settings
 from serving.deployments.app import serve_config
-from serving.deployments.ray_desk import DeskAddresses, DeskRay, DeskStartError
+from serving.deployments.ray_desk import DeskRay, DeskStartError
+from serving.deployments.ray_environment import DeskAddresses
 from serving.domain.errors import TriviumError
 
 Report = Callable[[str], None]

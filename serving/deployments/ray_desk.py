@@ -13,7 +13,6 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 
 from serving.config import ServeSettings
-from serving.deployments.ray_environment import LOOPBACK, free_port
+from serving.deployments.ray_environment import LOOPBACK, TOKEN_FILE, DeskAddresses, free_port
 
 logger = logging.getLogger(__name__)
 
@@ -37,15 +36,6 @@ POLL_S = 0.1
 
 class DeskStartError(Exception):
     """The desk did not come up; the message says what failed and where its log is."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeskAddresses:
-    """Where the desk's Ray listens."""
-
-    grpc: str
-    dashboard: str
-    metrics: str
 
 
 def require_free(port: int, setting: str) -> int:
@@ -105,6 +95,7 @@ class DeskRay:
             grpc=f"{LOOPBACK}:{ports['grpc_port']}",
             dashboard=f"http://{context.dashboard_url}",
             metrics=f"http://{LOOPBACK}:{ports['metrics_port']}/metrics",
+            token_file=self._temp_dir / TOKEN_FILE,
         )
 
     def deploy(self, config: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import random
 import secrets
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -42,29 +43,61 @@ DESK_ENVIRONMENT = {
 }
 
 
-def desk_environment(temp_dir: Path, *, stats_port: int, metrics_port: int) -> dict[str, str]:
+TOKEN_FILE = "token"
+
+
+@dataclass(frozen=True, slots=True)
+class DeskAddresses:
+    """Where the desk's Ray listens, and the file with the token that its dashboard asks for."""
+
+    grpc: str
+    dashboard: str
+    metrics: str
+    token_file: Path
+
+
+def desk_environment(temp_dir: Path) -> dict[str, str]:
     """The environment of a Ray cluster on one desk.
 
     Args:
         temp_dir: An existing folder with a short path (a unix socket's is at most 107 bytes),
             for sockets, logs and this run's token.
-        stats_port: Where HAProxy shows its statistics.
-        metrics_port: Where HAProxy shows its metrics.
     """
-    token_file = temp_dir / "token"
+    token_file = temp_dir / TOKEN_FILE
     token_file.touch(mode=0o600)
     token_file.write_text(secrets.token_hex(32))
     return {
         **LATENCY_ENVIRONMENT,
         **DESK_ENVIRONMENT,
+        **_ports(),
         "RAY_AUTH_TOKEN_PATH": str(token_file),
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(temp_dir / "haproxy.cfg"),
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(temp_dir / "admin.sock"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(temp_dir),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(temp_dir / "server-state"),
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(temp_dir / "metrics.sock"),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(stats_port),
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(metrics_port),
+    }
+
+
+def _ports() -> dict[str, str]:
+    """The ports of this cluster alone.
+
+    Replicas and the fallback proxy bind the same first ports in every cluster, and with
+    SO_REUSEPORT (Ray means to switch it off, by an option that gRPC ignores): two desks on one
+    machine would share them, and the kernel would hand the calls of one to the other.
+    """
+    first = free_ports(2 * REPLICA_PORTS + 4)
+    http, grpc = first, first + REPLICA_PORTS
+    others = first + 2 * REPLICA_PORTS
+    return {
+        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(http),
+        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(http + REPLICA_PORTS - 1),
+        "RAY_SERVE_DIRECT_INGRESS_MIN_GRPC_PORT": str(grpc),
+        "RAY_SERVE_DIRECT_INGRESS_MAX_GRPC_PORT": str(grpc + REPLICA_PORTS - 1),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(others),
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(others + 1),
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(others + 2),
+        "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(others + 3),
     }
 
 
@@ -73,14 +106,33 @@ QUIET_PORTS = range(21_000, 29_000)
 between being chosen and being used, and apart from those that Ray takes."""
 
 
+REPLICA_PORTS = 50
+"""For one cluster's replicas of the ingress, those on their way out included."""
+
+
 def free_port() -> int:
     """A port of the loopback that nothing listens on now.
 
     Raises:
         OSError: There is none.
     """
-    for port in random.sample(QUIET_PORTS, k=len(QUIET_PORTS)):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((LOOPBACK, port))
-            return port
-    raise OSError(f"no port from {QUIET_PORTS.start} to {QUIET_PORTS.stop} is free")
+    return free_ports(1)
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nothing listens on now.
+
+    Raises:
+        OSError: There are none.
+    """
+    for first in random.sample(QUIET_PORTS, k=len(QUIET_PORTS)):
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+    raise OSError(f"no {count} ports from {QUIET_PORTS.start} to {QUIET_PORTS.stop} are free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind((LOOPBACK, port))
+        return True
+    return False

@@ -54,6 +54,7 @@ def test_every_answer_is_among_the_first_three(sample: tuple[Client, str]) -> No
     ranks: dict[str, int | None] = {}
     for question in read_questions(str(SAMPLE / "questions.jsonl"), no_problem):
         answer: Retrieval = memory.retrieve(question.text, token=token)
+        assert answer.complete, answer.leg_reports
         ranks[question.text] = answer.rank_of(question.answer)
 
     assert all(rank is not None and rank <= 3 for rank in ranks.values()), ranks

@@ -1,0 +1,113 @@
+"""What an operator sees and does, in both placements."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import psutil
+import pytest
+
+from tests.fix_service import Service
+from trivium import Segment
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+def test_everything_listens_on_loopback_as_the_readme_says(service: Service) -> None:
+    elsewhere = [
+        (process.name(), connection.laddr)
+        for process in [service.process, *service.descendants()]
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.ip not in LOOPBACK
+    ]
+
+    assert not elsewhere
+    assert "Everything that the desk starts listens on 127.0.0.1 alone" in README
+
+
+def test_the_metrics_port_shows_ours(service: Service) -> None:
+    service.client(tenant="metrics").retrieve("Anything?")
+
+    shown = until_shown(service.metrics, "ray_trivium_leg_latency_ms_count")
+
+    assert 'leg="lexical"' in shown
+    assert "ray_trivium_rpc_latency_ms" in shown
+    assert "ray_trivium_index_vectors" in shown
+
+
+def until_shown(url: str, wanted: str) -> str:
+    """Ray collects measurements every second: reads until the wanted one is there."""
+    for _ in range(200):
+        with urlopen(url, timeout=10) as response:
+            shown = str(response.read().decode())
+        if wanted in shown:
+            return shown
+    raise AssertionError(f"{wanted} is not among the metrics")
+
+
+def test_weights_change_live_without_a_restart(service: Service) -> None:
+    memory = service.client(tenant=f"live-{uuid.uuid4().hex[:8]}")
+    token = memory.ingest([Segment(id="a", text="The lighthouse is lit again.")]).token
+
+    def weight() -> float:
+        hit = memory.retrieve("lighthouse", token=token, explain=True).hits[0]
+        assert hit.ledger is not None
+        return next(term.weight for term in hit.ledger.leg_terms if term.leg == "lexical")
+
+    started = memory.stats().service.started_at
+    deploy(service, {"profiles": {"default": {"lexical": {"weight": 3.0}}}})
+    until(lambda: weight() == 3.0)
+    deploy(service, {"profiles": {}})
+    until(lambda: weight() == 1.0)
+
+    assert memory.stats().service.started_at == started
+
+
+def deploy(service: Service, user_config: dict[str, Any]) -> None:
+    """Does what `serve deploy` does: puts the whole configuration, with this part changed."""
+    serving = api(service, "GET")
+    application = serving["applications"]["trivium"]["deployed_app_config"]
+    for deployment in application["deployments"]:
+        if deployment["name"] == "Fusion":
+            deployment["user_config"] = user_config
+    api(
+        service,
+        "PUT",
+        {
+            "proxy_location": serving["proxy_location"],
+            "http_options": {key: serving["http_options"][key] for key in ("host", "port")},
+            "grpc_options": {
+                key: serving["grpc_options"][key] for key in ("port", "grpc_servicer_functions")
+            },
+            "applications": [application],
+        },
+    )
+
+
+def api(service: Service, method: str, body: dict[str, Any] | None = None) -> Any:
+    """Calls Ray's REST API as its dashboard does."""
+    request = Request(
+        f"{service.dashboard}/api/serve/applications/",
+        method=method,
+        data=json.dumps(body).encode() if body else None,
+        headers={"Authorization": f"Bearer {service.token}", "Content-Type": "application/json"},
+    )
+    with urlopen(request, timeout=30) as response:
+        said = response.read()
+    return json.loads(said) if said else None
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Asks until a condition holds; Serve takes a second or two."""
+    for _ in range(2000):
+        if condition():
+            return
+    raise AssertionError("the condition does not come about")
