@@ -1,0 +1,63 @@
+"""Compares two runs: `python -m bench.compare OLD NEW` prints a line for each number of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from bench.report import figures, markdown_table
+from bench.results import Json, Record, read_records
+
+IGNORED = frozenset(
+    {"curve_ms", "by_category", "outcomes", "vectors", "batches", "n", "low", "high"}
+)
+
+
+def changes(old: Sequence[Record], new: Sequence[Record]) -> list[tuple[str, float, float]]:
+    """The numbers that both runs have, by name."""
+    before, after = _numbers(old), _numbers(new)
+    return [(name, before[name], after[name]) for name in before if name in after]
+
+
+def _numbers(records: Sequence[Record]) -> dict[str, float]:
+    return {
+        f"{_name(record)}: {path}": value
+        for record in records
+        for part in ("throughput_per_s", "latency", "errors", "measured")
+        for path, value in _leaves(part, record.get(part))
+    }
+
+
+def _name(record: Record) -> str:
+    parameters = record["parameters"]
+    assert isinstance(parameters, Mapping), "a result has parameters; this is a bug"
+    # The rate of an open loop follows from the run itself.
+    told = [str(value) for name, value in parameters.items() if name != "rate_per_s"]
+    return " ".join([str(record["scenario"]), *told])
+
+
+def _leaves(path: str, value: Json) -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if name not in IGNORED:
+                yield from _leaves(f"{path}.{name}", inner)
+    elif isinstance(value, int | float):
+        yield path, float(value)
+
+
+@click.command()
+@click.argument("old", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("new", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def main(old: Path, new: Path) -> None:
+    """Print what changed from the results in OLD to those in NEW."""
+    rows = [
+        (name, figures(before), figures(after), f"{after / before - 1:+.0%}" if before else "")
+        for name, before, after in changes(read_records(old), read_records(new))
+    ]
+    click.echo(markdown_table(("", "old", "new", "change"), rows))
+
+
+if __name__ == "__main__":
+    main()

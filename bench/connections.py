@@ -1,0 +1,70 @@
+"""Several connections to the service, taken in turn.
+
+HAProxy allows a hundred calls at once on a connection; more would queue in the client and count
+as the server's time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import AsyncIterator, Mapping
+
+from bench.collection import Query
+from trivium.aio import AsyncClient
+from trivium.values import LegOverride, Retrieval
+
+CALLS_PER_CONNECTION = 8
+MAX_CONNECTIONS = 8
+CALL_TIMEOUT_S = 5.0
+"""Long enough that no leg is cut short at the loads measured: a cut answer is no answer."""
+
+LIMIT = 10
+
+NO_OVERRIDES: Mapping[str, LegOverride] = {}
+
+
+def connections_for(in_flight: int) -> int:
+    """How many connections carry that many calls at once."""
+    return min(MAX_CONNECTIONS, math.ceil(in_flight / CALLS_PER_CONNECTION))
+
+
+class Connections:
+    """A few clients over connections of their own."""
+
+    def __init__(self, clients: list[AsyncClient]) -> None:
+        self._turn = itertools.cycle(clients)
+
+    def client(self, tenant: str) -> AsyncClient:
+        """A client for the tenant, over the next connection."""
+        return next(self._turn).for_tenant(tenant)
+
+    async def ask(
+        self, query: Query, overrides: Mapping[str, LegOverride] = NO_OVERRIDES
+    ) -> Retrieval:
+        """Asks a question within its own tenant, as of its own time."""
+        return await self.client(query.tenant).retrieve(
+            query.text,
+            limit=LIMIT,
+            as_of=query.as_of,
+            overrides=overrides,
+            timeout=CALL_TIMEOUT_S,
+        )
+
+
+@contextlib.asynccontextmanager
+async def connected(address: str, count: int) -> AsyncIterator[Connections]:
+    """Opens connections, and closes them at the end.
+
+    Raises:
+        UnavailableError: Nothing answers there.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(AsyncClient(address, tenant="bench"))
+            for _ in range(count)
+        ]
+        for client in clients:
+            await client.connect(timeout=10)
+        yield Connections(clients)

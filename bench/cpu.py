@@ -1,0 +1,83 @@
+"""Measures what the service's processes spend while something runs, beside what they spend idle."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+
+from bench.load import Run
+from bench.processes import ServiceProcesses, machine_busy_s, spent
+from bench.results import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuUse:
+    """CPU seconds over a time, by role; `elsewhere_s` were spent by strangers on the machine."""
+
+    wall_s: float
+    by_role: Mapping[str, float]
+    elsewhere_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Of all roles."""
+        return sum(self.by_role.values())
+
+
+class CpuMeter:
+    """Reads the processes before and after.
+
+    Args:
+        processes: Those of the service; None if it runs elsewhere, and nothing is known.
+    """
+
+    def __init__(self, processes: ServiceProcesses | None) -> None:
+        self._processes = processes
+
+    async def over(self, loop: Awaitable[Run]) -> tuple[Run, CpuUse | None]:
+        """Runs the loop, and says what it cost."""
+        if self._processes is None:
+            return await loop, None
+        before, busy, started = self._processes.cpu(), machine_busy_s(), time.perf_counter()
+        run = await loop
+        wall_s = time.perf_counter() - started
+        by_role, busy_s = spent(before, self._processes.cpu()), machine_busy_s() - busy
+        elsewhere_s = max(0.0, busy_s - sum(by_role.values()))
+        return run, CpuUse(wall_s=wall_s, by_role=by_role, elsewhere_s=elsewhere_s)
+
+    async def idle(self, seconds: float) -> CpuUse | None:
+        """What is spent while nobody asks."""
+        _, use = await self.over(_nothing(seconds))
+        return use
+
+
+async def _nothing(seconds: float) -> Run:
+    await asyncio.sleep(seconds)
+    return Run([], seconds)
+
+
+def per_request(use: CpuUse, idle: CpuUse | None, requests: int) -> dict[str, Json]:
+    """CPU milliseconds a request, by role, with what idling costs over an equal time.
+
+    The total counts everything, idling included: that is what a machine has to give.
+    """
+
+    def share(seconds: float) -> float:
+        return round(seconds * 1e3 / requests, 3)
+
+    idle_s = {} if idle is None else _over(idle, use.wall_s)
+    return {
+        "total_ms": share(use.total_s),
+        "idle_ms": share(sum(idle_s.values())),
+        "by_role_ms": {role: share(seconds) for role, seconds in use.by_role.items()},
+        "idle_by_role_ms": {role: share(seconds) for role, seconds in idle_s.items()},
+        "cores_used": round(use.total_s / use.wall_s, 3),
+        "cores_elsewhere": round(use.elsewhere_s / use.wall_s, 3),
+    }
+
+
+def _over(idle: CpuUse, wall_s: float) -> dict[str, float]:
+    """The seconds that idling would have cost over another time."""
+    return {role: seconds * wall_s / idle.wall_s for role, seconds in idle.by_role.items()}

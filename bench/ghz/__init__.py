@@ -1,0 +1,1 @@
+"""Measures with ghz, a load tool that is not ours."""

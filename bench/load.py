@@ -1,0 +1,167 @@
+"""Loads the service with questions, in a closed and in an open loop.
+
+Closed: each of c callers sends its next question when the last is answered, which
+shows what the service can do, and hides its queue. Open: questions come on a schedule, whether or
+not the last is answered, and the time counts from when they were to come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.collection import Query
+from bench.latency import Latency, median_ms
+from bench.results import Json
+from trivium.errors import TriviumError
+from trivium.values import LegState, Retrieval
+
+Ask = Callable[[Query], Awaitable[Retrieval]]
+Advance = Callable[[], None]
+"""Called after each call, to show progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question: how long it took, and what came back, or the code of the error."""
+
+    seconds: float
+    retrieval: Retrieval | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All calls of a loop, and how long it took."""
+
+    calls: Sequence[Call]
+    seconds: float
+
+    @property
+    def answered(self) -> list[tuple[float, Retrieval]]:
+        """Seconds and answer of the calls that succeeded."""
+        return [(call.seconds, call.retrieval) for call in self.calls if call.retrieval is not None]
+
+    @property
+    def throughput_per_s(self) -> float:
+        """Answers a second."""
+        return round(len(self.answered) / self.seconds, 2)
+
+    @property
+    def latency(self) -> Latency | None:
+        """Of the calls that succeeded; None if none did."""
+        times = [seconds for seconds, _ in self.answered]
+        return Latency.of(times) if times else None
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many calls ended with which code."""
+        return dict(Counter(call.code for call in self.calls if call.code))
+
+
+async def closed_loop(ask: Ask, queries: Iterable[Query], in_flight: int, advance: Advance) -> Run:
+    """Asks all questions, `in_flight` at a time."""
+    waiting = iter(queries)
+    calls: list[Call] = []
+
+    async def caller() -> None:
+        for query in waiting:
+            calls.append(await _timed(ask, query, time.perf_counter()))
+            advance()
+
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as callers:
+        for _ in range(in_flight):
+            callers.create_task(caller())
+    return Run(calls, time.perf_counter() - started)
+
+
+async def open_loop(
+    ask: Ask, queries: Iterable[Query], arrivals_s: Sequence[float], advance: Advance
+) -> Run:
+    """Asks a question at each arrival; its time counts from the arrival.
+
+    Args:
+        ask: Sends a question.
+        queries: At least as many as arrivals.
+        arrivals_s: Seconds from the start, ascending.
+        advance: Called after each call.
+    """
+    calls: list[Call] = []
+
+    async def one(query: Query, due: float) -> None:
+        calls.append(await _timed(ask, query, due))
+        advance()
+
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as asked:
+        for arrival_s, query in zip(arrivals_s, queries, strict=False):
+            due = started + arrival_s
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            asked.create_task(one(query, due))
+    return Run(calls, time.perf_counter() - started)
+
+
+def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> list[float]:
+    """Arrivals of callers who do not know of each other, in seconds from the start."""
+    draw = random.Random(seed)
+    gaps = (draw.expovariate(rate_per_s) for _ in range(count))
+    return list(itertools.accumulate(gaps))
+
+
+def repeated(queries: Sequence[Query], at_least: int) -> Iterator[Query]:
+    """All questions, again and again until there are enough."""
+    rounds = max(1, -(-at_least // len(queries)))
+    return itertools.chain.from_iterable(itertools.repeat(queries, rounds))
+
+
+async def _timed(ask: Ask, query: Query, since: float) -> Call:
+    try:
+        retrieval = await ask(query)
+    except TriviumError as error:
+        return Call(time.perf_counter() - since, code=error.code.name)
+    return Call(time.perf_counter() - since, retrieval)
+
+
+def split(run: Run) -> dict[str, Json]:
+    """Where the time of a call went: medians in milliseconds, by leg and by stage.
+
+    Legs run at once and wait for the embedding where they need it, so the numbers do
+    not add up to the server's total. `way` is all that the server does not see.
+    """
+    statistics = [retrieval.statistics for _, retrieval in run.answered]
+    ways = [
+        seconds - retrieval.statistics.total.total_seconds() for seconds, retrieval in run.answered
+    ]
+    return {
+        "legs_ms": dict(_leg_medians(retrieval for _, retrieval in run.answered)),
+        "embedding_ms": median_ms([each.embedding.total_seconds() for each in statistics]),
+        "loading_ms": median_ms([each.loading.total_seconds() for each in statistics]),
+        "ranking_ms": median_ms([each.ranking.total_seconds() for each in statistics]),
+        "server_ms": median_ms([each.total.total_seconds() for each in statistics]),
+        "way_ms": median_ms(ways),
+    }
+
+
+def _leg_medians(retrievals: Iterable[Retrieval]) -> Mapping[str, float]:
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    for retrieval in retrievals:
+        for report in retrieval.leg_reports:
+            times[report.leg].append(report.elapsed.total_seconds())
+    return {leg: median_ms(each) for leg, each in times.items()}
+
+
+def leg_faults(retrievals: Iterable[Retrieval]) -> dict[str, Json]:
+    """How often which leg ended other than it should, such as {"graph: timed out": 3}."""
+    faults = Counter(
+        f"{report.leg}: {report.state.value}"
+        for retrieval in retrievals
+        for report in retrieval.leg_reports
+        if report.state not in (LegState.OK, LegState.SKIPPED)
+    )
+    return dict(faults)

@@ -1,0 +1,62 @@
+"""A service that finds everything that was written for a tenant, in the order of writing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from tests.unit.client.fake_service import FakeService
+from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2, segment_pb2
+
+LEGS = ("lexical", "dense", "facts", "graph")
+
+
+class FakeMemory(FakeService):
+    """Remembers segments by tenant.
+
+    `stale_answers` is how often a question with a token is answered as stale, and
+    `pending_answers` how often the statistics tell of pending changes.
+    """
+
+    def __init__(self, *, stale_answers: int = 0, pending_answers: int = 0) -> None:
+        super().__init__()
+        self.segments: defaultdict[str, list[segment_pb2.Segment]] = defaultdict(list)
+        self.written: list[tuple[str, int]] = []
+        self.asked: list[retrieval_service_pb2.RetrieveRequest] = []
+        self._stale_answers = stale_answers
+        self._pending_answers = pending_answers
+
+    def Ingest(self, request: Any, context: Any) -> Any:  # noqa: N802
+        response = ingest_service_pb2.IngestResponse(consistency_token=f"after-{request.tenant}")
+        for index, item in enumerate(request.items):
+            if item.WhichOneof("item") == "segment":
+                self.segments[request.tenant].append(item.segment)
+            response.outcomes.add(index=index, state=ingest_service_pb2.ITEM_STATE_CREATED)
+        self.written.append((request.tenant, len(request.items)))
+        return response
+
+    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.asked.append(request)
+        response = retrieval_service_pb2.RetrieveResponse()
+        stale = bool(request.consistency_token) and self._stale_answers > 0
+        self._stale_answers -= stale
+        off = {override.leg for override in request.leg_overrides if override.weight == 0}
+        for leg in LEGS:
+            state = "SKIPPED" if leg in off else "STALE" if stale else "OK"
+            number = retrieval_service_pb2.LegState.Value(f"LEG_STATE_{state}")
+            response.leg_reports.add(leg=leg, state=number)
+        if not stale:
+            for rank, segment in enumerate(self.segments[request.tenant], start=1):
+                response.hits.add(segment=segment, rank=rank)
+        return response
+
+    def Forget(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self.segments.pop(request.tenant, None)
+        return ingest_service_pb2.ForgetResponse()
+
+    def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
+        response = catalog_service_pb2.GetStatsResponse()
+        pending = int(self._pending_answers > 0)
+        self._pending_answers -= pending
+        response.projections.add(projection="embedding", pending_count=pending)
+        return response
