@@ -14,6 +14,7 @@ import psutil
 
 from bench.results import Json
 from serving import profiles
+from serving.adapters.embedded_neo4j import jars
 from serving.config import Settings, load_settings
 
 ROOT = Path(__file__).parents[1]
@@ -79,7 +80,11 @@ def machine() -> dict[str, Json]:
 
 def versions() -> dict[str, Json]:
     """Python and the packages that decide a measurement."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}}
+    return {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+        "neo4j server": jars.VERSION,
+    }
 
 
 def _git(*arguments: str) -> str:
