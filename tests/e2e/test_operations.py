@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from trivium import Segment
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
+PATIENCE_S = 60
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
@@ -45,7 +47,8 @@ def test_the_metrics_port_shows_ours(service: Service) -> None:
 
 def until_shown(url: str, wanted: str) -> str:
     """Ray collects measurements every second: reads until the wanted one is there."""
-    for _ in range(200):
+    give_up_at = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up_at:
         with urlopen(url, timeout=10) as response:
             shown = str(response.read().decode())
         if wanted in shown:
@@ -107,7 +110,6 @@ def api(service: Service, method: str, body: dict[str, Any] | None = None) -> An
 
 def until(condition: Callable[[], bool]) -> None:
     """Asks until a condition holds; Serve takes a second or two."""
-    for _ in range(2000):
-        if condition():
-            return
-    raise AssertionError("the condition does not come about")
+    give_up_at = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < give_up_at, "the condition does not come about"
