@@ -13,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 
 LATENCY_ENVIRONMENT = {
     # Direct ingress, gRPC between replicas, user code in the main loop: 1.2 ms a call
-    # instead of 8-10 (each has its measurement in docs/ray.md).
+    # instead of 8-10. `make bench` shows what Serve adds to a bare gRPC server.
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     "RAY_SERVE_ENABLE_HA_PROXY": "1",
     "RAY_SERVE_PROXY_USE_GRPC": "1",
