@@ -212,5 +212,5 @@ async def test_another_model_embeds_anew_and_dense_is_skipped_meanwhile(
 
 
 async def _dense_is_ok(memory: AsyncClient) -> bool:
-    answer = await memory.retrieve("Who hired Tom?", overrides=_only("dense"))
+    answer = await memory.retrieve("Mara: Lotus Books hired Tom.", overrides=_only("dense"))
     return states(answer)["dense"] is LegState.OK and bool(answer.hits)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -174,7 +173,7 @@ def test_address_and_tenant_come_from_the_environment(fake_service: FakeService)
 
 def test_interruption_is_clean(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
-        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt  # what SIGINT becomes, where it is not ignored
 
     monkeypatch.setattr("trivium.client.Client.stats", interrupt)
 

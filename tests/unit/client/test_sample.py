@@ -27,7 +27,11 @@ ITEMS = [
 ]
 TURNS = {item.id: item for item in ITEMS if isinstance(item, Segment)}
 FACTS = {item.id: item for item in ITEMS if isinstance(item, Fact)}
-QUESTIONS = read_questions(str(SAMPLE / "questions.jsonl"), refuse)
+QUESTIONS = [
+    question
+    for name in ("questions.jsonl", "unanswerable.jsonl")
+    for question in read_questions(str(SAMPLE / name), refuse)
+]
 BY_ROAD = {question.road: question for question in QUESTIONS}
 
 
