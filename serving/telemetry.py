@@ -35,12 +35,6 @@ EMBEDDING_WAITING = Metric(
     "trivium_embedding_waiting", "Texts that wait for the encoder by lane.", "gauge", ("lane",)
 )
 INDEX_VECTORS = Metric("trivium_index_vectors", "Vectors in the index.", "gauge")
-PROJECTION_PENDING = Metric(
-    "trivium_projection_pending", "Changes a projection has not taken.", "gauge", ("projection",)
-)
-PROJECTION_LAG = Metric(
-    "trivium_projection_lag_seconds", "Age of the oldest of them.", "gauge", ("projection",)
-)
 ITEMS_WRITTEN = Metric(
     "trivium_items_written_total", "Items by what became of them.", "counter", ("outcome",)
 )
@@ -52,8 +46,6 @@ ALL_METRICS = (
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
     INDEX_VECTORS,
-    PROJECTION_PENDING,
-    PROJECTION_LAG,
     ITEMS_WRITTEN,
 )
 

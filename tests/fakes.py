@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
@@ -80,13 +80,3 @@ class FixedConsistency:
 
     async def epoch(self) -> str:
         return "epoch"
-
-
-def ticking(instants: Sequence[float]) -> Callable[[], float]:
-    """A clock that shows these instants, one a look, and then the last one for ever."""
-    left = list(instants)
-
-    def clock() -> float:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    return clock

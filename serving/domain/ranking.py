@@ -66,26 +66,6 @@ def best_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: (-candidate.score, candidate.item))
 
 
-def best_per_item(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Keeps the best candidate of each item, best first; the facts of all are gathered."""
-    ordered = best_first(candidates)
-    facts: dict[ItemId, dict[str, None]] = {}
-    for candidate in ordered:
-        facts.setdefault(candidate.item, {}).update(dict.fromkeys(candidate.facts))
-    kept: dict[ItemId, Candidate] = {}
-    for candidate in ordered:
-        if candidate.item not in kept:
-            kept[candidate.item] = Candidate(
-                candidate.item, candidate.score, candidate.path, tuple(facts[candidate.item])
-            )
-    return list(kept.values())
-
-
-def ranked_list(leg: str, candidates: Iterable[Candidate], depth: int) -> RankedList:
-    """The best `depth` of the candidates as the leg's list."""
-    return RankedList(leg, tuple(best_per_item(candidates)[:depth]))
-
-
 def above_floor(
     candidates: Sequence[Candidate], floor: float | None
 ) -> tuple[list[Candidate], int]:
