@@ -141,11 +141,13 @@ class _QuestionLane:
             self._answer(list(askers.values()), list(windows.values()))
 
     def _is_dropped(self, question: _Question) -> bool:
-        if question.deadline.passed:
-            _fail(question.future, TimeoutError())
-        elif not question.future.cancelled():
+        late = question.deadline.passed
+        if not late and not question.future.cancelled():
             return False
+        # Counted first: whoever is told may look at the counts at once.
         self.counts.dropped += 1
+        if late:
+            _fail(question.future, TimeoutError())
         return True
 
     def _tokenize(self, question: _Question) -> TokenIds | None:
