@@ -65,6 +65,13 @@ class Neo4jSettings(_Section):
     )
 
 
+class PreviousModelSettings(_Section):
+    """The model that `embedder.model` takes over from, as it was set then."""
+
+    model: str = Field(description="As `embedder.model`.")
+    dimension: int | None = Field(default=None, ge=8, description="As `embedder.dimension`.")
+
+
 class EmbedderSettings(_Section):
     """The sentence encoder."""
 
@@ -91,6 +98,11 @@ class EmbedderSettings(_Section):
     max_waiting: int = Field(
         default=512, ge=1, description="Texts that may wait; beyond it callers are refused at once."
     )
+    previous: PreviousModelSettings | None = Field(
+        default=None,
+        description="The model before, after a change: it is loaded too and answers until all "
+        "rows are embedded anew. Unset: the dense legs are skipped meanwhile.",
+    )
 
 
 class RetrievalSettings(_Section):
@@ -109,7 +121,6 @@ class ServeSettings(_Section):
         description="`fused`: all in one replica, the least overhead. `split`: embedder, index and "
         "projector as deployments of their own, to scale each.",
     )
-    host: str = Field(default="127.0.0.1", description="Where the desk listens.")
     grpc_port: int = Field(default=9000, ge=0, le=65535, description="The port for gRPC.")
     http_port: int = Field(
         default=8000, ge=0, le=65535, description="Serve's HTTP port (health only)."

@@ -109,12 +109,17 @@ class IndexAnswer:
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """The state of a vector index."""
+    """The state of a vector index.
+
+    Not `ready`, it is `incomplete` if rows of its model are still being made, as
+    after a change of the model; else it is being filled, or has failed.
+    """
 
     ready: bool
     vector_count: int
     epoch: int
     reason: str = ""
+    incomplete: bool = False
 
 
 class VectorIndex(Protocol):
@@ -390,10 +395,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """Whole transactions from the log, oldest first, and where the reader is after them."""
+    """Whole transactions from the log, oldest first, and where the reader is after them.
+
+    `last` if the log held no more.
+    """
 
     changes: list[Change]
     position: Snapshot
+    last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,8 +427,10 @@ class ProjectionStatus:
 class ChangeLog(Protocol):
     """The log of changes, as the projector reads it."""
 
-    def leadership(self, projection: Projection) -> AbstractAsyncContextManager[None]:
-        """Waits until this process leads the projection; leads until the exit.
+    def leadership(
+        self, projection: Projection, model: EmbeddingModel | None
+    ) -> AbstractAsyncContextManager[None]:
+        """Waits until this process leads the projection to `model`; leads until the exit.
 
         The lead is lost with the connection: then the context's next use
         raises `StoreUnavailableError`.
@@ -452,14 +463,29 @@ class ChangeLog(Protocol):
         """What the changed rows should be in the graph now; the sensitive are removed."""
         ...
 
-    async def set_aside(self, projection: Projection, change: Change, reason: str) -> None:
+    async def set_aside(
+        self, projection: Projection, model: EmbeddingModel | None, change: Change, reason: str
+    ) -> None:
         """Notes that the projection could not take the row, in place of an older note."""
         ...
 
     async def advance(
-        self, projection: Projection, model: EmbeddingModel | None, position: Snapshot
+        self,
+        projection: Projection,
+        model: EmbeddingModel | None,
+        position: Snapshot,
+        *,
+        complete: bool = False,
     ) -> None:
-        """Notes that everything in `position` is projected."""
+        """Notes that everything in `position` is projected.
+
+        Args:
+            projection: The projection.
+            model: Its model, if it has one.
+            position: Up to where.
+            complete: Whether `model` lacks no vector. From then on it lacks only the latest, until
+                another model is complete.
+        """
         ...
 
     async def wait(self, timeout_s: float) -> None:
@@ -544,11 +570,15 @@ class IndexEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """Where an index is: the log up to `log`, with all embeddings of the writes in `embedded`."""
+    """Where an index is: the log up to `log`, with all embeddings of the writes in `embedded`.
+
+    `complete` if the model was the last to have a vector of everything.
+    """
 
     epoch: str
     log: Snapshot
     embedded: Snapshot
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,11 +246,13 @@ class _Entry:
 class FakeFeed:
     """An `IndexFeed` that the test writes to: `put`, `remove`, then `embed`.
 
-    A row that was put is in the log at once, and has its vectors after `embed`.
-    `failures` are raised by the next calls, one each. `lose` makes a new epoch.
+    A row that was put is in the log at once, and has its vectors after `embed`. `complete`
+    says whether all rows ever had. `failures` are raised by the next calls, one each. `lose`
+    makes a new epoch.
     """
 
     epoch: str = "1"
+    complete: bool = True
     failures: list[Exception] = field(default_factory=list)
     bootstraps: int = 0
     _next_xid: int = NOTHING_SEEN.xmax
@@ -275,6 +277,7 @@ class FakeFeed:
     def embed(self) -> None:
         """Makes the vectors of everything written so far."""
         self._embedded_below = self._next_xid
+        self.complete = True
         self._changed.set()
 
     def lose(self, epoch: str) -> None:
@@ -294,7 +297,12 @@ class FakeFeed:
         return xid
 
     def _position(self) -> FeedPosition:
-        return FeedPosition(self.epoch, Snapshot(self._next_xid), Snapshot(self._embedded_below))
+        return FeedPosition(
+            self.epoch,
+            log=Snapshot(self._next_xid),
+            embedded=Snapshot(self._embedded_below),
+            complete=self.complete,
+        )
 
     def _fail_if_told(self) -> None:
         if self.failures:

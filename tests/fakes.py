@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
+from serving.domain.query import Scope
 from serving.domain.ranking import Candidate
-from serving.domain.records import ItemId, TenantName, segment_id
+from serving.domain.records import ItemId, ItemKind, TenantName, segment_id
 from serving.pipeline.legs import Finding, LegRequest
-from serving.ports import Projection
+from serving.ports import IndexAnswer, IndexStatus, Projection, Vector
 
 
 class FixedLeg:
@@ -26,6 +27,34 @@ class FixedLeg:
     async def find(self, request: LegRequest) -> Finding:
         self.requests.append(request)
         return self._finding
+
+
+class FixedIndex:
+    """A vector index that finds nothing, and is as ready as it is told."""
+
+    def __init__(self, *, ready: bool = True, incomplete: bool = False) -> None:
+        self.ready = ready
+        self.incomplete = incomplete
+
+    async def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None = None,
+    ) -> IndexAnswer:
+        return IndexAnswer([], epoch=1)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        return 0
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        return self.ready
+
+    async def status(self) -> IndexStatus:
+        return IndexStatus(self.ready, 0, 1, incomplete=self.incomplete)
 
 
 class BrokenLeg:

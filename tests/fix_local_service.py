@@ -28,11 +28,17 @@ TENANT = "acme"
 
 @asynccontextmanager
 async def local_service(
-    dsn: str, neo4j_uri: str, *, embedder: Embedder | None = None
+    dsn: str,
+    neo4j_uri: str,
+    *,
+    embedder: Embedder | None = None,
+    previous_embedder: Embedder | None = None,
 ) -> AsyncIterator[AsyncClient]:
     """Runs the service over these stores, and yields a client of it."""
     settings = load_settings({"postgres": {"dsn": dsn}, "neo4j": {"uri": neo4j_uri}})
-    async with running_service(settings, embedder=embedder or FakeEmbedder()) as service:
+    async with running_service(
+        settings, embedder=embedder or FakeEmbedder(), previous_embedder=previous_embedder
+    ) as service:
         server = grpc.aio.server()
         methods: Any = service  # the base classes of the stubs are for servers of their own
         retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(methods, server)

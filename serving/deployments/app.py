@@ -44,13 +44,40 @@ def build(arguments: dict[str, Any]) -> Application:
     )
     if settings.serve.placement == "fused":
         return ingress.bind(arguments)  # type: ignore[no-any-return]
-    embedder = Embedder.bind(arguments)  # type: ignore[attr-defined]
+    embedder, index = _space(arguments)
+    previous_embedder, previous_index = _previous_space(settings, arguments)
     return ingress.bind(  # type: ignore[no-any-return]
         arguments,
         embedder=embedder,
-        index=VectorIndex.bind(arguments, embedder),  # type: ignore[attr-defined]
-        projector=Projector.bind(arguments, embedder),  # type: ignore[attr-defined]
+        index=index,
+        projector=Projector.bind(  # type: ignore[attr-defined]
+            arguments, embedder, previous_embedder
+        ),
+        previous_embedder=previous_embedder,
+        previous_index=previous_index,
     )
+
+
+def _space(arguments: dict[str, Any], prefix: str = "") -> tuple[Application, Application]:
+    """An embedder, and the index of what it embeds."""
+    embedder = Embedder.options(  # type: ignore[attr-defined]
+        name=f"{prefix}Embedder"
+    ).bind(arguments)
+    index = VectorIndex.options(  # type: ignore[attr-defined]
+        name=f"{prefix}VectorIndex"
+    ).bind(arguments, embedder)
+    return embedder, index
+
+
+def _previous_space(
+    settings: Settings, arguments: dict[str, Any]
+) -> tuple[Application | None, Application | None]:
+    """The same for the model before, if one is named: they go when it is named no longer."""
+    if settings.embedder.previous is None:
+        return None, None
+    before = {**settings.embedder.previous.model_dump(), "previous": None}
+    embedder = {**arguments.get("embedder", {}), **before}
+    return _space({**arguments, "embedder": embedder}, prefix="Previous")
 
 
 def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import contextlib
 import importlib.metadata
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from serving.adapters.capitalised_entities import CapitalisedEntities
 from serving.adapters.encoder.checkpoint import MINILM, Checkpoint, open_checkpoint
@@ -41,6 +41,7 @@ from serving.pipeline.legs import (
 from serving.pipeline.overview import About, Observer
 from serving.pipeline.project import EmbeddingWork, GraphWork, Projector
 from serving.pipeline.retrieve import LegState, Retriever
+from serving.pipeline.spaces import OpenSpace, VectorSpace, VectorSpaces
 from serving.pipeline.tailing import TailedIndex
 from serving.ports import Embedder, TextEncoder, VectorIndex
 from serving.profiles import DEFAULT_PROFILE, load_profiles
@@ -69,6 +70,8 @@ async def running_service(
     recorder: Recorder | None = None,
     embedder: Embedder | None = None,
     index: VectorIndex | None = None,
+    previous_embedder: Embedder | None = None,
+    previous_index: VectorIndex | None = None,
     projecting: bool = True,
 ) -> AsyncIterator[TriviumService]:
     """Runs the service; what is not given from elsewhere runs inside.
@@ -80,19 +83,25 @@ async def running_service(
         recorder: Where measurements go.
         embedder: An embedder that runs elsewhere.
         index: A vector index that runs elsewhere.
+        previous_embedder: That of the model before, while it is needed.
+        previous_index: Its index.
         projecting: Whether the projector runs inside too.
     """
     recorder = recorder or NoRecorder()
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
         graph = await _opened_graph(stack, settings)
-        if embedder is None:
-            embedder = await stack.enter_async_context(open_embedder(settings, recorder))
-        if index is None:
-            index = await stack.enter_async_context(_index_over(postgres, embedder, recorder))
+        space = await stack.enter_async_context(
+            _space(settings, postgres, recorder, embedder, index)
+        )
+        spaces = VectorSpaces(
+            space,
+            _previous_space(settings, postgres, previous_embedder, previous_index, projecting),
+        )
+        await stack.enter_async_context(_task(spaces.hand_over()))
         if projecting:
-            await stack.enter_async_context(_projecting(postgres, embedder, graph))
-        use_cases = _use_cases(settings, postgres, graph, embedder, index)
+            await stack.enter_async_context(_projecting(postgres, space.embedder, graph))
+        use_cases = _use_cases(settings, postgres, graph, spaces)
         profiles = load_profiles(settings.retrieval.profiles)
         await _warm_up(use_cases.retriever, profiles[DEFAULT_PROFILE])
         yield TriviumService(use_cases, profiles, recorder=recorder)
@@ -147,12 +156,16 @@ async def open_index(
 
 
 @asynccontextmanager
-async def running_projector(settings: Settings, embedder: Embedder) -> AsyncIterator[None]:
+async def running_projector(
+    settings: Settings, embedder: Embedder, previous_embedder: Embedder | None = None
+) -> AsyncIterator[None]:
     """Runs both projections, as leader or as standby."""
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
         graph = await _opened_graph(stack, settings)
         await stack.enter_async_context(_projecting(postgres, embedder, graph))
+        if previous_embedder is not None:
+            await stack.enter_async_context(_kept_up(postgres, previous_embedder))
         yield
 
 
@@ -231,6 +244,56 @@ def _backend(embedder: EmbedderSettings, checkpoint: Checkpoint) -> str:
 
 
 @asynccontextmanager
+async def _space(
+    settings: Settings,
+    postgres: Postgres,
+    recorder: Recorder,
+    embedder: Embedder | None,
+    index: VectorIndex | None,
+) -> AsyncIterator[VectorSpace]:
+    """Opens what of the space does not run elsewhere."""
+    async with AsyncExitStack() as stack:
+        if embedder is None:
+            embedder = await stack.enter_async_context(open_embedder(settings, recorder))
+        if index is None:
+            index = await stack.enter_async_context(_index_over(postgres, embedder, recorder))
+        yield VectorSpace(embedder, index)
+
+
+def _previous_space(
+    settings: Settings,
+    postgres: Postgres,
+    embedder: Embedder | None,
+    index: VectorIndex | None,
+    projecting: bool,
+) -> OpenSpace | None:
+    if settings.embedder.previous is None and embedder is None:
+        return None
+    before = _settings_of_previous(settings)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[VectorSpace]:
+        async with AsyncExitStack() as stack:
+            # Not measured: its figures would be taken for those of the model in use.
+            space = await stack.enter_async_context(
+                _space(before, postgres, NoRecorder(), embedder, index)
+            )
+            if projecting:
+                await stack.enter_async_context(_kept_up(postgres, space.embedder))
+            yield space
+
+    return opened
+
+
+def _settings_of_previous(settings: Settings) -> Settings:
+    """The settings under which the model before is loaded; as they are if none is named."""
+    if settings.embedder.previous is None:
+        return settings
+    before = {**settings.embedder.previous.model_dump(), "previous": None}
+    return settings.model_copy(update={"embedder": settings.embedder.model_copy(update=before)})
+
+
+@asynccontextmanager
 async def _index_over(
     postgres: Postgres, embedder: Embedder, recorder: Recorder
 ) -> AsyncIterator[TailedIndex]:
@@ -256,12 +319,17 @@ async def _projecting(
         yield
 
 
+def _kept_up(postgres: Postgres, embedder: Embedder) -> AbstractAsyncContextManager[None]:
+    """Embeds by the model before what is written while it still answers."""
+    log = postgres.change_log
+    return _task(Projector(log, EmbeddingWork(log, embedder), in_use=False).run())
+
+
 def _use_cases(
     settings: Settings,
     postgres: Postgres,
     graph: Neo4jGraph,
-    embedder: Embedder,
-    index: VectorIndex,
+    spaces: VectorSpaces,
 ) -> UseCases:
     about = About(
         version=importlib.metadata.version("trivium"),
@@ -273,28 +341,27 @@ def _use_cases(
         retriever=Retriever(
             legs={
                 LEXICAL: LexicalLeg(postgres.lexical),
-                DENSE: DenseLeg(index),
-                FACTS: FactsLeg(index),
+                DENSE: DenseLeg(),
+                FACTS: FactsLeg(),
                 GRAPH: GraphLeg(graph, postgres.consistency),
             },
-            embedder=embedder,
+            spaces=spaces,
             store=postgres.store,
             consistency=postgres.consistency,
             access=postgres.access,
         ),
         ingestor=Ingestor(postgres.store, CapitalisedEntities()),
-        eraser=Eraser(postgres.store, index, graph, postgres.consistency),
+        eraser=Eraser(postgres.store, spaces, graph, postgres.consistency),
         observer=Observer(
             about=about,
             catalog=postgres.catalog,
             log=postgres.change_log,
-            index=index,
-            embedder=embedder,
+            spaces=spaces,
             graph=graph,
         ),
         store=postgres.store,
         catalog=postgres.catalog,
-        embedder=embedder,
+        embedder=spaces.current.embedder,
     )
 
 

@@ -23,10 +23,17 @@ class Projector:
     """Turns the change log into embeddings and the graph, while it holds the lead."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]
+        self,
+        arguments: dict[str, Any],
+        embedder: DeploymentHandle[Any],
+        previous_embedder: DeploymentHandle[Any] | None = None,
     ) -> None:
         log_through_serve()
-        self._running = running_projector(load_settings(arguments), RemoteEmbedder(embedder))
+        self._running = running_projector(
+            load_settings(arguments),
+            RemoteEmbedder(embedder),
+            RemoteEmbedder(previous_embedder) if previous_embedder is not None else None,
+        )
         await self._running.__aenter__()
         self._started = True
 

@@ -9,7 +9,8 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
 from serving.domain.records import ItemKind, TenantName
-from serving.ports import Consistency, EraseReceipt, Graph, MemoryStore, Selector, VectorIndex
+from serving.pipeline.spaces import VectorSpaces
+from serving.ports import Consistency, EraseReceipt, Graph, MemoryStore, Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,10 @@ class Eraser:
     """Erases from the truth and watches the projections follow."""
 
     def __init__(
-        self, store: MemoryStore, index: VectorIndex, graph: Graph, consistency: Consistency
+        self, store: MemoryStore, spaces: VectorSpaces, graph: Graph, consistency: Consistency
     ) -> None:
         self._store = store
-        self._index = index
+        self._spaces = spaces
         self._graph = graph
         self._consistency = consistency
 
@@ -65,13 +66,17 @@ class Eraser:
         async def at_once() -> bool:
             return True
 
+        indexes = [space.index for space in self._spaces.all()]
+
+        async def indexes_have_seen() -> bool:
+            return all([await index.caught_up(token, deadline) for index in indexes])
+
+        async def count_in_indexes() -> int:
+            return sum([await index.count(tenant, items) for index in indexes])
+
         return [
             await _receipt("postgres", at_once, lambda: self._store.count(tenant, items)),
-            await _receipt(
-                "vector_index",
-                lambda: self._index.caught_up(token, deadline),
-                lambda: self._index.count(tenant, items),
-            ),
+            await _receipt("vector_index", indexes_have_seen, count_in_indexes),
             await _receipt(
                 "graph",
                 lambda: self._consistency.graph_has_seen(token, deadline),

@@ -15,15 +15,8 @@ from serving.domain.profile import LegSpec, Yields
 from serving.domain.query import Query
 from serving.domain.ranking import Candidate, above_floor
 from serving.domain.records import ItemId, ItemKind, segment_id
-from serving.ports import (
-    Consistency,
-    Embedder,
-    Graph,
-    IndexAnswer,
-    LexicalSearch,
-    Vector,
-    VectorIndex,
-)
+from serving.pipeline.spaces import VectorSpace
+from serving.ports import Consistency, Graph, IndexAnswer, LexicalSearch, Vector
 
 LEXICAL = "lexical"
 DENSE = "dense"
@@ -46,11 +39,14 @@ class Finding:
 
 
 class QueryVector:
-    """The question's vector, made once for all legs that need it, and only if one does."""
+    """The question's vector, made once for all legs that need it, and only if one does.
 
-    def __init__(self, query: Query, embedder: Embedder, deadline: Deadline) -> None:
+    It belongs to one `space`, in whose index alone it may be looked up.
+    """
+
+    def __init__(self, query: Query, space: VectorSpace, deadline: Deadline) -> None:
+        self.space = space
         self._query = query
-        self._embedder = embedder
         self._deadline = deadline
         self._task: asyncio.Task[Vector] | None = None
         self.elapsed_s = 0.0
@@ -68,7 +64,7 @@ class QueryVector:
             if self._query.vector is not None:
                 given = np.asarray(self._query.vector, dtype=np.float32)
                 return given / np.linalg.norm(given)
-            return await self._embedder.embed_query(self._query.text, self._deadline)
+            return await self.space.embedder.embed_query(self._query.text, self._deadline)
         finally:
             self.elapsed_s = time.perf_counter() - started
 
@@ -120,9 +116,9 @@ class LexicalLeg:
         return Finding(*above_floor(found, request.spec.floor))
 
 
-async def _nearest(index: VectorIndex, kind: ItemKind, request: LegRequest) -> IndexAnswer:
+async def _nearest(kind: ItemKind, request: LegRequest) -> IndexAnswer:
     vector = await request.vector.get()
-    return await index.search(
+    return await request.vector.space.index.search(
         vector,
         kind,
         request.query.scope,
@@ -135,12 +131,9 @@ async def _nearest(index: VectorIndex, kind: ItemKind, request: LegRequest) -> I
 class DenseLeg:
     """Segments by their meaning."""
 
-    def __init__(self, index: VectorIndex) -> None:
-        self._index = index
-
     async def find(self, request: LegRequest) -> Finding:
         """Finds segments near the question."""
-        answer = await _nearest(self._index, ItemKind.SEGMENT, request)
+        answer = await _nearest(ItemKind.SEGMENT, request)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         return Finding(kept, below, answer.stale, answer.epoch)
 
@@ -148,12 +141,9 @@ class DenseLeg:
 class FactsLeg:
     """Facts by their meaning, and the segments they rest on."""
 
-    def __init__(self, index: VectorIndex) -> None:
-        self._index = index
-
     async def find(self, request: LegRequest) -> Finding:
         """Finds facts near the question, or their evidence in the facts' order."""
-        answer = await _nearest(self._index, ItemKind.FACT, request)
+        answer = await _nearest(ItemKind.FACT, request)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         if request.spec.yields is Yields.EVIDENCE:
             kept = evidence_in_order(kept, answer)[: request.spec.depth]

@@ -9,17 +9,16 @@ from typing import TypeVar
 
 from serving.domain.errors import TriviumError
 from serving.domain.records import TenantName
+from serving.pipeline.spaces import VectorSpaces
 from serving.ports import (
     Catalog,
     ChangeLog,
-    Embedder,
     EmbeddingModel,
     Graph,
     IndexStatus,
     ProjectionStatus,
     SetAside,
     TenantCounts,
-    VectorIndex,
 )
 
 MAX_SET_ASIDE = 100
@@ -61,15 +60,13 @@ class Observer:
         about: About,
         catalog: Catalog,
         log: ChangeLog,
-        index: VectorIndex,
-        embedder: Embedder,
+        spaces: VectorSpaces,
         graph: Graph,
     ) -> None:
         self._about = about
         self._catalog = catalog
         self._log = log
-        self._index = index
-        self._embedder = embedder
+        self._spaces = spaces
         self._graph = graph
 
     async def overview(self, tenant: TenantName) -> Overview:
@@ -79,11 +76,12 @@ class Observer:
             StoreUnavailableError: PostgreSQL, which holds most of it, cannot be reached.
         """
         degraded: list[str] = []
-        model = await _or_else(None, self._embedder.model, "embedder", degraded)
+        space = self._spaces.current
+        model = await _or_else(None, space.embedder.model, "embedder", degraded)
         unknown = IndexStatus(ready=False, vector_count=0, epoch=0, reason="it cannot be reached")
-        index = await _or_else(unknown, self._index.status, "index", degraded)
+        index = await _or_else(unknown, space.index.status, "index", degraded)
         if not index.ready:
-            degraded.append(f"index: {index.reason}")
+            degraded.append(f"index: {index.reason}{self._meanwhile()}")
         entities = await _or_else(
             UNKNOWN_COUNT, lambda: self._graph.count_entities(tenant), "graph", degraded
         )
@@ -97,6 +95,9 @@ class Observer:
             entities=entities,
             degraded=list(dict.fromkeys(degraded)),
         )
+
+    def _meanwhile(self) -> str:
+        return ", the previous model answers" if self._spaces.previous is not None else ""
 
 
 async def _or_else(

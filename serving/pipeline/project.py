@@ -45,8 +45,12 @@ class ProjectionWork(Protocol):
 
     projection: Projection
 
-    async def start(self) -> EmbeddingModel | None:
-        """Makes ready; returns the model whose position counts, if there is one."""
+    async def model(self) -> EmbeddingModel | None:
+        """The model whose position counts, if there is one."""
+        ...
+
+    async def start(self) -> None:
+        """Makes ready, once in each lead."""
         ...
 
     async def project(self, changes: Sequence[Change]) -> None:
@@ -62,20 +66,21 @@ class EmbeddingWork:
     def __init__(self, log: ChangeLog, embedder: Embedder) -> None:
         self._log = log
         self._embedder = embedder
-        self._model: EmbeddingModel | None = None
 
-    async def start(self) -> EmbeddingModel:
-        """Asks which model is in use."""
-        self._model = await self._embedder.model()
-        return self._model
+    async def model(self) -> EmbeddingModel:
+        """The embedder's."""
+        return await self._embedder.model()
+
+    async def start(self) -> None:
+        """Needs nothing."""
 
     async def project(self, changes: Sequence[Change]) -> None:
         """Embeds in chunks and stores each; a text that breaks the model is set aside."""
-        assert self._model is not None, "projected before the start; this is a bug"
-        tasks = await self._log.embedding_tasks(changes, self._model)
+        model = await self.model()
+        tasks = await self._log.embedding_tasks(changes, model)
         for start in range(0, len(tasks), EMBEDDING_CHUNK):
             chunk = tasks[start : start + EMBEDDING_CHUNK]
-            await self._log.save_embeddings(self._model, await self._embed(chunk))
+            await self._log.save_embeddings(model, await self._embed(chunk))
 
     async def _embed(self, tasks: Sequence[EmbeddingTask]) -> list[tuple[EmbeddingTask, Vectors]]:
         try:
@@ -85,7 +90,8 @@ class EmbeddingWork:
         except Exception as error:
             if len(tasks) > 1:
                 return [pair for task in tasks for pair in await self._embed([task])]
-            await self._log.set_aside(self.projection, tasks[0].change, type(error).__name__)
+            reason = type(error).__name__
+            await self._log.set_aside(self.projection, await self.model(), tasks[0].change, reason)
             return []
         return list(zip(tasks, vectors, strict=True))
 
@@ -98,6 +104,9 @@ class GraphWork:
     def __init__(self, log: ChangeLog, graph: Graph) -> None:
         self._log = log
         self._graph = graph
+
+    async def model(self) -> None:
+        """None: the graph has one position."""
 
     async def start(self) -> None:
         """Sets up constraints and indexes."""
@@ -114,23 +123,32 @@ class GraphWork:
                 for change in changes:
                     await self.project([change])
                 return
-            await self._log.set_aside(self.projection, changes[0], type(error).__name__)
+            reason = type(error).__name__
+            await self._log.set_aside(self.projection, None, changes[0], reason)
 
 
 class Projector:
-    """Runs one projection for as long as it lives."""
+    """Runs one projection for as long as it lives.
 
-    def __init__(self, log: ChangeLog, work: ProjectionWork) -> None:
+    Args:
+        log: The changes.
+        work: What to do with them.
+        in_use: Whether the work's model is the one in use; a model before that is only kept up.
+    """
+
+    def __init__(self, log: ChangeLog, work: ProjectionWork, *, in_use: bool = True) -> None:
         self._log = log
         self._work = work
+        self._in_use = in_use
 
     async def run(self) -> None:
         """Projects until it is cancelled; what it needs may come and go meanwhile."""
         back_off_s = FIRST_BACK_OFF_S
         while True:
             try:
-                async with self._log.leadership(self._work.projection):
-                    model = await self._work.start()
+                model = await self._work.model()
+                async with self._log.leadership(self._work.projection, model):
+                    await self._work.start()
                     compact_at = Deadline.after(COMPACT_EVERY_S)
                     while True:
                         moved = await self.step(model)
@@ -156,5 +174,6 @@ class Projector:
         batch: ChangeBatch = await self._log.next_batch(projection, model, BATCH_CHANGES)
         if batch.changes:
             await self._work.project(batch.changes)
-        await self._log.advance(projection, model, batch.position)
+        complete = batch.last and self._in_use and model is not None
+        await self._log.advance(projection, model, batch.position, complete=complete)
         return bool(batch.changes)

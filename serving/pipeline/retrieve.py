@@ -45,7 +45,8 @@ from serving.pipeline.legs import (
     LegSkippedError,
     QueryVector,
 )
-from serving.ports import AccessCounter, Consistency, Embedder, MemoryStore, Projection
+from serving.pipeline.spaces import VectorSpaces
+from serving.ports import AccessCounter, Consistency, MemoryStore, Projection
 
 logger = logging.getLogger(__name__)
 
@@ -140,13 +141,13 @@ class Retriever:
         self,
         *,
         legs: Mapping[str, Leg],
-        embedder: Embedder,
+        spaces: VectorSpaces,
         store: MemoryStore,
         consistency: Consistency,
         access: AccessCounter,
     ) -> None:
         self._legs = legs
-        self._embedder = embedder
+        self._spaces = spaces
         self._store = store
         self._consistency = consistency
         self._access = access
@@ -161,7 +162,7 @@ class Retriever:
         """
         started = time.perf_counter()
         reserve = _reserve(deadline.remaining())
-        vector = QueryVector(query, self._embedder, deadline.earlier_by(reserve))
+        vector = QueryVector(query, self._spaces.for_query(query), deadline.earlier_by(reserve))
         try:
             results = await self._ask_legs(query, profile, vector, deadline.earlier_by(reserve))
         finally:

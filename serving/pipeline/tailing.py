@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken, Snapshot
+from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import NotReadyError, UnavailableError
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
@@ -55,10 +55,11 @@ LAST_BACK_OFF_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
-    """Rows to search, and where in the log they are."""
+    """Rows to search, where in the log they are, and whether they are more than a few of all."""
 
     engine: IndexEngine
     position: FeedPosition
+    complete: bool
 
 
 class TailedIndex:
@@ -68,8 +69,9 @@ class TailedIndex:
     soon as it is filled.
 
     After a change of the model, rows of the new one are few at first. So the index
-    is not ready before everything written up to its snapshot has a vector of
-    `model`; until then searches raise `NotReadyError` with the progress.
+    is not ready before the embeddings of `model` were complete once; until then searches
+    raise `NotReadyError` with the progress. What is missing later is only the latest
+    writes, which a token tells of.
 
     Args:
         feed: The source of rows.
@@ -94,7 +96,6 @@ class TailedIndex:
         self._poll_s = poll_s
         self._first_back_off_s = back_off_s
         self._filled: _Filled | None = None
-        self._awaited: Snapshot | None = None
         self._share_due_at = 0.0
         self._reason = "starting"
         self._epoch = 1
@@ -196,7 +197,7 @@ class TailedIndex:
         return True
 
     def _is_ready(self) -> bool:
-        return self._filled is not None and self._awaited is None
+        return self._filled is not None and self._filled.complete
 
     def _has_seen(self, token: ConsistencyToken) -> bool:
         if self._filled is None:
@@ -208,10 +209,16 @@ class TailedIndex:
         """Its state."""
         ready = self._is_ready()
         count = self._filled.engine.vector_count if self._filled is not None else 0
-        return IndexStatus(ready, count, self._epoch, "" if ready else self._reason)
+        return IndexStatus(
+            ready=ready,
+            vector_count=count,
+            epoch=self._epoch,
+            reason="" if ready else self._reason,
+            incomplete=self._filled is not None and not self._filled.complete,
+        )
 
     def _require_ready(self) -> _Filled:
-        if self._filled is None or self._awaited is not None:
+        if self._filled is None or not self._filled.complete:
             raise NotReadyError("index", self._reason)
         return self._filled
 
@@ -250,15 +257,16 @@ class TailedIndex:
         async with self._feed.bootstrap(self._model) as (position, batches):
             async for rows in batches:
                 await self._apply(engine, rows, ())
-        self._awaited = position.log
         self._share_due_at = 0.0
-        await self._move_to(_Filled(engine, position))
+        await self._move_to(_Filled(engine, position, position.complete))
         logger.info("index filled", extra={"vectors": engine.vector_count, "epoch": self._epoch})
 
     async def _advance(self, filled: _Filled) -> None:
         delta = await self._feed.changes_since(filled.position, self._model)
         await self._apply(filled.engine, delta.rows, delta.removed)
-        await self._move_to(_Filled(filled.engine, delta.position))
+        # Once complete it stays so, though another model may have overtaken this one.
+        complete = filled.complete or delta.position.complete
+        await self._move_to(_Filled(filled.engine, delta.position, complete))
 
     async def _apply(
         self,
@@ -273,24 +281,14 @@ class TailedIndex:
             await loop.run_in_executor(self._threads, engine.apply, rows, removed)
 
     async def _move_to(self, filled: _Filled) -> None:
-        await self._look_for_gaps(filled.position)
+        if not filled.complete:
+            await self._note_progress()
         async with self._moved:
             self._filled = filled
             self._moved.notify_all()
 
-    async def _look_for_gaps(self, position: FeedPosition) -> None:
-        """Notes whether what the snapshot held has vectors of this model by now."""
-        if self._awaited is None:
-            return
-        if _includes(position.embedded, self._awaited):
-            self._awaited = None
-        elif (now := time.monotonic()) >= self._share_due_at:
+    async def _note_progress(self) -> None:
+        if (now := time.monotonic()) >= self._share_due_at:
             share = await self._feed.embedded_share(self._model)
             self._share_due_at = now + SHARE_EVERY_S
-            self._awaited = self._awaited if share < 1.0 else None
             self._reason = f"re-embedding {int(100 * share)} %"
-
-
-def _includes(later: Snapshot, earlier: Snapshot) -> bool:
-    """Whether all transactions of one snapshot are in the other."""
-    return later.xmax >= earlier.xmax and not any(map(earlier.includes, later.in_progress))

@@ -8,13 +8,15 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.deployments.ray_environment import free_port
-from serving.ports import EmbeddingModel, Vectors
-from tests.fake_meaning import FakeEmbedder
+from serving.domain.budget import Deadline
+from serving.ports import EmbeddingModel, Vector, Vectors
+from tests.fake_meaning import FAKE_MODEL, FakeEmbedder
 from tests.fix_local_service import local_service
 from tests.fix_postgres import QUICK
 from trivium import Fact, LegOverride, Retrieval, Segment
@@ -209,6 +211,55 @@ async def test_another_model_embeds_anew_and_dense_is_skipped_meanwhile(
     assert report.state is LegState.SKIPPED
     assert report.reason.startswith("re-embedding")
     assert during.hits[0].id == "t1"
+
+
+class WiderEmbedder(GatedEmbedder):
+    """A model whose vectors cannot even be compared with the other's by mistake."""
+
+    async def model(self) -> EmbeddingModel:
+        return EmbeddingModel("wider", 2 * FAKE_MODEL.dimension)
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        return _doubled(await super().embed_query(text, deadline))
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        return [_doubled(rows) for rows in await super().embed_documents(texts)]
+
+
+def _doubled(vectors: Vectors) -> Vectors:
+    doubled: Vectors = np.concatenate([vectors, vectors], axis=-1) / np.sqrt(2, dtype=np.float32)
+    return doubled
+
+
+async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    async with local_service(postgres_dsn, neo4j_uri) as memory:
+        token = (await memory.ingest([SAID, KNOWN])).token
+        await memory.retrieve("Who hired Tom?", token=token)
+    embedder = WiderEmbedder()
+    async with local_service(
+        postgres_dsn, neo4j_uri, embedder=embedder, previous_embedder=FakeEmbedder()
+    ) as memory:
+        await until(lambda: _dense_is_ok(memory))
+        degraded = (await memory.stats()).service.degraded
+        later = Segment(id="t2", speaker="Tom", text="My first day was lovely.")
+        token = (await memory.ingest([later])).token
+        during = await memory.retrieve(
+            "Tom: My first day was lovely.", token=token, overrides=_only("dense")
+        )
+        embedder.gate.set()
+        await until(lambda: _model_is(memory, "wider"))
+        after = await memory.retrieve("Tom: My first day was lovely.", overrides=_only("dense"))
+
+    assert any(said.endswith("the previous model answers") for said in degraded)
+    assert states(during)["dense"] is LegState.OK
+    assert (during.hits[0].id, after.hits[0].id) == ("t2", "t2")
+
+
+async def _model_is(memory: AsyncClient, fingerprint: str) -> bool:
+    stats = await memory.stats()
+    return stats.index.ready and stats.service.model_fingerprint == fingerprint
 
 
 async def _dense_is_ok(memory: AsyncClient) -> bool:

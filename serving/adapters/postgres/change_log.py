@@ -42,9 +42,11 @@ class PostgresChangeLog:
         self._leadership = Leadership(database)
         self._changes = Waiter(notifications, Channel.CHANGES)
 
-    def leadership(self, projection: Projection) -> AbstractAsyncContextManager[None]:
-        """Waits until this process leads the projection; leads until the exit."""
-        return self._leadership.lead(projection)
+    def leadership(
+        self, projection: Projection, model: EmbeddingModel | None
+    ) -> AbstractAsyncContextManager[None]:
+        """Waits until this process leads the projection to `model`; leads until the exit."""
+        return self._leadership.lead(projection, model)
 
     async def next_batch(
         self, projection: Projection, model: EmbeddingModel | None, limit: int
@@ -54,7 +56,7 @@ class PostgresChangeLog:
         With nothing to project the position moves on only if that tells something: if it has
         gaps to close, or after `IDLE_TRANSACTIONS`. So following an idle log writes nothing.
         """
-        async with self._leadership.connection(projection) as connection:
+        async with self._leadership.connection(projection, model) as connection:
             model_id = await _model_id(connection, model)
             position = await _position(connection, projection, model_id)
             cursor = await connection.execute(
@@ -64,15 +66,15 @@ class PostgresChangeLog:
         now = Snapshot.parse(rows[0][0])
         logged = [row[1:] for row in rows if row[1] is not None]
         if not logged and not position.in_progress and now.xmax < position.xmax + IDLE_TRANSACTIONS:
-            return ChangeBatch([], position)
-        complete = len(logged) < limit
-        reached = now if complete else position_after(position, now, newest=logged[-1][0])
+            return ChangeBatch([], position, last=True)
+        last = len(logged) < limit
+        reached = now if last else position_after(position, now, newest=logged[-1][0])
         changes = {
             key: Change(key, TenantName(tenant), ItemId(ItemKind(kind), id_), xid)
             for xid, key, kind, tenant, id_ in logged
             if id_ is not None  # erased since, which the log says further on
         }
-        return ChangeBatch(list(changes.values()), reached)
+        return ChangeBatch(list(changes.values()), reached, last)
 
     async def embedding_tasks(
         self, changes: Sequence[Change], model: EmbeddingModel
@@ -93,7 +95,7 @@ class PostgresChangeLog:
         if any(rows.shape[1:] != (model.dimension,) for _, rows in vectors):
             raise ValueError(f"vectors must have dimension {model.dimension}")
         async with (
-            self._leadership.connection("embedding") as connection,
+            self._leadership.connection("embedding", model) as connection,
             connection.transaction(),
         ):
             model_id = await find_or_make_model(connection, model)
@@ -123,14 +125,16 @@ class PostgresChangeLog:
             removed=[name for name in names if name not in current],
         )
 
-    async def set_aside(self, projection: Projection, change: Change, reason: str) -> None:
+    async def set_aside(
+        self, projection: Projection, model: EmbeddingModel | None, change: Change, reason: str
+    ) -> None:
         """Notes that the projection could not take the row, in place of an older note.
 
         Raises:
             DependencyError: The row is gone, so what could not be done is removing it from the
                 graph; that must be tried until it can.
         """
-        async with self._leadership.connection(projection) as connection:
+        async with self._leadership.connection(projection, model) as connection:
             cursor = await connection.execute(
                 _SET_ASIDE.format(table=change.item.kind),
                 {
@@ -144,21 +148,28 @@ class PostgresChangeLog:
             raise DependencyError("graph", "an erased row could not be removed")
 
     async def advance(
-        self, projection: Projection, model: EmbeddingModel | None, position: Snapshot
+        self,
+        projection: Projection,
+        model: EmbeddingModel | None,
+        position: Snapshot,
+        *,
+        complete: bool = False,
     ) -> None:
-        """Notes that everything in `position` is projected."""
-        async with self._leadership.connection(projection) as connection:
+        """Notes that everything in `position` is projected, and if so that `model` is complete."""
+        async with self._leadership.connection(projection, model) as connection:
             model_id = await _model_id(connection, model)
             # Looked at first, since even an upsert that changes nothing takes a transaction id.
-            if await _position(connection, projection, model_id) == position:
+            known = await _known(connection, projection, model_id)
+            if known == (position, known[1] or complete):
                 return
             await connection.execute(
-                """
-                INSERT INTO projection_state (projection, model_id, position)
-                VALUES (%s, %s::int2, %s)
-                    ON CONFLICT (projection, model_id) DO UPDATE SET position = excluded.position
-                """,
-                [projection, model_id, str(position)],
+                _ADVANCE,
+                {
+                    "projection": projection,
+                    "model_id": model_id,
+                    "position": str(position),
+                    "complete": complete,
+                },
             )
         self._notifications.announce(Channel.PROGRESS)
 
@@ -206,12 +217,26 @@ async def _model_id(connection: Connection, model: EmbeddingModel | None) -> int
 
 
 async def _position(connection: Connection, projection: Projection, model_id: int) -> Snapshot:
+    position, _ = await _known(connection, projection, model_id)
+    return position
+
+
+async def _known(
+    connection: Connection, projection: Projection, model_id: int
+) -> tuple[Snapshot, bool]:
+    """Where the projection is, and whether its model was the last to be complete."""
     cursor = await connection.execute(
-        "SELECT position FROM projection_state WHERE projection = %s::text AND model_id = %s::int2",
-        [projection, model_id],
+        """
+        SELECT position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2
+          FROM meta LEFT JOIN projection_state
+            ON projection = %(projection)s::text AND model_id = %(model_id)s::int2
+        """,
+        {"projection": projection, "model_id": model_id},
     )
     row = await cursor.fetchone()
-    return NOTHING_SEEN if row is None else Snapshot.parse(row[0])
+    assert row is not None, "meta has no row; this is a bug"
+    position, complete = row
+    return (Snapshot.parse(position) if position else NOTHING_SEEN), complete
 
 
 async def _status(
@@ -251,6 +276,16 @@ SELECT pg_current_snapshot()::text, next.*
       LEFT JOIN fact ON fact.key = log.key
      ORDER BY log.xid, log.seq
   ) AS next ON true
+"""
+
+_ADVANCE = """
+WITH completed AS (
+  UPDATE meta SET complete_model = %(model_id)s::int2
+   WHERE %(complete)s::bool AND complete_model IS DISTINCT FROM %(model_id)s::int2
+)
+INSERT INTO projection_state (projection, model_id, position)
+VALUES (%(projection)s::text, %(model_id)s::int2, %(position)s::text)
+    ON CONFLICT (projection, model_id) DO UPDATE SET position = excluded.position
 """
 
 # The lock keeps the row from being erased meanwhile, which would leave the note behind.

@@ -89,17 +89,20 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
     cursor = await connection.execute(
         """
         SELECT log_epoch::text, pg_current_snapshot()::text,
-               (SELECT position FROM projection_state
-                 WHERE projection = 'embedding' AND model_id = %s::int2)
-          FROM meta
+               position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2
+          FROM meta LEFT JOIN projection_state
+            ON projection = 'embedding' AND model_id = %(model_id)s::int2
         """,
-        [model_id],
+        {"model_id": model_id},
     )
     row = await cursor.fetchone()
     assert row is not None, "meta has no row; this is a bug"
-    epoch, log, embedded = row
+    epoch, log, embedded, complete = row
     return FeedPosition(
-        epoch, Snapshot.parse(log), Snapshot.parse(embedded) if embedded else NOTHING_SEEN
+        epoch,
+        log=Snapshot.parse(log),
+        embedded=Snapshot.parse(embedded) if embedded else NOTHING_SEEN,
+        complete=complete,
     )
 
 

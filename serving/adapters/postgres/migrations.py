@@ -86,7 +86,7 @@ async def _adopt_cluster(connection: Connection) -> None:
             """
             UPDATE meta
                SET cluster_id = here.system_identifier, log_epoch = gen_random_uuid(),
-                   compacted = '3:3:'
+                   compacted = '3:3:', complete_model = NULL
               FROM pg_control_system() AS here
              WHERE cluster_id <> here.system_identifier
             """

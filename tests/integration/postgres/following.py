@@ -26,14 +26,16 @@ async def project_graph(postgres: Postgres, limit: int = 1000) -> GraphChanges:
     return changes
 
 
-async def embed(postgres: Postgres, model: EmbeddingModel = MODEL) -> list[ItemId]:
+async def embed(
+    postgres: Postgres, model: EmbeddingModel = MODEL, limit: int = 1000
+) -> list[ItemId]:
     """Embeds what is due and notes it as done; returns what was."""
     log = postgres.change_log
-    batch = await log.next_batch("embedding", model, 1000)
+    batch = await log.next_batch("embedding", model, limit)
     tasks = await log.embedding_tasks(batch.changes, model)
     vectors = np.eye(model.dimension, dtype=np.float32)[:1]
     await log.save_embeddings(model, [(task, vectors) for task in tasks])
-    await log.advance("embedding", model, batch.position)
+    await log.advance("embedding", model, batch.position, complete=batch.last)
     return [task.change.item for task in tasks]
 
 

@@ -197,6 +197,39 @@ async def test_each_model_has_a_position_and_vectors_of_its_own(postgres: Postgr
     assert await postgres.feed.embedded_share(OTHER_MODEL) == 1.0
 
 
+async def test_embeddings_are_complete_from_the_first_time_that_none_is_missing(
+    postgres: Postgres,
+) -> None:
+    for id_ in "ab":
+        await postgres.store.write(TENANT, [segment(id_)])
+
+    await embed(postgres, limit=1)
+    at_first, _ = await bootstrap(postgres)
+    await embed(postgres)
+    caught_up, _ = await bootstrap(postgres)
+    for id_ in "cd":
+        await postgres.store.write(TENANT, [segment(id_)])
+    await embed(postgres, limit=1)
+    behind, _ = await bootstrap(postgres)
+
+    assert [at_first.complete, caught_up.complete, behind.complete] == [False, True, True]
+
+
+async def test_a_model_that_another_overtook_is_no_longer_complete(postgres: Postgres) -> None:
+    for id_ in "ab":
+        await postgres.store.write(TENANT, [segment(id_)])
+    await embed(postgres, MODEL)
+
+    await embed(postgres, OTHER_MODEL, limit=1)
+    still, _ = await bootstrap(postgres, MODEL)
+    await embed(postgres, OTHER_MODEL)
+    overtaken, rows = await bootstrap(postgres, MODEL)
+
+    assert (still.complete, overtaken.complete) == (True, False)
+    assert len(rows) == 2
+    assert await embed(postgres, MODEL) == []
+
+
 async def test_a_fingerprint_cannot_change_its_dimension(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     await embed(postgres)
@@ -252,7 +285,7 @@ async def test_what_is_set_aside_is_listed_and_counted_until_the_row_changes(
     batch = await postgres.change_log.next_batch("graph", None, 10)
     for reason in ("first", "second"):
         for change in batch.changes:
-            await postgres.change_log.set_aside("graph", change, reason)
+            await postgres.change_log.set_aside("graph", None, change, reason)
 
     noted = await postgres.catalog.set_aside(TENANT, 10)
     assert {(note.projection, note.item, note.reason) for note in noted} == {
@@ -273,7 +306,7 @@ async def test_what_is_set_aside_is_listed_and_counted_until_the_row_changes(
 async def test_embedding_a_row_forgets_that_it_was_set_aside(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
-    await postgres.change_log.set_aside("embedding", batch.changes[0], "broken")
+    await postgres.change_log.set_aside("embedding", MODEL, batch.changes[0], "broken")
 
     await embed(postgres)
 
@@ -286,7 +319,7 @@ async def test_a_removal_from_the_graph_cannot_be_set_aside(postgres: Postgres) 
     await postgres.store.erase(TENANT, Selector(everything=True))
 
     with pytest.raises(DependencyError):
-        await postgres.change_log.set_aside("graph", batch.changes[0], "broken")
+        await postgres.change_log.set_aside("graph", None, batch.changes[0], "broken")
 
 
 async def test_status_tells_what_is_pending(postgres: Postgres) -> None:
@@ -307,7 +340,7 @@ async def test_the_standby_takes_over_when_the_leaders_connection_is_ended(
     leading, lost = asyncio.Event(), asyncio.Event()
 
     async def lead(adapters: Postgres, name: str) -> None:
-        async with adapters.change_log.leadership("graph"):
+        async with adapters.change_log.leadership("graph", None):
             events.append(name)
             leading.set()
             await lost.wait()
@@ -336,8 +369,8 @@ async def test_the_standby_takes_over_when_the_leaders_connection_is_ended(
 async def test_different_projections_are_led_at_once(postgres: Postgres) -> None:
     async with (
         asyncio.timeout(10),
-        postgres.change_log.leadership("graph"),
-        postgres.change_log.leadership("embedding"),
+        postgres.change_log.leadership("graph", None),
+        postgres.change_log.leadership("embedding", MODEL),
     ):
         await postgres.store.write(TENANT, [segment("a")])
         assert await embed(postgres) == ids("a")

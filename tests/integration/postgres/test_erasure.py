@@ -64,7 +64,7 @@ async def fill(postgres: Postgres, tenant: TenantName) -> None:
     await postgres.access.flush()
     batch = await postgres.change_log.next_batch("graph", None, 10)
     for change in batch.changes:
-        await postgres.change_log.set_aside("graph", change, MARK)
+        await postgres.change_log.set_aside("graph", None, change, MARK)
 
 
 @pytest.mark.parametrize(

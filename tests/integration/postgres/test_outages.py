@@ -55,7 +55,7 @@ async def test_without_postgresql_every_call_says_so(
     with pytest.raises(StoreUnavailableError):
         await bootstrap(adapters)
     with pytest.raises(StoreUnavailableError):
-        async with adapters.change_log.leadership("graph"):
+        async with adapters.change_log.leadership("graph", None):
             pass
     with pytest.raises(StoreUnavailableError):
         await migrate(adapters.database.dsn)

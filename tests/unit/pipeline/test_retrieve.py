@@ -23,10 +23,18 @@ from serving.domain.query import Filter
 from serving.domain.records import Item, ItemId, TenantName, fact_id
 from serving.pipeline.legs import Leg, LegSkippedError
 from serving.pipeline.retrieve import LegState, Retrieval, Retriever
+from serving.pipeline.spaces import VectorSpace, VectorSpaces
 from tests.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 from tests.fake_meaning import FakeEmbedder
 from tests.fake_store import InMemoryStore
-from tests.fakes import BrokenLeg, FixedConsistency, FixedLeg, HangingLeg, RecordingAccess
+from tests.fakes import (
+    BrokenLeg,
+    FixedConsistency,
+    FixedIndex,
+    FixedLeg,
+    HangingLeg,
+    RecordingAccess,
+)
 
 TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
 TOKEN = ConsistencyToken.of("in-memory", [7])
@@ -47,7 +55,7 @@ def retriever(
 ) -> Retriever:
     return Retriever(
         legs=legs,
-        embedder=FakeEmbedder(),
+        spaces=VectorSpaces(VectorSpace(FakeEmbedder(), FixedIndex())),
         store=store,
         consistency=consistency or FixedConsistency(),
         access=access or RecordingAccess(),

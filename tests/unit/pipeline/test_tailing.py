@@ -215,23 +215,36 @@ async def test_rows_without_vectors_of_the_model_hold_it_back_with_the_progress(
     embedded = feed.put(row("a"))
     feed.embed()
     feed.put(*(row(name) for name in "bcd"))
+    feed.complete = False
     async with following(feed) as index:
         assert await index.caught_up(embedded, Deadline.after(10))
 
         with pytest.raises(NotReadyError, match="re-embedding 25 %"):
             await ask(index)
+        assert (await index.status()).incomplete
         feed.embed()
         await ready(index)
         assert len(found(await ask(index))) == 4
 
 
-async def test_rows_that_came_after_the_start_do_not_hold_it_back() -> None:
+async def test_a_backlog_of_a_complete_model_does_not_hold_it_back() -> None:
+    feed = filled_feed("a")
+    feed.put(*(row(name) for name in "bcd"))
+    async with following(feed) as index:
+        await ready(index)
+
+        assert found(await ask(index)) == ids("a")
+        assert (await index.status()).ready
+
+
+async def test_an_index_that_was_complete_goes_on_when_another_model_overtakes_its_own() -> None:
     feed = filled_feed("a")
     async with following(feed) as index:
         await ready(index)
-        feed.put(*(row(name) for name in "bcd"))
+        feed.complete = False
+        erased = feed.remove((TENANT, segment_id("a")))
+        assert await index.caught_up(erased, Deadline.after(0.01)) is False
 
-        assert found(await ask(index)) == ids("a")
         assert (await index.status()).ready
 
 

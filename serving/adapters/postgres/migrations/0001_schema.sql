@@ -11,7 +11,9 @@ CREATE TABLE meta (
   cluster_id     bigint NOT NULL,
   log_epoch      uuid NOT NULL DEFAULT gen_random_uuid(),
   -- The pg_snapshot whose superseded log rows are gone: a reader that is not beyond it starts over.
-  compacted      text NOT NULL DEFAULT '3:3:'
+  compacted      text NOT NULL DEFAULT '3:3:',
+  -- The model that was the last to have a vector of everything; of any other, rows may be missing.
+  complete_model smallint
 );
 
 CREATE TABLE tenant (

@@ -1,0 +1,72 @@
+"""A change of the model, as an operator makes it: another setting, and a start."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fix_service import Service, started_service
+from trivium import Client, LegOverride, Retrieval, Segment
+from trivium.values import LegState
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.timeout(400),
+]
+
+PATIENCE_S = 60
+PREVIOUS = {"PreviousEmbedder", "PreviousVectorIndex"}
+SAID = [Segment(id=f"s{number}", text=f"The {number} o'clock train was late.") for number in "123"]
+QUESTION = "Which railway delays were there?"
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A folder for two lives of the stores, which another account can enter."""
+    with tempfile.TemporaryDirectory(prefix="trivium-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def dense_alone(memory: Client) -> Retrieval:
+    others = {leg: LegOverride(weight=0) for leg in ("lexical", "facts", "graph")}
+    return memory.retrieve(QUESTION, overrides=others)
+
+
+def test_the_previous_model_answers_at_once_and_the_new_one_takes_over(data_dir: Path) -> None:
+    stores = {"TRIVIUM_DATA_DIR": str(data_dir)}
+    with started_service("split", **stores) as before:
+        memory = before.client(tenant="trains")
+        token = memory.ingest(SAID).token
+        memory.retrieve(QUESTION, token=token)
+
+    # The same model truncated is another one to all who compare vectors.
+    change = {"TRIVIUM_EMBEDDER__DIMENSION": "128", "TRIVIUM_EMBEDDER__PREVIOUS__MODEL": "minilm"}
+    with started_service("split", **stores, **change) as after:
+        memory = after.client(tenant="trains")
+        at_once = dense_alone(memory)
+        taken_over = until_taken_over(after)
+        loaded = {name for name in PREVIOUS if after.descendants(name)}
+
+    assert loaded == PREVIOUS
+    assert at_once.leg_reports[1].leg == "dense"
+    assert at_once.leg_reports[1].state is LegState.OK
+    assert {hit.id for hit in at_once.hits} == {hit.id for hit in taken_over.hits} != set()
+
+
+def until_taken_over(service: Service) -> Retrieval:
+    """Asks until the index of the new model answers."""
+    memory = service.client(tenant="trains")
+    give_up_at = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up_at:
+        stats = memory.stats()
+        if stats.index.ready and stats.service.dimension == 128:
+            return dense_alone(memory)
+    raise AssertionError("the new model never took over")
