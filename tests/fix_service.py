@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.processes import is_alive, tree_of
 from trivium import Client
 
 START_TIMEOUT_S = 240.0
@@ -77,28 +78,16 @@ def started_service(placement: str, **overrides: str) -> Iterator[Service]:
             service = _when_up(process, placement, data_dir)
             yield service
         finally:
-            tree = _tree(process.pid)
+            tree = tree_of(process.pid)
             process.send_signal(signal.SIGTERM)
             try:
                 process.communicate(timeout=STOP_TIMEOUT_S)
             finally:
-                left = [child for child in tree if child.is_running() and _alive(child)]
-                for child in left:
-                    child.kill()
-        assert not left, f"left behind: {[child.name() for child in left]}"
+                left = [each for each in tree if is_alive(each)]
+                for each in left:
+                    each.kill()
+        assert not left, f"left behind: {[each.name() for each in left]}"
         assert process.returncode == 0, f"ended with {process.returncode}"
-
-
-def _tree(pid: int) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid).children(recursive=True)
-    return []
-
-
-def _alive(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    return False
 
 
 def _when_up(process: subprocess.Popen[str], placement: str, data_dir: Path) -> Service:

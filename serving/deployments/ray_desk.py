@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 
 from serving.config import ServeSettings
-from serving.deployments.ray_environment import LOOPBACK, TOKEN_FILE, DeskAddresses, free_port
+from serving.deployments.ray_environment import LOOPBACK, TOKEN_FILE, DeskAddresses, free_ports
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +39,25 @@ class DeskStartError(Exception):
     """The desk did not come up; the message says what failed and where its log is."""
 
 
-def require_free(port: int, setting: str) -> int:
-    """The port, or a free one if it is 0.
+PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
+
+
+def choose_ports(settings: ServeSettings) -> dict[str, int]:
+    """The ports of the settings, by name; in the place of each 0 a free one.
 
     Raises:
-        DeskStartError: Something listens there.
+        DeskStartError: Something listens on a port that was named.
     """
-    if port == 0:
-        return free_port()
+    named = {name: getattr(settings, name) for name in PORTS}
+    for name, port in named.items():
+        if port:
+            _require_free(port, f"TRIVIUM_SERVE__{name.upper()}")
+    # In one go, so that no two get the same.
+    free = count(free_ports(len(PORTS)))
+    return {name: port or next(free) for name, port in named.items()}
+
+
+def _require_free(port: int, setting: str) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -54,7 +66,6 @@ def require_free(port: int, setting: str) -> int:
             raise DeskStartError(
                 f"port {port} is in use; end what listens there, or choose another with {setting}"
             ) from error
-    return port
 
 
 class DeskRay:
@@ -67,11 +78,7 @@ class DeskRay:
 
     def start(self) -> DeskAddresses:
         """Starts Ray with the dashboard; takes 7-10 s."""
-        settings = self._settings
-        ports = {
-            name: require_free(getattr(settings, name), f"TRIVIUM_SERVE__{name.upper()}")
-            for name in ("grpc_port", "http_port", "dashboard_port", "metrics_port")
-        }
+        ports = choose_ports(self._settings)
         on_sigterm = signal.getsignal(signal.SIGTERM)
         context = ray.init(
             num_cpus=LOGICAL_CPUS,

@@ -86,7 +86,7 @@ def _ports() -> dict[str, str]:
     SO_REUSEPORT (Ray means to switch it off, by an option that gRPC ignores): two desks on one
     machine would share them, and the kernel would hand the calls of one to the other.
     """
-    first = free_ports(2 * REPLICA_PORTS + 4)
+    first = free_ports(2 * REPLICA_PORTS + 4, among=CLUSTER_PORTS)
     http, grpc = first, first + REPLICA_PORTS
     others = first + 2 * REPLICA_PORTS
     return {
@@ -101,10 +101,12 @@ def _ports() -> dict[str, str]:
     }
 
 
-QUIET_PORTS = range(21_000, 29_000)
+QUIET_PORTS = range(25_000, 29_000)
 """Below the ports that the kernel hands out by itself, so that no client's end can take one
 between being chosen and being used, and apart from those that Ray takes."""
 
+CLUSTER_PORTS = range(21_000, 25_000)
+"""Apart from the quiet ones too: what Ray is given here it binds only later."""
 
 REPLICA_PORTS = 50
 """For one cluster's replicas of the ingress, those on their way out included."""
@@ -119,16 +121,21 @@ def free_port() -> int:
     return free_ports(1)
 
 
-def free_ports(count: int) -> int:
+def free_ports(count: int, among: range = QUIET_PORTS) -> int:
     """The first of so many ports in a row that nothing listens on now.
+
+    Args:
+        count: How many.
+        among: Where to look.
 
     Raises:
         OSError: There are none.
     """
-    for first in random.sample(QUIET_PORTS, k=len(QUIET_PORTS)):
+    starts = range(among.start, among.stop - count + 1)
+    for first in random.sample(starts, k=len(starts)):
         if all(_is_free(port) for port in range(first, first + count)):
             return first
-    raise OSError(f"no {count} ports from {QUIET_PORTS.start} to {QUIET_PORTS.stop} are free")
+    raise OSError(f"no {count} ports from {among.start} to {among.stop} are free")
 
 
 def _is_free(port: int) -> bool:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-import psutil
 import pytest
 
 from tests.fix_service import Service
+from tests.processes import listeners, tree_of
 from trivium import Segment
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
@@ -25,26 +25,12 @@ LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 def test_everything_listens_on_loopback_as_the_readme_says(service: Service) -> None:
     listening = [
-        listener
-        for process in [service.process, *service.descendants()]
-        for listener in listeners(process)
+        listener for process in tree_of(service.process.pid) for listener in listeners(process)
     ]
 
     assert listening
     assert not [(name, address) for name, address in listening if address.ip not in LOOPBACK]
     assert "Everything that the desk starts listens on 127.0.0.1 alone" in README
-
-
-def listeners(process: psutil.Process) -> list[tuple[str, Any]]:
-    """Where a process listens; nothing if it has ended since it was listed."""
-    try:
-        return [
-            (process.name(), connection.laddr)
-            for connection in process.net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN
-        ]
-    except psutil.NoSuchProcess:
-        return []
 
 
 def test_the_metrics_port_shows_ours(service: Service) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from serving.deployments.ray_environment import LOOPBACK, desk_environment, free_ports
+from serving.deployments.ray_environment import (
+    CLUSTER_PORTS,
+    LOOPBACK,
+    QUIET_PORTS,
+    desk_environment,
+    free_ports,
+)
 
 
 def test_ports_in_use_are_not_chosen() -> None:
-    first = free_ports(2)
+    first = free_ports(4)
     with socket.socket() as taken:
         taken.bind((LOOPBACK, first + 1))
         taken.listen()
 
-        others = {free_ports(2) for _ in range(50)}
-
-    assert others.isdisjoint({first, first + 1})
+        assert free_ports(2, among=range(first, first + 4)) == first + 2
 
 
 def test_every_port_that_ray_would_share_is_the_desks_own(tmp_path: Path) -> None:
@@ -24,7 +28,8 @@ def test_every_port_that_ray_would_share_is_the_desks_own(tmp_path: Path) -> Non
 
     ports = [int(value) for name, value in environment.items() if name.endswith("_PORT")]
     assert len(ports) == 8
-    assert all(21_000 <= port < 30_000 for port in ports)
+    assert set(ports) <= set(CLUSTER_PORTS)
+    assert set(CLUSTER_PORTS).isdisjoint(QUIET_PORTS)
 
 
 def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:

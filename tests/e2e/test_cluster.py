@@ -1,0 +1,129 @@
+"""What an operator does with the wheel, `deploy/` and a Ray cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.fix_cluster import DEPLOY, PROJECT, Cluster, in_environment, inherited
+from trivium import Client, Fact, Retrieval, Segment
+from trivium.values import LegState
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+
+PACKAGES = {"serving": PROJECT / "serving", "trivium": PROJECT / "clients/python/trivium"}
+LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+SLOW_WAY_IN = "calls come in through Ray's own proxy"
+QUESTION = "Who hired Tom?"
+
+
+def test_the_wheel_holds_every_file_of_both_packages(wheel: Path) -> None:
+    there = {
+        f"{package}/{path.relative_to(folder)}"
+        for package, folder in PACKAGES.items()
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    packed = set(zipfile.ZipFile(wheel).namelist())
+
+    assert there <= packed, sorted(there - packed)
+    assert {".py", ".sql", ".yaml"} <= {Path(name).suffix for name in packed}
+
+
+def test_a_node_imports_what_the_wheel_installed(wheel_python: Path, tmp_path: Path) -> None:
+    code = "import serving, trivium; print(serving.__file__); print(trivium.__file__)"
+
+    said = subprocess.check_output(
+        [wheel_python, "-c", code], cwd=tmp_path, env=inherited(), text=True
+    )
+
+    installed = wheel_python.parents[1]
+    assert all(Path(line).is_relative_to(installed) for line in said.splitlines()), said
+
+
+def test_what_is_uncommented_in_the_environment_reaches_a_node_whole(tmp_path: Path) -> None:
+    copy = tmp_path / "ray.env"
+    copy.write_text((DEPLOY / "ray.env").read_text().replace("#TRIVIUM_", "TRIVIUM_"))
+
+    command = [*in_environment(copy), "printenv", "TRIVIUM_POSTGRES__DSN"]
+    said = subprocess.check_output(command, env=inherited(), text=True)
+
+    assert said.split() == ["host=...", "user=...", "password=...", "dbname=..."]
+
+
+def started(how: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("cluster", [how], indirect=True, scope="module")
+
+
+@started("with ray.env")
+@pytest.mark.timeout(300)
+def test_the_fused_placement_serves_through_haproxy(cluster: Cluster) -> None:
+    cluster.deploy("fused")
+
+    with new_client(cluster) as memory:
+        answer = told_and_asked(memory)
+        serving = memory.stats().service
+
+    assert all_legs_answered(answer)
+    assert (serving.placement, serving.ingress) == ("fused", "haproxy")
+    assert not [line for line in cluster.log_of("Fusion") if line.startswith(SLOW_WAY_IN)]
+    assert cluster.listening() <= LOOPBACK, "a machine that others use is not to be opened to them"
+
+
+@started("with ray.env")
+@pytest.mark.timeout(300)
+def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) -> None:
+    cluster.deploy("fused")
+    with new_client(cluster) as memory:
+        told_and_asked(memory)
+
+        cluster.deploy("split")
+
+        answer = memory.retrieve(QUESTION)
+        serving = memory.stats().service
+    assert all_legs_answered(answer)
+    assert (serving.placement, serving.ingress) == ("split", "haproxy")
+    parts = {"Fusion", "Embedder", "VectorIndex", "Projector"}
+    assert set(cluster.application()["deployments"]) == parts
+
+
+@started("without")
+@pytest.mark.timeout(300)
+def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
+    cluster: Cluster,
+) -> None:
+    cluster.deploy("fused")
+
+    with new_client(cluster) as memory:
+        answer = told_and_asked(memory)
+        serving = memory.stats().service
+
+    assert all_legs_answered(answer)
+    assert serving.ingress == "ray_proxy"
+    assert [line for line in cluster.log_of("Fusion") if line.startswith(SLOW_WAY_IN)]
+
+
+def new_client(cluster: Cluster) -> Client:
+    return cluster.client(tenant=f"t-{uuid.uuid4().hex[:12]}")
+
+
+def told_and_asked(memory: Client) -> Retrieval:
+    """What is answered to who has said two sentences and a fact."""
+    hired = Segment(id="hired", speaker="Tom", text="Lotus Books hired me, I start on Monday.")
+    heat = Segment(id="heat", speaker="Tom", text="The dog sleeps all day since the heat came.")
+    works = Fact(
+        id="works", subject="Tom", relation="works at", object="Lotus Books", evidence=("hired",)
+    )
+    token = memory.ingest([hired, heat, works]).token
+    return memory.retrieve(QUESTION, token=token)
+
+
+def all_legs_answered(answer: Retrieval) -> bool:
+    states = {report.leg: report.state for report in answer.leg_reports}
+    legs = ("lexical", "dense", "facts", "graph")
+    return answer.hits[0].id == "hired" and states == dict.fromkeys(legs, LegState.OK)

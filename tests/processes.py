@@ -1,0 +1,33 @@
+"""Looking at processes that may end while they are looked at."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import psutil
+
+
+def tree_of(pid: int) -> list[psutil.Process]:
+    """A process and all that came of it; nothing if it has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    return []
+
+
+def is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def listeners(process: psutil.Process) -> list[tuple[str, Any]]:
+    """The process' name with each address that it listens on."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [
+            (process.name(), connection.laddr)
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+    return []
