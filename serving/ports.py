@@ -317,7 +317,7 @@ class MemoryStore(Protocol):
     async def load(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
     ) -> dict[ItemId, Item]:
-        """Reads the rows of the items that exist, in one round trip."""
+        """Reads the rows of the items that exist."""
         ...
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:

@@ -26,6 +26,15 @@ def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
     return common / (len(left) + len(right) - common)
 
 
+def _overlap_at_least(threshold: float, left: frozenset[str], right: frozenset[str]) -> bool:
+    """Whether the Jaccard overlap reaches `threshold`.
+
+    It is at most the ratio of the sizes, which rules out most pairs at once.
+    """
+    smaller, larger = sorted((len(left), len(right)))
+    return smaller >= threshold * larger and jaccard(left, right) >= threshold
+
+
 def fold_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     """For each text, the place of the earlier text that stands for it, or its own.
 
@@ -37,7 +46,7 @@ def fold_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     words = [words_of(text) for text in texts]
     kept: list[int] = []
     for place, of_text in enumerate(words):
-        earlier = next((k for k in kept if jaccard(words[k], of_text) >= threshold), place)
+        earlier = next((k for k in kept if _overlap_at_least(threshold, words[k], of_text)), place)
         if earlier == place:
             kept.append(place)
         stands_for.append(earlier)

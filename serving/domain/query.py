@@ -81,6 +81,8 @@ class Filter:
 
     def accepts(self, segment: Segment) -> bool:
         """Whether a stored segment passes. The reference for every store's own way."""
+        if not self.restricts:
+            return True
         terms = segment_terms(segment)
         return (
             all(not terms.isdisjoint(group) for group in self.term_groups())

@@ -32,4 +32,4 @@ def name_key(name: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", name).casefold().strip()
     words = _NOT_IN_A_NAME.sub(" ", re.sub(r"['’]s\b", "", folded)).split()
-    return " ".join(words) or folded
+    return " ".join(words or folded.split())

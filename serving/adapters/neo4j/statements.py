@@ -279,21 +279,22 @@ CALL (seeds) {{
 {_WALKS}
             CALL (seed, walks) {{
                 UNWIND walks AS walk
-                WITH walk, walk[0] AS share, walk[2] AS first, walk[3] AS middle
-                CALL (share, first, middle) {{
-                    MATCH (first)-[:EVIDENCE]->(segment) WHERE {_VISIBLE}
-                    RETURN segment, share AS gain, true AS cited
-                  UNION ALL
-                    MATCH (middle)<-[:IS]-(segment) WHERE {_VISIBLE}
-                    RETURN segment, share AS gain, false AS cited
-                  UNION ALL
-                    WITH share, middle, COUNT {{ (middle)<-[:MENTIONS]-() }} AS mentions
-                    WHERE 0 < mentions <= $given.reached_mentions
-                    MATCH (middle)<-[:MENTIONS]-(segment) WHERE {_VISIBLE}
-                    RETURN segment, $given.hop_decay * share / sqrt(mentions) AS gain,
-                           false AS cited
-                }}
-                RETURN segment, gain, walk, {_ONE_HOP}, cited LIMIT $given.rows
+                WITH walk, walk[2] AS first
+                MATCH (first)-[:EVIDENCE]->(segment) WHERE {_VISIBLE}
+                RETURN segment, walk[0] AS gain, walk, {_ONE_HOP}, true AS cited LIMIT $given.rows
+              UNION ALL
+                UNWIND walks AS walk
+                WITH walk, walk[3] AS middle
+                MATCH (middle)<-[:IS]-(segment) WHERE {_VISIBLE}
+                RETURN segment, walk[0] AS gain, walk, {_ONE_HOP}, false AS cited LIMIT $given.rows
+              UNION ALL
+                UNWIND walks AS walk
+                WITH walk, walk[3] AS middle
+                WITH walk, middle, COUNT {{ (middle)<-[:MENTIONS]-() }} AS mentions
+                WHERE 0 < mentions <= $given.reached_mentions
+                MATCH (middle)<-[:MENTIONS]-(segment) WHERE {_VISIBLE}
+                RETURN segment, $given.hop_decay * walk[0] / sqrt(mentions) AS gain, walk,
+                       {_ONE_HOP}, false AS cited LIMIT $given.rows
               UNION ALL
 {_SECOND_HOP}
                 CALL (second, end) {{
@@ -311,13 +312,11 @@ CALL (seeds) {{
         WITH segment, gain, seed, walk, onward, second, end, cited LIMIT $given.rows
         RETURN segment, sum(gain) AS walked, collect({_TRAIL}) AS trails
     }}
-    CALL (segment, seeds) {{
-        UNWIND [row IN seeds WHERE row[1] > $given.fan_out] AS hub
-        WITH segment, hub[0] AS seed, hub[2] / sqrt(hub[1]) AS share
-        MATCH (segment)-[:MENTIONS]->(seed)
-        RETURN sum(share) AS from_hubs
-    }}
-    WITH segment, walked + from_hubs AS score, trails
+    WITH segment, walked, trails, [row IN seeds WHERE row[1] > $given.fan_out] AS hubs,
+         [(segment)-[:MENTIONS]->(named) | named] AS names
+    WITH segment, trails, reduce(
+        score = walked, hub IN hubs |
+        score + CASE WHEN hub[0] IN names THEN hub[2] / sqrt(hub[1]) ELSE 0.0 END) AS score
     WHERE segment.tenant = $given.tenant
 {_best("segment")}"""
 """The segments that the walk meets.

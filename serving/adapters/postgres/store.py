@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString
 
 from serving.adapters.postgres.erasing import erase_selected
 from serving.adapters.postgres.names import KnownNames
 from serving.adapters.postgres.notifications import Channel, Notifications
-from serving.adapters.postgres.pool import Database
+from serving.adapters.postgres.pool import Connection, Database
 from serving.adapters.postgres.rows import FACT_COLUMNS, SEGMENT_COLUMNS, to_fact, to_segment
 from serving.adapters.postgres.tenancy import TENANT_ID
 from serving.adapters.postgres.writing import Batch, SensitivityChangesError, write_batch
@@ -69,19 +70,16 @@ class PostgresMemoryStore:
     async def load(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
     ) -> dict[ItemId, Item]:
-        """Reads the rows of the items that exist, in one round trip."""
+        """Reads the rows of the items that exist, in a round trip for each kind of item."""
         segments, facts = _ids(items, ItemKind.SEGMENT), _ids(items, ItemKind.FACT)
         loaded: list[Item] = []
-        async with self._database.search(deadline) as connection, connection.pipeline():
-            of_segments = await connection.execute(
-                _LOAD_SEGMENTS, {"tenant": tenant, "ids": segments}, prepare=True, binary=True
-            )
+        async with self._database.search(deadline) as connection:
+            if segments:
+                rows = await _rows(connection, _LOAD_SEGMENTS, tenant, segments)
+                loaded += [to_segment(row) for row in rows]
             if facts:
-                of_facts = await connection.execute(
-                    _LOAD_FACTS, {"tenant": tenant, "ids": facts}, prepare=True, binary=True
-                )
-                loaded += [to_fact(row) for row in await of_facts.fetchall()]
-            loaded += [to_segment(row) for row in await of_segments.fetchall()]
+                rows = await _rows(connection, _LOAD_FACTS, tenant, facts)
+                loaded += [to_fact(row) for row in rows]
         return {item.item: item for item in loaded}
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
@@ -120,6 +118,15 @@ class PostgresMemoryStore:
         except (TriviumError, TimeoutError):
             return False
         return True
+
+
+async def _rows(
+    connection: Connection, statement: LiteralString, tenant: TenantName, ids: list[str]
+) -> list[tuple[Any, ...]]:
+    cursor = await connection.execute(
+        statement, {"tenant": tenant, "ids": ids}, prepare=True, binary=True
+    )
+    return await cursor.fetchall()
 
 
 def _ids(items: Sequence[ItemId], kind: ItemKind) -> list[str]:

@@ -68,6 +68,7 @@ def test_spellings_of_a_name_meet_in_one_key(spelling: str) -> None:
 
 def test_a_name_of_symbols_is_its_own_key() -> None:
     assert name_key("🙂") == "🙂"
+    assert name_key(" :  : ") == ": :"
 
 
 def test_a_segment_is_embedded_with_title_and_speaker() -> None:
