@@ -35,6 +35,18 @@ EMBEDDING_WAITING = Metric(
     "trivium_embedding_waiting", "Texts that wait for the encoder by lane.", "gauge", ("lane",)
 )
 INDEX_VECTORS = Metric("trivium_index_vectors", "Vectors in the index.", "gauge")
+PROJECTION_LAG = Metric(
+    "trivium_projection_lag_seconds",
+    "Age of the oldest change that a projection has not taken.",
+    "gauge",
+    ("projection",),
+)
+PROJECTION_PENDING = Metric(
+    "trivium_projection_pending",
+    "Changes that a projection has not taken.",
+    "gauge",
+    ("projection",),
+)
 ITEMS_WRITTEN = Metric(
     "trivium_items_written_total", "Items by what became of them.", "counter", ("outcome",)
 )
@@ -46,6 +58,8 @@ ALL_METRICS = (
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
     INDEX_VECTORS,
+    PROJECTION_LAG,
+    PROJECTION_PENDING,
     ITEMS_WRITTEN,
 )
 

@@ -50,6 +50,8 @@ from serving.telemetry import (
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
     INDEX_VECTORS,
+    PROJECTION_LAG,
+    PROJECTION_PENDING,
     NoRecorder,
     Recorder,
 )
@@ -100,7 +102,7 @@ async def running_service(
         )
         await stack.enter_async_context(_task(spaces.hand_over()))
         if projecting:
-            await stack.enter_async_context(_projecting(postgres, space.embedder, graph))
+            await stack.enter_async_context(_projecting(postgres, space.embedder, graph, recorder))
         use_cases = _use_cases(settings, postgres, graph, spaces)
         profiles = load_profiles(settings.retrieval.profiles)
         await _warm_up(use_cases.retriever, profiles[DEFAULT_PROFILE])
@@ -157,13 +159,16 @@ async def open_index(
 
 @asynccontextmanager
 async def running_projector(
-    settings: Settings, embedder: Embedder, previous_embedder: Embedder | None = None
+    settings: Settings,
+    embedder: Embedder,
+    previous_embedder: Embedder | None,
+    recorder: Recorder,
 ) -> AsyncIterator[None]:
     """Runs both projections, as leader or as standby."""
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
         graph = await _opened_graph(stack, settings)
-        await stack.enter_async_context(_projecting(postgres, embedder, graph))
+        await stack.enter_async_context(_projecting(postgres, embedder, graph, recorder))
         if previous_embedder is not None:
             await stack.enter_async_context(_kept_up(postgres, previous_embedder))
         yield
@@ -309,10 +314,18 @@ async def _index_over(
 
 @asynccontextmanager
 async def _projecting(
-    postgres: Postgres, embedder: Embedder, graph: Neo4jGraph
+    postgres: Postgres, embedder: Embedder, graph: Neo4jGraph, recorder: Recorder
 ) -> AsyncIterator[None]:
     log = postgres.change_log
+
+    async def measure() -> None:
+        for status in await log.status(await embedder.model()):
+            of_projection = {"projection": status.projection}
+            recorder.record(PROJECTION_LAG, status.lag_s, of_projection)
+            recorder.record(PROJECTION_PENDING, status.pending, of_projection)
+
     async with (
+        _repeated(measure),
         _task(Projector(log, EmbeddingWork(log, embedder)).run()),
         _task(Projector(log, GraphWork(log, graph)).run()),
     ):
@@ -379,11 +392,17 @@ async def _task(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _repeated(measure: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Calls an async function every few seconds while the body runs."""
+    """Calls an async function every few seconds while the body runs, whatever it raises.
+
+    A store may be away, or not have its schema yet; then there is nothing to measure.
+    """
 
     async def repeat() -> None:
         while True:
-            await measure()
+            try:
+                await measure()
+            except Exception as error:
+                logger.info("not measured", extra={"reason": type(error).__name__})
             await asyncio.sleep(MEASURE_EVERY_S)
 
     async with _task(repeat()):

@@ -11,6 +11,7 @@ from serving.config import load_settings
 from serving.deployments.components import running_projector
 from serving.deployments.handles import RemoteEmbedder
 from serving.deployments.logs import log_through_serve
+from serving.deployments.metrics import RayRecorder
 
 
 @serve.deployment(
@@ -33,6 +34,7 @@ class Projector:
             load_settings(arguments),
             RemoteEmbedder(embedder),
             RemoteEmbedder(previous_embedder) if previous_embedder is not None else None,
+            RayRecorder(),
         )
         await self._running.__aenter__()
         self._started = True

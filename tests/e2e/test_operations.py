@@ -36,11 +36,14 @@ def test_everything_listens_on_loopback_as_the_readme_says(service: Service) -> 
 def test_the_metrics_port_shows_ours(service: Service) -> None:
     service.client(tenant="metrics").retrieve("Anything?")
 
-    shown = until_shown(service.metrics, "ray_trivium_leg_latency_ms_count")
+    until_shown(service.metrics, "ray_trivium_leg_latency_ms_count")
+    shown = until_shown(service.metrics, "ray_trivium_projection_lag_seconds")
 
     assert 'leg="lexical"' in shown
     assert "ray_trivium_rpc_latency_ms" in shown
     assert "ray_trivium_index_vectors" in shown
+    assert 'projection="embedding"' in shown
+    assert 'projection="graph"' in shown
 
 
 def until_shown(url: str, wanted: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,6 +42,8 @@ from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName
 from serving.ports import GraphChanges
 
+logger = logging.getLogger(__name__)
+
 ROWS_PER_STATEMENT = 500
 TIMED_OUT_CODE = "Neo.ClientError.Transaction.TransactionTimedOut"
 REFUSAL_CODES = ("Neo.ClientError.Statement.", "Neo.ClientError.Schema.")
@@ -48,6 +51,9 @@ NOTHING_ASKED = search_parameters(
     Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC)), [], depth=1
 )
 """What a search can be planned by, and finds nothing with."""
+
+PREPARE_EVERY_S = 0.5
+"""How often a lost Neo4j is tried again."""
 
 LOST_CONNECTION = (ServiceUnavailable, SessionExpired)
 
@@ -82,6 +88,8 @@ class Neo4jGraph:
     def __init__(self, settings: Neo4jSettings) -> None:
         self._settings = settings
         self._opened: neo4j.AsyncDriver | None = None
+        self._preparing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
 
     async def prepare(self) -> None:
         """Sets up constraints and indexes and plans the searches; a repeat changes nothing."""
@@ -136,6 +144,11 @@ class Neo4jGraph:
 
     async def close(self) -> None:
         """Closes all connections; the next call would open them again."""
+        if self._preparing is not None:
+            # Not cancelled at once: the driver leaves a connection behind that it was just making.
+            self._closing.set()
+            await asyncio.wait([self._preparing], timeout=2 * self._settings.connect_timeout_s)
+            self._preparing.cancel()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
@@ -213,8 +226,29 @@ class Neo4jGraph:
         try:
             return await self._fetch(query, given, access)
         except LOST_CONNECTION:
+            self._prepare_when_back()
             # A connection that was pooled before Neo4j went away says so only when used.
             return await self._fetch(query, given, access)
+
+    def _prepare_when_back(self) -> None:
+        """Sees to it that a Neo4j that restarts has planned the searches before it is asked.
+
+        Planning takes it seconds then, more than a caller has; each would ask it in vain.
+        """
+        if self._preparing is None or self._preparing.done():
+            self._closing.clear()
+            self._preparing = asyncio.create_task(self._prepare_until_done(), name="graph-prepare")
+
+    async def _prepare_until_done(self) -> None:
+        while not self._closing.is_set():
+            try:
+                await self.prepare()
+            except DependencyError:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), PREPARE_EVERY_S)
+            else:
+                logger.info("the graph is back and prepared")
+                return
 
     async def _fetch(self, query: neo4j.Query, given: Row, access: str) -> list[neo4j.Record]:
         async with self._session(access) as session:
