@@ -12,7 +12,8 @@ import torch
 
 from serving.adapters.encoder.bert_encoder import BertEncoder
 from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, Checkpoint
-from serving.adapters.encoder.onnx_encoder import PROBE_TEXTS, OnnxEncoder
+from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+from serving.adapters.encoder.onnx_probe import PROBE_TEXTS
 from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.config import default_cache_dir
 from serving.ports import TextEncoder, Vectors

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.utils.logging import disable_progress_bar
 
 from serving.adapters.encoder.checkpoint import Checkpoint
-from serving.adapters.encoder.onnx_encoder import PADDED_TOKENS, probe_windows
+from serving.adapters.encoder.onnx_probe import PADDED_TOKENS, probe_windows
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
 from serving.ports import TokenIds, Vectors
