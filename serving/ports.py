@@ -328,8 +328,8 @@ class MemoryStore(Protocol):
         """How many of the items it still holds."""
         ...
 
-    async def reachable(self) -> bool:
-        """Whether a statement would succeed now. Never raises."""
+    async def ready(self) -> bool:
+        """Whether a call would succeed now. Never raises."""
         ...
 
 

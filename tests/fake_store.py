@@ -108,7 +108,7 @@ class InMemoryStore:
         self._check_available()
         return len(self._rows(tenant).keys() & set(items))
 
-    async def reachable(self) -> bool:
+    async def ready(self) -> bool:
         return self.available
 
     # ---------------------------------------------------------------- Catalog

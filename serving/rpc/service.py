@@ -161,9 +161,10 @@ class TriviumService:
             await asyncio.sleep(HEALTH_POLL_S)
 
     async def _health(self) -> health_pb2.HealthCheckResponse.ServingStatus:
-        reachable = await self._use_cases.store.reachable()
         states = health_pb2.HealthCheckResponse
-        return states.SERVING if reachable else states.NOT_SERVING
+        if await self._use_cases.store.ready():
+            return states.SERVING
+        return states.NOT_SERVING
 
     async def _retrieve(
         self, request: retrieval_service_pb2.RetrieveRequest

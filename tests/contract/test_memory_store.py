@@ -317,5 +317,5 @@ async def test_an_erased_tenant_may_choose_another_configuration(store: Stores) 
     assert receipt.outcomes == ["created"]
 
 
-async def test_a_store_that_answers_is_reachable(store: Stores) -> None:
-    assert await store.reachable()
+async def test_a_store_that_answers_is_ready(store: Stores) -> None:
+    assert await store.ready()

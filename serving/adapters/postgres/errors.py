@@ -40,7 +40,8 @@ def store_errors() -> Iterator[None]:
     Raises:
         TimeoutError: The statement ran into its time limit, or was cancelled.
         OverloadedError: Too many wait for a connection.
-        StoreUnavailableError: The server cannot be reached, or not at the moment.
+        StoreUnavailableError: The server cannot be reached, or not at the moment, or has no schema
+            yet.
         RefusedStatementError: Anything else, which is a fault of ours.
     """
     try:
@@ -56,6 +57,8 @@ def store_errors() -> Iterator[None]:
         errors.IdleInTransactionSessionTimeout,
     ) as error:
         raise StoreUnavailableError(_reason(error)) from error
+    except errors.UndefinedTable as error:
+        raise StoreUnavailableError("the schema is not there yet") from error
     except psycopg.Error as error:
         raise RefusedStatementError(
             error.sqlstate or type(error).__name__, _detail(error) or ""

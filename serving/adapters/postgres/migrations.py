@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from importlib import resources
 
 from psycopg import AsyncConnection
@@ -55,6 +56,12 @@ async def _apply_missing(connection: Connection) -> None:
             await connection.execute(script.encode())
             await connection.execute("UPDATE meta SET schema_version = %s::int4", [version])
         logger.info("schema migrated", extra={"version": version})
+
+
+@cache
+def latest_version() -> int:
+    """The version of the schema that this program works with."""
+    return len(_scripts())
 
 
 def _scripts() -> list[str]:

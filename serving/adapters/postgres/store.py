@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString
 
 from serving.adapters.postgres.erasing import erase_selected
+from serving.adapters.postgres.migrations import latest_version
 from serving.adapters.postgres.names import KnownNames
 from serving.adapters.postgres.notifications import Channel, Notifications
 from serving.adapters.postgres.pool import Connection, Database
@@ -19,7 +20,7 @@ from serving.domain.records import Item, ItemId, ItemKind, TenantName
 from serving.ports import EraseReceipt, Selector, WriteReceipt
 
 PROBE_S = 2.0
-"""How long `reachable` waits for an answer."""
+"""How long `ready` waits for an answer."""
 
 
 class PostgresMemoryStore:
@@ -107,17 +108,18 @@ class PostgresMemoryStore:
             row = await cursor.fetchone()
         return 0 if row is None else int(row[0])
 
-    async def reachable(self) -> bool:
-        """Whether a statement succeeds now."""
+    async def ready(self) -> bool:
+        """Whether PostgreSQL answers, and has the schema that this program works with."""
         try:
             async with (
                 asyncio.timeout(PROBE_S),
                 self._database.search(Deadline.after(PROBE_S)) as connection,
             ):
-                await connection.execute("SELECT 1")
+                cursor = await connection.execute("SELECT schema_version FROM meta")
+                row = await cursor.fetchone()
         except (TriviumError, TimeoutError):
             return False
-        return True
+        return row is not None and bool(row[0] >= latest_version())
 
 
 async def _rows(

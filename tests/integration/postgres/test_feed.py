@@ -77,7 +77,7 @@ async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
     async with postgres.feed.bootstrap(MODEL) as (_, batches):
         await anext(batches)
 
-    assert await postgres.store.reachable()
+    assert await postgres.store.ready()
 
 
 async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> None:

@@ -10,7 +10,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
+from serving.adapters.postgres.migrations import SchemaTooNewError, latest_version, migrate
+from serving.domain.errors import StoreUnavailableError
 from tests.builders import TENANT, fact, segment
 from tests.integration.postgres.following import MODEL, embed, project_graph
 
@@ -31,6 +32,31 @@ async def test_several_processes_may_migrate_at_once(empty_dsn: str) -> None:
 
     async with Postgres(empty_dsn) as adapters:
         assert (await adapters.store.write(TENANT, [segment("a")])).outcomes == ["created"]
+
+
+async def test_without_the_schema_the_store_is_not_ready_and_says_why(empty_dsn: str) -> None:
+    async with Postgres(empty_dsn) as adapters:
+        assert not await adapters.store.ready()
+        with pytest.raises(StoreUnavailableError, match="schema"):
+            await adapters.store.write(TENANT, [segment("a")])
+
+        await migrate(empty_dsn)
+
+        assert await adapters.store.ready()
+        assert (await adapters.store.write(TENANT, [segment("a")])).outcomes == ["created"]
+
+
+async def test_an_older_schema_is_not_ready_and_a_newer_one_is(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    def schema_is_at(version: int) -> None:
+        with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+            connection.execute("UPDATE meta SET schema_version = %s", [version])
+
+    schema_is_at(latest_version() - 1)
+    assert not await postgres.store.ready()
+    schema_is_at(latest_version() + 1)
+    assert await postgres.store.ready()
 
 
 async def test_migrating_again_changes_nothing(postgres: Postgres, postgres_dsn: str) -> None:

@@ -45,7 +45,7 @@ async def test_without_postgresql_every_call_says_so(
 ) -> None:
     server.stop()
 
-    assert not await adapters.store.reachable()
+    assert not await adapters.store.ready()
     with pytest.raises(StoreUnavailableError):
         await adapters.store.write(TENANT, [segment("a")])
     with pytest.raises(StoreUnavailableError):
@@ -69,10 +69,10 @@ async def test_adapters_open_without_postgresql_and_work_once_it_is_there(
     server.stop()
 
     async with Postgres(dsn) as adapters:
-        assert not await adapters.store.reachable()
+        assert not await adapters.store.ready()
         server.start()
 
-        assert await eventually(adapters.store.reachable)
+        assert await eventually(adapters.store.ready)
         await adapters.store.write(TENANT, [segment("a")])
 
 
@@ -147,7 +147,7 @@ async def test_a_statement_that_takes_too_long_is_a_timeout(postgres: Postgres) 
         async with postgres.database.search(Deadline.after(0.05)) as connection:
             await connection.execute("SELECT pg_sleep(10)")
 
-    assert await postgres.store.reachable()
+    assert await postgres.store.ready()
 
 
 async def test_the_server_ends_a_search_that_nobody_cancels(postgres_dsn: str) -> None:
