@@ -71,6 +71,10 @@ class PreviousModelSettings(_Section):
     model: str = Field(description="As `embedder.model`.")
     dimension: int | None = Field(default=None, ge=8, description="As `embedder.dimension`.")
 
+    def overrides(self) -> dict[str, Any]:
+        """What differs in the embedder's settings while it is this model that is loaded."""
+        return {"model": self.model, "dimension": self.dimension, "previous": None}
+
 
 class EmbedderSettings(_Section):
     """The sentence encoder."""

@@ -10,9 +10,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 import venv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -34,6 +33,7 @@ from serving.deployments.ray_environment import (
     free_ports,
 )
 from tests.processes import is_alive, listeners, tree_of
+from tests.waiting import until
 from trivium import Client
 
 PROJECT = Path(__file__).parents[1]
@@ -41,7 +41,6 @@ DEPLOY = PROJECT / "deploy"
 START_TIMEOUT_S = 60.0
 DEPLOY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
-POLL_S = 0.1
 RAY_PORTS = 4
 SERVE_PORTS = 2
 START_LOG = "ray-start.log"
@@ -127,14 +126,6 @@ class Cluster:
 def messages(application: Mapping[str, Any]) -> list[str]:
     """What Serve has to say of an application and its deployments."""
     return [each["message"] for each in (application, *application["deployments"].values())]
-
-
-def until(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Asks until a condition holds."""
-    give_up_at = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < give_up_at, "the condition does not come about"
-        time.sleep(POLL_S)
 
 
 @pytest.fixture(scope="session")

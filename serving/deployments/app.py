@@ -75,8 +75,7 @@ def _previous_space(
     """The same for the model before, if one is named: they go when it is named no longer."""
     if settings.embedder.previous is None:
         return None, None
-    before = {**settings.embedder.previous.model_dump(), "previous": None}
-    embedder = {**arguments.get("embedder", {}), **before}
+    embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}
     return _space({**arguments, "embedder": embedder}, prefix="Previous")
 
 

@@ -292,10 +292,11 @@ def _previous_space(
 
 def _settings_of_previous(settings: Settings) -> Settings:
     """The settings under which the model before is loaded; as they are if none is named."""
-    if settings.embedder.previous is None:
+    embedder = settings.embedder
+    if embedder.previous is None:
         return settings
-    before = {**settings.embedder.previous.model_dump(), "previous": None}
-    return settings.model_copy(update={"embedder": settings.embedder.model_copy(update=before)})
+    before = embedder.model_copy(update=embedder.previous.overrides())
+    return settings.model_copy(update={"embedder": before})
 
 
 @asynccontextmanager

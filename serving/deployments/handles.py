@@ -94,3 +94,13 @@ class RemoteIndex:
     async def status(self) -> IndexStatus:
         """Its state."""
         return await unwrapped(self._handle.status.remote(), "index")
+
+
+def remote_embedder(handle: DeploymentHandle[Any] | None) -> RemoteEmbedder | None:
+    """The embedder behind a handle, if the placement has one."""
+    return RemoteEmbedder(handle) if handle is not None else None
+
+
+def remote_index(handle: DeploymentHandle[Any] | None) -> RemoteIndex | None:
+    """The vector index behind a handle, if the placement has one."""
+    return RemoteIndex(handle) if handle is not None else None

@@ -9,7 +9,7 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.config import load_settings
 from serving.deployments.components import running_projector
-from serving.deployments.handles import RemoteEmbedder
+from serving.deployments.handles import RemoteEmbedder, remote_embedder
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 
@@ -33,7 +33,7 @@ class Projector:
         self._running = running_projector(
             load_settings(arguments),
             RemoteEmbedder(embedder),
-            RemoteEmbedder(previous_embedder) if previous_embedder is not None else None,
+            remote_embedder(previous_embedder),
             RayRecorder(),
         )
         await self._running.__aenter__()

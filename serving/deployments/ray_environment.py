@@ -112,15 +112,6 @@ REPLICA_PORTS = 50
 """For one cluster's replicas of the ingress, those on their way out included."""
 
 
-def free_port() -> int:
-    """A port of the loopback that nothing listens on now.
-
-    Raises:
-        OSError: There is none.
-    """
-    return free_ports(1)
-
-
 def free_ports(count: int, among: range = QUIET_PORTS) -> int:
     """The first of so many ports in a row that nothing listens on now.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fix_service import Service, started_service
+from tests.fix_service import started_service
+from tests.waiting import until
 from trivium import Client, LegOverride, Retrieval, Segment
 from trivium.values import LegState
 
@@ -21,7 +21,6 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-PATIENCE_S = 60
 PREVIOUS = {"PreviousEmbedder", "PreviousVectorIndex"}
 SAID = [Segment(id=f"s{number}", text=f"The {number} o'clock train was late.") for number in "123"]
 QUESTION = "Which railway delays were there?"
@@ -52,7 +51,8 @@ def test_the_previous_model_answers_at_once_and_the_new_one_takes_over(data_dir:
     with started_service("split", **stores, **change) as after:
         memory = after.client(tenant="trains")
         at_once = dense_alone(memory)
-        taken_over = until_taken_over(after)
+        until(lambda: new_model_answers(memory))
+        taken_over = dense_alone(memory)
         loaded = {name for name in PREVIOUS if after.descendants(name)}
 
     assert loaded == PREVIOUS
@@ -61,12 +61,6 @@ def test_the_previous_model_answers_at_once_and_the_new_one_takes_over(data_dir:
     assert {hit.id for hit in at_once.hits} == {hit.id for hit in taken_over.hits} != set()
 
 
-def until_taken_over(service: Service) -> Retrieval:
-    """Asks until the index of the new model answers."""
-    memory = service.client(tenant="trains")
-    give_up_at = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up_at:
-        stats = memory.stats()
-        if stats.index.ready and stats.service.dimension == 128:
-            return dense_alone(memory)
-    raise AssertionError("the new model never took over")
+def new_model_answers(memory: Client) -> bool:
+    stats = memory.stats()
+    return stats.index.ready and stats.service.dimension == 128

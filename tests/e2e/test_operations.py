@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -14,12 +12,12 @@ import pytest
 
 from tests.fix_service import Service
 from tests.processes import listeners, tree_of
+from tests.waiting import until
 from trivium import Segment
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-PATIENCE_S = 60
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
@@ -48,13 +46,13 @@ def test_the_metrics_port_shows_ours(service: Service) -> None:
 
 def until_shown(url: str, wanted: str) -> str:
     """Ray collects measurements every second: reads until the wanted one is there."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up_at:
-        with urlopen(url, timeout=10) as response:
-            shown = str(response.read().decode())
-        if wanted in shown:
-            return shown
-    raise AssertionError(f"{wanted} is not among the metrics")
+    until(lambda: wanted in page(url))
+    return page(url)
+
+
+def page(url: str) -> str:
+    with urlopen(url, timeout=10) as response:
+        return str(response.read().decode())
 
 
 def test_weights_change_live_without_a_restart(service: Service) -> None:
@@ -107,10 +105,3 @@ def api(service: Service, method: str, body: dict[str, Any] | None = None) -> An
     with urlopen(request, timeout=30) as response:
         said = response.read()
     return json.loads(said) if said else None
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Asks until a condition holds; Serve takes a second or two."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < give_up_at, "the condition does not come about"

@@ -13,7 +13,7 @@ import pytest
 
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres
-from serving.deployments.ray_environment import free_port
+from serving.deployments.ray_environment import free_ports
 from serving.domain.budget import Deadline
 from serving.ports import EmbeddingModel, Vector, Vectors
 from tests.fake_meaning import FAKE_MODEL, FakeEmbedder
@@ -104,7 +104,7 @@ async def test_a_poisoned_row_is_set_aside_and_the_rest_goes_on(
 async def test_neo4j_missing_at_start_is_said_and_heals(
     postgres_dsn: str, tmp_path: Path, jar_cache: Path
 ) -> None:
-    port = free_port()
+    port = free_ports(1)
     neo4j = EmbeddedNeo4j(tmp_path, jar_cache, port=port)
     async with local_service(postgres_dsn, f"bolt://127.0.0.1:{port}") as memory:
         token = (await memory.ingest([SAID, KNOWN])).token

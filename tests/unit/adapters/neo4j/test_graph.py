@@ -6,7 +6,7 @@ import pytest
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
-from serving.deployments.ray_environment import LOOPBACK, free_port
+from serving.deployments.ray_environment import LOOPBACK, free_ports
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 from serving.domain.profile import Yields
@@ -17,7 +17,7 @@ class Reluctant(Neo4jGraph):
     """Is prepared at the second try, and says so."""
 
     def __init__(self) -> None:
-        super().__init__(Neo4jSettings(uri=f"bolt://{LOOPBACK}:{free_port()}"))
+        super().__init__(Neo4jSettings(uri=f"bolt://{LOOPBACK}:{free_ports(1)}"))
         self.tries = 0
         self.prepared = asyncio.Event()
 
