@@ -97,7 +97,7 @@ test: lint types ## Run everything that CI runs
 	@$(BIN)/pytest --require postgres,neo4j,ray,model
 
 .PHONY: clean
-clean: ## Remove what was made here; the cache ($(CACHE)) stays
+clean: ## Remove what was made here; the cache (~/.cache/trivium) stays
 	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "kept: your data (see TRIVIUM_DATA_DIR) and $(CACHE) (downloads)"

@@ -7,23 +7,31 @@ be quick.
 from __future__ import annotations
 
 import contextlib
-import signal
+import os
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
+from typing import NoReturn
 
 import click
 import pydantic
 import yaml
 
 from serving.config import Settings, load_settings, set_process_environment, settings_as_yaml
-from serving.deployments.ray_environment import DeskAddresses, desk_environment
+from serving.deployments.interruption import Interruption
+from serving.deployments.ray_environment import (
+    TEMPORARY_FILES,
+    DeskAddresses,
+    DeskStartError,
+    desk_environment,
+    new_temp_dir,
+)
 
 EXIT_FAILED = 1
 EXIT_MISCONFIGURED = 2
+EXIT_INTERRUPTED = 130
+"""As shells say of what Ctrl-C ended: it had not yet done what it was started for."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,9 +42,10 @@ def main() -> None:
 @main.command()
 def serve() -> None:
     """Serve in the foreground, on persistent data, until Ctrl-C."""
-    with _desk(_settings()) as addresses:
+    settings = _settings()
+    with _interruptible() as interruption, _desk(settings, interruption) as addresses:
         _say_where(addresses)
-        _wait_for_the_end()
+        interruption.wait()
 
 
 @main.command()
@@ -45,19 +54,24 @@ def demo(*, once: bool) -> None:
     """Start everything on fresh data, ingest the sample, ask five questions, serve on."""
     from serving.deployments import demo as demonstration
 
-    with tempfile.TemporaryDirectory(prefix="trivium-demo-") as data_dir:
+    settings = _settings()
+    with (
+        _interruptible() as interruption,
+        tempfile.TemporaryDirectory(prefix="trivium-demo-") as data_dir,
+    ):
         # PostgreSQL runs under another account when we are root, and has to get in.
         Path(data_dir).chmod(0o755)
-        settings = _settings().model_copy(update={"data_dir": Path(data_dir)})
-        with _desk(settings) as addresses:
+        settings = settings.model_copy(update={"data_dir": Path(data_dir)})
+        with _desk(settings, interruption) as addresses:
             try:
-                demonstration.play(addresses.grpc)
+                with interruption.at_once():
+                    demonstration.play(addresses.grpc)
             except demonstration.DemoFailedError as error:
                 raise click.ClickException(str(error)) from error
             if not once:
                 _say_where(addresses)
                 click.echo(f"next:      {demonstration.next_command(addresses.grpc)}")
-                _wait_for_the_end()
+                interruption.wait()
 
 
 @main.command("check-config")
@@ -91,32 +105,57 @@ def doctor() -> None:
 
 def _settings() -> Settings:
     try:
-        return load_settings()
+        settings = load_settings()
     except (pydantic.ValidationError, OSError, yaml.YAMLError) as error:
-        click.echo(f"the settings are wrong: {error}", err=True)
-        sys.exit(EXIT_MISCONFIGURED)
+        _end_misconfigured(str(error))
+    if settings.postgres.dsn is not None:
+        from serving.adapters.postgres.dsn import parses
+
+        if not parses(settings.postgres.dsn.get_secret_value()):
+            _end_misconfigured("postgres.dsn does not parse (TRIVIUM_POSTGRES__DSN)")
+    return settings
+
+
+def _end_misconfigured(what: str) -> NoReturn:
+    click.echo(f"the settings are wrong: {what}", err=True)
+    sys.exit(EXIT_MISCONFIGURED)
 
 
 @contextlib.contextmanager
-def _desk(settings: Settings) -> Iterator[DeskAddresses]:
-    """Runs the desk; what goes wrong is told in one screen, with where its log is."""
-    with (
-        tempfile.TemporaryDirectory(prefix="trv-", ignore_cleanup_errors=True) as temp_dir,
-        _ended_by_sigterm(),
-    ):
-        set_process_environment(desk_environment(Path(temp_dir)))
-        # Only now: Ray reads its environment when it is imported.
-        from serving.deployments.desk import START_ERRORS, running_desk
-
+def _interruptible() -> Iterator[Interruption]:
+    """Ends the process in order when it is asked to, however often and early that is."""
+    with Interruption(_say_stopping) as interruption:
         try:
-            with running_desk(settings, Path(temp_dir), _report) as desk:
+            yield interruption
+        except KeyboardInterrupt:
+            sys.exit(EXIT_INTERRUPTED)
+        finally:
+            if interruption.noted:
+                _report("stopped")
+
+
+@contextlib.contextmanager
+def _desk(settings: Settings, interruption: Interruption) -> Iterator[DeskAddresses]:
+    """Runs the desk; what goes wrong is told in one screen, with where its log is."""
+    try:
+        with new_temp_dir() as temp_dir:
+            variables = desk_environment(Path(temp_dir))
+            set_process_environment(variables, replaced={TEMPORARY_FILES})
+            # Only now: Ray reads its environment when it is imported.
+            from serving.deployments.desk import running_desk
+
+            with running_desk(settings, Path(temp_dir), interruption, _report) as desk:
                 _report(f"up in {desk.started_in_s:.0f} s")
                 yield desk.addresses
-        except START_ERRORS as error:
-            click.echo(f"\nTrivium did not start: {error}", err=True)
-            sys.exit(EXIT_FAILED)
-        except KeyboardInterrupt:
-            click.echo("\nstopped", err=True)
+    except DeskStartError as error:
+        click.echo(f"\nTrivium did not start: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+
+
+def _say_stopping() -> None:
+    """Says so in the middle of anything, where `click.echo` might be what was interrupted."""
+    with contextlib.suppress(OSError):
+        os.write(sys.stderr.fileno(), b"\ntrivium: stopping\n")
 
 
 def _report(line: str) -> None:
@@ -128,24 +167,6 @@ def _say_where(addresses: DeskAddresses) -> None:
     click.echo(f"dashboard: {addresses.dashboard} (asks for the token in {addresses.token_file})")
     click.echo(f"metrics:   {addresses.metrics}")
     click.echo("Ctrl-C stops everything.")
-
-
-def _wait_for_the_end() -> None:
-    threading.Event().wait()
-
-
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Makes SIGTERM end the process as Ctrl-C does, so that everything is stopped."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ the same tree. Arguments win over the environment, and that over the file.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -235,10 +235,14 @@ class RayEnvironment(BaseSettings):
         return "ray_proxy"
 
 
-def set_process_environment(variables: Mapping[str, str]) -> None:
+def set_process_environment(
+    variables: Mapping[str, str], *, replaced: Collection[str] = ()
+) -> None:
     """Sets variables that libraries read at import, before they are imported.
 
-    What is set already, by the user, is left alone.
+    What is set already, by the user, is left alone, but for those `replaced`.
     """
+    environment = os.environ  # noqa: TID251 - this module owns the environment
     for name, value in variables.items():
-        os.environ.setdefault(name, value)  # noqa: TID251 - this module owns the environment
+        if name in replaced or name not in environment:
+            environment[name] = value

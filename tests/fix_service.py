@@ -64,12 +64,15 @@ def environment(data_dir: Path, placement: str) -> dict[str, str]:
 @contextlib.contextmanager
 def started_service(placement: str, **overrides: str) -> Iterator[Service]:
     """Runs `python -m serving serve` until the end of the block; nothing of it may stay."""
-    with tempfile.TemporaryDirectory(prefix="trivium-test-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="trivium-test-") as folder,
+        tempfile.TemporaryDirectory(prefix="trv-") as temporary,
+    ):
         data_dir = Path(folder)
         data_dir.chmod(0o755)  # PostgreSQL runs under another account if we are root
         process = subprocess.Popen(
             [sys.executable, "-m", "serving", "serve"],
-            env={**environment(data_dir, placement), **overrides},
+            env={**environment(data_dir, placement), "TMPDIR": temporary, **overrides},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -87,6 +90,7 @@ def started_service(placement: str, **overrides: str) -> Iterator[Service]:
                 for each in left:
                     each.kill()
         assert not left, f"left behind: {[each.name() for each in left]}"
+        assert not os.listdir(temporary), f"left behind: {os.listdir(temporary)}"
         assert process.returncode == 0, f"ended with {process.returncode}"
 
 

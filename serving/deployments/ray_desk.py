@@ -7,23 +7,33 @@ in force before this module is.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import logging
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import ray
+import ray._private.services
+import ray._private.utils
 from ray import serve
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 
 from serving.config import ServeSettings
-from serving.deployments.ray_environment import LOOPBACK, TOKEN_FILE, DeskAddresses, free_ports
+from serving.deployments.ray_environment import (
+    LOOPBACK,
+    TOKEN_FILE,
+    DeskAddresses,
+    DeskStartError,
+    free_ports,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -31,13 +41,8 @@ LOGICAL_CPUS = 16
 """What Ray may hand out to replicas that ask for a tenth each; not the machine's cores."""
 OBJECT_STORE_BYTES = 80_000_000
 """Ray's floor: nothing of ours goes through the object store."""
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 240.0
 POLL_S = 0.1
-
-
-class DeskStartError(Exception):
-    """The desk did not come up; the message says what failed and where its log is."""
-
 
 PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
 
@@ -46,7 +51,7 @@ def choose_ports(settings: ServeSettings) -> dict[str, int]:
     """The ports of the settings, by name; in the place of each 0 a free one.
 
     Raises:
-        DeskStartError: Something listens on a port that was named.
+        DeskStartError: A port that was named cannot be listened on.
     """
     named = {name: getattr(settings, name) for name in PORTS}
     for name, port in named.items():
@@ -63,41 +68,68 @@ def _require_free(port: int, setting: str) -> None:
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
-            raise DeskStartError(
-                f"port {port} is in use; end what listens there, or choose another with {setting}"
-            ) from error
+            if error.errno == errno.EADDRINUSE:
+                what = "is in use; end what listens there, or choose another"
+            else:
+                what = f"cannot be listened on ({error.strerror}); choose another"
+            raise DeskStartError(f"port {port} {what} with {setting}") from error
+
+
+@contextlib.contextmanager
+def _signals_left_to_us() -> Iterator[None]:
+    """Keeps signals away from Ray, which we stop in order instead.
+
+    Ray would take SIGTERM over and end this process without stopping the stores. And Ctrl-C goes
+    to the whole process group: Ray's dashboard dies of it, and a start waits a minute for it.
+    """
+    utils: Any = ray._private.utils
+    services: Any = ray._private.services
+    replaced = utils.set_sigterm_handler, services.ConsolePopen
+    utils.set_sigterm_handler = lambda _handler: None
+    services.ConsolePopen = partial(services.ConsolePopen, process_group=0)
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler, services.ConsolePopen = replaced
+        # Below Python's handlers, the core worker puts one that aborts.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 class DeskRay:
-    """Starts Ray and Serve in this process, deploys one application, and stops both."""
+    """Starts Ray and Serve in this process, deploys one application, and stops both.
 
-    def __init__(self, settings: ServeSettings, temp_dir: Path) -> None:
-        self._settings = settings
+    Args:
+        ports: The port of each of `PORTS`.
+        temp_dir: For sockets, logs and the token.
+        check: Is called between steps and while waiting; what it raises ends the start.
+    """
+
+    def __init__(self, ports: Mapping[str, int], temp_dir: Path, check: Callable[[], None]) -> None:
+        self._ports = ports
         self._temp_dir = temp_dir
-        self._ports: dict[str, int] = {}
+        self._check = check
+        self._serves = False
 
     def start(self) -> DeskAddresses:
         """Starts Ray with the dashboard; takes 7-10 s."""
-        ports = choose_ports(self._settings)
-        on_sigterm = signal.getsignal(signal.SIGTERM)
-        context = ray.init(
-            num_cpus=LOGICAL_CPUS,
-            object_store_memory=OBJECT_STORE_BYTES,
-            include_dashboard=True,
-            dashboard_host=LOOPBACK,
-            dashboard_port=ports["dashboard_port"],
-            _node_ip_address=LOOPBACK,
-            _metrics_export_port=ports["metrics_port"],
-            _temp_dir=str(self._temp_dir),
-            runtime_env={
-                "worker_process_setup_hook": "serving.deployments.loopback.bind_to_loopback"
-            },
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-        # Ray takes SIGTERM over and would end the process without stopping the stores.
-        signal.signal(signal.SIGTERM, on_sigterm)
-        self._ports = ports
+        ports = self._ports
+        with _signals_left_to_us():
+            context = ray.init(
+                num_cpus=LOGICAL_CPUS,
+                object_store_memory=OBJECT_STORE_BYTES,
+                include_dashboard=True,
+                dashboard_host=LOOPBACK,
+                dashboard_port=ports["dashboard_port"],
+                _node_ip_address=LOOPBACK,
+                _metrics_export_port=ports["metrics_port"],
+                _temp_dir=str(self._temp_dir),
+                runtime_env={
+                    "worker_process_setup_hook": "serving.deployments.loopback.bind_to_loopback"
+                },
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        self._check()
         return DeskAddresses(
             grpc=f"{LOOPBACK}:{ports['grpc_port']}",
             dashboard=f"http://{context.dashboard_url}",
@@ -109,12 +141,13 @@ class DeskRay:
         """Deploys a Serve config, as `serve deploy` would, and waits until it runs.
 
         Raises:
-            DeskStartError: It failed or took longer than two minutes.
+            DeskStartError: It failed or took longer than `START_TIMEOUT_S`.
         """
         schema = ServeDeploySchema.model_validate(config)
         schema.http_options.host = LOOPBACK
         schema.http_options.port = self._ports["http_port"]
         schema.grpc_options.port = self._ports["grpc_port"]
+        self._serves = True
         serve.start(
             proxy_location=schema.proxy_location,
             http_options=schema.http_options.model_dump(),
@@ -123,6 +156,7 @@ class DeskRay:
         )
         client = _get_global_client()
         assert client is not None, "Serve was started just above; this is a bug"
+        self._check()
         client.deploy_apps(schema)
         self._wait_until_running(schema.applications[0].name)
 
@@ -134,6 +168,7 @@ class DeskRay:
                 return
             if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
                 raise DeskStartError(_last_lines(application))
+            self._check()
             time.sleep(POLL_S)
         raise DeskStartError(f"the service was not running after {START_TIMEOUT_S:.0f} s")
 
@@ -143,15 +178,14 @@ class DeskRay:
         return self._temp_dir / "session_latest" / "logs"
 
     def stop(self) -> None:
-        """Stops everything that was started; nothing of it stays."""
-        if not ray.is_initialized():
-            return
+        """Stops everything that was started, a half-started Ray too; nothing of it stays."""
         # Ray prints what each of its actors has to say about being ended.
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                serve.shutdown()  # type: ignore[no-untyped-call]
+                if self._serves:
+                    serve.shutdown()  # type: ignore[no-untyped-call]
             finally:
-                ray.shutdown()
+                ray.shutdown(wait_for_processes=True)
 
 
 def _last_lines(application: Any) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import secrets
 import socket
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,8 @@ LATENCY_ENVIRONMENT = {
     "RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(64 * 1024 * 1024),
     "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "1000",
     "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.5",
+    # On a busy machine a proxy takes more than Serve's 5 s to start, and would be killed for it.
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     "RAY_SERVE_REQUEST_LATENCY_BUCKETS_MS": (
         "0.5,1,2,3,5,7,10,15,20,30,50,75,100,150,200,300,500,1000,5000"
     ),
@@ -44,6 +48,17 @@ DESK_ENVIRONMENT = {
 
 
 TOKEN_FILE = "token"
+TEMPORARY_FILES = "TMPDIR"
+"""The variable of the environment that says where programs make their temporary files."""
+
+TEMP_DIR_PREFIX = "trv-"
+LONGEST_TEMP_DIR = 34
+"""Bytes. HAProxy takes at most 97 for a socket, in a folder that Ray names by 56 digits; Ray's own
+sockets would leave 43."""
+
+
+class DeskStartError(Exception):
+    """The desk did not come up; the message says what failed and where its log is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +71,30 @@ class DeskAddresses:
     token_file: Path
 
 
+def new_temp_dir() -> tempfile.TemporaryDirectory[str]:
+    """Makes a folder with a path that is short enough, where temporary files usually go or in /tmp.
+
+    What Ray's processes leave in it while they end goes with it or stays: it is no error.
+    """
+    usual = tempfile.gettempdir()
+    random_part = 8
+    longest = LONGEST_TEMP_DIR - len(TEMP_DIR_PREFIX) - random_part - 1
+    return tempfile.TemporaryDirectory(
+        prefix=TEMP_DIR_PREFIX,
+        dir=usual if len(os.fsencode(usual)) <= longest else "/tmp",
+        ignore_cleanup_errors=True,
+    )
+
+
 def desk_environment(temp_dir: Path) -> dict[str, str]:
     """The environment of a Ray cluster on one desk.
 
     Args:
-        temp_dir: An existing folder with a short path (a unix socket's is at most 107 bytes),
-            for sockets, logs and this run's token.
+        temp_dir: An existing folder with a path of at most `LONGEST_TEMP_DIR` bytes, for
+            sockets, logs, temporary files and this run's token.
+
+    Raises:
+        DeskStartError: There are no free ports.
     """
     token_file = temp_dir / TOKEN_FILE
     token_file.touch(mode=0o600)
@@ -70,12 +103,14 @@ def desk_environment(temp_dir: Path) -> dict[str, str]:
         **LATENCY_ENVIRONMENT,
         **DESK_ENVIRONMENT,
         **_ports(),
+        # Ray's dashboard leaves sockets behind.
+        TEMPORARY_FILES: str(temp_dir),
         "RAY_AUTH_TOKEN_PATH": str(token_file),
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(temp_dir / "haproxy.cfg"),
-        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(temp_dir / "admin.sock"),
+        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(temp_dir / "admin"),
         "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(temp_dir),
         "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(temp_dir / "server-state"),
-        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(temp_dir / "metrics.sock"),
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(temp_dir / "log"),
     }
 
 
@@ -120,13 +155,13 @@ def free_ports(count: int, among: range = QUIET_PORTS) -> int:
         among: Where to look.
 
     Raises:
-        OSError: There are none.
+        DeskStartError: There are none.
     """
     starts = range(among.start, among.stop - count + 1)
     for first in random.sample(starts, k=len(starts)):
         if all(_is_free(port) for port in range(first, first + count)):
             return first
-    raise OSError(f"no {count} ports from {among.start} to {among.stop} are free")
+    raise DeskStartError(f"no {count} ports in a row from {among.start} to {among.stop} are free")
 
 
 def _is_free(port: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,17 @@ def test_everything_listens_on_loopback_as_the_readme_says(service: Service) -> 
     assert listening
     assert not [(name, address) for name, address in listening if address.ip not in LOOPBACK]
     assert "Everything that the desk starts listens on 127.0.0.1 alone" in README
+
+
+def test_ctrl_c_reaches_the_command_alone_which_stops_the_others_in_order(
+    service: Service,
+) -> None:
+    own = os.getpgid(service.process.pid)
+
+    reached = [each.name() for each in service.descendants() if os.getpgid(each.pid) == own]
+
+    assert service.descendants("raylet")
+    assert reached == []
 
 
 def test_the_metrics_port_shows_ours(service: Service) -> None:

@@ -116,3 +116,18 @@ def test_one_directory_serves_one_process(tmp_path: Path, jar_cache: Path) -> No
             second.start()
 
         assert write_and_count(uri) == 1
+
+
+@pytest.mark.parametrize("unusable", ["root", "cache"])
+def test_a_folder_that_cannot_be_made_is_named(
+    tmp_path: Path, jar_cache: Path, unusable: str
+) -> None:
+    (tmp_path / "file").touch()
+    folders = {"root": tmp_path / "neo4j", "cache": jar_cache} | {unusable: tmp_path / "file" / "x"}
+    server = EmbeddedNeo4j(folders["root"], folders["cache"])
+
+    with pytest.raises(DependencyError, match="Not a directory") as raised:
+        server.start()
+
+    assert str(folders[unusable]) in str(raised.value)
+    assert server.pid is None

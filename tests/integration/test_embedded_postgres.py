@@ -311,3 +311,13 @@ def start_in_process(root: Path) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout.readline() == "started\n"
         yield process
         process.kill()
+
+
+def test_a_root_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    root = tmp_path / "file" / "postgres"
+
+    with pytest.raises(PostgresStartError, match="Not a directory") as caught:
+        EmbeddedPostgres(root).start()
+
+    assert str(root) in str(caught.value)

@@ -13,7 +13,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from serving.adapters.encoder.bert_encoder import BertEncoder, is_plain_bert
+from serving.adapters.encoder.backend import is_plain_bert
+from serving.adapters.encoder.bert_encoder import BertEncoder
 from serving.adapters.encoder.checkpoint import (
     MINILM_SHA256,
     WINDOW_OVERLAP,

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import tempfile
 from pathlib import Path
 
+import pytest
+
+from serving.config import ServeSettings, set_process_environment
+from serving.deployments.ray_desk import choose_ports
 from serving.deployments.ray_environment import (
     CLUSTER_PORTS,
+    LONGEST_TEMP_DIR,
     LOOPBACK,
     QUIET_PORTS,
+    TEMPORARY_FILES,
+    DeskStartError,
     desk_environment,
     free_ports,
+    new_temp_dir,
 )
 
 
@@ -37,3 +47,46 @@ def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:
 
     assert token_file.stat().st_mode & 0o077 == 0
     assert len(token_file.read_text()) == 64
+
+
+def test_ports_that_cannot_be_had_fail_the_start() -> None:
+    with pytest.raises(DeskStartError, match="no 2 ports"):
+        free_ports(2, among=range(25_000, 25_001))
+
+
+def test_a_named_port_in_use_is_told_with_its_setting() -> None:
+    with socket.create_server((LOOPBACK, 0)) as taken:
+        settings = ServeSettings(http_port=taken.getsockname()[1])
+
+        with pytest.raises(DeskStartError, match=r"in use.*TRIVIUM_SERVE__HTTP_PORT"):
+            choose_ports(settings)
+
+
+def test_temporary_files_of_the_cluster_go_where_the_desk_removes_them(tmp_path: Path) -> None:
+    assert desk_environment(tmp_path)[TEMPORARY_FILES] == str(tmp_path)
+
+
+@pytest.mark.parametrize(("length", "is_used"), [(21, True), (22, False)])
+def test_the_folder_has_room_for_sockets_whatever_the_path_for_temporary_files(
+    monkeypatch: pytest.MonkeyPatch, length: int, is_used: bool
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="trv-") as folder:
+        usual = Path(folder).joinpath("x" * (length - len(folder) - 1))
+        usual.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(usual))
+
+        with new_temp_dir() as temp_dir:
+            assert len(temp_dir) <= LONGEST_TEMP_DIR
+            assert Path(temp_dir).is_relative_to(usual) == is_used
+
+
+def test_what_the_user_has_set_stays_but_for_what_is_to_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("TRV_KEPT", "TRV_REPLACED"):
+        monkeypatch.setenv(name, "theirs")
+
+    set_process_environment({"TRV_KEPT": "ours", "TRV_REPLACED": "ours"}, replaced={"TRV_REPLACED"})
+
+    environment = os.environ  # noqa: TID251 - what was set is looked at
+    assert (environment["TRV_KEPT"], environment["TRV_REPLACED"]) == ("theirs", "ours")

@@ -98,13 +98,18 @@ class EmbeddedNeo4j:
         """Starts Neo4j and waits until it answers; returns its Bolt address.
 
         Raises:
-            DependencyError: The jars cannot be fetched, or Neo4j did not start.
+            DependencyError: The jars cannot be fetched, nothing can be written below the root,
+                or Neo4j did not start.
         """
-        jars = jar_directory(self._cache, self._on_progress)
-        self._root.mkdir(parents=True, exist_ok=True)
-        self._write_configuration()
-        self._on_progress("starting Neo4j")
-        self._process = self._spawn(jars)
+        try:
+            jars = jar_directory(self._cache, self._on_progress)
+            self._root.mkdir(parents=True, exist_ok=True)
+            self._write_configuration()
+            self._on_progress("starting Neo4j")
+            self._process = self._spawn(jars)
+        except OSError as error:
+            why = f"{error.filename or self._root} cannot be used ({error.strerror})"
+            raise DependencyError("graph", f"Neo4j could not be started: {why}") from error
         try:
             self._port = self._wait_for_port(self._process)
         except BaseException:

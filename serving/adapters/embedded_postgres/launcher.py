@@ -140,8 +140,11 @@ class EmbeddedPostgres:
             yield
 
     def _make_root(self) -> None:
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._account.own(self.root)
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._account.own(self.root)
+        except OSError as error:
+            raise PostgresStartError(f"{self.root} cannot be made ({reason_of(error)})") from error
         if not self._account.can("-w", self.root):
             raise PostgresStartError(
                 f"the account {ACCOUNT!r}, which runs PostgreSQL for root, cannot enter "

@@ -26,6 +26,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional
 
+from serving.adapters.encoder.backend import is_plain_bert
 from serving.adapters.encoder.checkpoint import Checkpoint
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
 from serving.domain.errors import DependencyError
@@ -33,26 +34,6 @@ from serving.ports import EmbeddingModel, TokenIds, Vectors
 
 PADDED_TOKENS = 4096
 """Of a pass, to bound its memory: only attention pads, so no more can be gained."""
-
-
-def cpu_multiplies_bfloat16() -> bool:
-    """Whether this CPU has matrix instructions for bfloat16; without them, use ONNX Runtime."""
-    flags = Path("/proc/cpuinfo")
-    return flags.is_file() and "amx_bf16" in flags.read_text()
-
-
-def is_plain_bert(checkpoint: Checkpoint) -> bool:
-    """Whether this module can run the checkpoint."""
-    config = checkpoint.architecture
-    return (
-        config.get("model_type") == "bert"
-        and config.get("hidden_act") == "gelu"
-        and config.get("position_embedding_type", "absolute") == "absolute"
-        and not config.get("is_decoder", False)
-        and checkpoint.pooling in ("mean", "cls")
-        and checkpoint.modules
-        in (("Transformer", "Pooling"), ("Transformer", "Pooling", "Normalize"))
-    )
 
 
 class _Linear:

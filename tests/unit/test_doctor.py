@@ -1,0 +1,52 @@
+"""What doctor says of the model is what the service will use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serving.adapters.encoder.backend import choose_backend
+from serving.adapters.encoder.checkpoint import open_checkpoint
+from serving.config import load_settings
+from serving.deployments.doctor import Finding, examine
+
+pytestmark = pytest.mark.model
+
+
+def of_model(**embedder: Any) -> Finding:
+    [finding] = [
+        each for each in examine(load_settings({"embedder": embedder})) if each.part == "model"
+    ]
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("embedder", "how"),
+    [
+        ({"backend": "onnx"}, "ONNX Runtime"),
+        ({"backend": "bfloat16"}, "bfloat16"),
+        ({"backend": "torch"}, "torch on cpu"),
+        ({"backend": "auto", "device": "cuda"}, "torch on cuda"),
+    ],
+)
+def test_it_says_what_runs_the_model(embedder: dict[str, str], how: str) -> None:
+    finding = of_model(**embedder)
+
+    assert finding.ok
+    assert finding.text.startswith("minilm through ")
+    assert how in finding.text
+
+
+def test_by_default_that_is_what_the_service_chooses() -> None:
+    chosen = choose_backend("auto", "cpu", open_checkpoint())
+
+    assert chosen in ("onnx", "bfloat16")
+    assert of_model() == of_model(backend=chosen)
+
+
+def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
+    finding = of_model(dimension=100_000)
+
+    assert not finding.ok
+    assert "dimension" in finding.text
