@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 
 from bench.results import Json
-from serving import profiles
 from serving.adapters.embedded_neo4j import jars
 from serving.config import Settings, load_settings
+from serving.profiles.book import SHIPPED
 
 ROOT = Path(__file__).parents[1]
 
@@ -63,7 +63,7 @@ def config_hash(settings: Settings) -> str:
     """Names the settings and the shipped profiles; what only says where does not count."""
     tree = settings.model_dump(mode="json", exclude=_WHERE)
     digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
-    for path in sorted(profiles.SHIPPED.glob("*.yaml")):
+    for path in sorted(SHIPPED.glob("*.yaml")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -109,6 +109,32 @@ class EmbedderSettings(_Section):
     )
 
 
+class RerankerSettings(_Section):
+    """The cross-encoder behind the rerank stages of profiles."""
+
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A Hugging Face id or a folder: a BERT or XLM-R with one output, such as "
+        "cross-encoder/ms-marco-MiniLM-L6-v2 or BAAI/bge-reranker-v2-m3, or a Qwen3-Reranker. "
+        "Unset: there is none, and hits that a profile would rerank keep their order and say so.",
+    )
+    load: Literal["first_use", "start"] = Field(
+        default="first_use",
+        description="When the model is loaded; until it is there hits keep their order. "
+        "`first_use` costs no memory where no profile reranks, `start` spares the first callers.",
+    )
+    device: str = Field(default="cpu", description="Where it runs, as torch names it.")
+    threads: int = Field(
+        default=1, ge=1, description="Threads per forward pass; more serve one query faster."
+    )
+    max_waiting: int = Field(
+        default=8,
+        ge=1,
+        description="Calls that may wait for the model; beyond it hits keep their order at once.",
+    )
+
+
 class RetrievalSettings(_Section):
     """How questions are answered."""
 
@@ -122,8 +148,8 @@ class ServeSettings(_Section):
 
     placement: Literal["fused", "split"] = Field(
         default="fused",
-        description="`fused`: all in one replica, the least overhead. `split`: embedder, index and "
-        "projector as deployments of their own, to scale each.",
+        description="`fused`: all in one replica, the least overhead. `split`: embedder, index, "
+        "reranker and projector as deployments of their own, to scale each.",
     )
     grpc_port: int = Field(default=9000, ge=0, le=65535, description="The port for gRPC.")
     http_port: int = Field(
@@ -164,6 +190,7 @@ class Settings(BaseSettings):
     postgres: PostgresSettings = PostgresSettings()
     neo4j: Neo4jSettings = Neo4jSettings()
     embedder: EmbedderSettings = EmbedderSettings()
+    reranker: RerankerSettings = RerankerSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     serve: ServeSettings = ServeSettings()
 

@@ -8,7 +8,7 @@ loop and must not block it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken, Snapshot
+from serving.domain.leg_options import Walk, WordsSearch
 from serving.domain.profile import Yields
 from serving.domain.query import Filter, Query, Scope
 from serving.domain.ranking import Candidate
@@ -133,13 +134,15 @@ class VectorIndex(Protocol):
         depth: int,
         deadline: Deadline,
         token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
     ) -> IndexAnswer:
         """Finds the `depth` nearest items that the scope accepts; scores are cosines.
 
         Waits for `token` until the deadline, then answers all the same with
         `stale` set. An item with several vectors counts by its best one. A
         fact must be valid at `scope.as_of` and not retracted by then; where the
-        filter restricts, one of its evidence segments must pass it.
+        filter restricts, one of its evidence segments must pass it. With `only`,
+        nothing else is considered.
 
         Raises:
             ValueError: `vector` has another dimension than the index.
@@ -166,8 +169,18 @@ class VectorIndex(Protocol):
 class LexicalSearch(Protocol):
     """The leg of words."""
 
-    async def search(self, query: Query, depth: int, deadline: Deadline) -> list[Candidate]:
-        """Finds segments by words, best first; nothing for a question of stop words only."""
+    async def search(
+        self, query: Query, words: WordsSearch, depth: int, enough: int, deadline: Deadline
+    ) -> list[Candidate]:
+        """Finds segments by words, best first; nothing for a question of stop words only.
+
+        Args:
+            query: The question.
+            words: How to match and score.
+            depth: The most candidates.
+            enough: With fewer of them ALL_THEN_ANY takes rows with any of the words.
+            deadline: When to give up.
+        """
         ...
 
 
@@ -203,13 +216,28 @@ class Graph(Protocol):
     """The leg of relations, and the projection it stands on."""
 
     async def search(
-        self, query: Query, depth: int, yields: Yields, deadline: Deadline
+        self,
+        query: Query,
+        walk: Walk,
+        seeds: Sequence[ItemId] | None,
+        depth: int,
+        yields: Yields,
+        deadline: Deadline,
     ) -> list[Candidate]:
-        """Walks from the entities that the query names, one and two hops.
+        """Walks from its seeds, one and two hops.
 
         Returns segments (mentions and evidence), or with `Yields.FACTS` the
         facts in place of their evidence; best first, each with the path that
         found it and, if evidence, the facts.
+
+        Args:
+            query: The question, whose scope all that is found must pass.
+            walk: What is followed, how far, and how what is reached is ordered.
+            seeds: The segments to start from: at the entities that they stand for. None means
+                the entities that the question names.
+            depth: The most candidates.
+            yields: Whether facts or segments are asked for.
+            deadline: When to give up.
         """
         ...
 
@@ -239,6 +267,32 @@ class EntityExtractor(Protocol):
         Args:
             segment: The segment.
             known_names: The tenant's names, by `name_key`.
+        """
+        ...
+
+
+# ---------------------------------------------------------------- reranking
+
+
+class CrossEncoder(Protocol):
+    """Reads question and text together. Synchronous; one thread uses it at a time."""
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """The raw logit of each text's relevance, in their order; higher is better."""
+        ...
+
+
+class Reranker(Protocol):
+    """A second opinion on the head of a list."""
+
+    async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+        """The raw logit of each text's relevance, in their order; higher is better.
+
+        Raises:
+            NotReadyError: There is no model, or it is being loaded; `why` says which.
+            DependencyError: The model failed.
+            OverloadedError: The queue is full.
+            TimeoutError: The deadline passed first.
         """
         ...
 
@@ -362,11 +416,32 @@ class Catalog(Protocol):
         ...
 
 
-class AccessCounter(Protocol):
+class AccessLog(Protocol):
     """Remembers what was shown, off the read path."""
 
     def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
         """Counts one access of each item; returns at once."""
+        ...
+
+    async def shown_counts(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> Mapping[ItemId, int]:
+        """How often each item was shown, what is not stored yet included; 0 may be left out."""
+        ...
+
+    async def recently_accessed(self, scope: Scope, limit: int, deadline: Deadline) -> list[ItemId]:
+        """The segments of the scope that were shown last, latest first; no sensitive one.
+
+        What was never shown, or said since, counts by when it was said.
+        """
+        ...
+
+
+class Timeline(Protocol):
+    """Segments by time alone."""
+
+    async def latest(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
+        """The latest segments of the scope; a score is the time of the event, in seconds."""
         ...
 
 
@@ -546,7 +621,14 @@ class IndexEngine(Protocol):
         """
         ...
 
-    def search(self, vector: Vector, kind: ItemKind, scope: Scope, depth: int) -> Neighbours:
+    def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        only: Collection[ItemId] | None = None,
+    ) -> Neighbours:
         """Finds the `depth` nearest items that the scope accepts, as `VectorIndex.search` does.
 
         Raises:

@@ -28,6 +28,19 @@ LEG_LATENCY = Metric(
 LEG_CANDIDATES = Metric(
     "trivium_leg_candidates_total", "Candidates that a leg brought.", "counter", ("leg",)
 )
+ANSWERS = Metric("trivium_answers_total", "Answers by profile.", "counter", ("profile",))
+ANSWERS_BY_LEG_ALONE = Metric(
+    "trivium_answers_by_leg_alone_total",
+    "Answers with a hit that this leg alone found; of all answers, the share in which it mattered.",
+    "counter",
+    ("profile", "leg"),
+)
+RERANKED_ANSWERS = Metric(
+    "trivium_reranked_answers_total",
+    "Answers of profiles that rerank, by stage: reranked or coarse_fallback.",
+    "counter",
+    ("profile", "stage"),
+)
 EMBEDDING_BATCH = Metric(
     "trivium_embedding_batch_size", "Texts in the last batch by lane.", "gauge", ("lane",)
 )
@@ -55,6 +68,9 @@ ALL_METRICS = (
     RPC_LATENCY,
     LEG_LATENCY,
     LEG_CANDIDATES,
+    ANSWERS,
+    ANSWERS_BY_LEG_ALONE,
+    RERANKED_ANSWERS,
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
     INDEX_VECTORS,

@@ -1,5 +1,7 @@
 """Fixtures live in one plugin per concern, `fix_*.py`; this adds `--require`.
 
+No test is timed, those of properties included: machines are shared.
+
 A test whose service cannot be had skips at a desk. In CI, `--require postgres,ray` turns
 such a skip into a failure, so that skips cannot pass for success.
 """
@@ -10,6 +12,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 pytest_plugins = sorted(f"tests.{path.stem}" for path in Path(__file__).parent.glob("fix_*.py"))
 

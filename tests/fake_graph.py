@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from serving.domain.budget import Deadline
+from serving.domain.leg_options import Walk, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import Query, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
-from serving.domain.records import Fact, Item, ItemId, Segment, TenantName
+from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
 from serving.domain.text import name_key
 from serving.ports import GraphChanges
 
@@ -22,13 +23,15 @@ Items = dict[ItemId, Item]
 
 
 @dataclass(frozen=True)
-class _Walk:
+class _Way:
     """Where a walk has come: what it passes on there, how it went, and over which facts."""
 
     at: str
     activation: float
     path: str
     over: tuple[Fact, ...] = ()
+    seed: str = ""
+    """The entity that a given segment stands for, if it began there; it finds none of those."""
 
 
 @dataclass(frozen=True)
@@ -65,42 +68,38 @@ class InMemoryGraph:
         return len(_names(self._tenants[tenant]))
 
     async def search(
-        self, query: Query, depth: int, yields: Yields, deadline: Deadline
+        self,
+        query: Query,
+        walk: Walk,
+        seeds: Sequence[ItemId] | None,
+        depth: int,
+        yields: Yields,
+        deadline: Deadline,
     ) -> list[Candidate]:
         if deadline.passed:
             raise TimeoutError
-        memory = _Memory(self._tenants[query.scope.tenant], query.scope)
+        memory = _Memory(self._tenants[query.scope.tenant], query.scope, walk)
+        starts = memory.named(query.text) if seeds is None else memory.standing_for(seeds)
+        if walk.order is WalkOrder.DISTANCE:
+            return _nearest(memory.by_distance(starts, yields))[:depth]
         find = memory.facts if yields is Yields.FACTS else memory.segments
-        return _added_up(find(query.text))[:depth]
+        return _added_up(find(starts))[:depth]
 
 
 class _Memory:
     """What one tenant's items say within a scope."""
 
-    def __init__(self, items: Items, scope: Scope) -> None:
+    def __init__(self, items: Items, scope: Scope, walk: Walk) -> None:
         self._scope = scope
+        self._relations = list(dict.fromkeys(map(str.lower, walk.relations)))
+        self._hops = walk.hops
         self._names = _names(items)
         self._segments = {i.id: i for i in items.values() if isinstance(i, Segment)}
         self._facts = [i for i in items.values() if isinstance(i, Fact)]
 
-    def segments(self, question: str) -> Iterator[_Gain]:
-        for start in self._starts(question):
-            yield from self._at(start, mentions=1.0)
-            for first in self._steps(start):
-                yield from self._evidence(first)
-                yield from self._at(first, mentions=HOP_DECAY)
-                for second in self._steps(first, HOP_DECAY):
-                    yield from self._evidence(second)
-                    yield from self._at(second, mentions=0.0)
+    # ------------------------------------------------------------ where to start
 
-    def facts(self, question: str) -> Iterator[_Gain]:
-        for start in self._starts(question):
-            for first in self._steps(start):
-                for walk in (first, *self._steps(first, HOP_DECAY)):
-                    if self._passes(walk.over[-1]):
-                        yield _Gain(walk.over[-1].item, walk.activation, walk.path)
-
-    def _starts(self, question: str) -> list[_Walk]:
+    def named(self, question: str) -> list[_Way]:
         """The entities named, a longer name for more, and for less within a longer one."""
         words = name_key(question).split()
         spans = {
@@ -114,44 +113,105 @@ class _Memory:
         for (start, end), key in named.items():
             within = any(a <= start and end <= b and (a, b) != (start, end) for a, b in named)
             weights[key] = max(weights.get(key, 0.0), (end - start) * (0.25 if within else 1.0))
-        return [_Walk(key, weight, self._names[key]) for key, weight in weights.items()]
+        return [_Way(key, weight, self._names[key]) for key, weight in weights.items()]
 
-    def _steps(self, walk: _Walk, decay: float = 1.0) -> list[_Walk]:
+    def standing_for(self, seeds: Sequence[ItemId]) -> list[_Way]:
+        """The entities that the segments stand for."""
+        given = [self._segments.get(item.id) for item in seeds if item.kind is ItemKind.SEGMENT]
+        keys = dict.fromkeys(name_key(segment.entity) for segment in given if segment)
+        return [_Way(key, 1.0, self._names[key], seed=key) for key in keys if key]
+
+    # ------------------------------------------------------------ what is found
+
+    def segments(self, starts: Sequence[_Way]) -> Iterator[_Gain]:
+        """What arrives at segments."""
+        for start in starts:
+            yield from self._at(start, mentions=1.0)
+            for first in self._steps(start):
+                yield from self._evidence(first)
+                yield from self._at(first, mentions=HOP_DECAY)
+                for second in self._further(first):
+                    yield from self._evidence(second)
+                    yield from self._at(second, mentions=0.0)
+
+    def facts(self, starts: Sequence[_Way]) -> Iterator[_Gain]:
+        """What arrives at facts."""
+        for start in starts:
+            for first in self._steps(start):
+                for way in (first, *self._further(first)):
+                    if self._passes(way.over[-1]):
+                        yield _Gain(way.over[-1].item, way.activation, way.path)
+
+    def by_distance(self, starts: Sequence[_Way], yields: Yields) -> Iterator[_Gain]:
+        """How near each is, on every way to it."""
+        for start in starts:
+            for first in self._steps(replace(start, seed=start.at)):
+                for way in (first, *self._further(first)):
+                    near = replace(way, activation=self._nearness(way))
+                    if yields is Yields.EVIDENCE:
+                        yield from self._reached(near)
+                    elif self._passes(way.over[-1]):
+                        yield _Gain(way.over[-1].item, near.activation, way.path)
+
+    def _nearness(self, way: _Way) -> float:
+        relations = self._relations
+        place = relations.index(way.over[-1].relation.lower()) if relations else 0
+        return 1 / (len(way.over) + place / (len(relations) + 1))
+
+    def _reached(self, way: _Way) -> Iterator[_Gain]:
+        """What is the entity that a way ends at, or the evidence for it where nothing is."""
+        is_there = any(name_key(segment.entity) == way.at for segment in self._segments.values())
+        yield from self._at(way, mentions=0.0) if is_there else self._evidence(way)
+
+    # ------------------------------------------------------------ walking
+
+    def _further(self, way: _Way) -> list[_Way]:
+        return self._steps(way, HOP_DECAY) if self._hops > 1 else []
+
+    def _steps(self, way: _Way, decay: float = 1.0) -> list[_Way]:
         """On from an entity over every fact that holds, never back to where one was."""
-        leaving = [fact for fact in self._facts if walk.at in _ends(fact)]
-        links = sum(_ends(fact).count(walk.at) for fact in leaving)
-        been = {walk.at, *(end for fact in walk.over for end in _ends(fact))}
+        leaving = [fact for fact in self._facts if way.at in _ends(fact)]
+        links = sum(_ends(fact).count(way.at) for fact in leaving)
+        been = {way.at, *(end for fact in way.over for end in _ends(fact))}
         return [
-            self._step(walk, fact, decay * walk.activation / math.sqrt(links))
+            self._step(way, fact, decay * way.activation / math.sqrt(links))
             for fact in leaving
-            if self._holds(fact) and not been.issuperset(_ends(fact))
+            if self._followed(fact) and not been.issuperset(_ends(fact))
         ]
 
-    def _step(self, walk: _Walk, fact: Fact, share: float) -> _Walk:
+    def _step(self, way: _Way, fact: Fact, share: float) -> _Way:
         subject, object_ = _ends(fact)
-        forward = subject == walk.at
+        forward = subject == way.at
         reached = object_ if forward else subject
         arrow = f"-[{fact.relation}]->" if forward else f"<-[{fact.relation}]-"
-        path = f"{walk.path} {arrow} {self._names[reached]}"
-        return _Walk(reached, share * fact.weight, path, (*walk.over, fact))
+        path = f"{way.path} {arrow} {self._names[reached]}"
+        return _Way(reached, share * fact.weight, path, (*way.over, fact), way.seed)
 
-    def _evidence(self, walk: _Walk) -> Iterator[_Gain]:
-        fact = walk.over[-1]
+    def _evidence(self, way: _Way) -> Iterator[_Gain]:
+        fact = way.over[-1]
         for id_ in fact.evidence:
             segment = self._segments.get(id_)
-            if segment is not None and self._visible(segment):
-                yield _Gain(segment.item, walk.activation, walk.path, (fact.id,))
+            if segment is not None and self._found_from(way, segment):
+                yield _Gain(segment.item, way.activation, way.path, (fact.id,))
 
-    def _at(self, walk: _Walk, *, mentions: float) -> Iterator[_Gain]:
+    def _at(self, way: _Way, *, mentions: float) -> Iterator[_Gain]:
         """What mentions the entity that a walk has come to, and what is it."""
-        naming = [s for s in self._segments.values() if walk.at in _mentioned(s)]
-        share = mentions * walk.activation / math.sqrt(len(naming) or 1)
-        for segment in filter(self._visible, naming):
-            if share:
-                yield _Gain(segment.item, share, walk.path)
-        for segment in filter(self._visible, self._segments.values()):
-            if segment.entity and name_key(segment.entity) == walk.at:
-                yield _Gain(segment.item, walk.activation, walk.path)
+        naming = [s for s in self._segments.values() if way.at in _mentioned(s)]
+        share = mentions * way.activation / math.sqrt(len(naming) or 1)
+        for segment in naming:
+            if share and self._found_from(way, segment):
+                yield _Gain(segment.item, share, way.path)
+        for segment in self._segments.values():
+            if name_key(segment.entity) == way.at and self._found_from(way, segment):
+                yield _Gain(segment.item, way.activation, way.path)
+
+    def _found_from(self, way: _Way, segment: Segment) -> bool:
+        its_own = bool(way.seed) and name_key(segment.entity) == way.seed
+        return self._visible(segment) and not its_own
+
+    def _followed(self, fact: Fact) -> bool:
+        wanted = not self._relations or fact.relation.lower() in self._relations
+        return wanted and self._holds(fact)
 
     def _visible(self, segment: Segment) -> bool:
         return segment.event_time <= self._scope.as_of and self._scope.filter.accepts(segment)
@@ -193,14 +253,33 @@ def _names(items: Items) -> dict[str, str]:
 
 
 def _added_up(gains: Iterator[_Gain]) -> list[Candidate]:
+    """By what arrives in all."""
+    return best_first(
+        _candidate(
+            sorted(ways, key=lambda way: (not way.facts, -way.amount)),
+            round(math.fsum(way.amount for way in ways), 9),
+        )
+        for ways in _by_item(gains)
+    )
+
+
+def _nearest(gains: Iterator[_Gain]) -> list[Candidate]:
+    """By the nearest way."""
+    return best_first(
+        _candidate(
+            sorted(ways, key=lambda way: (-way.amount, way.path)), max(way.amount for way in ways)
+        )
+        for ways in _by_item(gains)
+    )
+
+
+def _by_item(gains: Iterator[_Gain]) -> list[list[_Gain]]:
     ways: defaultdict[ItemId, list[_Gain]] = defaultdict(list)
     for gain in gains:
         ways[gain.item].append(gain)
-    return best_first(_candidate(item, of_item) for item, of_item in ways.items())
+    return list(ways.values())
 
 
-def _candidate(item: ItemId, ways: list[_Gain]) -> Candidate:
-    ways = sorted(ways, key=lambda way: (not way.facts, -way.amount))
+def _candidate(ways: list[_Gain], score: float) -> Candidate:
     facts = dict.fromkeys(fact for way in ways for fact in way.facts)
-    score = round(math.fsum(way.amount for way in ways), 9)
-    return Candidate(item, score, ways[0].path, tuple(facts))
+    return Candidate(ways[0].item, score, ways[0].path, tuple(facts))

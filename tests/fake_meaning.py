@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -161,12 +161,22 @@ class InMemoryIndex:
             self._rows.pop(name, None)
         self._rows.update(((row.tenant, row.item), row) for row in rows)
 
-    def search(self, vector: Vector, kind: ItemKind, scope: Scope, depth: int) -> Neighbours:
+    def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        only: Collection[ItemId] | None = None,
+    ) -> Neighbours:
         self._check(len(vector))
         found = best_first(
             Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
             for (tenant, _), row in self._rows.items()
-            if tenant == scope.tenant and row.item.kind is kind and self._accepts(row, scope)
+            if tenant == scope.tenant
+            and row.item.kind is kind
+            and self._accepts(row, scope)
+            and (only is None or row.item in only)
         )[:depth]
         evidence = {
             candidate.item.id: self._evidence(candidate.item, scope)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
@@ -44,6 +44,7 @@ class FixedIndex:
         depth: int,
         deadline: Deadline,
         token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
     ) -> IndexAnswer:
         return IndexAnswer([], epoch=1)
 
@@ -83,13 +84,58 @@ class HangingLeg:
 
 
 class RecordingAccess:
-    """An access counter that keeps what it is told."""
+    """An access log that keeps what it is told, and says what it was given."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, shown: Mapping[ItemId, int] | None = None, recent: Sequence[ItemId] = ()
+    ) -> None:
         self.recorded: list[ItemId] = []
+        self._shown = shown or {}
+        self._recent = recent
 
     def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
         self.recorded += items
+
+    async def shown_counts(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> Mapping[ItemId, int]:
+        return {item: count for item, count in self._shown.items() if item in items}
+
+    async def recently_accessed(self, scope: Scope, limit: int, deadline: Deadline) -> list[ItemId]:
+        return list(self._recent[:limit])
+
+
+class FixedReranker:
+    """A reranker that gives each text the logit it was told; a text is known by its end."""
+
+    def __init__(self, logits: Mapping[str, float]) -> None:
+        self._logits = logits
+        self.asked: list[str] = []
+
+    async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+        self.asked += texts
+        return [
+            next(logit for end, logit in self._logits.items() if text.endswith(end))
+            for text in texts
+        ]
+
+
+class BrokenReranker:
+    """A reranker that always raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+        raise self._error
+
+
+class HangingReranker:
+    """A reranker that never answers."""
+
+    async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets this event")
 
 
 class FixedConsistency:

@@ -39,7 +39,7 @@ from trivium import Client
 PROJECT = Path(__file__).parents[1]
 DEPLOY = PROJECT / "deploy"
 START_TIMEOUT_S = 60.0
-DEPLOY_TIMEOUT_S = 120.0
+DEPLOY_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 60.0
 RAY_PORTS = 4
 SERVE_PORTS = 2

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2_grpc
 
 from serving.config import load_settings
 from serving.deployments.components import running_service
-from serving.ports import Embedder
+from serving.ports import Embedder, Reranker
 from tests.fake_meaning import FakeEmbedder
 from trivium.aio import AsyncClient
 from trivium.v1 import (
@@ -33,11 +33,17 @@ async def local_service(
     *,
     embedder: Embedder | None = None,
     previous_embedder: Embedder | None = None,
+    reranker: Reranker | None = None,
 ) -> AsyncIterator[AsyncClient]:
     """Runs the service over these stores, and yields a client of it."""
     settings = load_settings({"postgres": {"dsn": dsn}, "neo4j": {"uri": neo4j_uri}})
     async with running_service(
-        settings, embedder=embedder or FakeEmbedder(), previous_embedder=previous_embedder
+        settings,
+        embedder=embedder or FakeEmbedder(),
+        previous_embedder=previous_embedder,
+        reranker=reranker,
+        # Tests take parts away on purpose, for which there is no use in waiting.
+        warm_up_s=1,
     ) as service:
         server = grpc.aio.server()
         methods: Any = service  # the base classes of the stubs are for servers of their own

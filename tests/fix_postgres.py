@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -48,14 +49,21 @@ def postgres_server(short_directory: Path) -> Iterator[str]:
         yield dsn
 
 
+@contextmanager
+def fresh_database(server: str) -> Iterator[str]:
+    """The DSN of a database of that server with the schema, which goes with the body."""
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        yield make_conninfo(server, dbname=name)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.fixture
 def postgres_dsn(postgres_server: str) -> Iterator[str]:
     """The DSN of a fresh database with the schema."""
-    name = f"test_{next(_numbers)}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
-        yield make_conninfo(postgres_server, dbname=name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with fresh_database(postgres_server) as dsn:
+        yield dsn
 
 
 @pytest.fixture

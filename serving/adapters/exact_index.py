@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -71,18 +71,23 @@ def _microseconds(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
 
 
-class _Numbers(dict[str, int]):
-    """Numbers the ids of a tenant's segments as they are first asked for."""
+class _Numbers(dict[ItemId, int]):
+    """Numbers the items of a tenant as they are first asked for."""
 
-    def __missing__(self, id_: str) -> int:
-        number = self[id_] = len(self)
+    def __missing__(self, item: ItemId) -> int:
+        number = self[item] = len(self)
         return number
+
+    def known(self, items: Iterable[ItemId], highest: int) -> Slots:
+        """The numbers below `highest` of those items that have one."""
+        numbers = (self.get(item, highest) for item in items)
+        return np.fromiter((number for number in numbers if number < highest), np.int64)
 
 
 class _Columns:
     """The rows of a shelf. Filled in order; what is below a view's count never changes.
 
-    `numbers` holds that of each segment's id, `rests_on` pairs of a fact's row and the
+    `numbers` holds that of each row's item, `rests_on` pairs of a fact's row and the
     number of a segment it rests on.
     """
 
@@ -114,11 +119,10 @@ class _Columns:
             self.times[name][window] = missing if instant is None else _microseconds(instant)
         for term in row.terms:
             self.postings[term].extend(slots)
-        if row.item.kind is ItemKind.SEGMENT:
-            self.numbers[window] = numbers[row.item.id]
+        self.numbers[window] = numbers[row.item]
         for slot in slots:
             for id_ in row.evidence:
-                self.rests_on.extend((slot, numbers[id_]))
+                self.rests_on.extend((slot, numbers[segment_id(id_)]))
         self.evidence.extend([row.evidence] * len(slots))
         self.items.extend([row.item] * len(slots))
         return slots
@@ -149,6 +153,13 @@ class _Columns:
 def _numpy(growing: array[int]) -> Slots:
     # Through bytes: numpy must not hold the buffer of an array that may grow meanwhile.
     return np.frombuffer(growing.tobytes(), np.int64)
+
+
+def _among(numbers: Slots, highest: int) -> Mask:
+    """Whether each number below `highest` is one of these."""
+    wanted = np.zeros(highest, np.bool_)
+    wanted[numbers] = True
+    return wanted
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,17 +226,19 @@ class _View:
         )
 
     def numbers_of(self, mask: Mask) -> Slots:
-        """The numbers of the segments in the mask."""
+        """The numbers of the items in the mask."""
         return self.columns.numbers[: self.count][mask]
+
+    def numbered(self, numbers: Slots, highest: int) -> Mask:
+        """The rows of items with one of the numbers; all numbers are below `highest`."""
+        return _among(numbers, highest)[self.columns.numbers[: self.count]]
 
     def resting_on(self, numbers: Slots, highest: int) -> Mask:
         """The rows of facts that rest on one of the segments; all numbers are below `highest`."""
         pairs = _numpy(self.columns.rests_on).reshape(-1, 2)
         pairs = pairs[(pairs[:, 0] < self.count) & (pairs[:, 1] < highest)]
-        wanted = np.zeros(highest, np.bool_)
-        wanted[numbers] = True
         mask = np.zeros(self.count, np.bool_)
-        mask[pairs[wanted[pairs[:, 1]], 0]] = True
+        mask[pairs[_among(numbers, highest)[pairs[:, 1]], 0]] = True
         return mask
 
     def valid_within(self, allowed: TimeRange) -> Mask:
@@ -243,13 +256,9 @@ class _Shelf:
 
     def __init__(self, dimension: int, device: torch.device, numbers: _Numbers) -> None:
         self._columns = _Columns(FIRST_CAPACITY, dimension, device)
-        self._numbers = numbers
+        self.numbers = numbers
         self.slots: dict[ItemId, range] = {}
         self.view = _View(self._columns, np.zeros(0, np.bool_))
-
-    @property
-    def number_count(self) -> int:
-        return len(self._numbers)
 
     def change(self, rows: Sequence[IndexRow], removed: Iterable[ItemId]) -> None:
         """Publishes a view with the rows put in place and the others gone."""
@@ -259,7 +268,7 @@ class _Shelf:
             if row.item in self.slots:
                 dead.append(self.slots.pop(row.item))
             if len(row.vectors):
-                self.slots[row.item] = self._columns.append(row, self._numbers)
+                self.slots[row.item] = self._columns.append(row, self.numbers)
         alive = np.ones(len(self._columns), np.bool_)
         alive[: self.view.count] = self.view.alive
         for slots in dead:
@@ -297,14 +306,25 @@ class _Memory:
     segments: _View
     facts: _View
     segment_slots: dict[ItemId, range]
+    numbers: _Numbers
     number_count: int
     _cache: dict[object, Mask] = field(default_factory=dict)
 
-    def allowed(self, kind: ItemKind, scope: Scope) -> Mask:
-        """The rows that the scope accepts."""
+    def view(self, kind: ItemKind) -> _View:
+        """The rows of one kind."""
+        return self.segments if kind is ItemKind.SEGMENT else self.facts
+
+    def allowed(self, kind: ItemKind, scope: Scope, only: Collection[ItemId] | None) -> Mask:
+        """The rows that the scope accepts, of all items or only of these."""
         if kind is ItemKind.SEGMENT:
-            return self.accepted_segments(scope.filter, _microseconds(scope.as_of))
-        return self._accepted_facts(scope)
+            accepted = self.accepted_segments(scope.filter, _microseconds(scope.as_of))
+        else:
+            accepted = self._accepted_facts(scope)
+        if only is None:
+            return accepted
+        # By number, which never changes: the shelf's own slots may be ahead of this view.
+        numbers = self.numbers.known(only, self.number_count)
+        return accepted & self.view(kind).numbered(numbers, self.number_count)
 
     def accepted_segments(self, filter_: Filter, as_of: int) -> Mask:
         """The segments that pass the filter and were there at the instant."""
@@ -462,16 +482,24 @@ class ExactIndex:
             return
         self._shelves[tenant] = shelves
         segments, facts = shelves[ItemKind.SEGMENT], shelves[ItemKind.FACT]
+        numbers = segments.numbers
         self._memories[tenant] = _Memory(
-            segments.view, facts.view, segments.slots, segments.number_count
+            segments.view, facts.view, segments.slots, numbers, len(numbers)
         )
 
     def _new_shelves(self) -> dict[ItemKind, _Shelf]:
         numbers = _Numbers()
         return {kind: _Shelf(self._dimension, self._device, numbers) for kind in ItemKind}
 
-    def search(self, vector: Vector, kind: ItemKind, scope: Scope, depth: int) -> Neighbours:
-        """Finds the `depth` nearest items that the scope accepts.
+    def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        only: Collection[ItemId] | None = None,
+    ) -> Neighbours:
+        """Finds the `depth` nearest items that the scope accepts, of all or only of these.
 
         Raises:
             ValueError: `vector` has another dimension than the index.
@@ -480,9 +508,8 @@ class ExactIndex:
         memory = self._memories.get(scope.tenant)
         if memory is None:
             return Neighbours([])
-        view = memory.segments if kind is ItemKind.SEGMENT else memory.facts
         query = torch.tensor(vector, dtype=torch.float32, device=self._device)
-        found = _nearest(view, memory.allowed(kind, scope), query, depth)
+        found = _nearest(memory.view(kind), memory.allowed(kind, scope, only), query, depth)
         evidence: dict[str, tuple[str, ...]] = {}
         if kind is ItemKind.FACT:
             segments = memory.evidence_of([row for _, _, row in found], scope)
@@ -492,9 +519,7 @@ class ExactIndex:
     def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
         """How many vectors a search of the tenant reads at most."""
         memory = self._memories.get(tenant)
-        if memory is None:
-            return 0
-        return (memory.segments if kind is ItemKind.SEGMENT else memory.facts).count
+        return 0 if memory is None else memory.view(kind).count
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it holds."""

@@ -16,6 +16,7 @@ from serving.deployments.encoder import Embedder
 from serving.deployments.index import VectorIndex
 from serving.deployments.ingress import Fusion
 from serving.deployments.projector import Projector
+from serving.deployments.reranker import Reranker
 
 APPLICATION = "trivium"
 IMPORT_PATH = "serving.deployments.app:build"
@@ -55,6 +56,7 @@ def build(arguments: dict[str, Any]) -> Application:
         ),
         previous_embedder=previous_embedder,
         previous_index=previous_index,
+        reranker=_reranker(settings, arguments),
     )
 
 
@@ -77,6 +79,13 @@ def _previous_space(
         return None, None
     embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}
     return _space({**arguments, "embedder": embedder}, prefix="Previous")
+
+
+def _reranker(settings: Settings, arguments: dict[str, Any]) -> Application | None:
+    """The reranker, if a model is named."""
+    if settings.reranker.model is None:
+        return None
+    return Reranker.bind(arguments)  # type: ignore[attr-defined, no-any-return]
 
 
 def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import importlib.metadata
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from serving.adapters.capitalised_entities import CapitalisedEntities
 from serving.adapters.encoder.backend import choose_backend
@@ -21,12 +22,15 @@ from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.dsn import parses
 from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
-from serving.config import RayEnvironment, Settings
+from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
+from serving.config import RayEnvironment, RerankerSettings, Settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError, UnavailableError
 from serving.domain.profile import Profile
 from serving.domain.query import Query, Scope
 from serving.domain.records import TenantName
+from serving.pipeline.absence import AbsenceExplainer
+from serving.pipeline.asking import Legs, LegState
 from serving.pipeline.batching import BatchedEmbedder, BatchLimits
 from serving.pipeline.forget import Eraser
 from serving.pipeline.ingest import Ingestor
@@ -35,18 +39,21 @@ from serving.pipeline.legs import (
     FACTS,
     GRAPH,
     LEXICAL,
+    TEMPORAL,
     DenseLeg,
     FactsLeg,
     GraphLeg,
     LexicalLeg,
+    TemporalLeg,
 )
 from serving.pipeline.overview import About, Observer
 from serving.pipeline.project import EmbeddingWork, GraphWork, Projector
-from serving.pipeline.retrieve import LegState, Retriever
+from serving.pipeline.reranking import QueuedReranker, RerankLimits
+from serving.pipeline.retrieve import Retriever
 from serving.pipeline.spaces import OpenSpace, VectorSpace, VectorSpaces
 from serving.pipeline.tailing import TailedIndex
-from serving.ports import Embedder, TextEncoder, VectorIndex
-from serving.profiles import DEFAULT_PROFILE, load_profiles
+from serving.ports import CrossEncoder, Embedder, Reranker, TextEncoder, VectorIndex
+from serving.profiles import DEFAULT_PROFILE, ProfileBook
 from serving.rpc.service import TriviumService, UseCases, now_utc
 from serving.telemetry import (
     EMBEDDING_BATCH,
@@ -63,6 +70,9 @@ logger = logging.getLogger(__name__)
 MEASURE_EVERY_S = 5.0
 RETRY_S = 0.5
 WARM_UP_S = 15.0
+CPU_STEP = 2048
+ACCELERATOR_STEP = 65_536
+"""Characters that a reranker reads between two looks at its caller: 500 tokens, and 16,000."""
 NOBODY = TenantName("")
 """No caller's tenant: requests must name one."""
 
@@ -76,7 +86,9 @@ async def running_service(
     index: VectorIndex | None = None,
     previous_embedder: Embedder | None = None,
     previous_index: VectorIndex | None = None,
+    reranker: Reranker | None = None,
     projecting: bool = True,
+    warm_up_s: float = WARM_UP_S,
 ) -> AsyncIterator[TriviumService]:
     """Runs the service; what is not given from elsewhere runs inside.
 
@@ -89,7 +101,9 @@ async def running_service(
         index: A vector index that runs elsewhere.
         previous_embedder: That of the model before, while it is needed.
         previous_index: Its index.
+        reranker: A reranker that runs elsewhere.
         projecting: Whether the projector runs inside too.
+        warm_up_s: How long to wait for every leg's first answer.
     """
     recorder = recorder or NoRecorder()
     async with AsyncExitStack() as stack:
@@ -105,19 +119,21 @@ async def running_service(
         await stack.enter_async_context(_task(spaces.hand_over()))
         if projecting:
             await stack.enter_async_context(_projecting(postgres, space.embedder, graph, recorder))
-        use_cases = _use_cases(settings, postgres, graph, spaces)
-        profiles = load_profiles(settings.retrieval.profiles)
-        await _warm_up(use_cases.retriever, profiles[DEFAULT_PROFILE])
+        if reranker is None:
+            reranker = await stack.enter_async_context(open_reranker(settings))
+        use_cases = _use_cases(settings, postgres, graph, spaces, reranker)
+        profiles = ProfileBook.load(settings.retrieval.profiles)
+        profiles.log_notes()
+        await _warm_up(use_cases.retriever, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
         yield TriviumService(use_cases, profiles, recorder=recorder)
 
 
-async def _warm_up(retriever: Retriever, profile: Profile) -> None:
+async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) -> None:
     """Asks a question of nobody's memory until every leg has answered, or time is up.
 
     A store's first question is its slowest by far (Neo4j plans its statement in seconds), and
     no caller should pay for it. What is missing stays missing: the service starts all the same.
     """
-    give_up = Deadline.after(WARM_UP_S)
     scope = Scope(tenant=NOBODY, as_of=now_utc())
     query = Query(scope=scope, text="Who said hello to whom, and when?")
     while not give_up.passed:
@@ -157,6 +173,32 @@ async def open_index(
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
         yield await stack.enter_async_context(_index_over(postgres, embedder, recorder))
+
+
+@asynccontextmanager
+async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | None]:
+    """Runs a reranker if the settings name a model. Starts without the model being there."""
+    reranker = settings.reranker
+    if reranker.model is None:
+        yield None
+        return
+    async with QueuedReranker(
+        partial(_cross_encoder, reranker.model, reranker),
+        load_at_start=reranker.load == "start",
+        limits=RerankLimits(
+            waiting_calls=reranker.max_waiting,
+            step_characters=CPU_STEP if reranker.device == "cpu" else ACCELERATOR_STEP,
+        ),
+    ) as queued:
+        yield queued
+
+
+def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
+    """Loads the model of the reranker; takes seconds, a download minutes."""
+    checkpoint = open_reranker_checkpoint(model, download=True)
+    from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder
+
+    return TorchCrossEncoder(checkpoint, device=reranker.device, threads=reranker.threads)
 
 
 @asynccontextmanager
@@ -338,6 +380,7 @@ def _use_cases(
     postgres: Postgres,
     graph: Neo4jGraph,
     spaces: VectorSpaces,
+    reranker: Reranker | None,
 ) -> UseCases:
     about = About(
         version=importlib.metadata.version("trivium"),
@@ -345,19 +388,16 @@ def _use_cases(
         ingress=RayEnvironment().ingress,
         started_at=now_utc(),
     )
+    retriever = Retriever(
+        legs=_legs(postgres, graph),
+        spaces=spaces,
+        store=postgres.store,
+        access=postgres.access,
+        reranker=reranker,
+    )
     return UseCases(
-        retriever=Retriever(
-            legs={
-                LEXICAL: LexicalLeg(postgres.lexical),
-                DENSE: DenseLeg(),
-                FACTS: FactsLeg(),
-                GRAPH: GraphLeg(graph, postgres.consistency),
-            },
-            spaces=spaces,
-            store=postgres.store,
-            consistency=postgres.consistency,
-            access=postgres.access,
-        ),
+        retriever=retriever,
+        explainer=AbsenceExplainer(retriever, postgres.store, spaces, graph),
         ingestor=Ingestor(postgres.store, CapitalisedEntities()),
         eraser=Eraser(postgres.store, spaces, graph, postgres.consistency),
         observer=Observer(
@@ -370,6 +410,19 @@ def _use_cases(
         store=postgres.store,
         catalog=postgres.catalog,
         embedder=spaces.current.embedder,
+    )
+
+
+def _legs(postgres: Postgres, graph: Neo4jGraph) -> Legs:
+    return Legs(
+        {
+            LEXICAL: LexicalLeg(postgres.lexical),
+            DENSE: DenseLeg(postgres.access),
+            FACTS: FactsLeg(),
+            GRAPH: GraphLeg(graph, postgres.consistency),
+            TEMPORAL: TemporalLeg(postgres.timeline),
+        },
+        postgres.consistency,
     )
 
 

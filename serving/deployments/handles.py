@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Any, TypeVar
 
 from ray.exceptions import RayActorError, RayTaskError
@@ -78,9 +78,12 @@ class RemoteIndex:
         depth: int,
         deadline: Deadline,
         token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
     ) -> IndexAnswer:
         """Finds the nearest items in the time that remains."""
-        call = self._handle.search.remote(vector, kind, scope, depth, deadline.remaining(), token)
+        call = self._handle.search.remote(
+            vector, kind, scope, depth, deadline.remaining(), token, only
+        )
         return await unwrapped(call, "index")
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
@@ -96,6 +99,18 @@ class RemoteIndex:
         return await unwrapped(self._handle.status.remote(), "index")
 
 
+class RemoteReranker:
+    """The reranker of another deployment."""
+
+    def __init__(self, handle: DeploymentHandle[Any]) -> None:
+        self._handle: Any = handle
+
+    async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+        """The raw logit of each text's relevance, in the time that remains."""
+        call = self._handle.rerank.remote(query, list(texts), deadline.remaining())
+        return await unwrapped(call, "reranker")
+
+
 def remote_embedder(handle: DeploymentHandle[Any] | None) -> RemoteEmbedder | None:
     """The embedder behind a handle, if the placement has one."""
     return RemoteEmbedder(handle) if handle is not None else None
@@ -104,3 +119,8 @@ def remote_embedder(handle: DeploymentHandle[Any] | None) -> RemoteEmbedder | No
 def remote_index(handle: DeploymentHandle[Any] | None) -> RemoteIndex | None:
     """The vector index behind a handle, if the placement has one."""
     return RemoteIndex(handle) if handle is not None else None
+
+
+def remote_reranker(handle: DeploymentHandle[Any] | None) -> RemoteReranker | None:
+    """The reranker behind a handle, if the placement has one."""
+    return RemoteReranker(handle) if handle is not None else None

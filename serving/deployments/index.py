@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ray import serve
@@ -48,10 +48,11 @@ class VectorIndex:
         depth: int,
         remaining_s: float,
         token: ConsistencyToken | None,
+        only: Collection[ItemId] | None,
     ) -> IndexAnswer:
         """Finds the nearest items."""
         deadline = Deadline.after(remaining_s)
-        return await self._index.search(vector, kind, scope, depth, deadline, token)
+        return await self._index.search(vector, kind, scope, depth, deadline, token, only)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it still holds."""

@@ -14,10 +14,9 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.config import RayEnvironment, load_settings
 from serving.deployments.components import running_service
-from serving.deployments.handles import remote_embedder, remote_index
+from serving.deployments.handles import remote_embedder, remote_index, remote_reranker
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
-from serving.profiles import override_profiles
 from serving.rpc.boundary import CallContext
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
@@ -75,6 +74,7 @@ class Fusion:
         projector: DeploymentHandle[Any] | None = None,
         previous_embedder: DeploymentHandle[Any] | None = None,
         previous_index: DeploymentHandle[Any] | None = None,
+        reranker: DeploymentHandle[Any] | None = None,
     ) -> None:
         log_through_serve()
         warn_of_the_slow_way_in()
@@ -86,21 +86,33 @@ class Fusion:
             index=remote_index(index),
             previous_embedder=remote_embedder(previous_embedder),
             previous_index=remote_index(previous_index),
+            reranker=remote_reranker(reranker),
             projecting=projector is None,
         )
         self._service = await self._running.__aenter__()
         collect_rarely()
         switch_threads_sooner()
-        self._shipped = dict(self._service.profiles)
+        self._profiles = self._service.profiles
 
     async def __del__(self) -> None:
         if hasattr(self, "_service"):
             await self._running.__aexit__(None, None, None)
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Takes over `{"profiles": {name: {leg: {weight, depth, floor}}}}` without a restart."""
-        overrides = user_config.get("profiles", {})
-        self._service.profiles = override_profiles(self._shipped, overrides)
+        """Takes over `{"profiles": {name: fields to change}}`, without a restart.
+
+        What is malformed changes nothing: the profiles before stay in use, and the log and
+        GetStats say why. (Raised, Serve would end the replica and start it again, for ever.)
+        """
+        try:
+            changed = self._profiles.reconfigured(user_config.get("profiles", {}))
+        except (ValueError, AttributeError) as error:
+            logger.error("profiles refused", extra={"reason": str(error)})
+            self._service.refused_profiles = str(error)
+            return
+        changed.log_notes()
+        self._service.profiles = changed
+        self._service.refused_profiles = ""
 
     async def Retrieve(  # noqa: N802 - the name of the RPC
         self,
@@ -109,6 +121,24 @@ class Fusion:
     ) -> retrieval_service_pb2.RetrieveResponse:
         """Answers a question."""
         return await self._service.Retrieve(request, grpc_context)
+
+    async def ListProfiles(  # noqa: N802
+        self, request: retrieval_service_pb2.ListProfilesRequest, grpc_context: CallContext
+    ) -> retrieval_service_pb2.ListProfilesResponse:
+        """Lists the ranking profiles."""
+        return await self._service.ListProfiles(request, grpc_context)
+
+    async def Compare(  # noqa: N802
+        self, request: retrieval_service_pb2.CompareRequest, grpc_context: CallContext
+    ) -> retrieval_service_pb2.CompareResponse:
+        """Answers a question under two profiles."""
+        return await self._service.Compare(request, grpc_context)
+
+    async def ExplainAbsence(  # noqa: N802
+        self, request: retrieval_service_pb2.ExplainAbsenceRequest, grpc_context: CallContext
+    ) -> retrieval_service_pb2.ExplainAbsenceResponse:
+        """Says why an item is not in an answer."""
+        return await self._service.ExplainAbsence(request, grpc_context)
 
     async def Ingest(  # noqa: N802
         self, request: ingest_service_pb2.IngestRequest, grpc_context: CallContext

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from serving.domain.ledger import DiversityTerm
-
 MMR_TRADE_OFF = 0.7
 MMR_POOL = 20
 _WORD = re.compile(r"\w+", re.UNICODE)
@@ -55,10 +53,16 @@ def fold_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A place of the input, in the order of choice, with the term that chose it."""
+    """A place of the input, in the order of choice, with what chose it.
+
+    `closest` is the place of the text chosen before that it is most similar to, or None.
+    """
 
     place: int
-    term: DiversityTerm
+    relevance: float
+    max_similarity: float
+    value: float
+    closest: int | None
 
 
 def maximal_marginal_relevance(
@@ -88,20 +92,17 @@ def maximal_marginal_relevance(
     words = [words_of(text) for text in texts[:pool]]
     left = list(range(len(words)))
     similarity = [0.0] * len(words)
+    closest: list[int | None] = [None] * len(words)
     chosen: list[Chosen] = []
+
+    def value(place: int) -> float:
+        return trade_off * relevances[place] - (1 - trade_off) * similarity[place]
+
     while left:
-        terms = {
-            place: DiversityTerm(
-                trade_off,
-                relevances[place],
-                similarity[place],
-                trade_off * relevances[place] - (1 - trade_off) * similarity[place],
-            )
-            for place in left
-        }
-        best = max(left, key=lambda place: (terms[place].value, -place))
-        chosen.append(Chosen(best, terms[best]))
+        best = max(left, key=lambda place: (value(place), -place))
+        chosen.append(Chosen(best, relevances[best], similarity[best], value(best), closest[best]))
         left.remove(best)
         for place in left:
-            similarity[place] = max(similarity[place], jaccard(words[place], words[best]))
+            if (overlap := jaccard(words[place], words[best])) > similarity[place]:
+                similarity[place], closest[place] = overlap, best
     return chosen

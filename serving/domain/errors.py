@@ -99,8 +99,8 @@ class StoreUnavailableError(UnavailableError):
 class DependencyError(UnavailableError):
     """What one leg needs cannot be used: its store, its index or its model.
 
-    `name` is "graph", "index" or "embedder"; `why` must hold no secret and no text of
-    a segment, since leg reports show it.
+    `name` is "graph", "index", "embedder" or "reranker"; `why` must hold no secret and no
+    text of a segment, since reports show it.
     """
 
     reason = "ALL_LEGS_FAILED"

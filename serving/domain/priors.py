@@ -33,15 +33,24 @@ class Importance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decay:
-    """The ageing of a profile. `floor` holds for evergreen kinds, 0 for the others."""
+    """The ageing of a profile.
+
+    `evergreen_floor` is the least factor of evergreen kinds, `floor` that of all others.
+    With `facts_are_fresh` a fact counts as said just now, however old.
+    """
 
     half_life: timedelta = DECAY_HALF_LIFE
     evergreen_kinds: frozenset[str] = EVERGREEN_KINDS
     evergreen_floor: float = EVERGREEN_FLOOR
+    floor: float = 0.0
+    facts_are_fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.half_life <= timedelta(0):
             raise ValueError(f"half_life must be positive, got {self.half_life}")
+        for name in ("evergreen_floor", "floor"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be from 0 to 1, got {getattr(self, name)}")
 
 
 def importance_term(
@@ -62,5 +71,5 @@ def decay_term(decay: Decay, *, kind: str, since: datetime, as_of: datetime) -> 
     """Ages a score: max(floor, 2^(-age / half_life)); the future has age 0."""
     age_s = max(0.0, (as_of - since).total_seconds())
     half_life_s = decay.half_life.total_seconds()
-    floor = decay.evergreen_floor if kind in decay.evergreen_kinds else 0.0
+    floor = decay.evergreen_floor if kind in decay.evergreen_kinds else decay.floor
     return DecayTerm(age_s, half_life_s, floor, max(floor, 2.0 ** (-age_s / half_life_s)))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 
 from serving.domain.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.fusion import RRF_RANK_CONSTANT
+from serving.domain.ledger import FusionMethod
+from serving.domain.leg_options import CandidatePool, Walk, WordsSearch
 from serving.domain.priors import Decay, Importance
 from serving.domain.ranking import RankStyle
+from serving.domain.signals import SIGNALS
 
 MAX_LIMIT = 100
 MAX_DEPTH = 1000
@@ -24,25 +28,106 @@ class Yields(StrEnum):
     FACTS = "facts"
 
 
+class Sort(StrEnum):
+    """What the hits are ordered by."""
+
+    RELEVANCE = "relevance"
+    """By score."""
+    IMPORTANCE = "importance"
+    """By score; equal scores by importance."""
+    RECENCY = "recency"
+    """By when it was said, the latest first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegSpec:
     """One leg of a profile.
 
-    `depth` is the length of its list, `weight` its say in the fusion,
-    `floor` the score below which it brings nothing (None: no floor).
+    Attributes:
+        name: Its name.
+        weight: Its say in the fusion.
+        depth: The length of its list.
+        depth_per_limit: If above 0, the length is as many times the answer's limit.
+        floor: The score below which it brings nothing; None for no floor.
+        least_score: The least score it could give, for convex combinations: -1 for cosines.
+        lookback: How far back from the request's clock it looks; None for all time.
+        yields: What it brings if it finds facts.
+        reserved: How many places of the answer its best finds have for sure.
+        reorders: Declares that at its weight it brings no hit that others lack.
+        may_fill: Declares that at its weight it may fill the answer alone.
+        words: How the leg of words searches.
+        pool: What a leg of meaning ranks, if not everything.
+        walk: How a leg of relations walks.
     """
 
     name: str
     weight: float = 1.0
     depth: int = 20
+    depth_per_limit: int = 0
     floor: float | None = None
+    least_score: float = 0.0
+    lookback: timedelta | None = None
     yields: Yields = Yields.EVIDENCE
+    reserved: int = 0
+    reorders: bool = False
+    may_fill: bool = False
+    words: WordsSearch = WordsSearch()
+    pool: CandidatePool | None = None
+    walk: Walk = Walk()
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.weight) and 0 <= self.weight <= MAX_WEIGHT):
             raise ValueError(f"weight must be from 0 to {MAX_WEIGHT:g}, got {self.weight}")
         if not 1 <= self.depth <= MAX_DEPTH:
             raise ValueError(f"depth must be from 1 to {MAX_DEPTH}, got {self.depth}")
+        if not 0 <= self.depth_per_limit <= MAX_DEPTH:
+            raise ValueError(
+                f"depth_per_limit must be from 0 to {MAX_DEPTH}, got {self.depth_per_limit}"
+            )
+        if self.floor is not None and not math.isfinite(self.floor):
+            raise ValueError(f"floor must be finite, got {self.floor}")
+        if self.lookback is not None and self.lookback <= timedelta(0):
+            raise ValueError(f"lookback must be positive, got {self.lookback}")
+        if not 0 <= self.reserved <= MAX_LIMIT:
+            raise ValueError(f"reserved must be from 0 to {MAX_LIMIT}, got {self.reserved}")
+
+    @property
+    def leans_on(self) -> tuple[str, ...]:
+        """The legs whose finds it needs before it can search."""
+        pool = self.pool.joined_by if self.pool is not None else ()
+        return (*pool, self.walk.seeds_from) if self.walk.seeds_from else pool
+
+    def depth_for(self, limit: int) -> int:
+        """The length of its list for an answer of `limit` hits."""
+        return min(self.depth_per_limit * limit, MAX_DEPTH) if self.depth_per_limit else self.depth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalSpec:
+    """A signal of a profile, and its say in the fusion."""
+
+    name: str
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in SIGNALS:
+            raise ValueError(f"name must be one of {', '.join(SIGNALS)}, got {self.name!r}")
+        if not (math.isfinite(self.weight) and 0 <= self.weight <= MAX_WEIGHT):
+            raise ValueError(f"weight must be from 0 to {MAX_WEIGHT:g}, got {self.weight}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rerank:
+    """Reranking by a cross-encoder: how many hits of the head, and the weight of what it says."""
+
+    head: int = 50
+    weight: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.head <= MAX_DEPTH:
+            raise ValueError(f"head must be from 1 to {MAX_DEPTH}, got {self.head}")
+        if not 0 <= self.weight <= 1:
+            raise ValueError(f"weight must be from 0 to 1, got {self.weight}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +140,12 @@ class Diversity:
     """Relevance as a share of the pool's best. On raw reciprocal-rank scores, which
     lie near 0.02, the penalty decides alone (LoCoMo recall@10 .641 -> .457)."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.trade_off <= 1:
+            raise ValueError(f"trade_off must be from 0 to 1, got {self.trade_off}")
+        if not 1 <= self.pool <= MAX_DEPTH:
+            raise ValueError(f"pool must be from 1 to {MAX_DEPTH}, got {self.pool}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -62,28 +153,64 @@ class Profile:
 
     name: str
     legs: tuple[LegSpec, ...]
+    description: str = ""
     limit: int = 10
+    fusion: FusionMethod = FusionMethod.RECIPROCAL_RANK
     rank_constant: float = RRF_RANK_CONSTANT
     rank_style: RankStyle = RankStyle.ORDINAL
+    signals: tuple[SignalSpec, ...] = ()
     importance: Importance = Importance()
     decay: Decay | None = None
-    diversity: Diversity | None = None
+    rerank: Rerank | None = None
     fold_from: float | None = 0.9
     """The word overlap from which two hits are one; None folds nothing."""
+    diversity: Diversity | None = None
+    sort: Sort = Sort.RELEVANCE
 
     def __post_init__(self) -> None:
-        names = [leg.name for leg in self.legs]
-        if not names or len(set(names)) != len(names):
-            raise ValueError(f"profile {self.name!r} needs legs, each once, got {names}")
+        names = [*(leg.name for leg in self.legs), *(signal.name for signal in self.signals)]
+        if not self.legs or len(set(names)) != len(names):
+            raise ValueError(f"legs and signals must be named, each once, got {names}")
+        if not any(leg.weight for leg in self.legs):
+            raise ValueError("legs must not all have weight 0")
         if not 1 <= self.limit <= MAX_LIMIT:
             raise ValueError(f"limit must be from 1 to {MAX_LIMIT}, got {self.limit}")
-        if not self.rank_constant > 0:
+        if not (math.isfinite(self.rank_constant) and self.rank_constant > 0):
             raise ValueError(f"rank_constant must be above 0, got {self.rank_constant}")
+        if self.fold_from is not None and not 0 < self.fold_from <= 1:
+            raise ValueError(f"fold_from must be above 0 and at most 1, got {self.fold_from}")
+        if self.signals and self.fusion is not FusionMethod.RECIPROCAL_RANK:
+            raise ValueError("signals are ranks, so fusion must be reciprocal_rank with them")
+        self._check_order_of_legs()
+        self._check_rerank()
+
+    def _check_order_of_legs(self) -> None:
+        for place, leg in enumerate(self.legs):
+            earlier = {before.name for before in self.legs[:place]}
+            if missing := [name for name in leg.leans_on if name not in earlier]:
+                raise ValueError(
+                    f"leg {leg.name!r} needs what {missing} found, which must come before it"
+                )
+
+    def _check_rerank(self) -> None:
+        pool = sum(leg.depth_for(self.limit) for leg in self.legs if leg.weight)
+        if self.rerank is not None and self.rerank.head > pool:
+            raise ValueError(
+                f"rerank.head is {self.rerank.head}, but the legs bring at most {pool} candidates"
+            )
+        if self.rerank is not None and self.sort is not Sort.RELEVANCE:
+            raise ValueError(f"rerank is for relevance, and sort is {self.sort}")
 
     @property
     def weights(self) -> dict[str, float]:
-        """The weight of each leg."""
-        return {leg.name: leg.weight for leg in self.legs}
+        """The weight of each leg and signal."""
+        legs = {leg.name: leg.weight for leg in self.legs}
+        return legs | {signal.name: signal.weight for signal in self.signals}
+
+    @property
+    def least_scores(self) -> dict[str, float]:
+        """The least score of each leg that has another than 0."""
+        return {leg.name: leg.least_score for leg in self.legs if leg.least_score}
 
     def leg(self, name: str) -> LegSpec:
         """The leg of that name.
@@ -124,4 +251,5 @@ class LegOverride:
             leg,
             weight=leg.weight if self.weight is None else self.weight,
             depth=leg.depth if self.depth is None else self.depth,
+            depth_per_limit=leg.depth_per_limit if self.depth is None else 0,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 
 from serving.domain.consistency import ConsistencyToken
@@ -92,6 +92,14 @@ class Filter:
             and (segment.updated_at is None or segment.updated_at in self.updated_at)
         )
 
+    def failed_by(self, segment: Segment) -> list[str]:
+        """The names of the fields that a stored segment does not pass; empty if it is accepted."""
+        return [
+            field_.name
+            for field_ in fields(self)
+            if not Filter(**{field_.name: getattr(self, field_.name)}).accepts(segment)
+        ]
+
 
 NO_FILTER = Filter()
 
@@ -110,10 +118,12 @@ class Query:
     """One question.
 
     `vector`, if given, is the question in the embedding model's space and
-    spares embedding `text`; `text` may be empty then.
+    spares embedding `text`; `text` may be empty then. `seeds` are ids of segments
+    from whose entities a walk through the graph starts, in place of the names in `text`.
     """
 
     scope: Scope
     text: str
     vector: tuple[float, ...] | None = None
     token: ConsistencyToken | None = None
+    seeds: tuple[str, ...] = ()

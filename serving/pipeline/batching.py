@@ -20,15 +20,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import numpy as np
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError
+from serving.pipeline.futures import deliver, fail
 from serving.ports import EmbeddingModel, TextEncoder, TokenIds, Vector, Vectors
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,14 +146,14 @@ class _QuestionLane:
         # Counted first: whoever is told may look at the counts at once.
         self.counts.dropped += 1
         if late:
-            _fail(question.future, TimeoutError())
+            fail(question.future, TimeoutError())
         return True
 
     def _tokenize(self, question: _Question) -> TokenIds | None:
         try:
             return self._encoder.tokenize_query(question.text)
         except Exception as error:
-            _fail(question.future, error)
+            fail(question.future, error)
             return None
 
     def _answer(self, askers: list[list[_Question]], windows: list[TokenIds]) -> None:
@@ -164,15 +163,15 @@ class _QuestionLane:
             answers = list(zip(askers, self._encoder.encode(windows), strict=True))
         except Exception as error:
             for question in chain.from_iterable(askers):
-                _fail(question.future, error)
+                fail(question.future, error)
             return
         for equal, vector in answers:
             for question in equal:
-                _deliver(question.future, vector.copy())
+                deliver(question.future, vector.copy())
 
     def fail_all(self, error: Exception) -> None:
         while self._queue:
-            _fail(self._queue.popleft().future, error)
+            fail(self._queue.popleft().future, error)
 
 
 class _Documents:
@@ -204,7 +203,7 @@ class _Documents:
         self._rows[piece.text][piece.window] = row
         self._missing -= 1
         if not self._missing and not self.untokenized:
-            _deliver(self.future, [np.stack(rows) for rows in self._rows])
+            deliver(self.future, [np.stack(rows) for rows in self._rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +261,7 @@ class _BulkLane:
         try:
             pieces = documents.split_next(self._encoder.tokenize_document(documents.next_text))
         except Exception as error:
-            _fail(documents.future, error)
+            fail(documents.future, error)
             return []
         self.counts.texts += 1
         return pieces
@@ -285,7 +284,7 @@ class _BulkLane:
             answers = list(zip(batch, rows, strict=True))
         except Exception as error:
             for documents in {id(piece.documents): piece.documents for piece in batch}.values():
-                _fail(documents.future, error)
+                fail(documents.future, error)
             return
         for piece, row in answers:
             piece.documents.put(piece, row)
@@ -294,19 +293,9 @@ class _BulkLane:
         unfinished = {id(piece.documents): piece.documents for piece in self._pieces}
         unfinished |= {id(documents): documents for documents in self._queue}
         for documents in unfinished.values():
-            _fail(documents.future, error)
+            fail(documents.future, error)
         self._pieces.clear()
         self._queue.clear()
-
-
-def _deliver(future: Future[Result], result: Result) -> None:
-    if not future.done() and future.set_running_or_notify_cancel():
-        future.set_result(result)
-
-
-def _fail(future: Future[Result], error: Exception) -> None:
-    if not future.done() and future.set_running_or_notify_cancel():
-        future.set_exception(error)
 
 
 class BatchedEmbedder:

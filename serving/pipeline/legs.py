@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from serving.domain.budget import Deadline
+from serving.domain.leg_options import CandidatePool
 from serving.domain.profile import LegSpec, Yields
 from serving.domain.query import Query
 from serving.domain.ranking import Candidate, above_floor
 from serving.domain.records import ItemId, ItemKind, segment_id
 from serving.pipeline.spaces import VectorSpace
-from serving.ports import Consistency, Graph, IndexAnswer, LexicalSearch, Vector
+from serving.ports import (
+    AccessLog,
+    Consistency,
+    Graph,
+    IndexAnswer,
+    LexicalSearch,
+    Timeline,
+    Vector,
+)
 
 LEXICAL = "lexical"
 DENSE = "dense"
 FACTS = "facts"
 GRAPH = "graph"
+TEMPORAL = "temporal"
+LEGS = (LEXICAL, DENSE, FACTS, GRAPH, TEMPORAL)
+"""All that a profile can name."""
 
 
 class LegSkippedError(Exception):
@@ -77,12 +89,25 @@ class QueryVector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegRequest:
-    """What a leg is asked."""
+    """What a leg is asked.
+
+    `spec` and `query.scope` are for this leg alone, with its depth and lookback applied; `limit`
+    is that of the answer. `found_by` has what the legs before it find, for those that lean on it.
+    """
 
     query: Query
     spec: LegSpec
     vector: QueryVector
     deadline: Deadline
+    limit: int
+    found_by: Mapping[str, Callable[[], Awaitable[Sequence[Candidate]]]] = field(
+        default_factory=dict
+    )
+
+    async def found_before(self, legs: Sequence[str]) -> list[ItemId]:
+        """What these legs found, in their order; nothing from one that failed."""
+        found = await asyncio.gather(*(self.found_by[leg]() for leg in legs))
+        return list(dict.fromkeys(candidate.item for each in found for candidate in each))
 
 
 class Leg(Protocol):
@@ -112,11 +137,15 @@ class LexicalLeg:
     async def find(self, request: LegRequest) -> Finding:
         """Finds segments by words."""
         _require_text(request.query)
-        found = await self._lexical.search(request.query, request.spec.depth, request.deadline)
+        found = await self._lexical.search(
+            request.query, request.spec.words, request.spec.depth, request.limit, request.deadline
+        )
         return Finding(*above_floor(found, request.spec.floor))
 
 
-async def _nearest(kind: ItemKind, request: LegRequest) -> IndexAnswer:
+async def _nearest(
+    kind: ItemKind, request: LegRequest, only: Collection[ItemId] | None = None
+) -> IndexAnswer:
     vector = await request.vector.get()
     return await request.vector.space.index.search(
         vector,
@@ -125,17 +154,31 @@ async def _nearest(kind: ItemKind, request: LegRequest) -> IndexAnswer:
         request.spec.depth,
         request.deadline,
         request.query.token,
+        only,
     )
 
 
 class DenseLeg:
     """Segments by their meaning."""
 
+    def __init__(self, access: AccessLog) -> None:
+        self._access = access
+
     async def find(self, request: LegRequest) -> Finding:
-        """Finds segments near the question."""
-        answer = await _nearest(ItemKind.SEGMENT, request)
+        """Finds segments near the question, or orders those of a pool by it."""
+        pool = request.spec.pool
+        only = None if pool is None else await self._members(pool, request)
+        answer = await _nearest(ItemKind.SEGMENT, request, only)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         return Finding(kept, below, answer.stale, answer.epoch)
+
+    async def _members(self, pool: CandidatePool, request: LegRequest) -> set[ItemId]:
+        scope = request.query.scope
+        recent, found = await asyncio.gather(
+            self._access.recently_accessed(scope, pool.recently_accessed, request.deadline),
+            request.found_before(pool.joined_by),
+        )
+        return {*recent, *found}
 
 
 class FactsLeg:
@@ -171,12 +214,35 @@ class GraphLeg:
     async def find(self, request: LegRequest) -> Finding:
         """Walks the graph once it has seen the caller's write, or when time presses."""
         query, spec = request.query, request.spec
-        _require_text(query)
         stale = False
         if query.token is not None:
             # Half of what is left for waiting, so that a stale answer still fits.
             patience = Deadline.after(request.deadline.remaining() / 2)
             stale = not await self._consistency.graph_has_seen(query.token, patience)
-        found = await self._graph.search(query, spec.depth, spec.yields, request.deadline)
+        seeds = await self._seeds(request)
+        found = await self._graph.search(
+            query, spec.walk, seeds, spec.depth, spec.yields, request.deadline
+        )
         kept, below = above_floor(found, spec.floor)
         return Finding(kept, below, stale)
+
+    async def _seeds(self, request: LegRequest) -> list[ItemId] | None:
+        """The segments to start from; None leaves it to the names in the question."""
+        if request.query.seeds:
+            return [segment_id(id_) for id_ in request.query.seeds]
+        if leg := request.spec.walk.seeds_from:
+            return await request.found_before([leg])
+        _require_text(request.query)
+        return None
+
+
+class TemporalLeg:
+    """Segments by time alone: the latest of the scope."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    async def find(self, request: LegRequest) -> Finding:
+        """Finds the latest segments."""
+        scope, depth = request.query.scope, request.spec.depth
+        return Finding(await self._timeline.latest(scope, depth, request.deadline))

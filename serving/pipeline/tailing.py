@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -137,11 +137,12 @@ class TailedIndex:
         depth: int,
         deadline: Deadline,
         token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
     ) -> IndexAnswer:
         """Finds the `depth` nearest items that the scope accepts; scores are cosines.
 
         Waits for `token` until shortly before the deadline, then answers all the
-        same with `stale` set.
+        same with `stale` set. With `only`, nothing else is considered.
 
         Raises:
             ValueError: `vector` has another dimension than the index.
@@ -154,16 +155,24 @@ class TailedIndex:
             stale = not await self.caught_up(token, deadline.earlier_by(reserve_s))
         engine = self._require_ready().engine
         async with asyncio.timeout(deadline.remaining()):
-            found = await self._search(engine, vector, kind, scope, depth)
+            found = await self._search(engine, vector, kind, scope, depth, only)
         return IndexAnswer(found.candidates, self._epoch, stale, found.evidence)
 
     async def _search(
-        self, engine: IndexEngine, vector: Vector, kind: ItemKind, scope: Scope, depth: int
+        self,
+        engine: IndexEngine,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        only: Collection[ItemId] | None,
     ) -> Neighbours:
         if engine.scan_size(scope.tenant, kind) <= INLINE_ROWS:
-            return engine.search(vector, kind, scope, depth)
+            return engine.search(vector, kind, scope, depth, only)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, engine.search, vector, kind, scope, depth)
+        return await loop.run_in_executor(
+            self._threads, engine.search, vector, kind, scope, depth, only
+        )
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it still holds.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.records import DEFAULT_IMPORTANCE, DEFAULT_KIND, Fact, Segment
@@ -137,6 +138,13 @@ def from_fact(fact: Fact) -> fact_pb2.Fact:
         created_at=timestamp(fact.created_at),
         updated_at=timestamp(fact.updated_at),
     )
+
+
+def duration(seconds: float) -> Duration:
+    """Writes seconds."""
+    written = Duration()
+    written.FromNanoseconds(int(seconds * 1e9))
+    return written
 
 
 def timestamp(instant: datetime | None) -> Timestamp | None:

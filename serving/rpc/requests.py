@@ -1,186 +1,22 @@
-"""Requests into domain values, with all their faults named at once."""
+"""Requests that write and read back, into domain values, with all their faults named at once."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
 
-from serving.domain.briefing import BriefingLimits
-from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import Violation
-from serving.domain.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
-from serving.domain.query import NO_FILTER, Filter, Query, Scope
+from serving.domain.query import NO_FILTER, Filter
 from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.ports import Selector
-from serving.profiles import DEFAULT_PROFILE
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
 from serving.rpc.items import MAX_LABEL_KEY_BYTES, MAX_NAME_BYTES, is_dated, to_item
-from trivium.v1 import catalog_service_pb2, filter_pb2, ingest_service_pb2, retrieval_service_pb2
+from trivium.v1 import catalog_service_pb2, filter_pb2, ingest_service_pb2
 
-MAX_QUERY_BYTES = 8192
-DEFAULT_TIME_BUDGET_S = 2.0
-MAX_TIME_BUDGET_S = 30.0
 MAX_ITEMS = 1000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
-
-
-class Coercion(NamedTuple):
-    """A value that was not used as given."""
-
-    field: str
-    given: str
-    used: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrieveCall:
-    """A checked RetrieveRequest."""
-
-    query: Query
-    profile: Profile
-    time_budget_s: float
-    explain: bool
-    briefing: BriefingLimits | None
-    coercions: tuple[Coercion, ...] = ()
-
-
-def to_retrieve_call(
-    request: retrieval_service_pb2.RetrieveRequest,
-    profiles: Mapping[str, Profile],
-    now: datetime,
-) -> RetrieveCall:
-    """Reads a RetrieveRequest.
-
-    Raises:
-        InvalidRequestError: Fields are malformed.
-    """
-    check = Checker()
-    coercions: list[Coercion] = []
-    query = Query(
-        scope=Scope(
-            tenant=check.tenant(request.tenant),
-            as_of=check.instant("as_of", request.as_of) if request.HasField("as_of") else now,
-            filter=to_filter(check, "filter", request.filter),
-        ),
-        text=check.text("query", request.query, MAX_QUERY_BYTES, required=not request.vector),
-        vector=_vector(check, request.vector),
-        token=to_token(check, request.consistency_token),
-    )
-    profile = _profile(check, request, profiles)
-    limit = _limit(check, request.limit, coercions)
-    if profile is not None and limit:
-        profile = replace(profile, limit=limit)
-    time_budget_s = _time_budget(check, request, coercions)
-    limits = _briefing(check, request)
-    check.finish()
-    assert profile is not None, "an unknown profile was refused above; this is a bug"
-    return RetrieveCall(
-        query=query,
-        profile=profile,
-        time_budget_s=time_budget_s,
-        explain=request.explain,
-        briefing=limits,
-        coercions=tuple(coercions),
-    )
-
-
-def _vector(check: Checker, values: Sequence[float]) -> tuple[float, ...] | None:
-    if not values:
-        return None
-    vector = tuple(values)
-    if not all(math.isfinite(value) for value in vector):
-        check.refuse("vector", "must be finite")
-    elif not any(vector):
-        check.refuse("vector", "must not be zero")
-    return vector
-
-
-def to_token(check: Checker, text: str) -> ConsistencyToken | None:
-    """Reads a consistency token; empty is none."""
-    if not text:
-        return None
-    return check.parsed(
-        "consistency_token", lambda: ConsistencyToken.parse(text), "a token that a write returned"
-    )
-
-
-def _profile(
-    check: Checker,
-    request: retrieval_service_pb2.RetrieveRequest,
-    profiles: Mapping[str, Profile],
-) -> Profile | None:
-    profile = profiles.get(request.profile or DEFAULT_PROFILE)
-    if profile is None:
-        known = ", ".join(sorted(profiles))
-        check.refuse("profile", f"must be one of {known}, is {request.profile!r}")
-        return None
-    names = [leg.name for leg in profile.legs]
-    overrides: dict[str, LegOverride] = {}
-    for place, message in enumerate(request.leg_overrides):
-        path = f"leg_overrides[{place}]"
-        if message.leg not in names:
-            check.refuse(f"{path}.leg", f"must be one of {', '.join(names)}, is {message.leg!r}")
-        elif message.leg in overrides:
-            check.refuse(f"{path}.leg", f"must be named once, {message.leg!r} is named again")
-        else:
-            overrides[message.leg] = _override(check, path, message)
-    if check.violations:
-        return profile
-    return profile.with_overrides(overrides)
-
-
-def _override(check: Checker, path: str, message: retrieval_service_pb2.LegOverride) -> LegOverride:
-    return LegOverride(
-        weight=check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
-        if message.HasField("weight")
-        else None,
-        depth=int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
-        if message.HasField("depth")
-        else None,
-    )
-
-
-def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:
-    """The limit asked for; 0 leaves it to the profile."""
-    if given < 0:
-        check.refuse("limit", f"must not be below 0, is {given}")
-        return 0
-    if given > MAX_LIMIT:
-        coercions.append(Coercion("limit", str(given), str(MAX_LIMIT)))
-    return min(given, MAX_LIMIT)
-
-
-def _time_budget(
-    check: Checker,
-    request: retrieval_service_pb2.RetrieveRequest,
-    coercions: list[Coercion],
-) -> float:
-    if not request.HasField("time_budget"):
-        return DEFAULT_TIME_BUDGET_S
-    given = check.duration("time_budget", request.time_budget)
-    if given > MAX_TIME_BUDGET_S:
-        coercions.append(Coercion("time_budget", f"{given:g}s", f"{MAX_TIME_BUDGET_S:g}s"))
-    return min(given, MAX_TIME_BUDGET_S)
-
-
-def _briefing(
-    check: Checker, request: retrieval_service_pb2.RetrieveRequest
-) -> BriefingLimits | None:
-    if not request.HasField("briefing"):
-        return None
-    given, usual = request.briefing, BriefingLimits()
-    return BriefingLimits(
-        int(check.number("briefing.max_chars", given.max_chars or usual.max_chars, 200, 100_000)),
-        int(
-            check.number(
-                "briefing.max_line_chars", given.max_line_chars or usual.max_line_chars, 20, 10_000
-            )
-        ),
-    )
 
 
 def to_filter(check: Checker, path: str, message: filter_pb2.Filter) -> Filter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,20 +12,26 @@ from grpc_health.v1 import health_pb2
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
-from serving.domain.profile import Profile
+from serving.domain.query import Query
 from serving.domain.records import Segment, segment_id
+from serving.pipeline.absence import AbsenceExplainer
 from serving.pipeline.forget import Eraser
 from serving.pipeline.ingest import Ingested, Ingestor
 from serving.pipeline.overview import Observer
 from serving.pipeline.retrieve import Retrieval, Retriever
 from serving.ports import Catalog, Embedder, MemoryStore
-from serving.rpc import requests, responses
+from serving.profiles import ProfileBook
+from serving.rpc import answers, questions, requests, responses
 from serving.rpc.boundary import CallContext, answer
 from serving.rpc.items import from_fact, from_segment
+from serving.rpc.questions import RetrieveCall
 from serving.telemetry import (
+    ANSWERS,
+    ANSWERS_BY_LEG_ALONE,
     ITEMS_WRITTEN,
     LEG_CANDIDATES,
     LEG_LATENCY,
+    RERANKED_ANSWERS,
     NoRecorder,
     Recorder,
 )
@@ -47,6 +53,7 @@ class UseCases:
     """What the methods stand on."""
 
     retriever: Retriever
+    explainer: AbsenceExplainer
     ingestor: Ingestor
     eraser: Eraser
     observer: Observer
@@ -59,18 +66,23 @@ class TriviumService:
     """All methods of the API, for any server that hands them a request and a context.
 
     Ray Serve routes by method name, so the names are unique over all services.
+
+    Attributes:
+        profiles: Those that requests can name; may be replaced at any time.
+        refused_profiles: Why the last change of them was refused; empty if it was not.
     """
 
     def __init__(
         self,
         use_cases: UseCases,
-        profiles: Mapping[str, Profile],
+        profiles: ProfileBook,
         *,
         recorder: Recorder | None = None,
         now: Callable[[], datetime] = now_utc,
     ) -> None:
         self._use_cases = use_cases
         self.profiles = profiles
+        self.refused_profiles = ""
         self._recorder = recorder or NoRecorder()
         self._now = now
 
@@ -80,6 +92,27 @@ class TriviumService:
         """Answers a question."""
         response = retrieval_service_pb2.RetrieveResponse
         return await answer(self._retrieve, response, request, context, self._recorder)
+
+    async def ListProfiles(  # noqa: N802
+        self, request: retrieval_service_pb2.ListProfilesRequest, context: CallContext
+    ) -> retrieval_service_pb2.ListProfilesResponse:
+        """Lists the ranking profiles."""
+        response = retrieval_service_pb2.ListProfilesResponse
+        return await answer(self._list_profiles, response, request, context, self._recorder)
+
+    async def Compare(  # noqa: N802
+        self, request: retrieval_service_pb2.CompareRequest, context: CallContext
+    ) -> retrieval_service_pb2.CompareResponse:
+        """Answers a question under two profiles."""
+        response = retrieval_service_pb2.CompareResponse
+        return await answer(self._compare, response, request, context, self._recorder)
+
+    async def ExplainAbsence(  # noqa: N802
+        self, request: retrieval_service_pb2.ExplainAbsenceRequest, context: CallContext
+    ) -> retrieval_service_pb2.ExplainAbsenceResponse:
+        """Says why an item is not in an answer."""
+        response = retrieval_service_pb2.ExplainAbsenceResponse
+        return await answer(self._explain_absence, response, request, context, self._recorder)
 
     async def Ingest(  # noqa: N802
         self, request: ingest_service_pb2.IngestRequest, context: CallContext
@@ -169,17 +202,49 @@ class TriviumService:
     async def _retrieve(
         self, request: retrieval_service_pb2.RetrieveRequest
     ) -> retrieval_service_pb2.RetrieveResponse:
-        call = requests.to_retrieve_call(request, self.profiles, self._now())
+        call = questions.to_retrieve_call(request, self.profiles, self._now())
         deadline = Deadline.after(call.time_budget_s)
-        if call.query.vector is not None:
-            await self._check_dimension(len(call.query.vector))
+        return answers.from_retrieval(call, await self._answer(call, deadline))
+
+    async def _answer(self, call: RetrieveCall, deadline: Deadline) -> Retrieval:
+        await self._check_vector(call.query)
         retrieval = await self._use_cases.retriever.retrieve(call.query, call.profile, deadline)
         self._measure(retrieval)
-        return responses.from_retrieval(call, retrieval)
+        return retrieval
 
-    async def _check_dimension(self, given: int) -> None:
+    async def _list_profiles(
+        self, request: retrieval_service_pb2.ListProfilesRequest
+    ) -> retrieval_service_pb2.ListProfilesResponse:
+        del request
+        return answers.from_profiles(self.profiles)
+
+    async def _compare(
+        self, request: retrieval_service_pb2.CompareRequest
+    ) -> retrieval_service_pb2.CompareResponse:
+        call = questions.to_compare_call(request, self.profiles, self._now())
+        deadline = Deadline.after(call.retrieve.time_budget_s)
+        retrieved, against = await asyncio.gather(
+            self._answer(call.retrieve, deadline), self._answer(call.against, deadline)
+        )
+        return answers.from_comparison(call, retrieved, against)
+
+    async def _explain_absence(
+        self, request: retrieval_service_pb2.ExplainAbsenceRequest
+    ) -> retrieval_service_pb2.ExplainAbsenceResponse:
+        call = questions.to_explain_absence_call(request, self.profiles, self._now())
+        asked = call.retrieve
+        await self._check_vector(asked.query)
+        deadline = Deadline.after(asked.time_budget_s)
+        absence = await self._use_cases.explainer.explain(
+            asked.query, asked.profile, call.item, deadline
+        )
+        return answers.from_absence(absence)
+
+    async def _check_vector(self, query: Query) -> None:
+        if query.vector is None:
+            return
         model = await self._use_cases.embedder.model()
-        if given != model.dimension:
+        if (given := len(query.vector)) != model.dimension:
             expected = f"must have the model's {model.dimension} dimensions, has {given}"
             raise InvalidRequestError([Violation("vector", expected)])
 
@@ -188,6 +253,13 @@ class TriviumService:
             labels = {"leg": report.leg, "state": report.state.value}
             self._recorder.record(LEG_LATENCY, report.elapsed_s * 1e3, labels)
             self._recorder.record(LEG_CANDIDATES, report.candidates, {"leg": report.leg})
+        self._recorder.record(ANSWERS, 1, {"profile": retrieval.profile})
+        for leg in retrieval.legs_alone:
+            labels = {"profile": retrieval.profile, "leg": leg}
+            self._recorder.record(ANSWERS_BY_LEG_ALONE, 1, labels)
+        if retrieval.rerank is not None:
+            labels = {"profile": retrieval.profile, "stage": retrieval.rerank.stage.value}
+            self._recorder.record(RERANKED_ANSWERS, 1, labels)
 
     async def _ingest(
         self, request: ingest_service_pb2.IngestRequest
@@ -281,4 +353,7 @@ class TriviumService:
         self, request: catalog_service_pb2.GetStatsRequest
     ) -> catalog_service_pb2.GetStatsResponse:
         tenant = requests.to_stats_tenant(request)
-        return responses.from_overview(await self._use_cases.observer.overview(tenant))
+        overview = await self._use_cases.observer.overview(tenant)
+        if self.refused_profiles:
+            overview.degraded.append(f"profiles: {self.refused_profiles}")
+        return responses.from_overview(overview)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from serving.domain.budget import Deadline
+from serving.domain.leg_options import Walk, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import Filter, TimeRange
 from serving.domain.ranking import Candidate, RankedList
@@ -56,16 +57,23 @@ async def ask(
     graph: Graph,
     question: str,
     *,
+    walk: Walk = Walk(),
+    seeds: Sequence[ItemId] | None = None,
     depth: int = 20,
     yields: Yields = Yields.EVIDENCE,
     **of_scope: object,
 ) -> list[Candidate]:
     asked = query(question, scope=scope(**of_scope))  # type: ignore[arg-type]
-    return await graph.search(asked, depth, yields, Deadline.after(30))
+    return await graph.search(asked, walk, seeds, depth, yields, Deadline.after(30))
 
 
-async def ask_facts(graph: Graph, question: str, **of_scope: object) -> list[Candidate]:
-    return await ask(graph, question, yields=Yields.FACTS, **of_scope)  # type: ignore[arg-type]
+async def ask_facts(graph: Graph, question: str, **how: object) -> list[Candidate]:
+    return await ask(graph, question, yields=Yields.FACTS, **how)  # type: ignore[arg-type]
+
+
+async def walk_from(graph: Graph, *seeds: str, **how: object) -> list[Candidate]:
+    """What the question names must not matter where segments are given."""
+    return await ask(graph, "Mara", seeds=ids(*seeds), **how)  # type: ignore[arg-type]
 
 
 def named(found: Sequence[Candidate]) -> list[str]:
@@ -520,6 +528,274 @@ async def test_a_filter_fills_the_depth_from_whatever_passes(graph: Graph) -> No
     assert named(found) == [f"note {n:03}" for n in range(20)]
 
 
+# ---------------------------------------------------------------- what is followed
+
+PROGRAM: tuple[Item, ...] = (
+    *(segment(name, kind="symbol", entity=name) for name in ("main", "parse", "lex", "scan")),
+    segment("file", kind="file", entity="parser.py"),
+    fact("1", "main", "calls", "parse", evidence=("main",)),
+    fact("2", "parse", "Calls", "lex", evidence=("parse",)),
+    fact("3", "lex", "calls", "scan", evidence=("lex",)),
+    fact("4", "parse", "defined_in", "parser.py", evidence=("parse",)),
+    fact("5", "lex", "defined_in", "parser.py", evidence=("lex",)),
+)
+"""main calls parse calls lex calls scan; parse and lex are in one file."""
+
+NEAREST = Walk(order=WalkOrder.DISTANCE)
+CALLS = Walk(relations=("CALLS",))
+
+
+async def test_only_the_relations_asked_for_are_followed_in_whatever_case(graph: Graph) -> None:
+    await put(graph, *PROGRAM)
+
+    found = await ask(graph, "main", walk=CALLS)
+
+    assert named(found) == ["main", "parse", "lex"]
+    assert found[2].path == "main -[calls]-> parse -[Calls]-> lex"
+    assert named(await ask_facts(graph, "main", walk=CALLS)) == ["1", "2"]
+    assert named(await ask(graph, "main", walk=Walk(relations=("imports",)))) == ["main"]
+
+
+async def test_several_relations_can_be_followed(graph: Graph) -> None:
+    await put(graph, *PROGRAM)
+
+    both = Walk(relations=("calls", "defined_in"))
+
+    assert sorted(named(await ask_facts(graph, "parse", walk=both))) == ["1", "2", "3", "4", "5"]
+
+
+async def test_one_hop_is_as_far_as_it_goes_where_one_is_asked_for(graph: Graph) -> None:
+    await put(graph, *PROGRAM)
+
+    assert named(await ask(graph, "main", walk=Walk(hops=1))) == ["main", "parse"]
+    assert named(await ask_facts(graph, "main", walk=Walk(hops=1))) == ["1"]
+
+
+async def test_what_is_followed_changes_no_score(graph: Graph) -> None:
+    await put(graph, *MARA_IN_LISBON)
+
+    usual = await ask(graph, "Mara")
+
+    assert await ask(graph, "Mara", walk=Walk(relations=("works at", "is in"))) == usual
+    assert await ask(graph, "Mara", walk=Walk(seeds_from="dense")) == usual
+
+
+async def test_a_name_nobody_has_leads_nowhere_whatever_the_walk(graph: Graph) -> None:
+    await put(graph, *PROGRAM)
+
+    for walk in (CALLS, NEAREST):
+        assert await ask(graph, "Nadia", walk=walk) == []
+
+
+# ---------------------------------------------------------------- where it starts
+
+
+async def test_a_walk_from_segments_starts_at_what_they_stand_for(graph: Graph) -> None:
+    await put(graph, *PROGRAM, segment("Mara", entities=("Mara",)))
+
+    found = await walk_from(graph, "main")
+
+    assert named(found) == ["parse", "file", "lex"]
+    assert found[2].path == "main -[calls]-> parse -[Calls]-> lex"
+    assert named(await ask_facts(graph, "Mara", seeds=ids("main"))) == ["1", "2", "4"]
+
+
+async def test_a_segment_that_stands_for_nothing_is_no_seed(graph: Graph) -> None:
+    await put(graph, *PROGRAM, segment("turn", entities=("main",)))
+
+    for walk in (Walk(), NEAREST):
+        assert await walk_from(graph, "turn", "never", walk=walk) == []
+        assert await ask(graph, "main", seeds=[fact_id("main")], walk=walk) == []
+        assert await ask(graph, "main", seeds=[], walk=walk) == []
+        assert "parse" in named(await walk_from(graph, "turn", "main", walk=walk))
+
+
+@pytest.mark.parametrize("walk", [Walk(), NEAREST], ids=["activation", "distance"])
+async def test_a_seed_is_found_only_from_another(graph: Graph, walk: Walk) -> None:
+    await put(
+        graph,
+        segment("a", entity="A", entities=("A", "B", "C")),
+        segment("b", entity="B"),
+        segment("c", entity="C"),
+        fact("1", "A", "calls", "B", evidence=("a",)),
+        fact("2", "B", "calls", "thing", evidence=("a",)),
+    )
+
+    assert "a" not in named(await walk_from(graph, "a", walk=walk))
+    found = {each.item.id: each.path for each in await walk_from(graph, "a", "b", walk=walk)}
+    assert found["b"] == "A -[calls]-> B"
+    assert found["a"].startswith("B ")
+
+
+async def test_a_seed_has_the_say_of_its_relations_and_mentions(graph: Graph) -> None:
+    await put(graph, *PROGRAM, segment("turn", entities=("main",)))
+
+    found = {each.item.id: each.score for each in await walk_from(graph, "main")}
+
+    onward = 0.5 / 3**0.5
+    assert found == pytest.approx(
+        {"turn": 1.0, "parse": 1.0 + 2 * onward, "lex": onward, "file": onward}
+    )
+
+
+async def test_segments_that_stand_for_the_same_are_one_seed(graph: Graph) -> None:
+    await put(graph, *PROGRAM, segment("main too", entity="MAIN"))
+
+    for walk in (Walk(), NEAREST):
+        twice = await walk_from(graph, "main", "main too", "main", walk=walk)
+        assert twice == await walk_from(graph, "main", walk=walk) != []
+
+
+async def test_a_filter_and_the_clock_hold_for_what_is_found_and_not_for_seeds(
+    graph: Graph,
+) -> None:
+    await put(
+        graph,
+        *PROGRAM,
+        segment("later", entity="late", event_time=NOON + days(3)),
+        fact("6", "main", "calls", "late", evidence=("main",)),
+        fact("7", "main", "calls", "scan", evidence=("main",), valid_to=NOON),
+        fact("8", "late", "calls", "lex", evidence=("later",)),
+    )
+    files = Filter(kinds=("file",))
+
+    for walk in (Walk(), NEAREST):
+        assert named(await walk_from(graph, "main", walk=walk, filter_=files)) == ["file"]
+        assert set(named(await walk_from(graph, "main", walk=walk))) == {"parse", "lex", "file"}
+        assert "lex" in named(await walk_from(graph, "later", walk=walk))
+
+
+# ---------------------------------------------------------------- by distance
+
+
+def placed(found: Sequence[Candidate]) -> list[tuple[str, object]]:
+    return [(candidate.item.id, pytest.approx(candidate.score)) for candidate in found]
+
+
+async def test_by_distance_what_is_near_comes_first_and_equals_go_by_id(graph: Graph) -> None:
+    await put(graph, *PROGRAM)
+
+    found = await walk_from(graph, "parse", walk=NEAREST)
+
+    assert placed(found) == [("file", 1.0), ("lex", 1.0), ("main", 1.0), ("scan", 0.5)]
+    assert [each.path for each in found] == [
+        "parse -[defined_in]-> parser.py",
+        "parse -[Calls]-> lex",
+        "parse <-[calls]- main",
+        "parse -[Calls]-> lex -[calls]-> scan",
+    ]
+
+
+async def test_at_one_distance_the_order_is_that_of_the_relations(graph: Graph) -> None:
+    await put(graph, *PROGRAM)
+    walk = Walk(order=WalkOrder.DISTANCE, relations=("calls", "Defined_In", "calls"))
+
+    found = await walk_from(graph, "parse", walk=walk)
+
+    assert placed(found) == [
+        ("lex", 1.0),
+        ("main", 1.0),
+        ("file", 1 / (1 + 1 / 3)),
+        ("scan", 0.5),
+    ]
+
+
+async def test_the_last_relation_places_what_is_two_hops_away(graph: Graph) -> None:
+    await put(graph, *PROGRAM)
+    walk = Walk(order=WalkOrder.DISTANCE, relations=("defined_in", "calls"))
+
+    found = await walk_from(graph, "main", walk=walk)
+
+    assert placed(found) == [("parse", 0.75), ("file", 0.5), ("lex", 1 / (2 + 1 / 3))]
+
+
+async def test_of_several_ways_the_nearest_counts(graph: Graph) -> None:
+    await put(graph, *PROGRAM, fact("6", "main", "calls", "lex", evidence=("main",)))
+    walk = Walk(order=WalkOrder.DISTANCE, relations=("calls",))
+
+    found = {each.item.id: each for each in await walk_from(graph, "main", "scan", walk=walk)}
+
+    assert (found["lex"].score, found["lex"].path) == (1.0, "main -[calls]-> lex")
+    assert (found["main"].score, found["main"].path) == (
+        0.5,
+        "scan <-[calls]- lex <-[calls]- main",
+    )
+    assert placed(await walk_from(graph, "main", walk=Walk(order=WalkOrder.DISTANCE, hops=1))) == [
+        ("lex", 1.0),
+        ("parse", 1.0),
+    ]
+
+
+async def test_by_distance_names_are_seeds_too_and_mentions_do_not_count(graph: Graph) -> None:
+    await put(graph, *PROGRAM, segment("turn", entities=("main", "parse")))
+
+    found = await ask(graph, "what does main call?", walk=NEAREST)
+
+    assert placed(found) == [("parse", 1.0), ("file", 0.5), ("lex", 0.5)]
+    assert found[0].facts == ()
+
+
+async def test_where_nothing_is_the_entity_reached_its_evidence_is_found(graph: Graph) -> None:
+    await put(graph, *MARA_IN_LISBON)
+
+    found = await ask(graph, "Mara", walk=NEAREST)
+
+    assert placed(found) == [("work", 1.0), ("city", 0.5)]
+    assert [each.facts for each in found] == [("f1",), ("f2",)]
+    assert found[1].path == "Mara -[works at]-> Lotus Books -[is in]-> Lisbon"
+
+
+async def test_where_a_segment_is_the_entity_reached_its_evidence_is_not_found(
+    graph: Graph,
+) -> None:
+    await put(graph, *MARA_IN_LISBON, segment("shop", entity="Lotus Books", kind="note"))
+
+    assert named(await ask(graph, "Mara", walk=NEAREST)) == ["shop", "city"]
+    turns = Filter(kinds=("turn",))
+    assert named(await ask(graph, "Mara", walk=NEAREST, filter_=turns)) == ["city"]
+
+
+async def test_facts_can_be_found_by_distance(graph: Graph) -> None:
+    await put(graph, *PROGRAM)
+    walk = Walk(order=WalkOrder.DISTANCE, relations=("defined_in", "calls"))
+
+    found = await walk_from(graph, "parse", walk=walk, yields=Yields.FACTS)
+
+    assert [each.item for each in found] == [fact_id(id_) for id_ in "41253"]
+    assert [each.score for each in found] == pytest.approx([1, 0.75, 0.75, 0.5, 1 / (2 + 1 / 3)])
+    assert found[4].path == "parse -[Calls]-> lex -[calls]-> scan"
+
+
+@pytest.mark.parametrize("filter_", FILTERS, ids=repr)
+async def test_facts_by_distance_pass_the_filter_as_others_do(
+    graph: Graph, filter_: Filter
+) -> None:
+    segments = varied_segments()
+    facts = [
+        fact(f"f{n:02}", "Mara", "likes", f"thing {n}", evidence=(each.id,), valid_from=NOON)
+        for n, each in enumerate(segments)
+    ]
+    await put(graph, *segments, *facts)
+
+    for walk in (NEAREST, Walk(hops=1)):
+        found = await ask_facts(graph, "Mara", depth=100, filter_=filter_, walk=walk)
+        expected = await ask_facts(graph, "Mara", depth=100, filter_=filter_)
+        assert sorted(named(found)) == sorted(named(expected))
+
+
+async def test_the_depth_bounds_what_is_found_by_distance_and_is_filled(graph: Graph) -> None:
+    symbols = [segment(f"s{n:03}", entity=f"s{n:03}") for n in range(300)]
+    await put(
+        graph,
+        segment("target", entity="target"),
+        *symbols,
+        *(fact(each.id, each.id, "calls", "target", evidence=(each.id,)) for each in symbols),
+    )
+
+    assert len(await walk_from(graph, "target", walk=NEAREST, depth=250)) == 250
+    assert len(await walk_from(graph, "target", walk=NEAREST, depth=7)) == 7
+
+
 # ---------------------------------------------------------------- changes
 
 
@@ -656,6 +932,23 @@ async def test_no_tenant_sees_or_changes_another(graph: Graph) -> None:
     assert await ask(graph, "Mara") == []
 
 
+@pytest.mark.parametrize("walk", [Walk(), CALLS, NEAREST], ids=["usual", "calls", "distance"])
+async def test_no_tenant_walks_from_the_segments_of_another(graph: Graph, walk: Walk) -> None:
+    ours = (segment("b", entity="B"), segment("c", entity="C"), fact("1", "B", "calls", "C"))
+    theirs = (
+        segment("a", entity="B"),
+        segment("b", entity="X"),
+        segment("d", entity="C"),
+        fact("2", "B", "calls", "D", evidence=("d",)),
+    )
+    await put(graph, *ours)
+    await put(graph, *theirs, tenant=OTHER)
+
+    assert named(await walk_from(graph, "a", walk=walk)) == []
+    assert named(await walk_from(graph, "b", walk=walk)) == ["c"]
+    assert named(await walk_from(graph, "a", walk=walk, tenant=OTHER)) == ["d"]
+
+
 async def test_an_unknown_tenant_has_nothing(graph: Graph) -> None:
     assert await ask(graph, "Mara", tenant="nobody") == []
     assert await graph.count(TenantName("nobody"), ids("a")) == 0
@@ -664,4 +957,4 @@ async def test_an_unknown_tenant_has_nothing(graph: Graph) -> None:
 
 async def test_no_time_left_is_a_timeout(graph: Graph) -> None:
     with pytest.raises(TimeoutError):
-        await graph.search(query("Mara"), 10, Yields.EVIDENCE, Deadline.after(-1))
+        await graph.search(query("Mara"), Walk(), None, 10, Yields.EVIDENCE, Deadline.after(-1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -62,9 +62,10 @@ def find(
     seed: int = 1,
     kind: ItemKind = ItemKind.SEGMENT,
     depth: int = 100,
+    only: Collection[ItemId] | None = None,
     **of_scope: object,
 ) -> Neighbours:
-    return engine.search(unit(seed), kind, scope(**of_scope), depth)  # type: ignore[arg-type]
+    return engine.search(unit(seed), kind, scope(**of_scope), depth, only)  # type: ignore[arg-type]
 
 
 def names(found: Neighbours) -> list[ItemId]:
@@ -214,6 +215,56 @@ def test_vectors_of_another_dimension_are_refused_and_change_nothing(engine: Ind
     assert engine.vector_count == 0
 
 
+# ---------------------------------------------------------------- only some of them
+
+
+def test_only_those_asked_for_are_considered(engine: IndexEngine) -> None:
+    engine.apply([segment_row(segment(f"s{n}"), near(1, [n])) for n in range(2, 60)], [])
+    engine.apply([segment_row(segment("windows"), unit(70), near(1, [71]))], [])
+    asked = ids("s7", "windows", "s50", "unknown")
+
+    found = find(engine, only=asked)
+
+    assert set(names(found)) == set(ids("s7", "windows", "s50"))
+    assert found.candidates == [c for c in find(engine).candidates if c.item in asked]
+    assert names(find(engine, only=asked, depth=1)) == names(found)[:1]
+    assert names(find(engine, only=set(asked))) == names(found)
+    assert names(find(engine, only=())) == []
+
+
+def test_filters_and_clock_hold_among_those_asked_for(engine: IndexEngine) -> None:
+    engine.apply(
+        [
+            segment_row(segment("turn"), unit(1)),
+            segment_row(segment("note", kind="note"), unit(1)),
+            segment_row(segment("later", event_time=NOON + days(9)), unit(1)),
+            segment_row(segment("theirs"), unit(1), tenant=OTHER),
+        ],
+        [],
+    )
+    asked = ids("turn", "note", "later", "theirs")
+
+    assert names(find(engine, only=asked)) == ids("note", "turn")
+    assert names(find(engine, only=asked, filter_=Filter(kinds=("note",)))) == ids("note")
+
+
+def test_an_id_asked_for_means_the_item_of_its_kind(engine: IndexEngine) -> None:
+    engine.apply(
+        [
+            segment_row(segment("a"), unit(1)),
+            fact_row(fact("a", "x", "is", "y", evidence=("b",)), unit(1)),
+            fact_row(fact("b", "x", "is", "y", evidence=("a",)), unit(1)),
+        ],
+        [],
+    )
+
+    assert names(find(engine, only=[fact_id("a")])) == []
+    assert names(find(engine, only=[segment_id("a")], kind=ItemKind.FACT)) == []
+    found = find(engine, only=[fact_id("a"), segment_id("a")], kind=ItemKind.FACT)
+    assert names(found) == [fact_id("a")]
+    assert found.evidence == {"a": ("b",)}
+
+
 # ---------------------------------------------------------------- evidence
 
 
@@ -356,11 +407,16 @@ class Corpus:
         self.segments.pop(item.id, None)
         self.facts.pop(item.id, None)
 
-    def expected(self, kind: ItemKind, in_scope: Scope) -> Neighbours:
+    def expected(
+        self, kind: ItemKind, in_scope: Scope, only: Collection[ItemId] | None
+    ) -> Neighbours:
+        def asked(item: ItemId) -> bool:
+            return only is None or item in only
+
         if kind is ItemKind.SEGMENT:
-            accepted = [s.item for s in self.segments.values() if self.accepts(s, in_scope)]
-            return Neighbours(self.scored(accepted))
-        facts = [f for f in self.facts.values() if self.accepts_fact(f, in_scope)]
+            segments = [s for s in self.segments.values() if self.accepts(s, in_scope)]
+            return Neighbours(self.scored([s.item for s in segments if asked(s.item)]))
+        facts = [f for f in self.facts.values() if asked(f.item) and self.accepts_fact(f, in_scope)]
         evidence = {f.id: tuple(self.evidence(f, in_scope)) for f in facts}
         return Neighbours(self.scored([f.item for f in facts]), evidence)
 
@@ -400,11 +456,10 @@ class Corpus:
 
 seeds = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 puts = st.lists(st.tuples(segments | facts(), seeds), max_size=12)
-removals = st.lists(
-    st.integers(0, 11).map(lambda n: segment_id(f"s{n}"))
-    | st.integers(0, 5).map(lambda n: fact_id(f"f{n}")),
-    max_size=4,
+item_ids = st.integers(0, 11).map(lambda n: segment_id(f"s{n}")) | st.integers(0, 5).map(
+    lambda n: fact_id(f"f{n}")
 )
+removals = st.lists(item_ids, max_size=4)
 
 
 @pytest.mark.parametrize("kind", list(ItemKind))
@@ -413,6 +468,7 @@ removals = st.lists(
     filter_=filters,
     as_of=INSTANTS,
     depth=st.integers(1, 20),
+    only=st.none() | st.lists(item_ids) | st.frozensets(item_ids),
 )
 def test_it_finds_what_the_filter_and_the_clock_accept(
     make_engine: MakeEngine,
@@ -421,6 +477,7 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
     filter_: Filter,
     as_of: datetime,
     depth: int,
+    only: Collection[ItemId] | None,
 ) -> None:
     engine, corpus = make_engine(), Corpus()
     in_scope = scope(filter_=filter_, as_of=as_of)
@@ -431,9 +488,9 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
         engine.apply([], [(TENANT, item) for item in removed])
         engine.apply([corpus.put(item, directions) for item, directions in put], [])
 
-    found = engine.search(unit(1), kind, in_scope, depth)
+    found = engine.search(unit(1), kind, in_scope, depth, only)
 
-    expected = corpus.expected(kind, in_scope)
+    expected = corpus.expected(kind, in_scope, only)
     assert names(found) == names(expected)[:depth]
     kept = {item.id for item in names(found)}
     assert dict(found.evidence) == {k: v for k, v in expected.evidence.items() if k in kept}

@@ -77,11 +77,28 @@ def test_weights_change_live_without_a_restart(service: Service) -> None:
         return next(term.weight for term in hit.ledger.leg_terms if term.leg == "lexical")
 
     started = memory.stats().service.started_at
-    deploy(service, {"profiles": {"default": {"lexical": {"weight": 3.0}}}})
-    until(lambda: weight() == 3.0)
+    deploy(service, {"profiles": {"default": {"legs": {"lexical": {"weight": 1.5}}}}})
+    until(lambda: weight() == 1.5)
     deploy(service, {"profiles": {}})
     until(lambda: weight() == 1.0)
 
+    assert memory.stats().service.started_at == started
+
+
+def test_a_bad_profile_is_refused_and_the_ones_before_go_on(service: Service) -> None:
+    memory = service.client(tenant=f"live-{uuid.uuid4().hex[:8]}")
+
+    def refused() -> str:
+        return " ".join(memory.stats().service.degraded)
+
+    started = memory.stats().service.started_at
+    deploy(service, {"profiles": {"default": {"rank_constant": 0}}})
+    until(lambda: "profile 'default': rank_constant" in refused())
+    definition = next(each for each in memory.profiles() if each.name == "default").definition
+    deploy(service, {"profiles": {}})
+    until(lambda: not refused())
+
+    assert definition["rank_constant"] == 60
     assert memory.stats().service.started_at == started
 
 

@@ -59,6 +59,7 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
     embedder = GatedEmbedder()
     async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
         token = (await memory.ingest([SAID, KNOWN])).token
+        await until(lambda: _graph_is_ok(memory, token))
 
         early = await memory.retrieve("Who hired Tom?", token=token, timeout=4)
         embedder.gate.set()
@@ -150,7 +151,8 @@ async def test_neo4j_killed_while_serving_loses_nothing(
 
 
 async def _graph_is_ok(memory: AsyncClient, token: str) -> bool:
-    return states(await memory.retrieve("Tom", token=token))["graph"] is LegState.OK
+    alone = await memory.retrieve("Tom", token=token, overrides=_only("graph"))
+    return states(alone)["graph"] is LegState.OK
 
 
 def _only(leg: str) -> dict[str, LegOverride]:

@@ -20,8 +20,9 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
+from serving.domain.leg_options import Walk, WalkOrder
 from serving.domain.profile import Yields
-from serving.domain.query import Filter
+from serving.domain.query import NO_FILTER, Filter
 from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.ports import GraphChanges, GraphFact, GraphSegment
 from tests.builders import NOON, TENANT, days, fact, ids, query, segment
@@ -110,6 +111,36 @@ async def test_of_what_mentions_a_rare_name_that_which_mentions_the_hub_too_come
     assert len(found) == 20
 
 
+async def test_a_seed_gains_nothing_by_mentioning_itself_however_often_it_is_mentioned(
+    neo4j_graph: Neo4jGraph,
+) -> None:
+    await put(
+        neo4j_graph,
+        segment("a", entity="A", entities=("A",)),
+        segment("b", entity="B"),
+        fact("f", "B", "calls", "A"),
+        *(segment(f"mention {n:03}", entities=("A",)) for n in range(500)),
+    )
+
+    found = await ask(neo4j_graph, "", seeds=ids("a", "b"), depth=500)
+
+    assert {each.item.id: each.score for each in found}["a"] == 1.0
+
+
+@pytest.mark.parametrize("first", ["calls", "imports"])
+async def test_the_nearest_of_very_many_ways_counts(neo4j_graph: Neo4jGraph, first: str) -> None:
+    near = fact("near", "A", "calls", "B")
+    far = [fact(f"far {n}", "A", "imports", "B") for n in range(40)]
+    await put(neo4j_graph, segment("a", entity="A"), segment("b", entity="B"))
+    for facts in ([near], far) if first == "calls" else (far, [near]):
+        await put(neo4j_graph, *facts)
+    walk = Walk(order=WalkOrder.DISTANCE, relations=("calls", "imports"))
+
+    [found] = await ask(neo4j_graph, "", walk=walk, seeds=ids("a"))
+
+    assert (found.score, found.path) == (1.0, "A -[calls]-> B")
+
+
 async def test_more_facts_than_are_followed_still_end_in_an_answer(
     neo4j_graph: Neo4jGraph,
 ) -> None:
@@ -136,6 +167,24 @@ async def test_under_a_filter_many_facts_are_looked_through(neo4j_graph: Neo4jGr
     assert named(await ask(neo4j_graph, "Mara", filter_=Filter(kinds=("note",)))) == ["note"]
 
 
+@pytest.mark.parametrize("order", WalkOrder)
+async def test_of_more_segments_than_a_walk_can_start_from_the_first_are_taken(
+    neo4j_graph: Neo4jGraph, order: WalkOrder
+) -> None:
+    await put(
+        neo4j_graph,
+        *(segment(f"plain {n}") for n in range(40)),
+        *(segment(f"caller {n}", entity=f"caller {n}") for n in range(40)),
+        *(segment(f"called {n}", entity=f"called {n}") for n in range(40)),
+        *(fact(f"f{n}", f"caller {n}", "calls", f"called {n}") for n in range(40)),
+    )
+    seeds = [f"{kind} {n}" for n in reversed(range(40)) for kind in ("plain", "caller")]
+
+    found = await ask(neo4j_graph, "", walk=Walk(order=order), seeds=ids(*seeds), depth=100)
+
+    assert sorted(named(found)) == sorted(f"called {n}" for n in range(8, 40))
+
+
 # ---------------------------------------------------------------- the reference
 
 NAMES = st.sampled_from(["Ann", "Ben", "Ann Lee", "Lee", "Goa", "Old Goa"])
@@ -150,9 +199,10 @@ SEGMENTS = st.builds(
     event_time=st.integers(-3, 3).map(lambda count: NOON + days(count)),
 )
 FACTS = st.builds(
-    lambda number, *ends, **fields: fact(f"f{number}", ends[0], "knows", ends[1], **fields),
+    lambda number, *said, **fields: fact(f"f{number}", *said, **fields),
     st.integers(0, 5),
     NAMES,
+    st.sampled_from(["knows", "Knows", "likes"]),
     NAMES,
     evidence=st.lists(st.integers(0, 6).map(lambda n: f"s{n}"), max_size=3, unique=True).map(tuple),
     weight=st.sampled_from([0.25, 0.5, 1.0]),
@@ -163,11 +213,18 @@ FACTS = st.builds(
 REMOVED = st.builds(segment_id, st.integers(0, 5).map("s{}".format)) | st.builds(
     fact_id, st.integers(0, 5).map("f{}".format)
 )
+WALKS = st.builds(
+    Walk,
+    order=st.sampled_from(list(WalkOrder)),
+    relations=st.sampled_from([(), ("knows",), ("likes", "KNOWS")]),
+    hops=st.sampled_from([1, 2]),
+)
+SEEDS = st.none() | st.lists(st.integers(0, 6).map("s{}".format), max_size=3)
 CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | REMOVED, min_size=1, max_size=5)
 
 
 @settings(
-    max_examples=40,
+    max_examples=80,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -176,6 +233,8 @@ CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | REMOVED, min_size=1,
     question=st.sampled_from(["Ann", "Ben in Old Goa", "Ann Lee and Goa"]),
     filter_=st.sampled_from([Filter(), Filter(kinds=("note",)), Filter(speakers=("ben",))]),
     yields=st.sampled_from(list(Yields)),
+    walk=st.just(Walk()) | WALKS,
+    seeds=SEEDS,
 )
 async def test_after_any_changes_it_finds_what_the_reference_finds(
     neo4j_graph: Neo4jGraph,
@@ -183,6 +242,8 @@ async def test_after_any_changes_it_finds_what_the_reference_finds(
     question: str,
     filter_: Filter,
     yields: Yields,
+    walk: Walk,
+    seeds: list[str] | None,
 ) -> None:
     tenant = TenantName(uuid.uuid4().hex)
     reference = InMemoryGraph()
@@ -195,7 +256,16 @@ async def test_after_any_changes_it_finds_what_the_reference_finds(
                 await put(graph, *last.values(), tenant=tenant)
 
     expected, found = [
-        await ask(graph, question, as_of=NOON, filter_=filter_, yields=yields, tenant=tenant)
+        await ask(
+            graph,
+            question,
+            walk=walk,
+            seeds=None if seeds is None else ids(*seeds),
+            as_of=NOON,
+            filter_=filter_,
+            yields=yields,
+            tenant=tenant,
+        )
         for graph in (reference, neo4j_graph)
     ]
 
@@ -204,6 +274,8 @@ async def test_after_any_changes_it_finds_what_the_reference_finds(
     assert {(c.item, frozenset(c.facts)) for c in found} == {
         (c.item, frozenset(c.facts)) for c in expected
     }
+    if walk.order is WalkOrder.DISTANCE:
+        assert found == expected
     assert await neo4j_graph.count_entities(tenant) == await reference.count_entities(tenant)
 
 
@@ -302,6 +374,69 @@ async def test_a_link_into_another_tenant_is_never_followed(
     assert await ask(neo4j_graph, "Nadia") == []
 
 
+@pytest.mark.parametrize("order", WalkOrder)
+@pytest.mark.parametrize("seeds", [None, ids("ours", "theirs")], ids=["names", "segments"])
+async def test_no_walk_of_another_kind_follows_such_a_link_either(
+    neo4j_graph: Neo4jGraph, cypher: neo4j.Driver, order: WalkOrder, seeds: list[ItemId] | None
+) -> None:
+    await put(
+        neo4j_graph,
+        segment("ours", entity="Mara"),
+        segment("goa", entity="Goa"),
+        segment("cited", kind="note"),
+        segment("far", kind="note"),
+        segment("beach", entity="Beach"),
+        fact("f", "Mara", "likes", "Goa"),
+        fact("g", "Goa", "is in", "India", evidence=("cited",)),
+        fact("h", "Oslo", "is in", "Norway", evidence=("far",)),
+        fact("k", "Beach", "is in", "Goa", evidence=("far",)),
+    )
+    await put(
+        neo4j_graph,
+        segment("theirs", entity="Nadia", kind="note"),
+        segment("rome", entity="Rome", kind="note"),
+        segment("cited there", kind="note"),
+        fact("i", "Nadia", "likes", "Rome", evidence=("cited there",)),
+        tenant=TenantName("other"),
+    )
+    walk = Walk(order=order, relations=("likes", "is in"))
+    before = await all_found(neo4j_graph, walk, seeds)
+    cypher.execute_query("""
+        MATCH (ours:Segment {id: 'ours'}), (mara:Entity {key: 'mara'}), (goa:Entity {key: 'goa'}),
+              (india:Entity {key: 'india'}), (norway:Entity {key: 'norway'}), (f:Fact {id: 'f'}),
+              (g:Fact {id: 'g'}), (h:Fact {id: 'h'}), (k:Fact {id: 'k'}),
+              (theirs:Segment {id: 'theirs'}), (cited:Segment {id: 'cited there'}),
+              (nadia:Entity {key: 'nadia'}), (rome:Entity {key: 'rome'}), (i:Fact {id: 'i'})
+        CREATE (ours)-[:IS]->(nadia), (theirs)-[:IS]->(mara), (theirs)-[:IS]->(goa),
+               (theirs)-[:IS]->(india), (theirs)-[:IS]->(norway),
+               (theirs)-[:MENTIONS]->(mara), (theirs)-[:MENTIONS]->(goa),
+               (i)-[:OBJECT]->(mara), (i)-[:OBJECT]->(goa),
+               (f)-[:OBJECT]->(rome), (g)-[:OBJECT]->(rome), (k)-[:OBJECT]->(rome),
+               (h)-[:SUBJECT]->(rome), (h)-[:SUBJECT]->(nadia),
+               (f)-[:EVIDENCE]->(cited), (g)-[:EVIDENCE]->(cited)
+    """)
+
+    after = await all_found(neo4j_graph, walk, seeds)
+
+    assert after == before
+    assert len(before) > 4
+
+
+async def all_found(
+    graph: Neo4jGraph, walk: Walk, seeds: list[ItemId] | None
+) -> set[tuple[bool, ItemId]]:
+    """Segments and facts, with a filter (True) that facts pass by their evidence, and without."""
+    notes = Filter(kinds=("note",))
+    return {
+        (filter_ is notes, candidate.item)
+        for filter_ in (NO_FILTER, notes)
+        for yields in Yields
+        for candidate in await ask(
+            graph, "Mara and Nadia", walk=walk, seeds=seeds, yields=yields, filter_=filter_
+        )
+    }
+
+
 # ---------------------------------------------------------------- going away
 
 
@@ -335,7 +470,8 @@ def stopped(pid: int) -> Iterator[None]:
 
 async def search_within(graph: Neo4jGraph, seconds: float) -> list[str]:
     asked = query("Mara")
-    return named(await graph.search(asked, 10, Yields.EVIDENCE, Deadline.after(seconds)))
+    within = Deadline.after(seconds)
+    return named(await graph.search(asked, Walk(), None, 10, Yields.EVIDENCE, within))
 
 
 @pytest.mark.timeout(240)

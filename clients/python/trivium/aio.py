@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 from grpc import aio
@@ -21,12 +22,21 @@ from trivium.channel import (
     Metadata,
     with_defaults,
 )
-from trivium.errors import not_connected, to_error
-from trivium.requests import Batcher, Progress, RetrieveOptions
+from trivium.errors import TriviumError, not_connected, to_error
+from trivium.requests import (
+    CONTEXT_LIMIT,
+    CONTEXT_QUERY,
+    CONTEXT_TIMEOUT_S,
+    Batcher,
+    Progress,
+    RetrieveOptions,
+)
+from trivium.tuning import Absence, Comparison, Profile
 from trivium.v1.catalog_service_pb2 import GetSegmentsRequest, GetStatsRequest
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
 from trivium.v1.ingest_service_pb2 import IngestStreamRequest
 from trivium.v1.ingest_service_pb2_grpc import IngestServiceStub
+from trivium.v1.retrieval_service_pb2 import ListProfilesRequest
 from trivium.v1.retrieval_service_pb2_grpc import RetrievalServiceStub
 from trivium.values import (
     BriefingOptions,
@@ -42,6 +52,8 @@ from trivium.values import (
     Stats,
     StreamResult,
 )
+
+logger = logging.getLogger(__name__)
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -159,6 +171,87 @@ class AsyncClient:
         """
         form = BriefingOptions(max_chars=max_chars, max_line_chars=max_line_chars)
         return (await self.retrieve(query, briefing=form, timeout=timeout, **options)).briefing
+
+    async def load_context(
+        self,
+        query: str = CONTEXT_QUERY,
+        *,
+        timeout: float = CONTEXT_TIMEOUT_S,
+        **options: Unpack[RetrieveOptions],
+    ) -> str:
+        """Returns the block to begin a conversation with; an empty text if it is not to be had.
+
+        A bot that cannot reach its memory starts without it: what goes wrong is logged, and
+        not raised.
+
+        Args:
+            query: What to begin with.
+            timeout: The longest that this takes, in seconds.
+            **options: As in `RetrieveOptions`; `limit` is 10 if not given.
+        """
+        options.setdefault("limit", CONTEXT_LIMIT)
+        try:
+            return await self.briefing(query, timeout=timeout, **options)
+        except TriviumError as error:
+            logger.warning("starting without memory", extra={"reason": str(error)})
+            return ""
+
+    async def profiles(self, *, timeout: float | None = None) -> tuple[Profile, ...]:
+        """Reads the ranking profiles that a question can name."""
+        response = await self._send(
+            self._retrieval.ListProfiles, ListProfilesRequest(), self._reading(timeout)
+        )
+        return responses.to_profiles(response)
+
+    async def compare(
+        self,
+        query: str,
+        *,
+        against: str = "",
+        against_changes: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **options: Unpack[RetrieveOptions],
+    ) -> Comparison:
+        """Asks a question under two profiles, and sets the answers side by side.
+
+        Args:
+            query: The question; may be empty if a vector is given.
+            against: The other profile; empty means the same, which is of use with changes.
+            against_changes: What to change in it, like `changes`, which are for the first one.
+            timeout: As in `retrieve`, for both together.
+            **options: As in `RetrieveOptions`.
+        """
+        within = self._reading(timeout)
+        question = requests.retrieve(self.tenant, query, timeout=within, **options)
+        request = requests.compare(question, against, against_changes)
+        return responses.to_comparison(await self._send(self._retrieval.Compare, request, within))
+
+    async def explain_absence(
+        self,
+        query: str,
+        *,
+        segment_id: str = "",
+        fact_id: str = "",
+        timeout: float | None = None,
+        **options: Unpack[RetrieveOptions],
+    ) -> Absence:
+        """Says why an item is not in the answer to a question: which stage lost it.
+
+        Args:
+            query: The question; may be empty if a vector is given.
+            segment_id: The segment that was expected; or else
+            fact_id: the fact.
+            timeout: As in `retrieve`; the question is asked several times in it.
+            **options: As in `RetrieveOptions`.
+
+        Raises:
+            ValueError: Not exactly one of the ids is given.
+        """
+        within = self._reading(timeout)
+        question = requests.retrieve(self.tenant, query, timeout=within, **options)
+        request = requests.explain_absence(question, segment_id, fact_id)
+        response = await self._send(self._retrieval.ExplainAbsence, request, within)
+        return responses.to_absence(response)
 
     async def ingest(
         self,

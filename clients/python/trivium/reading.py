@@ -175,7 +175,7 @@ def _read_transcript(lines: Iterator[Line], report: Report) -> Iterator[Found[Se
         speaker, text = spoken["speaker"].strip(), spoken["text"]
         session = Path(line.place.file).stem
         said_before[speaker, text] += 1
-        id_ = _id_of("turn", session, speaker, text, said_before[speaker, text])
+        id_ = stable_id("turn", session, speaker, text, said_before[speaker, text])
         turn = Segment(id=id_, text=text, speaker=speaker, session=session)
         yield Found(turn, "", line.place)
 
@@ -209,7 +209,7 @@ def _to_fact(record: Record) -> Found[Fact]:
     evidence = record.strings("evidence") or record.strings("doc_id")
     said_at = record.string("timestamp")
     fact = Fact(
-        id=record.string("id") or _id_of("fact", subject, relation, object_, *evidence, said_at),
+        id=record.string("id") or stable_id("fact", subject, relation, object_, *evidence, said_at),
         subject=subject,
         relation=relation,
         object=object_,
@@ -237,7 +237,7 @@ def _to_question(record: Record) -> Question:
     )
 
 
-def _id_of(kind: str, *parts: str | int) -> str:
+def stable_id(kind: str, *parts: str | int) -> str:
     """An id that is the same whenever the parts are."""
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     return f"{kind}-{digest[:20]}"

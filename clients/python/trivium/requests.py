@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from trivium.v1 import (
@@ -28,6 +30,11 @@ MAX_BATCH_ITEMS = 200
 MAX_BATCH_BYTES = 1 << 20
 """Bytes in one message of a stream, well below gRPC's usual limit of 4 MiB."""
 
+CONTEXT_QUERY = "recent conversations and key facts"
+CONTEXT_LIMIT = 10
+CONTEXT_TIMEOUT_S = 3.0
+"""What a bot asks before anybody has spoken, and how long it waits for the answer."""
+
 Progress = Callable[[int], None]
 """Called with the number of items sent so far."""
 
@@ -47,6 +54,9 @@ class RetrieveOptions(TypedDict, total=False):
             until it has seen that write, or is reported as stale.
         explain: Whether to return each hit's ledger.
         overrides: What to change in the profile's legs, by their names.
+        changes: What else to change in the profile, in the form of a profile file.
+        seeds: Ids of segments that stand for an entity: a walk through the graph
+            starts from these, and not from the names in the question.
     """
 
     vector: Sequence[float]
@@ -57,6 +67,8 @@ class RetrieveOptions(TypedDict, total=False):
     token: str
     explain: bool
     overrides: Mapping[str, LegOverride]
+    changes: Mapping[str, Any]
+    seeds: Sequence[str]
 
 
 def retrieve(
@@ -73,6 +85,8 @@ def retrieve(
     token: str = "",
     explain: bool = False,
     overrides: Mapping[str, LegOverride] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    seeds: Sequence[str] = (),
 ) -> retrieval_service_pb2.RetrieveRequest:
     """Builds a RetrieveRequest; its `time_budget` is `BUDGET_SHARE` of `timeout` seconds."""
     return retrieval_service_pb2.RetrieveRequest(
@@ -88,7 +102,38 @@ def retrieve(
         consistency_token=token,
         explain=explain,
         briefing=None if briefing is None else _briefing(briefing),
+        profile_overrides=_struct(changes),
+        seed_ids=seeds,
     )
+
+
+def compare(
+    question: retrieval_service_pb2.RetrieveRequest,
+    against: str,
+    against_changes: Mapping[str, Any] | None,
+) -> retrieval_service_pb2.CompareRequest:
+    """Builds a CompareRequest."""
+    return retrieval_service_pb2.CompareRequest(
+        retrieve=question, against=against, against_overrides=_struct(against_changes)
+    )
+
+
+def explain_absence(
+    question: retrieval_service_pb2.RetrieveRequest, segment_id: str, fact_id: str
+) -> retrieval_service_pb2.ExplainAbsenceRequest:
+    """Builds an ExplainAbsenceRequest.
+
+    Raises:
+        ValueError: Not exactly one of the ids is given.
+    """
+    if bool(segment_id) == bool(fact_id):
+        raise ValueError("give a segment's id or a fact's")
+    request = retrieval_service_pb2.ExplainAbsenceRequest(retrieve=question)
+    if segment_id:
+        request.segment_id = segment_id
+    else:
+        request.fact_id = fact_id
+    return request
 
 
 def ingest(
@@ -252,6 +297,10 @@ def _time_range(given: TimeRange | None) -> filter_pb2.TimeRange | None:
         return None
     bounds = {"from": _timestamp(given.start), "to": _timestamp(given.end)}
     return filter_pb2.TimeRange(**bounds)
+
+
+def _struct(fields: Mapping[str, Any] | None) -> Struct | None:
+    return None if fields is None else ParseDict(dict(fields), Struct())
 
 
 def _leg_override(leg: str, change: LegOverride) -> retrieval_service_pb2.LegOverride:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from trivium import values
+from trivium.tuning import Absence, Comparison, LegAbsence, Loss, Profile, RankChange
 from trivium.v1 import (
     catalog_service_pb2,
     fact_pb2,
@@ -23,6 +25,25 @@ _LEG_STATES = {
     retrieval_service_pb2.LEG_STATE_FAILED: values.LegState.FAILED,
     retrieval_service_pb2.LEG_STATE_SKIPPED: values.LegState.SKIPPED,
     retrieval_service_pb2.LEG_STATE_STALE: values.LegState.STALE,
+}
+
+_METHODS = {
+    retrieval_service_pb2.FUSION_METHOD_RECIPROCAL_RANK: values.FusionMethod.RECIPROCAL_RANK,
+    retrieval_service_pb2.FUSION_METHOD_CONVEX: values.FusionMethod.CONVEX,
+    retrieval_service_pb2.FUSION_METHOD_SCORE: values.FusionMethod.SCORE,
+}
+
+_STAGES = {
+    retrieval_service_pb2.STAGE_UNSPECIFIED: values.Stage.NONE,
+    retrieval_service_pb2.STAGE_RERANKED: values.Stage.RERANKED,
+    retrieval_service_pb2.STAGE_COARSE: values.Stage.COARSE,
+    retrieval_service_pb2.STAGE_COARSE_FALLBACK: values.Stage.COARSE_FALLBACK,
+}
+
+_LOSSES = {
+    getattr(retrieval_service_pb2, f"LOSS_{loss.name}"): loss
+    for loss in Loss
+    if loss is not Loss.UNKNOWN
 }
 
 _ITEM_STATES = {
@@ -44,6 +65,59 @@ def to_retrieval(response: retrieval_service_pb2.RetrieveResponse) -> values.Ret
             values.Coercion(each.field, each.given, each.used) for each in response.coercions
         ),
         profile=response.profile,
+        rerank=_rerank_report(response.rerank) if response.HasField("rerank") else None,
+    )
+
+
+def to_profiles(response: retrieval_service_pb2.ListProfilesResponse) -> tuple[Profile, ...]:
+    """Reads the profiles."""
+    return tuple(
+        Profile(
+            name=each.name,
+            description=each.description,
+            definition=MessageToDict(each.definition),
+            notes={note.leg: note.text for note in each.notes},
+        )
+        for each in response.profiles
+    )
+
+
+def to_comparison(response: retrieval_service_pb2.CompareResponse) -> Comparison:
+    """Reads two answers to one question."""
+    return Comparison(
+        retrieved=to_retrieval(response.retrieved),
+        against=to_retrieval(response.against),
+        overlap=response.overlap,
+        rank_changes=tuple(
+            RankChange(
+                id=each.segment_id or each.fact_id,
+                rank=each.rank if each.HasField("rank") else None,
+                against_rank=each.against_rank if each.HasField("against_rank") else None,
+            )
+            for each in response.rank_changes
+        ),
+    )
+
+
+def to_absence(response: retrieval_service_pb2.ExplainAbsenceResponse) -> Absence:
+    """Reads why an item is not in an answer."""
+    return Absence(
+        loss=_LOSSES.get(response.loss, Loss.UNKNOWN),
+        reason=response.reason,
+        by_id=response.by_id,
+        rank=response.rank if response.HasField("rank") else None,
+        hit=_hit(response.hit) if response.HasField("hit") else None,
+        legs=tuple(
+            LegAbsence(
+                leg=each.leg,
+                state=_LEG_STATES.get(each.state, values.LegState.UNKNOWN),
+                rank=each.rank if each.HasField("rank") else None,
+                score=each.score if each.HasField("score") else None,
+                depth=each.depth,
+                reason=each.reason,
+            )
+            for each in response.legs
+        ),
     )
 
 
@@ -164,6 +238,7 @@ def _hit(hit: retrieval_service_pb2.Hit) -> values.Hit:
         legs=tuple(hit.legs),
         folded_ids=tuple(hit.folded_ids),
         ledger=_ledger(hit.ledger) if hit.HasField("ledger") else None,
+        stage=_STAGES.get(hit.stage, values.Stage.UNKNOWN),
     )
 
 
@@ -172,6 +247,9 @@ def _ledger(ledger: retrieval_service_pb2.Ledger) -> values.Ledger:
         leg_terms=tuple(_leg_term(term) for term in ledger.leg_terms),
         fused_score=ledger.fused_score,
         rank_constant=ledger.rank_constant,
+        method=_METHODS.get(ledger.method, values.FusionMethod.UNKNOWN),
+        reserved_by=ledger.reserved_by,
+        rerank=_rerank_term(ledger.rerank) if ledger.HasField("rerank") else None,
         importance=_importance(ledger.importance) if ledger.HasField("importance") else None,
         decay=_decay(ledger.decay) if ledger.HasField("decay") else None,
         diversity=_diversity(ledger.diversity) if ledger.HasField("diversity") else None,
@@ -187,6 +265,21 @@ def _leg_term(term: retrieval_service_pb2.LegTerm) -> values.LegTerm:
         term=term.term,
         path=term.path,
         fact_ids=tuple(term.fact_ids),
+        least=term.least,
+        most=term.most,
+    )
+
+
+def _rerank_term(term: retrieval_service_pb2.RerankTerm) -> values.RerankTerm:
+    return values.RerankTerm(logit=term.logit, weight=term.weight, scale=term.scale)
+
+
+def _rerank_report(report: retrieval_service_pb2.RerankReport) -> values.RerankReport:
+    return values.RerankReport(
+        stage=_STAGES.get(report.stage, values.Stage.UNKNOWN),
+        reason=report.reason,
+        hit_count=report.hit_count,
+        elapsed=report.elapsed.ToTimedelta(),
     )
 
 
@@ -212,6 +305,7 @@ def _diversity(term: retrieval_service_pb2.DiversityTerm) -> values.DiversityTer
         relevance=term.relevance,
         max_similarity=term.max_similarity,
         value=term.value,
+        closest_id=term.closest_id,
     )
 
 
@@ -233,6 +327,7 @@ def _statistics(statistics: retrieval_service_pb2.Statistics) -> values.Statisti
         embedding=statistics.embedding.ToTimedelta(),
         loading=statistics.loading.ToTimedelta(),
         ranking=statistics.ranking.ToTimedelta(),
+        reranking=statistics.reranking.ToTimedelta(),
         candidate_count=statistics.candidate_count,
         folded_count=statistics.folded_count,
         vanished_count=statistics.vanished_count,

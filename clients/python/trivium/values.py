@@ -5,6 +5,7 @@ All times are aware; those that come back are in UTC.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -136,9 +137,25 @@ class BriefingOptions:
 # ---------------------------------------------------------------- what comes back
 
 
+class FusionMethod(StrEnum):
+    """How what a leg found becomes a term of the score."""
+
+    UNKNOWN = "unknown"
+    """A method that this version of the client does not know."""
+    RECIPROCAL_RANK = "reciprocal rank"
+    """weight / (rank constant + rank)."""
+    CONVEX = "convex"
+    """weight * (leg score - least) / (most - least), or weight if the two ends are one."""
+    SCORE = "score"
+    """weight * leg score."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegTerm:
-    """What one leg gave to a score: `term` = weight / (rank constant + rank)."""
+    """What one leg, or one signal, gave to a score by the ledger's method: `term`.
+
+    `least` and `most` are the least score that the leg could give, and the best that it gave.
+    """
 
     leg: str
     rank: int
@@ -147,6 +164,24 @@ class LegTerm:
     term: float
     path: str = ""
     fact_ids: tuple[str, ...] = ()
+    least: float = 0.0
+    most: float = 1.0
+
+    def worth(self, method: FusionMethod, rank_constant: float) -> float:
+        """The term, worked out again from all the rest.
+
+        Raises:
+            ValueError: The method is unknown.
+        """
+        match method:
+            case FusionMethod.RECIPROCAL_RANK:
+                return self.weight / (rank_constant + self.rank)
+            case FusionMethod.CONVEX:
+                width = self.most - self.least
+                return self.weight * ((self.leg_score - self.least) / width if width > 0 else 1)
+            case FusionMethod.SCORE:
+                return self.weight * self.leg_score
+        raise ValueError("the server fused by a method that this client does not know")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,25 +204,87 @@ class DecayTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RerankTerm:
+    """What reranking did: (1 - weight) * coarse score / scale + weight * sigmoid(logit)."""
+
+    logit: float
+    weight: float
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiversityTerm:
-    """Maximal marginal relevance at the moment the hit was chosen."""
+    """Maximal marginal relevance at the moment the hit was chosen.
+
+    `closest_id` is the hit chosen before that it is most similar to; empty for none.
+    """
 
     trade_off: float
     relevance: float
     max_similarity: float
     value: float
+    closest_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """How a score came about: sum of terms * importance * decay + boost."""
+    """How a score came about; `recompute` is the whole formula.
+
+    `reserved_by` is the leg whose reserved place the hit took; empty if it needed none.
+    """
 
     leg_terms: tuple[LegTerm, ...]
     fused_score: float
     rank_constant: float
+    method: FusionMethod = FusionMethod.RECIPROCAL_RANK
     importance: ImportanceTerm | None = None
     decay: DecayTerm | None = None
+    rerank: RerankTerm | None = None
     diversity: DiversityTerm | None = None
+    reserved_by: str = ""
+
+    def recompute(self) -> float:
+        """Works the score out again, from ranks, weights and leg scores on.
+
+        Raises:
+            ValueError: The server fused by a method that this client does not know.
+        """
+        score = math.fsum(term.worth(self.method, self.rank_constant) for term in self.leg_terms)
+        if self.importance is not None:
+            score *= self.importance.multiplier
+        if self.decay is not None:
+            score *= max(self.decay.floor, 2 ** -(self.decay.age / self.decay.half_life))
+        if self.importance is not None:
+            score += self.importance.boost
+        if self.rerank is not None:
+            probability = 0.5 * (1 + math.tanh(self.rerank.logit / 2))
+            coarse = (1 - self.rerank.weight) * score / self.rerank.scale
+            score = coarse + self.rerank.weight * probability
+        return score
+
+
+class Stage(StrEnum):
+    """Whether a hit was reranked."""
+
+    UNKNOWN = "unknown"
+    """A stage that this version of the client does not know."""
+    NONE = "none"
+    """The profile does not rerank."""
+    RERANKED = "reranked"
+    COARSE = "coarse"
+    """It lay beyond what is reranked, or is sensitive."""
+    COARSE_FALLBACK = "coarse fallback"
+    """Nothing could be reranked; the coarse order stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankReport:
+    """What became of reranking, and why unless it was done."""
+
+    stage: Stage
+    reason: str
+    hit_count: int
+    elapsed: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +302,7 @@ class Hit:
     legs: tuple[str, ...] = ()
     folded_ids: tuple[str, ...] = ()
     ledger: Ledger | None = None
+    stage: Stage = Stage.NONE
 
     @property
     def id(self) -> str:
@@ -250,6 +348,7 @@ class Statistics:
     embedding: timedelta
     loading: timedelta
     ranking: timedelta
+    reranking: timedelta
     candidate_count: int
     folded_count: int
     vanished_count: int
@@ -275,6 +374,7 @@ class Retrieval:
     briefing: str
     coercions: tuple[Coercion, ...]
     profile: str
+    rerank: RerankReport | None = None
 
     @property
     def complete(self) -> bool:

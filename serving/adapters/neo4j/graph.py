@@ -20,7 +20,7 @@ from neo4j.exceptions import (
     SessionExpired,
 )
 
-from serving.adapters.neo4j import statements
+from serving.adapters.neo4j import statements, walks
 from serving.adapters.neo4j.names import (
     NamedSpan,
     near_names_query,
@@ -33,9 +33,10 @@ from serving.adapters.neo4j.projection import (
     removed_rows,
     segment_row,
 )
-from serving.adapters.neo4j.search import candidates, search_parameters
+from serving.adapters.neo4j.search import Search
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
+from serving.domain.leg_options import Walk
 from serving.domain.profile import Yields
 from serving.domain.query import Query, Scope
 from serving.domain.ranking import Candidate
@@ -47,10 +48,14 @@ logger = logging.getLogger(__name__)
 ROWS_PER_STATEMENT = 500
 TIMED_OUT_CODE = "Neo.ClientError.Transaction.TransactionTimedOut"
 REFUSAL_CODES = ("Neo.ClientError.Statement.", "Neo.ClientError.Schema.")
-NOTHING_ASKED = search_parameters(
-    Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC)), [], depth=1
-)
-"""What a search can be planned by, and finds nothing with."""
+NOTHING_ASKED = Search(
+    scope=Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC)),
+    walk=Walk(),
+    seeds=(),
+    depth=1,
+    yields=Yields.EVIDENCE,
+).parameters()
+"""What every search can be planned by, and finds nothing with."""
 
 PREPARE_EVERY_S = 0.5
 """How often a lost Neo4j is tried again."""
@@ -97,23 +102,51 @@ class Neo4jGraph:
         async with self._write_errors():
             for statement in statements.SCHEMA:
                 await self._run(statement, {}, timeout_s, neo4j.WRITE_ACCESS)
-            for statement in statements.SEARCHES:
+        for statement in walks.SEARCHES:
+            async with self._write_errors():
                 await self._run(statement, NOTHING_ASKED, timeout_s)
 
     async def search(
-        self, query: Query, depth: int, yields: Yields, deadline: Deadline
+        self,
+        query: Query,
+        walk: Walk,
+        seeds: Sequence[ItemId] | None,
+        depth: int,
+        yields: Yields,
+        deadline: Deadline,
     ) -> list[Candidate]:
-        """Walks from the entities that the question names, one and two hops.
+        """Walks from its seeds, one and two hops.
 
-        The entities are those whose names are among the question's runs of words;
-        where none is, those whose names it nearly says. Each hands its activation
-        on: to what mentions it and to its facts, spread over each by the root of
-        their number, so that rare names and select relations count for more; on
-        a second hop half of it. What arrives on several ways is added up.
+        The seeds are the entities that the segments `seeds` stand for; with None those
+        whose names are among the question's runs of words, or, where none is, whose
+        names it nearly says. Relations are compared in lower case.
+
+        By activation, each hands its own on: to what mentions it and to its facts,
+        spread over each by the root of their number, so that rare names and select
+        relations count for more; on a second hop half of it. What arrives on several
+        ways is added up. Relations that are not followed still take their share.
+
+        By distance, the score is `1 / (hops + place / (count + 1))`, with the place
+        from 0 of the last relation among the `count` that are followed; of several
+        ways the nearest counts. An entity that is reached brings the segments that stand
+        for it or, where none does, the evidence of the fact that led there; so among
+        objects it finds objects, and in conversations what was said. Mentions do not count.
+
+        What stands for a seed is found only from another one; but by activation, a
+        name does find what stands for it.
         """
+        search = Search(
+            scope=query.scope,
+            walk=walk,
+            seeds=None if seeds is None else _segment_ids(seeds),
+            depth=depth,
+            yields=yields,
+        )
         with _named_errors():
             async with asyncio.timeout(deadline.remaining()):
-                return await self._search(query, depth, yields, deadline)
+                if seeds is None:
+                    return await self._search_by_names(query, search, deadline)
+                return await self._find(search, (), deadline) or []
 
     async def apply(self, changes: GraphChanges) -> None:
         """Brings the graph to the given state in one transaction; a repeat changes nothing.
@@ -155,33 +188,27 @@ class Neo4jGraph:
 
     # ------------------------------------------------------------ searching
 
-    async def _search(
-        self, query: Query, depth: int, yields: Yields, deadline: Deadline
+    async def _search_by_names(
+        self, query: Query, search: Search, deadline: Deadline
     ) -> list[Candidate]:
         spans = question_spans(query.text)
         if self._settings.near_names:
             spans += await self._near_spans(query, deadline, misspelt=False)
-        found = await self._find(query, spans, depth, yields, deadline)
+        found = await self._find(search, spans, deadline)
         if found is None:
             spans = await self._near_spans(query, deadline, misspelt=True)
-            found = await self._find(query, spans, depth, yields, deadline)
+            found = await self._find(search, spans, deadline)
         return found or []
 
     async def _find(
-        self,
-        query: Query,
-        spans: Sequence[NamedSpan],
-        depth: int,
-        yields: Yields,
-        deadline: Deadline,
+        self, search: Search, spans: Sequence[NamedSpan], deadline: Deadline
     ) -> list[Candidate] | None:
-        """What the walk from the spans finds, or None if they name no entity."""
-        if not spans:
+        """What the walk finds, or None if there is no entity to start from."""
+        if not spans and not search.seeds:
             return None
-        parameters = search_parameters(query.scope, spans, depth)
-        statement = statements.FIND_FACTS if yields is Yields.FACTS else statements.FIND_SEGMENTS
-        [(seeds, found)] = await self._run(statement, parameters, deadline.remaining())
-        return candidates(cast(list[list[object]], found), yields) if seeds else None
+        parameters = search.parameters(spans)
+        [(seeds, found)] = await self._run(search.statement, parameters, deadline.remaining())
+        return search.read(cast(list[list[object]], found)) if seeds else None
 
     async def _near_spans(
         self, query: Query, deadline: Deadline, *, misspelt: bool
@@ -191,7 +218,7 @@ class Neo4jGraph:
         if lucene is None:
             return []
         parameters: Row = {"tenant": tenant, "lucene": lucene}
-        records = await self._run(statements.NEAR_NAMES, parameters, deadline.remaining())
+        records = await self._run(walks.NEAR_NAMES, parameters, deadline.remaining())
         return near_spans(query.text, cast(list[str], records[0][0]), misspelt=misspelt)
 
     # ------------------------------------------------------------ writing
@@ -285,6 +312,10 @@ class Neo4jGraph:
         except TimeoutError as error:
             why = f"Neo4j did not answer within {limit_s:g} s"
             raise DependencyError("graph", why) from error
+
+
+def _segment_ids(items: Sequence[ItemId]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item.id for item in items if item.kind is ItemKind.SEGMENT))
 
 
 async def _write(transaction: neo4j.AsyncTransaction, changes: GraphChanges) -> None:

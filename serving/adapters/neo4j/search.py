@@ -1,13 +1,15 @@
-"""Writes a question as the parameters of a statement, and reads candidates from its answer."""
+"""Writes a question as a statement and its parameters, and reads candidates from its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import LiteralString, cast
 
+from serving.adapters.neo4j import walks
 from serving.adapters.neo4j.names import NamedSpan
 from serving.adapters.neo4j.projection import Row, microseconds
+from serving.domain.leg_options import Walk, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
@@ -17,7 +19,8 @@ HOP_DECAY = 0.5
 """What a second hop, or a mention of what a first one reached, counts against a first."""
 
 MAX_SEEDS = 32
-"""The names of a question that the walk starts from, the longest first."""
+"""The entities that a walk starts from: names of the question, the longest first, or what the
+first segments stand for."""
 
 MIN_FAN_OUT = 64
 """The mentions that an entity brings, or `depth` if that is more. On LoCoMo's dev questions
@@ -42,8 +45,70 @@ MAX_TRAILS = 16
 _EARLIEST, _LATEST = -(2**63), 2**63 - 1
 
 
+USUAL_WALK = Walk()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A walk to make: how, from where, and what it is for.
+
+    `seeds` are the ids of the segments to start from, and None to start from what
+    the question names.
+    """
+
+    scope: Scope
+    walk: Walk
+    seeds: tuple[str, ...] | None
+    depth: int
+    yields: Yields
+
+    @property
+    def usual(self) -> bool:
+        """Whether the walk is the one that most questions lead to."""
+        return self.seeds is None and replace(self.walk, seeds_from="") == USUAL_WALK
+
+    @property
+    def statement(self) -> LiteralString:
+        """The statement that makes it."""
+        to_facts = self.yields is Yields.FACTS
+        if self.usual:
+            return walks.FIND_FACTS if to_facts else walks.FIND_SEGMENTS
+        if self.walk.order is WalkOrder.DISTANCE:
+            return walks.NEAREST_FACTS if to_facts else walks.NEAREST_SEGMENTS
+        return walks.FOLLOW_TO_FACTS if to_facts else walks.FOLLOW_TO_SEGMENTS
+
+    def parameters(self, spans: Sequence[NamedSpan] = ()) -> Row:
+        """What the statement is given; `spans` are what the question names."""
+        usual = search_parameters(self.scope, spans, self.depth)
+        return usual if self.usual else {**usual, **self._told(usual)}
+
+    def _told(self, usual: Row) -> Row:
+        return {
+            "segments": list(self.seeds or ()),
+            "by_name": self.seeds is None,
+            "selective": bool(self.walk.relations),
+            "places": relation_places(self.walk.relations),
+            "hops": self.walk.hops,
+            "facts_per_seed": max(cast(int, usual["facts_per_seed"]), self.depth),
+        }
+
+    def read(self, found: Sequence[Sequence[object]]) -> list[Candidate]:
+        """What was found, best first."""
+        return candidates(found, self.yields, self.walk.order)
+
+
+def relation_places(relations: Sequence[str]) -> dict[str, float]:
+    """The place of each relation from 0, as a share of their number and one more.
+
+    It is added to the hops, and so never makes up for one. Relations are compared
+    in lower case, as `toLower` has it.
+    """
+    distinct = dict.fromkeys(relation.lower() for relation in relations)
+    return {relation: place / (len(distinct) + 1) for place, relation in enumerate(distinct)}
+
+
 def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> Row:
-    """The parameters of every search statement."""
+    """The parameters of the usual walk, which all others need too."""
     return {
         "tenant": scope.tenant,
         "as_of": microseconds(scope.as_of),
@@ -122,37 +187,54 @@ class Trail:
         )
         return cls(cast(float, gain), str(seed), tuple(steps), bool(cited))
 
+    def __str__(self) -> str:
+        return " ".join([self.seed, *map(str, self.steps)])
 
-def candidates(found: Sequence[Sequence[object]], yields: Yields) -> list[Candidate]:
+
+def candidates(
+    found: Sequence[Sequence[object]],
+    yields: Yields,
+    order: WalkOrder = WalkOrder.ACTIVATION,
+) -> list[Candidate]:
     """What was found, best first.
 
     Args:
         found: Per item its id, its score in billionths and its trails.
         yields: Whether the items are facts or segments.
+        order: How they were ordered.
     """
     kind = ItemKind.FACT if yields is Yields.FACTS else ItemKind.SEGMENT
-    return best_first(_candidate(kind, *item) for item in found)
+    of_order = _nearest if order is WalkOrder.DISTANCE else _most_activated
+    return best_first(of_order(kind, *item) for item in found)
 
 
-def _candidate(kind: ItemKind, id_: object, billionths: object, trails: object) -> Candidate:
-    ways = [Trail.read(values) for values in cast(list[list[object]], trails)]
+def _most_activated(kind: ItemKind, id_: object, billionths: object, trails: object) -> Candidate:
+    ways = _ways(trails)
     # The way to a fact that the item is evidence of says more than a mention of its ends.
     ways.sort(key=lambda way: (not way.cited, -way.gain, len(way.steps), way.seed))
-    return Candidate(
-        ItemId(kind, str(id_)),
-        cast(int, billionths) / 1e9,
-        path_of(ways),
-        () if kind is ItemKind.FACT else facts_of(ways),
-    )
+    return _candidate(ItemId(kind, str(id_)), cast(int, billionths) / 1e9, ways)
+
+
+def _nearest(kind: ItemKind, id_: object, _: object, trails: object) -> Candidate:
+    ways = sorted(_ways(trails), key=lambda way: (-way.gain, str(way)))
+    return _candidate(ItemId(kind, str(id_)), ways[0].gain, ways)
+
+
+def _ways(trails: object) -> list[Trail]:
+    return [Trail.read(values) for values in cast(list[list[object]], trails)]
+
+
+def _candidate(item: ItemId, score: float, ways: Sequence[Trail]) -> Candidate:
+    facts = () if item.kind is ItemKind.FACT else facts_of(ways)
+    return Candidate(item, score, path_of(ways), facts)
 
 
 def path_of(ways: Sequence[Trail]) -> str:
     """The first way in words; where that is a mention, all names that are mentioned."""
     if not ways:
         return ""
-    first = ways[0]
-    if first.steps:
-        return " ".join([first.seed, *map(str, first.steps)])
+    if ways[0].steps:
+        return str(ways[0])
     return ", ".join(dict.fromkeys(way.seed for way in ways if not way.steps))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from serving.adapters.postgres.access import PostgresAccessCounter
+from serving.adapters.postgres.access import PostgresAccessLog
 from serving.adapters.postgres.catalog import PostgresCatalog
 from serving.adapters.postgres.change_log import PostgresChangeLog
 from serving.adapters.postgres.consistency import PostgresConsistency
@@ -14,6 +14,7 @@ from serving.adapters.postgres.lexical import PostgresLexicalSearch
 from serving.adapters.postgres.notifications import Notifications
 from serving.adapters.postgres.pool import Database
 from serving.adapters.postgres.store import PostgresMemoryStore
+from serving.adapters.postgres.timeline import PostgresTimeline
 
 
 class Postgres:
@@ -51,7 +52,8 @@ class Postgres:
         self.change_log = PostgresChangeLog(self.database, self.notifications)
         self.feed = PostgresIndexFeed(self.database, self.notifications)
         self.consistency = PostgresConsistency(self.database, self.notifications)
-        self.access = PostgresAccessCounter(self.database)
+        self.access = PostgresAccessLog(self.database)
+        self.timeline = PostgresTimeline(self.database)
 
     async def open(self) -> None:
         """Starts connecting, listening and counting; returns at once."""

@@ -123,6 +123,17 @@ class Database:
                 yield connection
 
     @asynccontextmanager
+    async def planned_search(self, deadline: Deadline) -> AsyncIterator[Connection]:
+        """Lends a connection as `search` does, on which statements are planned for their values.
+
+        That costs 0.3 to 0.8 ms, and pays where it depends on the filter which index to read: of
+        100,000 segments, the latest of a kind took 1 ms instead of 60.
+        """
+        async with self.search(deadline) as connection, connection.transaction():
+            await connection.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+            yield connection
+
+    @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Lends a connection for writes, within a transaction."""
         async with self.work() as connection, connection.transaction():

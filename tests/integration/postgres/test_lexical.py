@@ -3,66 +3,99 @@
 from __future__ import annotations
 
 import random
+from itertools import product
+from string import ascii_lowercase, digits
+from typing import NamedTuple
 
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.lexical import PostgresLexicalSearch
 from serving.adapters.postgres.words_planner import Budget
-from serving.domain.budget import Deadline
-from serving.domain.query import Filter, TimeRange
+from serving.domain.leg_options import WordsMode, WordsSearch
+from serving.domain.query import NO_FILTER, Filter, TimeRange
 from serving.domain.records import Segment, TenantName
-from tests.builders import NOON, TENANT, days, query, scope, segment
+from tests.builders import NOON, TENANT, days, segment
+from tests.integration.postgres.searching import ids_of, search
 
 pytestmark = pytest.mark.postgres
 
+BM25 = WordsSearch()
+ANY = WordsSearch(mode=WordsMode.ANY)
+ALL_THEN_ANY = WordsSearch(mode=WordsMode.ALL_THEN_ANY)
+
+
+class Way(NamedTuple):
+    """A mode, and how many finds are enough."""
+
+    words: WordsSearch
+    enough: int = 10
+
+
+BY_BM25 = Way(BM25)
+
+EVERY_WAY = {
+    "bm25": BY_BM25,
+    "any": Way(ANY),
+    "all": Way(ALL_THEN_ANY, enough=0),
+    "all, then any": Way(ALL_THEN_ANY, enough=100),
+}
+"""One for each statement that there is."""
+
+WAYS = pytest.mark.parametrize("way", EVERY_WAY.values(), ids=EVERY_WAY)
+
 
 async def found(
-    postgres: Postgres, text: str, *, tenant: str = TENANT, filter_: Filter | None = None
+    postgres: Postgres,
+    text: str,
+    way: Way = BY_BM25,
+    *,
+    tenant: str = TENANT,
+    filter_: Filter = NO_FILTER,
 ) -> list[str]:
     """The ids of what is found, best first."""
-    asked = query(text, scope=scope(tenant, filter_=filter_ or Filter()))
-    candidates = await postgres.lexical.search(asked, 100, Deadline.after(10))
-    return [candidate.item.id for candidate in candidates]
-
-
-async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgres) -> None:
-    await postgres.store.write(
-        TENANT,
-        [
-            segment("common", "the boat and the boat and the boat"),
-            segment("rare", "a boat named Argo"),
-            *(segment(f"other {place}", "some boat") for place in range(10)),
-        ],
+    return ids_of(
+        await search(
+            postgres.lexical,
+            text,
+            way.words,
+            enough=way.enough,
+            tenant=tenant,
+            filter_=filter_,
+        )
     )
 
-    assert (await found(postgres, "the boat Argo"))[0] == "rare"
+
+# ---------------------------------------------------------------- in every mode
 
 
-async def test_title_and_speaker_are_searched_too(postgres: Postgres) -> None:
+@WAYS
+async def test_title_and_speaker_are_searched_too(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(
         TENANT, [segment("a", title="Voyages"), segment("b", speaker="Ann"), segment("c", "no")]
     )
 
-    assert await found(postgres, "voyage") == ["a"]
-    assert await found(postgres, "ANN") == ["b"]
+    assert await found(postgres, "voyage", way) == ["a"]
+    assert await found(postgres, "ANN", way) == ["b"]
 
 
-async def test_an_updated_text_is_found_by_its_new_words_only(postgres: Postgres) -> None:
+@WAYS
+async def test_an_updated_text_is_found_by_its_new_words_only(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(TENANT, [segment("a", "sailing")])
     await postgres.store.write(TENANT, [segment("a", "flying")])
 
-    assert await found(postgres, "sailing") == []
-    assert await found(postgres, "flying") == ["a"]
+    assert await found(postgres, "sailing", way) == []
+    assert await found(postgres, "flying", way) == ["a"]
 
 
-async def test_words_are_those_of_the_tenants_language(postgres: Postgres) -> None:
+@WAYS
+async def test_words_are_those_of_the_tenants_language(postgres: Postgres, way: Way) -> None:
     german = TenantName("german")
     await postgres.store.write(german, [segment("a", "Die Häuser am Meer")], "german")
     await postgres.store.write(TENANT, [segment("a", "Die Häuser am Meer")])
 
-    assert await found(postgres, "Haus", tenant=german) == ["a"]
-    assert await found(postgres, "Haus") == []
+    assert await found(postgres, "Haus", way, tenant=german) == ["a"]
+    assert await found(postgres, "Haus", way) == []
 
 
 @pytest.mark.parametrize(
@@ -87,66 +120,89 @@ async def test_words_are_those_of_the_tenants_language(postgres: Postgres) -> No
 async def test_no_text_is_an_error(postgres: Postgres, text: str) -> None:
     await postgres.store.write(TENANT, [segment("a", "Goa")])
 
-    assert set(await found(postgres, text)) <= {"a"}
-    assert await found(postgres, "goa") == ["a"]
+    for way in EVERY_WAY.values():
+        assert set(await found(postgres, text, way)) <= {"a"}
+        assert await found(postgres, "goa", way) == ["a"]
 
 
-async def test_stop_words_alone_find_nothing(postgres: Postgres) -> None:
+@WAYS
+@pytest.mark.parametrize(
+    "address",
+    ["x.org/it's", "http://x.org/a&b=c'd", "x.org/it''s", "x.org/%(any)s"],
+)
+async def test_a_word_is_found_whatever_characters_it_has(
+    postgres: Postgres, way: Way, address: str
+) -> None:
+    await postgres.store.write(TENANT, [segment("a", address), segment("b", "x.com/b&c")])
+
+    assert await found(postgres, address, way) == ["a"]
+
+
+@WAYS
+async def test_the_longest_question_of_different_words_is_no_error(
+    postgres: Postgres, way: Way
+) -> None:
+    words = [first + second for first, second in product(ascii_lowercase + digits, repeat=2)]
+    words += [f"q{word}" for word in words]
+    await postgres.store.write(TENANT, [segment("a", " ".join(words))])
+
+    assert await found(postgres, " ".join(words)[:8192], way) == ["a"]
+
+
+@WAYS
+async def test_stop_words_alone_find_nothing(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(TENANT, [segment("a", "What did she do when?")])
 
-    assert await found(postgres, "What did she do when?") == []
+    assert await found(postgres, "What did she do when?", way) == []
 
 
-async def test_an_unknown_tenant_has_nothing_to_find(postgres: Postgres) -> None:
-    assert await found(postgres, "goa", tenant="nobody") == []
+@WAYS
+async def test_an_unknown_tenant_has_nothing_to_find(postgres: Postgres, way: Way) -> None:
+    assert await found(postgres, "goa", way, tenant="nobody") == []
 
 
-async def test_tenants_do_not_find_each_others_segments(postgres: Postgres) -> None:
+@WAYS
+async def test_tenants_do_not_find_each_others_segments(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(TENANT, [segment("mine")])
     await postgres.store.write(TenantName("other"), [segment("theirs")])
 
-    assert await found(postgres, "Goa") == ["mine"]
-    assert await found(postgres, "Goa", tenant="other") == ["theirs"]
+    assert await found(postgres, "Goa", way) == ["mine"]
+    assert await found(postgres, "Goa", way, tenant="other") == ["theirs"]
 
 
-async def test_what_was_said_later_is_hidden(postgres: Postgres) -> None:
+@WAYS
+async def test_what_was_said_later_is_hidden(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(
         TENANT, [segment("now"), segment("later", event_time=NOON + days(1.01))]
     )
 
-    assert await found(postgres, "Goa") == ["now"]
+    assert await found(postgres, "Goa", way) == ["now"]
 
 
-async def test_equal_scores_are_ordered_by_id_and_the_best_are_kept(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment(id_) for id_ in "dacb"])
+@WAYS
+async def test_equal_scores_are_ordered_by_id_and_the_best_are_kept(
+    postgres: Postgres, way: Way
+) -> None:
+    # One by one, and among others, so that they are not read in the order of their ids.
+    for id_ in "dacb":
+        await postgres.store.write(TENANT, [segment(id_)])
+    await postgres.store.write(TENANT, [segment(f"e{n}", "Rome") for n in range(300)])
+    async with postgres.database.work() as connection:
+        await connection.execute("ANALYZE segment")
+    text = "Goa unheard" if way == EVERY_WAY["all, then any"] else "Goa"
 
-    candidates = await postgres.lexical.search(query("Goa"), 3, Deadline.after(10))
+    candidates = await search(postgres.lexical, text, way.words, depth=3, enough=way.enough)
 
-    assert [candidate.item.id for candidate in candidates] == ["a", "b", "c"]
+    assert ids_of(candidates) == ["a", "b", "c"]
     assert len({candidate.score for candidate in candidates}) == 1
 
 
-async def test_the_answer_is_filled_though_the_plan_left_rows_out(postgres: Postgres) -> None:
-    await postgres.store.write(
-        TENANT,
-        [segment(f"{place:02}", "boat" + (" Argo" if place < 5 else "")) for place in range(30)],
-    )
-    narrow = PostgresLexicalSearch(
-        postgres.database, Budget(all_rows=10, candidates=6, postings=100)
-    )
-
-    few = await narrow.search(query("boat Argo"), 5, Deadline.after(10))
-    many = await narrow.search(query("boat Argo"), 20, Deadline.after(10))
-
-    assert [candidate.item.id for candidate in few] == ["00", "01", "02", "03", "04"]
-    assert len(many) == 20
-
-
-async def test_a_passed_deadline_is_a_timeout(postgres: Postgres) -> None:
+@WAYS
+async def test_a_passed_deadline_is_a_timeout(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(TENANT, [segment("a")])
 
     with pytest.raises(TimeoutError):
-        await postgres.lexical.search(query("Goa"), 10, Deadline.after(0))
+        await search(postgres.lexical, "Goa", way.words, enough=way.enough, within_s=0)
 
 
 async def test_a_name_of_any_script_can_be_stored_and_filtered_by(postgres: Postgres) -> None:
@@ -193,7 +249,8 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres) -> None:
+@WAYS
+async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres, way: Way) -> None:
     chance = random.Random(7)
     segments = [random_segment(chance, place) for place in range(80)]
     await postgres.store.write(TENANT, segments)
@@ -204,21 +261,152 @@ async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres) -
         expected = [stored.id for stored in segments if filter_.accepts(stored)]
         partly += 0 < len(expected) < len(segments)
 
-        assert sorted(await found(postgres, "Goa", filter_=filter_)) == expected
+        assert sorted(await found(postgres, "Goa", way, filter_=filter_)) == expected
         listed = await postgres.catalog.list_segments(TENANT, filter_, "", 100)
         assert [stored.id for stored in listed] == expected
 
     assert partly > 50
 
 
-async def test_times_of_storing_filter_too(postgres: Postgres) -> None:
+@WAYS
+async def test_times_of_storing_filter_too(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     (stored,) = await postgres.catalog.list_segments(TENANT, Filter(), "", 1)
     assert stored.created_at is not None
 
     since, before = TimeRange(stored.created_at), TimeRange(None, stored.created_at)
 
-    assert await found(postgres, "Goa", filter_=Filter(created_at=since)) == ["a"]
-    assert await found(postgres, "Goa", filter_=Filter(created_at=before)) == []
-    assert await found(postgres, "Goa", filter_=Filter(updated_at=since)) == ["a"]
-    assert await found(postgres, "Goa", filter_=Filter(updated_at=before)) == []
+    assert await found(postgres, "Goa", way, filter_=Filter(created_at=since)) == ["a"]
+    assert await found(postgres, "Goa", way, filter_=Filter(created_at=before)) == []
+    assert await found(postgres, "Goa", way, filter_=Filter(updated_at=since)) == ["a"]
+    assert await found(postgres, "Goa", way, filter_=Filter(updated_at=before)) == []
+
+
+# ---------------------------------------------------------------- BM25
+
+
+async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgres) -> None:
+    await postgres.store.write(
+        TENANT,
+        [
+            segment("common", "the boat and the boat and the boat"),
+            segment("rare", "a boat named Argo"),
+            *(segment(f"other {place}", "some boat") for place in range(10)),
+        ],
+    )
+
+    assert (await found(postgres, "the boat Argo"))[0] == "rare"
+
+
+async def test_the_answer_is_filled_though_the_plan_left_rows_out(postgres: Postgres) -> None:
+    await postgres.store.write(
+        TENANT,
+        [segment(f"{place:02}", "boat" + (" Argo" if place < 5 else "")) for place in range(30)],
+    )
+    narrow = PostgresLexicalSearch(
+        postgres.database, Budget(all_rows=10, candidates=6, postings=100)
+    )
+
+    few = await search(narrow, "boat Argo", depth=5)
+    many = await search(narrow, "boat Argo", depth=20)
+
+    assert ids_of(few) == ["00", "01", "02", "03", "04"]
+    assert len(many) == 20
+
+
+# ---------------------------------------------------------------- any word
+
+BOATS = [
+    segment("common", "the boat and the boat and the boat"),
+    segment("rare", "a boat named Argo"),
+]
+
+
+async def test_by_cover_density_each_place_of_a_word_counts_and_its_rarity_does_not(
+    postgres: Postgres,
+) -> None:
+    await postgres.store.write(TENANT, [*BOATS, *(segment(f"{n}", "some boat") for n in "12")])
+
+    candidates = await search(postgres.lexical, "the boat Argo", ANY)
+
+    assert ids_of(candidates) == ["common", "rare", "1", "2"]
+    scores = [candidate.score for candidate in candidates]
+    assert scores == pytest.approx([0.3, 0.2, 0.1, 0.1])
+
+
+# ---------------------------------------------------------------- all words, then any
+
+# By ts_rank a word that stands once gives .0608, divided by the number of words asked for.
+SHARE = 0.1 / 1.64493406685
+
+VOYAGE = [
+    segment("all", "Argo sailed to Goa"),
+    segment("most", "Argo sailed"),
+    segment("twice", "Goa, Goa"),
+    segment("once", "Goa"),
+    segment("none", "nothing"),
+]
+
+
+async def voyage(postgres: Postgres, *, enough: int, rank_gate: float = 0.01) -> dict[str, float]:
+    """The scores of what is found of the voyage, best first."""
+    words = WordsSearch(mode=WordsMode.ALL_THEN_ANY, rank_gate=rank_gate)
+    candidates = await search(postgres.lexical, "Argo sailed to Goa", words, enough=enough)
+    scores = [candidate.score for candidate in candidates]
+    assert scores == sorted(scores, reverse=True)
+    return {candidate.item.id: candidate.score for candidate in candidates}
+
+
+async def test_rows_with_all_words_do_if_they_are_enough(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, VOYAGE)
+
+    assert [*await voyage(postgres, enough=1)] == ["all"]
+
+
+async def test_with_too_few_of_them_rows_with_any_word_come_too(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, VOYAGE)
+
+    found = await voyage(postgres, enough=2)
+
+    assert [*found] == ["all", "most", "twice", "once"]
+    assert [*found.values()] == pytest.approx([SHARE, 2 * SHARE / 3, 1.25 * SHARE / 3, SHARE / 3])
+
+
+async def test_rows_with_any_word_must_rank_above_the_gate(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, VOYAGE)
+
+    assert [*await voyage(postgres, enough=2, rank_gate=SHARE / 3 + 1e-6)] == [
+        "all",
+        "most",
+        "twice",
+    ]
+    assert [*await voyage(postgres, enough=2, rank_gate=2 * SHARE / 3 + 1e-6)] == ["all"]
+
+
+async def test_rows_with_all_words_are_there_whatever_the_gate(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, VOYAGE)
+
+    assert [*await voyage(postgres, enough=2, rank_gate=1.0)] == ["all"]
+
+
+REPEATED = segment("repeated", "Argo sailed. " * 30)
+
+
+async def test_a_row_with_all_words_can_rank_behind_one_that_repeats_some(
+    postgres: Postgres,
+) -> None:
+    await postgres.store.write(TENANT, [*VOYAGE, REPEATED])
+
+    assert [*await voyage(postgres, enough=2)][:2] == ["repeated", "all"]
+
+
+async def test_rows_with_all_words_that_fill_the_depth_are_enough(postgres: Postgres) -> None:
+    await postgres.store.write(
+        TENANT, [*VOYAGE, REPEATED, segment("too", "Argo sailed to Goa, too")]
+    )
+
+    candidates = await search(
+        postgres.lexical, "Argo sailed to Goa", ALL_THEN_ANY, depth=2, enough=10
+    )
+
+    assert ids_of(candidates) == ["all", "too"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from importlib import resources
 
 import psycopg
 import pytest
@@ -11,9 +12,11 @@ from psycopg.conninfo import make_conninfo
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.migrations import SchemaTooNewError, latest_version, migrate
+from serving.domain.budget import Deadline
 from serving.domain.errors import StoreUnavailableError
-from tests.builders import TENANT, fact, segment
-from tests.integration.postgres.following import MODEL, embed, project_graph
+from serving.domain.records import TenantName, fact_id
+from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
+from tests.integration.postgres.following import MODEL, embed, project_graph, scalar
 
 pytestmark = pytest.mark.postgres
 
@@ -114,3 +117,35 @@ async def test_an_owner_without_privileges_can_migrate_and_work(
             with psycopg.connect(empty_dsn, autocommit=True) as within:
                 within.execute("REASSIGN OWNED BY owner TO postgres")
             connection.execute("DROP ROLE owner")
+
+
+async def test_counts_of_the_first_version_are_found_by_their_tenant(empty_dsn: str) -> None:
+    folder = resources.files("serving.adapters.postgres") / "migrations"
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute((folder / "0001_schema.sql").read_bytes())
+    async with Postgres(empty_dsn) as adapters:
+        written = [segment(name, event_time=NOON - days(place)) for place, name in enumerate("abc")]
+        await adapters.store.write(TENANT, [*written, fact("a", "x", "y", "z")])
+        await adapters.store.write(TenantName("other"), [segment("b")])
+        async with adapters.database.work() as connection_:
+            await connection_.execute(
+                """
+                INSERT INTO access_count (key, shown, last_shown)
+                SELECT key, 7, now() FROM segment WHERE id = 'b'
+                 UNION ALL SELECT key, 2, now() FROM fact
+                """
+            )
+        items = [*ids("a", "b"), fact_id("a")]
+
+        await migrate(empty_dsn)
+
+        counts = await adapters.access.shown_counts(TENANT, items, Deadline.after(10))
+        recent = await adapters.access.recently_accessed(scope(), 10, Deadline.after(10))
+        said = await adapters.timeline.latest(scope(), 10, Deadline.after(10))
+        assert [counts.get(item, 0) for item in items] == [0, 7, 2]
+        assert recent == ids("b", "a", "c")
+        assert [candidate.item for candidate in said] == ids("a", "b", "c")
+        async with adapters.database.work() as connection_:
+            assert await scalar(connection_, "SELECT schema_version FROM meta") == latest_version()
+            unknown = "SELECT count(*) FROM access_count WHERE tenant_id IS NULL"
+            assert await scalar(connection_, unknown) == 0

@@ -16,9 +16,10 @@ from serving.adapters.postgres.migrations import migrate
 from serving.adapters.postgres.pool import Database
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
-from tests.builders import TENANT, ids, query, segment
+from tests.builders import TENANT, ids, segment
 from tests.fix_postgres import QUICK, pid_of
 from tests.integration.postgres.following import MODEL, bootstrap, eventually, scalar
+from tests.integration.postgres.searching import search
 
 pytestmark = pytest.mark.postgres
 
@@ -49,7 +50,7 @@ async def test_without_postgresql_every_call_says_so(
     with pytest.raises(StoreUnavailableError):
         await adapters.store.write(TENANT, [segment("a")])
     with pytest.raises(StoreUnavailableError):
-        await adapters.lexical.search(query("Goa"), 10, Deadline.after(2))
+        await search(adapters.lexical, "Goa", within_s=2)
     with pytest.raises(StoreUnavailableError):
         await adapters.change_log.next_batch("graph", None, 10)
     with pytest.raises(StoreUnavailableError):
@@ -83,7 +84,7 @@ async def test_the_first_calls_after_a_restart_succeed(
     server.stop()
     server.start()
 
-    found = await adapters.lexical.search(query("Goa"), 10, Deadline.after(10))
+    found = await search(adapters.lexical, "Goa")
     await adapters.store.write(TENANT, [segment("b")])
 
     assert [candidate.item for candidate in found] == ids("a")
@@ -148,6 +149,19 @@ async def test_a_statement_that_takes_too_long_is_a_timeout(postgres: Postgres) 
             await connection.execute("SELECT pg_sleep(10)")
 
     assert await postgres.store.ready()
+
+
+async def test_a_planned_search_that_takes_too_long_leaves_its_connection_as_it_was(
+    postgres_dsn: str,
+) -> None:
+    async with Database(postgres_dsn, search_connections=1) as database:
+        with pytest.raises(TimeoutError):
+            async with database.planned_search(Deadline.after(0.05)) as connection:
+                await connection.execute("SELECT pg_sleep(10)")
+
+        async with database.search(Deadline.after(10)) as connection:
+            assert await scalar(connection, "SHOW plan_cache_mode") == "force_generic_plan"
+            assert not connection.info.transaction_status
 
 
 async def test_the_server_ends_a_search_that_nobody_cancels(postgres_dsn: str) -> None:

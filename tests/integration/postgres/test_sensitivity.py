@@ -8,10 +8,9 @@ import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.writing import Batch, write_batch
-from serving.domain.budget import Deadline
 from serving.domain.records import ItemId, TenantName, fact_id, segment_id
 from serving.ports import GraphChanges, Selector
-from tests.builders import TENANT, fact, ids, query, segment
+from tests.builders import TENANT, fact, ids, segment
 from tests.integration.postgres.following import (
     MODEL,
     bootstrap,
@@ -20,6 +19,7 @@ from tests.integration.postgres.following import (
     project_graph,
     scalar,
 )
+from tests.integration.postgres.searching import search
 
 pytestmark = pytest.mark.postgres
 
@@ -50,7 +50,7 @@ async def embedded(postgres: Postgres) -> list[ItemId]:
 async def test_a_sensitive_segment_is_found_by_words_only(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a", sensitive=True)])
 
-    found = await postgres.lexical.search(query("Goa"), 10, Deadline.after(10))
+    found = await search(postgres.lexical, "Goa")
 
     assert [candidate.item for candidate in found] == ids("a")
     assert await embed(postgres) == []

@@ -9,11 +9,13 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.lexical import PostgresLexicalSearch
 from serving.domain.budget import Deadline
+from serving.domain.leg_options import WordsMode, WordsSearch
 from serving.domain.query import NO_FILTER
-from serving.domain.records import Item, TenantName, fact_id, segment_id
+from serving.domain.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.ports import Selector
-from tests.builders import NOON, TENANT, fact, query, segment
+from tests.builders import NOON, TENANT, fact, ids, scope, segment
 from tests.integration.postgres.following import MODEL, bootstrap, embed, project_graph
+from tests.integration.postgres.searching import ids_of, search
 
 pytestmark = pytest.mark.postgres
 
@@ -68,14 +70,55 @@ async def test_pages_are_of_one_tenant(both: Postgres) -> None:
 
 
 async def test_scores_do_not_depend_on_other_tenants(both: Postgres) -> None:
-    before = await both.lexical.search(query("mine"), 10, Deadline.after(10))
+    before = await search(both.lexical, "mine")
     await both.store.write(OTHER, [segment(f"m{place}", "mine, mine") for place in range(50)])
 
     another_process = PostgresLexicalSearch(both.database)
-    after = await another_process.search(query("mine"), 10, Deadline.after(10))
+    after = await search(another_process, "mine")
 
     assert before == after
     assert len(after) == 1
+
+
+@pytest.mark.parametrize("enough", [0, 100], ids=["enough", "too few"])
+@pytest.mark.parametrize("mode", list(WordsMode))
+async def test_words_are_searched_in_one_tenant(
+    both: Postgres, mode: WordsMode, enough: int
+) -> None:
+    words = WordsSearch(mode=mode)
+
+    mine = await search(both.lexical, "mine", words, enough=enough)
+    theirs = await search(both.lexical, "mine", words, enough=enough, tenant=OTHER)
+
+    assert ids_of(mine) == ["a"]
+    assert ids_of(theirs) == []
+
+
+async def test_accesses_and_times_are_of_one_tenant(both: Postgres) -> None:
+    deadline = Deadline.after(10)
+
+    async def recent(tenant: TenantName) -> list[list[ItemId]]:
+        accessed = await both.access.recently_accessed(scope(tenant), 10, deadline)
+        said = await both.timeline.latest(scope(tenant), 10, deadline)
+        return [accessed, [candidate.item for candidate in said]]
+
+    async def counts(tenant: TenantName) -> dict[ItemId, int]:
+        return dict(await both.access.shown_counts(tenant, ALL, deadline))
+
+    for tenant, times in ((TENANT, 1), (OTHER, 2)):
+        for _ in range(times):
+            both.access.record(tenant, [segment_id("a"), fact_id("f")])
+    pending = [await recent(TENANT), await recent(OTHER), await counts(TENANT), await counts(OTHER)]
+    await both.access.flush()
+    stored = [await recent(TENANT), await recent(OTHER), await counts(TENANT), await counts(OTHER)]
+
+    assert pending == stored
+    assert stored == [
+        [ids("a"), ids("a")],
+        [ids("a", "b"), ids("a", "b")],
+        {segment_id("a"): 1, fact_id("f"): 1},
+        {segment_id("a"): 2, fact_id("f"): 2},
+    ]
 
 
 @pytest.mark.parametrize(

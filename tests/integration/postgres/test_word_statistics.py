@@ -12,10 +12,10 @@ from serving.adapters.postgres.word_statistics import (
     count_words,
     estimate_words,
 )
-from serving.domain.budget import Deadline
 from serving.domain.records import TenantName
-from tests.builders import TENANT, ids, query, segment
+from tests.builders import TENANT, ids, segment
 from tests.integration.postgres.following import eventually, scalar
+from tests.integration.postgres.searching import search
 
 pytestmark = pytest.mark.postgres
 
@@ -78,7 +78,7 @@ async def test_a_large_tenant_is_searched_with_estimates(
     await fill(postgres)
 
     for _ in range(3):
-        found = await postgres.lexical.search(query("island harbour"), 10, Deadline.after(10))
+        found = await search(postgres.lexical, "island harbour", depth=10)
         assert sorted(candidate.item for candidate in found) == ids("a", "b", "c")
 
 

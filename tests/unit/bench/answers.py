@@ -36,6 +36,7 @@ def retrieval(
         embedding=embedding,
         loading=NO_TIME,
         ranking=NO_TIME,
+        reranking=NO_TIME,
         candidate_count=0,
         folded_count=0,
         vanished_count=0,

@@ -84,6 +84,17 @@ class FakeService(
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("Retrieve", request, context, retrieval_service_pb2.RetrieveResponse())
 
+    def ListProfiles(self, request: Any, context: Any) -> Any:  # noqa: N802
+        default = retrieval_service_pb2.ListProfilesResponse()
+        return self._answer("ListProfiles", request, context, default)
+
+    def Compare(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("Compare", request, context, retrieval_service_pb2.CompareResponse())
+
+    def ExplainAbsence(self, request: Any, context: Any) -> Any:  # noqa: N802
+        default = retrieval_service_pb2.ExplainAbsenceResponse()
+        return self._answer("ExplainAbsence", request, context, default)
+
     def Ingest(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("Ingest", request, context, ingest_service_pb2.IngestResponse())
 

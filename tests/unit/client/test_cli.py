@@ -16,10 +16,12 @@ from trivium.v1.catalog_service_pb2 import (
     GetSegmentsResponse,
     GetStatsResponse,
     IndexStats,
+    ListFactsResponse,
     ProjectionStats,
     SetAsideRow,
     TenantStats,
 )
+from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
     ITEM_STATE_REJECTED,
     ForgetResponse,
@@ -29,6 +31,7 @@ from trivium.v1.ingest_service_pb2 import (
     StoreReceipt,
 )
 from trivium.v1.retrieval_service_pb2 import (
+    FUSION_METHOD_RECIPROCAL_RANK,
     LEG_STATE_OK,
     LEG_STATE_TIMED_OUT,
     Coercion,
@@ -145,6 +148,7 @@ def test_service_that_is_not_there_is_unavailable() -> None:
         ["ask"],
         ["ask", "--file", "no such file"],
         ["ingest"],
+        ["ingest", "--python", "no such folder"],
         ["forget"],
         ["forget", "--session", "a", "--everything"],
         ["--timeout", "0", "stats"],
@@ -259,6 +263,60 @@ def test_standard_input_is_stored(run: Run, fake_service: FakeService) -> None:
     assert message.items[0].segment.speaker == "Nora"
 
 
+def test_python_project_is_stored_as_objects_and_relations(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text("def f():\n    g()\n\ndef g(): ...\n")
+
+    result = run("ingest", "--python", str(tmp_path))
+
+    (message,) = fake_service.request()
+    segments = [each.segment for each in message.items if each.HasField("segment")]
+    facts = [each.fact for each in message.items if each.HasField("fact")]
+    assert (result.exit_code, "6/6" in result.stderr) == (0, True)
+    assert [(each.kind, each.entity) for each in segments] == [
+        ("file", "shop"),
+        ("symbol", "shop.f"),
+        ("symbol", "shop.g"),
+    ]
+    assert ("shop.f", "calls", "shop.g") in [
+        (each.subject, each.relation, each.object) for each in facts
+    ]
+
+
+def test_python_files_that_cannot_be_parsed_are_counted_and_the_others_stored(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text("def f(): ...\n")
+    (tmp_path / "broken.py").write_text("\ndef f(:\n")
+
+    result = run("ingest", "--json", "--python", str(tmp_path))
+
+    (message,) = fake_service.request()
+    assert result.exit_code == 3
+    assert len(message.items) == 3
+    assert result.stderr.splitlines()[-2:] == [
+        f"{tmp_path}/broken.py:2: is not Python: invalid syntax",
+        "Python files that could not be read: 1",
+    ]
+    assert len(json.loads(result.stdout)["problems"]) == 1
+
+
+def test_what_the_service_rejects_of_a_project_is_named_by_its_line(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text("\n\ndef f(): ...\n")
+    violation = ItemViolation(field="items[1].segment.entity", description="is too long")
+    rejected = ItemOutcome(index=1, state=ITEM_STATE_REJECTED, violations=[violation])
+    fake_service.will_answer(
+        "IngestStream", IngestStreamResponse(rejected_count=1, rejected=[rejected])
+    )
+
+    result = run("ingest", "--python", str(tmp_path))
+
+    assert f"{tmp_path}/shop.py:3: entity is too long" in result.stderr
+
+
 def test_ingest_writes_json(run: Run, tmp_path: Path) -> None:
     result = run("ingest", "--json", written(tmp_path, "corpus.jsonl", {"id": "t1"}))
 
@@ -345,6 +403,7 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
             )
         ],
         rank_constant=60,
+        method=FUSION_METHOD_RECIPROCAL_RANK,
         fused_score=2 / 62,
         importance=ImportanceTerm(importance=0.5, multiplier=0.85),
         decay=DecayTerm(age=Duration(seconds=86400), multiplier=0.5),
@@ -363,7 +422,7 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
 
     assert fake_service.request().explain
     for part in (
-        "graph: 2 / (60 + 2) = 0.03226 (leg score 0.25)",
+        "graph: 2 / (60 + 2) (leg score 0.25) = 0.03226",
         "sum 0.03226",
         "harmonium -[repaired by]-> Anselm",
         "evidence of f1",
@@ -438,6 +497,77 @@ def test_show_prints_segments_and_misses_none_silently(run: Run, fake_service: F
     assert result.exit_code == 1
     assert "We sailed to Goa." in result.stdout
     assert result.stderr == "t9: not found\n"
+
+
+def test_neighbours_are_the_relations_of_what_a_segment_stands_for(
+    run: Run, fake_service: FakeService
+) -> None:
+    symbol = Segment(id="python:a.f", text="def f()", entity="a.f")
+    fake_service.will_answer("GetSegments", GetSegmentsResponse(segments=[symbol]))
+    ended = Fact(id="3", subject="a.f", relation="calls", object="a.z")
+    ended.valid_to.FromJsonString("2026-03-01T12:00:00Z")
+    fake_service.will_answer(
+        "ListFacts",
+        ListFactsResponse(
+            facts=[Fact(id="1", subject="a.main", relation="calls", object="a.f")],
+            next_page_token="more",
+        ),
+        ListFactsResponse(
+            facts=[Fact(id="2", subject="a.f", relation="calls", object="a.g\x1b[2J"), ended]
+        ),
+    )
+
+    result = run("show", "--neighbours", "python:a.f")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "a.f -[calls]-> a.g [2J",
+        "a.f -[calls]-> a.z  (until 2026-03-01)",
+        "a.main -[calls]-> a.f",
+    ]
+    asked = fake_service.requests[1:]
+    assert [(each.entities, each.page_token) for each in asked] == [
+        (["a.f"], ""),
+        (["a.f"], "more"),
+    ]
+
+
+def test_neighbours_are_written_as_json(run: Run, fake_service: FakeService) -> None:
+    symbol = Segment(id="s", text="def f()", entity="a.f")
+    answer = GetSegmentsResponse(segments=[symbol], missing_ids=["t9"])
+    fake_service.will_answer("GetSegments", answer)
+    fact = Fact(id="1", subject="a.f", relation="calls", object="a.g")
+    fake_service.will_answer("ListFacts", ListFactsResponse(facts=[fact]))
+
+    result = run("show", "--json", "--neighbours", "s", "t9")
+
+    told = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert [(each["id"], each["entity"]) for each in told["neighbours"]] == [("s", "a.f")]
+    assert told["neighbours"][0]["facts"][0]["object"] == "a.g"
+    assert told["missing_ids"] == ["t9"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "said"),
+    [
+        (GetSegmentsResponse(segments=[segment("t1")]), 1, "t1: stands for no entity"),
+        (GetSegmentsResponse(missing_ids=["t1"]), 1, "t1: not found"),
+        (
+            GetSegmentsResponse(segments=[Segment(id="t1", text="a", entity="a")]),
+            0,
+            "t1: has no relations",
+        ),
+    ],
+)
+def test_an_id_without_neighbours_says_why(
+    run: Run, fake_service: FakeService, answer: GetSegmentsResponse, expected: int, said: str
+) -> None:
+    fake_service.will_answer("GetSegments", answer)
+
+    result = run("show", "--neighbours", "t1")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (expected, "", f"{said}\n")
 
 
 def test_stats_are_shown(run: Run, fake_service: FakeService) -> None:

@@ -131,7 +131,8 @@ def test_server_that_does_not_answer_costs_no_more_than_the_timeout() -> None:
 
 def test_retrieval_is_read_into_values(client: Client, fake_service: FakeService) -> None:
     term = LegTerm(leg="dense", rank=1, weight=1, leg_score=0.5, term=1 / 61, fact_ids=["f"])
-    mmr = DiversityTerm(**{"lambda": 0.7, "relevance": 1.0, "max_similarity": 0.0, "value": 0.7})
+    lambda_: Any = {"lambda": 0.7}
+    mmr = DiversityTerm(**lambda_, relevance=1.0, max_similarity=0.0, value=0.7)
     said = SegmentMessage(id="a", text="We sailed.", event_time=stamp(NOON))
     fake_service.will_answer(
         "Retrieve",

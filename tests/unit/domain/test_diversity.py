@@ -39,6 +39,15 @@ def test_mmr_with_no_weight_on_novelty_keeps_the_order() -> None:
     assert [one.place for one in chosen] == [0, 1, 2]
 
 
+def test_each_choice_names_the_earlier_one_it_is_most_like() -> None:
+    texts = ["we fly to goa in march", "the cat is ill", "we fly to goa in may"]
+
+    chosen = maximal_marginal_relevance(texts, [1.0, 0.9, 0.8])
+
+    assert [(one.place, one.closest) for one in chosen] == [(0, None), (1, None), (2, 0)]
+    assert chosen[2].value == 0.7 * 0.8 - (1 - 0.7) * chosen[2].max_similarity
+
+
 def test_mmr_considers_only_its_pool() -> None:
     assert len(maximal_marginal_relevance(["a", "b", "c"], [3, 2, 1], pool=2)) == 2
 

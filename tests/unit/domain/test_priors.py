@@ -23,6 +23,15 @@ def test_evergreen_kinds_decay_to_their_floor() -> None:
     assert decay_term(Decay(), kind="turn", since=old, as_of=NOON).multiplier < 1e-9
 
 
+def test_a_floor_of_its_own_holds_for_every_other_kind() -> None:
+    old = NOON - days(3650)
+
+    decay = Decay(floor=0.8)
+
+    assert decay_term(decay, kind="turn", since=old, as_of=NOON).multiplier == 0.8
+    assert decay_term(decay, kind="person", since=old, as_of=NOON).multiplier == 0.3
+
+
 def test_what_lies_in_the_future_does_not_decay() -> None:
     assert decay_term(Decay(), kind="turn", since=NOON + days(9), as_of=NOON).multiplier == 1.0
 
@@ -45,7 +54,7 @@ def test_importance_is_off_unless_a_profile_asks_for_it() -> None:
 
 
 def test_every_term_of_the_ledger_counts() -> None:
-    leg = LegTerm(leg="dense", rank=1, weight=2.0, leg_score=0.7, term=2 / 61)
+    leg = LegTerm(leg="dense", rank=1, weight=2.0, leg_score=0.7)
     ledger = Ledger(
         rank_constant=60,
         leg_terms=(leg,),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -21,57 +21,21 @@ from serving.domain.priors import Decay, Importance, ImportanceStyle
 from serving.domain.profile import Diversity, LegSpec, Profile
 from serving.domain.query import Filter
 from serving.domain.records import Item, ItemId, TenantName, fact_id
+from serving.pipeline.asking import LegState
 from serving.pipeline.legs import Leg, LegSkippedError
-from serving.pipeline.retrieve import LegState, Retrieval, Retriever
-from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from tests.builders import NOON, TENANT, days, fact, ids, query, scope, segment
-from tests.fake_meaning import FakeEmbedder
+from tests.builders import NOON, days, fact, ids, query, scope, segment
 from tests.fake_store import InMemoryStore
 from tests.fakes import (
     BrokenLeg,
     FixedConsistency,
-    FixedIndex,
     FixedLeg,
     HangingLeg,
     RecordingAccess,
 )
+from tests.unit.pipeline.retrieving import hit_ids, retriever, soon, states, store_of
 
 TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
 TOKEN = ConsistencyToken.of("in-memory", [7])
-
-
-async def store_of(*items: Item) -> InMemoryStore:
-    store = InMemoryStore()
-    await store.write(TENANT, items)
-    return store
-
-
-def retriever(
-    store: InMemoryStore,
-    legs: Mapping[str, Leg],
-    *,
-    consistency: FixedConsistency | None = None,
-    access: RecordingAccess | None = None,
-) -> Retriever:
-    return Retriever(
-        legs=legs,
-        spaces=VectorSpaces(VectorSpace(FakeEmbedder(), FixedIndex())),
-        store=store,
-        consistency=consistency or FixedConsistency(),
-        access=access or RecordingAccess(),
-    )
-
-
-def hit_ids(answer: Retrieval) -> list[str]:
-    return [hit.item.id for hit in answer.hits]
-
-
-def states(answer: Retrieval) -> dict[str, LegState]:
-    return {report.leg: report.state for report in answer.reports}
-
-
-def soon() -> Deadline:
-    return Deadline.after(5)
 
 
 async def test_legs_are_fused_and_each_hit_says_who_found_it() -> None:

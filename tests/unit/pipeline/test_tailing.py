@@ -157,6 +157,18 @@ async def test_a_large_scan_answers_from_a_thread_in_the_same_way() -> None:
     assert found(answer) == ids("a", "b")
 
 
+@pytest.mark.parametrize("engine", [InMemoryIndex, ManyRows], ids=["small", "large"])
+async def test_only_those_asked_for_are_considered(engine: type[InMemoryIndex]) -> None:
+    async with TailedIndex(filled_feed("a", "b", "c"), FAKE_MODEL, engine) as index:
+        await ready(index)
+        deadline = Deadline.after(10)
+        answer = await index.search(
+            unit(1), ItemKind.SEGMENT, scope(), 10, deadline, only=ids("c", "b", "unknown")
+        )
+
+    assert found(answer) == ids("b", "c")
+
+
 async def test_while_postgresql_is_away_it_answers_and_then_goes_on() -> None:
     feed = filled_feed("a")
     async with following(feed) as index:

@@ -1,139 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.errors import InvalidRequestError
-from serving.domain.profile import LegSpec, Profile
 from serving.rpc import requests
 from tests.builders import NOON
-from trivium.v1 import (
-    catalog_service_pb2,
-    fact_pb2,
-    filter_pb2,
-    ingest_service_pb2,
-    retrieval_service_pb2,
-    segment_pb2,
-)
+from trivium.v1 import catalog_service_pb2, fact_pb2, ingest_service_pb2, segment_pb2
 
-PROFILES = {
-    "default": Profile(name="default", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
-}
 YEAR_ZERO = Timestamp(seconds=-62135596801)
-
-
-def retrieve(**fields: object) -> retrieval_service_pb2.RetrieveRequest:
-    given: dict[str, object] = {"tenant": "acme", "query": "where to?", **fields}
-    return retrieval_service_pb2.RetrieveRequest(**given)  # type: ignore[arg-type]
-
-
-def override(**fields: object) -> list[retrieval_service_pb2.LegOverride]:
-    return [retrieval_service_pb2.LegOverride(**fields)]  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("request_", "field"),
-    [
-        (retrieve(tenant=""), "tenant"),
-        (retrieve(tenant=" "), "tenant"),
-        (retrieve(tenant="x" * 257), "tenant"),
-        (retrieve(tenant="a\x00b"), "tenant"),
-        (retrieve(query=""), "query"),
-        (retrieve(query=" \n\t"), "query"),
-        (retrieve(query="a\x00b"), "query"),
-        (retrieve(query="x" * 8193), "query"),
-        (retrieve(limit=-1), "limit"),
-        (retrieve(profile="nobody"), "profile"),
-        (
-            retrieve(leg_overrides=override(leg="dense", weight=float("nan"))),
-            "leg_overrides[0].weight",
-        ),
-        (
-            retrieve(leg_overrides=override(leg="dense", weight=float("inf"))),
-            "leg_overrides[0].weight",
-        ),
-        (retrieve(leg_overrides=override(leg="dense", weight=-1)), "leg_overrides[0].weight"),
-        (retrieve(leg_overrides=override(leg="dense", depth=0)), "leg_overrides[0].depth"),
-        (retrieve(leg_overrides=override(leg="dense", depth=1001)), "leg_overrides[0].depth"),
-        (retrieve(leg_overrides=override(leg="telepathy")), "leg_overrides[0].leg"),
-        (retrieve(leg_overrides=override(leg="dense") * 2), "leg_overrides[1].leg"),
-        (retrieve(as_of=YEAR_ZERO), "as_of"),
-        (retrieve(time_budget=Duration(seconds=0)), "time_budget"),
-        (retrieve(time_budget=Duration(seconds=-1)), "time_budget"),
-        (retrieve(consistency_token="yesterday"), "consistency_token"),
-        (retrieve(vector=[float("nan")]), "vector"),
-        (retrieve(vector=[0.0, 0.0]), "vector"),
-        (retrieve(filter=filter_pb2.Filter(min_importance=1.5)), "filter.min_importance"),
-        (retrieve(filter=filter_pb2.Filter(kinds=["x"] * 65)), "filter.kinds"),
-        (retrieve(filter=filter_pb2.Filter(speakers=[""])), "filter.speakers[0]"),
-        (
-            retrieve(filter=filter_pb2.Filter(labels=[filter_pb2.LabelFilter(key="a")])),
-            "filter.labels[0].values",
-        ),
-        (
-            retrieve(
-                filter=filter_pb2.Filter(
-                    event_time=filter_pb2.TimeRange(
-                        **{"from": Timestamp(seconds=5), "to": Timestamp(seconds=5)}
-                    )
-                )
-            ),
-            "filter.event_time.to",
-        ),
-        (
-            retrieve(briefing=retrieval_service_pb2.BriefingOptions(max_chars=10)),
-            "briefing.max_chars",
-        ),
-    ],
-    ids=str,
-)
-def test_a_malformed_question_names_its_field(
-    request_: retrieval_service_pb2.RetrieveRequest, field: str
-) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        requests.to_retrieve_call(request_, PROFILES, NOON)
-
-    assert [violation.field for violation in refused.value.violations] == [field]
-
-
-def test_all_that_is_wrong_is_named_at_once() -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        requests.to_retrieve_call(retrieve(tenant="", query="", limit=-1), PROFILES, NOON)
-
-    named = [violation.field for violation in refused.value.violations]
-    assert named == ["tenant", "query", "limit"]
-
-
-@pytest.mark.parametrize(("given", "used"), [(0, 10), (7, 7), (100, 100), (10_000, 100)])
-def test_a_limit_of_zero_is_the_profiles_own_and_a_large_one_is_coerced(
-    given: int, used: int
-) -> None:
-    call = requests.to_retrieve_call(retrieve(limit=given), PROFILES, NOON)
-
-    assert call.profile.limit == used
-    assert [coercion.field for coercion in call.coercions] == (["limit"] if given > 100 else [])
-
-
-def test_a_long_budget_is_coerced_and_reported() -> None:
-    call = requests.to_retrieve_call(retrieve(time_budget=Duration(seconds=90)), PROFILES, NOON)
-
-    assert call.time_budget_s == 30
-    assert call.coercions == (requests.Coercion("time_budget", "90s", "30s"),)
-
-
-def test_a_vector_may_stand_for_the_text() -> None:
-    call = requests.to_retrieve_call(retrieve(query="", vector=[1.0, 0.0]), PROFILES, NOON)
-
-    assert call.query.vector == (1.0, 0.0)
-
-
-def test_an_override_changes_one_leg_and_leaves_the_others() -> None:
-    call = requests.to_retrieve_call(
-        retrieve(leg_overrides=override(leg="dense", weight=0, depth=5)), PROFILES, NOON
-    )
-
-    assert call.profile.legs == (LegSpec(name="lexical"), LegSpec(name="dense", weight=0, depth=5))
 
 
 def segment_item(**fields: object) -> ingest_service_pb2.IngestItem:

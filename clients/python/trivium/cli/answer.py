@@ -11,7 +11,17 @@ from rich.text import Text
 
 from trivium.cli.output import day, milliseconds, stdout, styled, table
 from trivium.reading import Question
-from trivium.values import Fact, Hit, Ledger, LegReport, LegTerm, Retrieval, Statistics
+from trivium.values import (
+    Fact,
+    FusionMethod,
+    Hit,
+    Ledger,
+    LegReport,
+    LegTerm,
+    Retrieval,
+    Stage,
+    Statistics,
+)
 
 FIRST = 3
 """An answer is satisfying if it is among the first so many hits."""
@@ -80,6 +90,11 @@ def print_summary(answers: Sequence[Answer]) -> None:
         stdout().print(Text("; ".join(parts) + ".", "bold"))
 
 
+def print_hits(hits: Sequence[Hit], *, explain: bool) -> None:
+    """Shows hits on stdout."""
+    stdout().print(_hits(hits, explain))
+
+
 def styled_block(block: str) -> Text:
     """A text of several lines, each without control characters."""
     return Text("\n").join(styled(line) for line in block.splitlines())
@@ -107,12 +122,14 @@ def _hit(hit: Hit) -> Text:
         about = [item.id, item.title, item.speaker, day(item.event_time)]
     if hit.folded_ids:
         about.append(f"also {', '.join(hit.folded_ids)}")
+    if hit.stage is not Stage.NONE:
+        about.append(hit.stage.value)
     return Text.assemble(styled(" · ".join(filter(None, about)), "dim"), "\n", styled(hit.text))
 
 
 def _ledger(ledger: Ledger) -> Iterator[Text]:
     for term in ledger.leg_terms:
-        yield from _term(term, ledger.rank_constant)
+        yield from _term(term, ledger)
     yield Text(f"sum {ledger.fused_score:.5f}", "green")
     if ledger.importance is not None:
         importance = ledger.importance
@@ -125,26 +142,44 @@ def _ledger(ledger: Ledger) -> Iterator[Text]:
         decay = ledger.decay
         age = decay.age.total_seconds() / 86400
         yield Text(f"age {age:.1f} days: x {decay.multiplier:.3f}", "green")
+    if ledger.rerank is not None:
+        rerank = ledger.rerank
+        yield Text(
+            f"reranked: {1 - rerank.weight:g} x coarse / {rerank.scale:.5g} + "
+            f"{rerank.weight:g} x sigmoid({rerank.logit:.3f})",
+            "green",
+        )
     if ledger.diversity is not None:
         diversity = ledger.diversity
-        yield Text(
+        like = f" (like {diversity.closest_id})" if diversity.closest_id else ""
+        yield styled(
             f"diversity: {diversity.trade_off:g} x {diversity.relevance:.3f} - "
-            f"{1 - diversity.trade_off:g} x {diversity.max_similarity:.3f} "
+            f"{1 - diversity.trade_off:g} x {diversity.max_similarity:.3f}{like} "
             f"= {diversity.value:.3f}",
             "green",
         )
+    if ledger.reserved_by:
+        yield styled(f"in a place reserved for {ledger.reserved_by}", "green")
 
 
-def _term(term: LegTerm, rank_constant: float) -> Iterator[Text]:
-    yield styled(
-        f"{term.leg}: {term.weight:g} / ({rank_constant:g} + {term.rank}) = {term.term:.5f} "
-        f"(leg score {term.leg_score:.3g})",
-        "green",
-    )
+def _term(term: LegTerm, ledger: Ledger) -> Iterator[Text]:
+    yield styled(f"{term.leg}: {_formula(term, ledger)} = {term.term:.5f}", "green")
     if term.path:
         yield styled(f"  {term.path}", "green")
     if term.fact_ids:
         yield styled(f"  evidence of {', '.join(term.fact_ids)}", "green")
+
+
+def _formula(term: LegTerm, ledger: Ledger) -> str:
+    score = f"leg score {term.leg_score:.3g}"
+    match ledger.method:
+        case FusionMethod.RECIPROCAL_RANK:
+            return f"{term.weight:g} / ({ledger.rank_constant:g} + {term.rank}) ({score})"
+        case FusionMethod.CONVEX:
+            ends = f"{term.least:.3g} to {term.most:.3g}"
+            return f"{term.weight:g} x its share of {ends} ({score}, rank {term.rank})"
+        case _:
+            return f"{term.weight:g} x {score} (rank {term.rank})"
 
 
 def _remarks(answer: Answer) -> Iterator[Text]:
@@ -160,6 +195,8 @@ def _remarks(answer: Answer) -> Iterator[Text]:
     for report in retrieval.leg_reports:
         if report.reason:
             yield styled(f"{report.leg} {report.state}: {report.reason}", "yellow")
+    if retrieval.rerank is not None and retrieval.rerank.reason:
+        yield styled(f"{retrieval.rerank.stage}: {retrieval.rerank.reason}", "yellow")
 
 
 def _expectation(answer: Answer) -> Text:
@@ -193,6 +230,8 @@ def _leg(report: LegReport) -> tuple[str, ...]:
 def _times(statistics: Statistics) -> str:
     return (
         f"total {milliseconds(statistics.total)}: embedding {milliseconds(statistics.embedding)}, "
-        f"loading {milliseconds(statistics.loading)}, ranking {milliseconds(statistics.ranking)}; "
+        f"loading {milliseconds(statistics.loading)}, "
+        f"reranking {milliseconds(statistics.reranking)}, "
+        f"ranking {milliseconds(statistics.ranking)}; "
         f"{statistics.candidate_count} candidates, {statistics.folded_count} folded"
     )

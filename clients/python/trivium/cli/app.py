@@ -9,6 +9,7 @@ from trivium.cli.connection import Connection
 from trivium.cli.exits import ErrorBoundary, exit_codes_help
 from trivium.cli.ingest import ingest
 from trivium.cli.stored import forget, show, stats
+from trivium.cli.tuning import compare, profiles, why
 
 DEFAULT_ADDRESS = "127.0.0.1:9000"
 
@@ -39,5 +40,5 @@ def trivium(ctx: click.Context, address: str, tenant: str | None, timeout: float
     ctx.obj = Connection(address=address, tenant=tenant, timeout=timeout)
 
 
-for command in (ingest, ask, show, stats, forget):
+for command in (ingest, ask, show, stats, forget, profiles, compare, why):
     trivium.add_command(command)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from trivium.cli.answer import FIRST, Answer, print_answer, print_summary
 from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import json_option, plain, print_json
+from trivium.cli.ranking import changes_option, profile_option, seeds_option
 from trivium.client import Client
 from trivium.reading import Question, read_questions
 from trivium.records import Problem
@@ -28,6 +30,8 @@ class _Manner:
     token: str
     explain: bool
     briefing: bool
+    changes: Mapping[str, Any]
+    seeds: Sequence[str]
 
 
 @click.command()
@@ -46,11 +50,13 @@ class _Manner:
     help=f"What should be among the first {FIRST}; several are alternatives.",
 )
 @click.option("--limit", default=0, metavar="N", help="How many hits.  [default: the profile's]")
-@click.option("--profile", default="", metavar="NAME", help="How to rank.  [default: default]")
+@profile_option
 @click.option(
     "--as-of", type=click.DateTime(), help="The clock of the question, in UTC.  [default: now]"
 )
 @click.option("--wait", "token", default="", metavar="TOKEN", help="Wait for the write of TOKEN.")
+@changes_option
+@seeds_option
 @click.option("--explain", is_flag=True, help="Show how each score came about, and the times.")
 @click.option("--briefing", is_flag=True, help="Show the block for a prompt in place of the hits.")
 @json_option
@@ -66,6 +72,8 @@ def ask(
     profile: str,
     as_of: datetime | None,
     token: str,
+    changes: Mapping[str, Any],
+    seeds: Sequence[str],
     explain: bool,
     briefing: bool,
     as_json: bool,
@@ -83,6 +91,8 @@ def ask(
         token=token,
         explain=explain,
         briefing=briefing,
+        changes=changes,
+        seeds=seeds,
     )
     asked = _gather(questions, files, expect)
     answers: list[Answer] = []
@@ -121,5 +131,7 @@ def _answers(client: Client, questions: Sequence[Question], manner: _Manner) -> 
             as_of=manner.as_of or question.as_of,
             token=manner.token,
             explain=manner.explain,
+            changes=manner.changes,
+            seeds=manner.seeds,
         )
         yield Answer(question, retrieval)

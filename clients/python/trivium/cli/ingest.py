@@ -1,4 +1,4 @@
-"""`trivium ingest`: stores the turns and facts of files."""
+"""`trivium ingest`: stores the turns and facts of files, and the objects of Python projects."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from trivium.channel import DEFAULT_STREAM_TIMEOUT_S
 from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import json_option, plain, print_json, stderr, stdout, styled, table
+from trivium.python_objects import read_python
 from trivium.reading import Found, read_items
 from trivium.records import Problem
 from trivium.values import Item, StreamResult
@@ -40,9 +41,16 @@ class _Stored:
 @click.argument(
     "files",
     nargs=-1,
-    required=True,
-    metavar="FILE...",
+    metavar="[FILE]...",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+)
+@click.option(
+    "--python",
+    "projects",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="Store the files, classes and functions of a Python project, and what calls what.",
 )
 @click.option(
     "--tenant-from-scope",
@@ -62,6 +70,7 @@ def ingest(
     ctx: click.Context,
     connection: Connection,
     files: Sequence[str],
+    projects: Sequence[str],
     tenant_from_scope: bool,
     text_search_config: str,
     as_json: bool,
@@ -71,9 +80,17 @@ def ingest(
     Give relations along with their segments: they tell what a segment mentions.
     Storing a file again changes nothing. Lines that cannot be read are named, and
     the others stored.
+
+    Of a Python project nothing is run. What has gone from it since it was stored
+    stays: give it a tenant of its own, to forget and store it anew.
     """
-    problems: list[Problem] = []
-    by_tenant = _by_tenant(list(read_items(files, problems.append)), connection, tenant_from_scope)
+    if not files and not projects:
+        raise click.UsageError("store what? Give a FILE, or --python DIR.")
+    left_out: list[Problem] = []
+    objects = [each for project in projects for each in read_python(project, left_out.append)]
+    problems = [*left_out]
+    said = read_items(files, problems.append)
+    by_tenant = _by_tenant([*objects, *said], connection, tenant_from_scope)
     stored = []
     with _progress_bar(sum(map(len, by_tenant.values()))) as bar:
         for tenant, found in by_tenant.items():
@@ -81,6 +98,8 @@ def ingest(
             stored.append(_Stored(tenant, result))
             problems += _rejections(result, found)
     _print_problems(problems)
+    if left_out:
+        click.echo(f"Python files that could not be read: {len(left_out)}", err=True)
     if as_json:
         print_json({"stored": stored, "problems": [str(problem) for problem in problems]})
     else:

@@ -12,26 +12,43 @@ from rich.text import Text
 from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import day, json_option, plain, print_json, stdout, styled, table
+from trivium.cli.relations import Related, print_relations, related_to
 from trivium.values import ForgetResult, Segment, Stats
 
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option(
+    "--neighbours",
+    is_flag=True,
+    help="Show the relations of what each ID stands for, such as a file or a function.",
+)
 @json_option
 @pass_connection
 @click.pass_context
-def show(ctx: click.Context, connection: Connection, ids: Sequence[str], as_json: bool) -> None:
-    """Shows segments by id; ends with 1 if one does not exist."""
+def show(
+    ctx: click.Context,
+    connection: Connection,
+    ids: Sequence[str],
+    neighbours: bool,
+    as_json: bool,
+) -> None:
+    """Shows segments by id, or the relations of what they stand for.
+
+    Ends with 1 if one does not exist, or, where relations are asked for, stands for
+    nothing that could have any.
+    """
     with connection.open() as client:
         found = client.get_segments(ids)
-    if as_json:
-        print_json(found)
+        related = [related_to(client, each) for each in found.segments] if neighbours else []
+    if not as_json:
+        _print_found([] if neighbours else found.segments, related, found.missing_ids)
+    elif neighbours:
+        print_json({"neighbours": related, "missing_ids": found.missing_ids})
     else:
-        for segment in found.segments:
-            stdout().print(_segment(segment))
-        for id_ in found.missing_ids:
-            click.echo(f"{plain(id_)}: not found", err=True)
-    ctx.exit(Exit.UNSATISFIED if found.missing_ids else Exit.OK)
+        print_json(found)
+    lacking = found.missing_ids or not all(each.entity for each in related)
+    ctx.exit(Exit.UNSATISFIED if lacking else Exit.OK)
 
 
 @click.command()
@@ -90,6 +107,17 @@ def forget(
     else:
         stdout().print(_receipt(result))
     ctx.exit(Exit.OK if result.verified else Exit.UNSATISFIED)
+
+
+def _print_found(
+    segments: Sequence[Segment], related: Sequence[Related], missing_ids: Sequence[str]
+) -> None:
+    for segment in segments:
+        stdout().print(_segment(segment))
+    for each in related:
+        print_relations(each)
+    for id_ in missing_ids:
+        click.echo(f"{plain(id_)}: not found", err=True)
 
 
 def _segment(segment: Segment) -> Group:

@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from trivium.v1 import fact_pb2 as _fact_pb2
 from trivium.v1 import filter_pb2 as _filter_pb2
@@ -14,6 +15,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Stage(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STAGE_UNSPECIFIED: _ClassVar[Stage]
+    STAGE_RERANKED: _ClassVar[Stage]
+    STAGE_COARSE: _ClassVar[Stage]
+    STAGE_COARSE_FALLBACK: _ClassVar[Stage]
+
+class FusionMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FUSION_METHOD_UNSPECIFIED: _ClassVar[FusionMethod]
+    FUSION_METHOD_RECIPROCAL_RANK: _ClassVar[FusionMethod]
+    FUSION_METHOD_CONVEX: _ClassVar[FusionMethod]
+    FUSION_METHOD_SCORE: _ClassVar[FusionMethod]
+
 class LegState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LEG_STATE_UNSPECIFIED: _ClassVar[LegState]
@@ -22,15 +37,52 @@ class LegState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LEG_STATE_FAILED: _ClassVar[LegState]
     LEG_STATE_SKIPPED: _ClassVar[LegState]
     LEG_STATE_STALE: _ClassVar[LegState]
+
+class Loss(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LOSS_UNSPECIFIED: _ClassVar[Loss]
+    LOSS_NONE: _ClassVar[Loss]
+    LOSS_NOT_STORED: _ClassVar[Loss]
+    LOSS_FILTERED: _ClassVar[Loss]
+    LOSS_NOT_PROJECTED: _ClassVar[Loss]
+    LOSS_NOT_MATCHED: _ClassVar[Loss]
+    LOSS_BELOW_DEPTH: _ClassVar[Loss]
+    LOSS_FOLDED: _ClassVar[Loss]
+    LOSS_DECAYED: _ClassVar[Loss]
+    LOSS_BELOW_HEAD: _ClassVar[Loss]
+    LOSS_RERANKED_DOWN: _ClassVar[Loss]
+    LOSS_DISPLACED: _ClassVar[Loss]
+    LOSS_CUT: _ClassVar[Loss]
+STAGE_UNSPECIFIED: Stage
+STAGE_RERANKED: Stage
+STAGE_COARSE: Stage
+STAGE_COARSE_FALLBACK: Stage
+FUSION_METHOD_UNSPECIFIED: FusionMethod
+FUSION_METHOD_RECIPROCAL_RANK: FusionMethod
+FUSION_METHOD_CONVEX: FusionMethod
+FUSION_METHOD_SCORE: FusionMethod
 LEG_STATE_UNSPECIFIED: LegState
 LEG_STATE_OK: LegState
 LEG_STATE_TIMED_OUT: LegState
 LEG_STATE_FAILED: LegState
 LEG_STATE_SKIPPED: LegState
 LEG_STATE_STALE: LegState
+LOSS_UNSPECIFIED: Loss
+LOSS_NONE: Loss
+LOSS_NOT_STORED: Loss
+LOSS_FILTERED: Loss
+LOSS_NOT_PROJECTED: Loss
+LOSS_NOT_MATCHED: Loss
+LOSS_BELOW_DEPTH: Loss
+LOSS_FOLDED: Loss
+LOSS_DECAYED: Loss
+LOSS_BELOW_HEAD: Loss
+LOSS_RERANKED_DOWN: Loss
+LOSS_DISPLACED: Loss
+LOSS_CUT: Loss
 
 class RetrieveRequest(_message.Message):
-    __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing")
+    __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing", "profile_overrides", "seed_ids")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     VECTOR_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +95,8 @@ class RetrieveRequest(_message.Message):
     CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
     EXPLAIN_FIELD_NUMBER: _ClassVar[int]
     BRIEFING_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_OVERRIDES_FIELD_NUMBER: _ClassVar[int]
+    SEED_IDS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     query: str
     vector: _containers.RepeatedScalarFieldContainer[float]
@@ -55,7 +109,9 @@ class RetrieveRequest(_message.Message):
     consistency_token: str
     explain: bool
     briefing: BriefingOptions
-    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: _Optional[bool] = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ...) -> None: ...
+    profile_overrides: _struct_pb2.Struct
+    seed_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: _Optional[bool] = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ..., profile_overrides: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seed_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LegOverride(_message.Message):
     __slots__ = ("leg", "weight", "depth")
@@ -76,23 +132,25 @@ class BriefingOptions(_message.Message):
     def __init__(self, max_chars: _Optional[int] = ..., max_line_chars: _Optional[int] = ...) -> None: ...
 
 class RetrieveResponse(_message.Message):
-    __slots__ = ("hits", "leg_reports", "statistics", "briefing", "coercions", "profile")
+    __slots__ = ("hits", "leg_reports", "statistics", "briefing", "coercions", "profile", "rerank")
     HITS_FIELD_NUMBER: _ClassVar[int]
     LEG_REPORTS_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
     BRIEFING_FIELD_NUMBER: _ClassVar[int]
     COERCIONS_FIELD_NUMBER: _ClassVar[int]
     PROFILE_FIELD_NUMBER: _ClassVar[int]
+    RERANK_FIELD_NUMBER: _ClassVar[int]
     hits: _containers.RepeatedCompositeFieldContainer[Hit]
     leg_reports: _containers.RepeatedCompositeFieldContainer[LegReport]
     statistics: Statistics
     briefing: str
     coercions: _containers.RepeatedCompositeFieldContainer[Coercion]
     profile: str
-    def __init__(self, hits: _Optional[_Iterable[_Union[Hit, _Mapping]]] = ..., leg_reports: _Optional[_Iterable[_Union[LegReport, _Mapping]]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., briefing: _Optional[str] = ..., coercions: _Optional[_Iterable[_Union[Coercion, _Mapping]]] = ..., profile: _Optional[str] = ...) -> None: ...
+    rerank: RerankReport
+    def __init__(self, hits: _Optional[_Iterable[_Union[Hit, _Mapping]]] = ..., leg_reports: _Optional[_Iterable[_Union[LegReport, _Mapping]]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., briefing: _Optional[str] = ..., coercions: _Optional[_Iterable[_Union[Coercion, _Mapping]]] = ..., profile: _Optional[str] = ..., rerank: _Optional[_Union[RerankReport, _Mapping]] = ...) -> None: ...
 
 class Hit(_message.Message):
-    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded_ids", "ledger")
+    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded_ids", "ledger", "stage")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     FACT_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +158,7 @@ class Hit(_message.Message):
     LEGS_FIELD_NUMBER: _ClassVar[int]
     FOLDED_IDS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
     segment: _segment_pb2.Segment
     fact: _fact_pb2.Fact
     rank: int
@@ -107,26 +166,45 @@ class Hit(_message.Message):
     legs: _containers.RepeatedScalarFieldContainer[str]
     folded_ids: _containers.RepeatedScalarFieldContainer[str]
     ledger: Ledger
-    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded_ids: _Optional[_Iterable[str]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ...) -> None: ...
+    stage: Stage
+    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded_ids: _Optional[_Iterable[str]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ...) -> None: ...
+
+class RerankReport(_message.Message):
+    __slots__ = ("stage", "reason", "hit_count", "elapsed")
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    stage: Stage
+    reason: str
+    hit_count: int
+    elapsed: _duration_pb2.Duration
+    def __init__(self, stage: _Optional[_Union[Stage, str]] = ..., reason: _Optional[str] = ..., hit_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity")
+    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity", "method", "rerank", "reserved_by")
     LEG_TERMS_FIELD_NUMBER: _ClassVar[int]
     FUSED_SCORE_FIELD_NUMBER: _ClassVar[int]
     RANK_CONSTANT_FIELD_NUMBER: _ClassVar[int]
     IMPORTANCE_FIELD_NUMBER: _ClassVar[int]
     DECAY_FIELD_NUMBER: _ClassVar[int]
     DIVERSITY_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    RERANK_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_BY_FIELD_NUMBER: _ClassVar[int]
     leg_terms: _containers.RepeatedCompositeFieldContainer[LegTerm]
     fused_score: float
     rank_constant: float
     importance: ImportanceTerm
     decay: DecayTerm
     diversity: DiversityTerm
-    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ...) -> None: ...
+    method: FusionMethod
+    rerank: RerankTerm
+    reserved_by: str
+    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ..., method: _Optional[_Union[FusionMethod, str]] = ..., rerank: _Optional[_Union[RerankTerm, _Mapping]] = ..., reserved_by: _Optional[str] = ...) -> None: ...
 
 class LegTerm(_message.Message):
-    __slots__ = ("leg", "rank", "weight", "leg_score", "term", "path", "fact_ids")
+    __slots__ = ("leg", "rank", "weight", "leg_score", "term", "path", "fact_ids", "least", "most")
     LEG_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +212,8 @@ class LegTerm(_message.Message):
     TERM_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     FACT_IDS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
     leg: str
     rank: int
     weight: float
@@ -141,7 +221,19 @@ class LegTerm(_message.Message):
     term: float
     path: str
     fact_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, leg: _Optional[str] = ..., rank: _Optional[int] = ..., weight: _Optional[float] = ..., leg_score: _Optional[float] = ..., term: _Optional[float] = ..., path: _Optional[str] = ..., fact_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    least: float
+    most: float
+    def __init__(self, leg: _Optional[str] = ..., rank: _Optional[int] = ..., weight: _Optional[float] = ..., leg_score: _Optional[float] = ..., term: _Optional[float] = ..., path: _Optional[str] = ..., fact_ids: _Optional[_Iterable[str]] = ..., least: _Optional[float] = ..., most: _Optional[float] = ...) -> None: ...
+
+class RerankTerm(_message.Message):
+    __slots__ = ("logit", "weight", "scale")
+    LOGIT_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    SCALE_FIELD_NUMBER: _ClassVar[int]
+    logit: float
+    weight: float
+    scale: float
+    def __init__(self, logit: _Optional[float] = ..., weight: _Optional[float] = ..., scale: _Optional[float] = ...) -> None: ...
 
 class ImportanceTerm(_message.Message):
     __slots__ = ("importance", "multiplier", "boost")
@@ -166,15 +258,17 @@ class DecayTerm(_message.Message):
     def __init__(self, age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor: _Optional[float] = ..., multiplier: _Optional[float] = ...) -> None: ...
 
 class DiversityTerm(_message.Message):
-    __slots__ = ("relevance", "max_similarity", "value")
+    __slots__ = ("relevance", "max_similarity", "value", "closest_id")
     LAMBDA_FIELD_NUMBER: _ClassVar[int]
     RELEVANCE_FIELD_NUMBER: _ClassVar[int]
     MAX_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    CLOSEST_ID_FIELD_NUMBER: _ClassVar[int]
     relevance: float
     max_similarity: float
     value: float
-    def __init__(self, relevance: _Optional[float] = ..., max_similarity: _Optional[float] = ..., value: _Optional[float] = ..., **kwargs) -> None: ...
+    closest_id: str
+    def __init__(self, relevance: _Optional[float] = ..., max_similarity: _Optional[float] = ..., value: _Optional[float] = ..., closest_id: _Optional[str] = ..., **kwargs) -> None: ...
 
 class LegReport(_message.Message):
     __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "set_aside_count")
@@ -195,7 +289,7 @@ class LegReport(_message.Message):
     def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., set_aside_count: _Optional[int] = ...) -> None: ...
 
 class Statistics(_message.Message):
-    __slots__ = ("total", "embedding", "loading", "ranking", "candidate_count", "folded_count", "vanished_count", "index_epoch")
+    __slots__ = ("total", "embedding", "loading", "ranking", "candidate_count", "folded_count", "vanished_count", "index_epoch", "reranking")
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
     LOADING_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +298,7 @@ class Statistics(_message.Message):
     FOLDED_COUNT_FIELD_NUMBER: _ClassVar[int]
     VANISHED_COUNT_FIELD_NUMBER: _ClassVar[int]
     INDEX_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RERANKING_FIELD_NUMBER: _ClassVar[int]
     total: _duration_pb2.Duration
     embedding: _duration_pb2.Duration
     loading: _duration_pb2.Duration
@@ -212,7 +307,8 @@ class Statistics(_message.Message):
     folded_count: int
     vanished_count: int
     index_epoch: int
-    def __init__(self, total: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., embedding: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., loading: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., ranking: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., candidate_count: _Optional[int] = ..., folded_count: _Optional[int] = ..., vanished_count: _Optional[int] = ..., index_epoch: _Optional[int] = ...) -> None: ...
+    reranking: _duration_pb2.Duration
+    def __init__(self, total: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., embedding: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., loading: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., ranking: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., candidate_count: _Optional[int] = ..., folded_count: _Optional[int] = ..., vanished_count: _Optional[int] = ..., index_epoch: _Optional[int] = ..., reranking: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Coercion(_message.Message):
     __slots__ = ("field", "given", "used")
@@ -223,3 +319,109 @@ class Coercion(_message.Message):
     given: str
     used: str
     def __init__(self, field: _Optional[str] = ..., given: _Optional[str] = ..., used: _Optional[str] = ...) -> None: ...
+
+class ListProfilesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListProfilesResponse(_message.Message):
+    __slots__ = ("profiles",)
+    PROFILES_FIELD_NUMBER: _ClassVar[int]
+    profiles: _containers.RepeatedCompositeFieldContainer[Profile]
+    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ...) -> None: ...
+
+class Profile(_message.Message):
+    __slots__ = ("name", "description", "definition", "notes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: str
+    definition: _struct_pb2.Struct
+    notes: _containers.RepeatedCompositeFieldContainer[ProfileNote]
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., definition: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., notes: _Optional[_Iterable[_Union[ProfileNote, _Mapping]]] = ...) -> None: ...
+
+class ProfileNote(_message.Message):
+    __slots__ = ("leg", "text")
+    LEG_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    leg: str
+    text: str
+    def __init__(self, leg: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class CompareRequest(_message.Message):
+    __slots__ = ("retrieve", "against", "against_overrides")
+    RETRIEVE_FIELD_NUMBER: _ClassVar[int]
+    AGAINST_FIELD_NUMBER: _ClassVar[int]
+    AGAINST_OVERRIDES_FIELD_NUMBER: _ClassVar[int]
+    retrieve: RetrieveRequest
+    against: str
+    against_overrides: _struct_pb2.Struct
+    def __init__(self, retrieve: _Optional[_Union[RetrieveRequest, _Mapping]] = ..., against: _Optional[str] = ..., against_overrides: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+
+class CompareResponse(_message.Message):
+    __slots__ = ("retrieved", "against", "overlap", "rank_changes")
+    RETRIEVED_FIELD_NUMBER: _ClassVar[int]
+    AGAINST_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    RANK_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    retrieved: RetrieveResponse
+    against: RetrieveResponse
+    overlap: float
+    rank_changes: _containers.RepeatedCompositeFieldContainer[RankChange]
+    def __init__(self, retrieved: _Optional[_Union[RetrieveResponse, _Mapping]] = ..., against: _Optional[_Union[RetrieveResponse, _Mapping]] = ..., overlap: _Optional[float] = ..., rank_changes: _Optional[_Iterable[_Union[RankChange, _Mapping]]] = ...) -> None: ...
+
+class RankChange(_message.Message):
+    __slots__ = ("segment_id", "fact_id", "rank", "against_rank")
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    FACT_ID_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    AGAINST_RANK_FIELD_NUMBER: _ClassVar[int]
+    segment_id: str
+    fact_id: str
+    rank: int
+    against_rank: int
+    def __init__(self, segment_id: _Optional[str] = ..., fact_id: _Optional[str] = ..., rank: _Optional[int] = ..., against_rank: _Optional[int] = ...) -> None: ...
+
+class ExplainAbsenceRequest(_message.Message):
+    __slots__ = ("retrieve", "segment_id", "fact_id")
+    RETRIEVE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    FACT_ID_FIELD_NUMBER: _ClassVar[int]
+    retrieve: RetrieveRequest
+    segment_id: str
+    fact_id: str
+    def __init__(self, retrieve: _Optional[_Union[RetrieveRequest, _Mapping]] = ..., segment_id: _Optional[str] = ..., fact_id: _Optional[str] = ...) -> None: ...
+
+class ExplainAbsenceResponse(_message.Message):
+    __slots__ = ("loss", "reason", "by_id", "rank", "hit", "legs")
+    LOSS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BY_ID_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    HIT_FIELD_NUMBER: _ClassVar[int]
+    LEGS_FIELD_NUMBER: _ClassVar[int]
+    loss: Loss
+    reason: str
+    by_id: str
+    rank: int
+    hit: Hit
+    legs: _containers.RepeatedCompositeFieldContainer[LegAbsence]
+    def __init__(self, loss: _Optional[_Union[Loss, str]] = ..., reason: _Optional[str] = ..., by_id: _Optional[str] = ..., rank: _Optional[int] = ..., hit: _Optional[_Union[Hit, _Mapping]] = ..., legs: _Optional[_Iterable[_Union[LegAbsence, _Mapping]]] = ...) -> None: ...
+
+class LegAbsence(_message.Message):
+    __slots__ = ("leg", "state", "rank", "score", "depth", "reason")
+    LEG_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    DEPTH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    leg: str
+    state: LegState
+    rank: int
+    score: float
+    depth: int
+    reason: str
+    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., depth: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...

@@ -43,6 +43,21 @@ class RetrievalServiceStub:
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveResponse.FromString,
                 _registered_method=True)
+        self.ListProfiles = channel.unary_unary(
+                '/trivium.v1.RetrievalService/ListProfiles',
+                request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesResponse.FromString,
+                _registered_method=True)
+        self.Compare = channel.unary_unary(
+                '/trivium.v1.RetrievalService/Compare',
+                request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.CompareRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.CompareResponse.FromString,
+                _registered_method=True)
+        self.ExplainAbsence = channel.unary_unary(
+                '/trivium.v1.RetrievalService/ExplainAbsence',
+                request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.ExplainAbsenceRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.ExplainAbsenceResponse.FromString,
+                _registered_method=True)
 
 
 class RetrievalServiceServicer:
@@ -63,6 +78,30 @@ class RetrievalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListProfiles(self, request, context):
+        """Lists the ranking profiles that requests can name, as data.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Compare(self, request, context):
+        """Answers one question under two profiles, and sets the orders side by side.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainAbsence(self, request, context):
+        """Says why an item is not in the answer to a question: which stage lost it.
+
+        For people who tune: it asks the question several times, and as deep as
+        the legs can look.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RetrievalServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -70,6 +109,21 @@ def add_RetrievalServiceServicer_to_server(servicer, server):
                     servicer.Retrieve,
                     request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveResponse.SerializeToString,
+            ),
+            'ListProfiles': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProfiles,
+                    request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesResponse.SerializeToString,
+            ),
+            'Compare': grpc.unary_unary_rpc_method_handler(
+                    servicer.Compare,
+                    request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.CompareRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.CompareResponse.SerializeToString,
+            ),
+            'ExplainAbsence': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainAbsence,
+                    request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.ExplainAbsenceRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.ExplainAbsenceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -103,6 +157,87 @@ class RetrievalService:
             '/trivium.v1.RetrievalService/Retrieve',
             trivium_dot_v1_dot_retrieval__service__pb2.RetrieveRequest.SerializeToString,
             trivium_dot_v1_dot_retrieval__service__pb2.RetrieveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProfiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.RetrievalService/ListProfiles',
+            trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesRequest.SerializeToString,
+            trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Compare(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.RetrievalService/Compare',
+            trivium_dot_v1_dot_retrieval__service__pb2.CompareRequest.SerializeToString,
+            trivium_dot_v1_dot_retrieval__service__pb2.CompareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainAbsence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.RetrievalService/ExplainAbsence',
+            trivium_dot_v1_dot_retrieval__service__pb2.ExplainAbsenceRequest.SerializeToString,
+            trivium_dot_v1_dot_retrieval__service__pb2.ExplainAbsenceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,16 @@ class RetrievalServiceStub:
     holds what the others found and `leg_reports` says so. The call fails
     with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was asked failed.
     """
+    ListProfiles: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.ListProfilesRequest, _retrieval_service_pb2.ListProfilesResponse]
+    """Lists the ranking profiles that requests can name, as data."""
+    Compare: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.CompareRequest, _retrieval_service_pb2.CompareResponse]
+    """Answers one question under two profiles, and sets the orders side by side."""
+    ExplainAbsence: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.ExplainAbsenceRequest, _retrieval_service_pb2.ExplainAbsenceResponse]
+    """Says why an item is not in the answer to a question: which stage lost it.
+
+    For people who tune: it asks the question several times, and as deep as
+    the legs can look.
+    """
 
 @_typing.type_check_only
 class RetrievalServiceAsyncStub(RetrievalServiceStub):
@@ -60,6 +70,16 @@ class RetrievalServiceAsyncStub(RetrievalServiceStub):
     A leg that fails or runs out of time does not fail the call: the response
     holds what the others found and `leg_reports` says so. The call fails
     with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was asked failed.
+    """
+    ListProfiles: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.ListProfilesRequest, _retrieval_service_pb2.ListProfilesResponse]  # type: ignore[assignment]
+    """Lists the ranking profiles that requests can name, as data."""
+    Compare: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.CompareRequest, _retrieval_service_pb2.CompareResponse]  # type: ignore[assignment]
+    """Answers one question under two profiles, and sets the orders side by side."""
+    ExplainAbsence: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.ExplainAbsenceRequest, _retrieval_service_pb2.ExplainAbsenceResponse]  # type: ignore[assignment]
+    """Says why an item is not in the answer to a question: which stage lost it.
+
+    For people who tune: it asks the question several times, and as deep as
+    the legs can look.
     """
 
 class RetrievalServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -80,6 +100,34 @@ class RetrievalServiceServicer(metaclass=_abc_1.ABCMeta):
         A leg that fails or runs out of time does not fail the call: the response
         holds what the others found and `leg_reports` says so. The call fails
         with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was asked failed.
+        """
+
+    @_abc_1.abstractmethod
+    def ListProfiles(
+        self,
+        request: _retrieval_service_pb2.ListProfilesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retrieval_service_pb2.ListProfilesResponse, _abc.Awaitable[_retrieval_service_pb2.ListProfilesResponse]]:
+        """Lists the ranking profiles that requests can name, as data."""
+
+    @_abc_1.abstractmethod
+    def Compare(
+        self,
+        request: _retrieval_service_pb2.CompareRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retrieval_service_pb2.CompareResponse, _abc.Awaitable[_retrieval_service_pb2.CompareResponse]]:
+        """Answers one question under two profiles, and sets the orders side by side."""
+
+    @_abc_1.abstractmethod
+    def ExplainAbsence(
+        self,
+        request: _retrieval_service_pb2.ExplainAbsenceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retrieval_service_pb2.ExplainAbsenceResponse, _abc.Awaitable[_retrieval_service_pb2.ExplainAbsenceResponse]]:
+        """Says why an item is not in the answer to a question: which stage lost it.
+
+        For people who tune: it asks the question several times, and as deep as
+        the legs can look.
         """
 
 def add_RetrievalServiceServicer_to_server(servicer: RetrievalServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -9,6 +9,7 @@ from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.deployments.ray_environment import LOOPBACK, free_ports
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
+from serving.domain.leg_options import Walk
 from serving.domain.profile import Yields
 from tests.builders import query
 
@@ -30,10 +31,11 @@ class Reluctant(Neo4jGraph):
 
 async def test_a_lost_graph_is_prepared_again_as_soon_as_it_is_back() -> None:
     graph = Reluctant()
+    asked = query("Who is Mara?")
     try:
         for _ in range(2):
             with pytest.raises(DependencyError):
-                await graph.search(query("Who is Mara?"), 5, Yields.EVIDENCE, Deadline.after(5))
+                await graph.search(asked, Walk(), None, 5, Yields.EVIDENCE, Deadline.after(5))
         async with asyncio.timeout(10):
             await graph.prepared.wait()
     finally:

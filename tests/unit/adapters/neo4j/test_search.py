@@ -1,9 +1,24 @@
 from __future__ import annotations
 
-from serving.adapters.neo4j.search import candidates
+from typing import Any
+
+import pytest
+
+from serving.adapters.neo4j import walks
+from serving.adapters.neo4j.names import NamedSpan
+from serving.adapters.neo4j.search import (
+    Search,
+    candidates,
+    relation_places,
+    search_parameters,
+)
+from serving.domain.leg_options import Walk, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.ranking import Candidate
 from serving.domain.records import fact_id, segment_id
+from tests.builders import scope
+
+NEAREST = Walk(order=WalkOrder.DISTANCE)
 
 NO_STEP = [None, None, None, None]
 
@@ -64,5 +79,66 @@ def test_facts_are_candidates_without_facts_of_their_own_and_equal_scores_go_by_
     assert found[0].path == "Mara -[likes]-> Goa"
 
 
+def test_of_several_ways_the_nearest_is_shown_and_scores() -> None:
+    trails = [
+        walk(0.5, "f1 calls scan", cited=False),
+        walk(1.0, "f2 calls lex", seed="parse"),
+        walk(1.0, "f3 calls scan", seed="main", cited=False),
+    ]
+
+    [found] = candidates([["s", 7, trails]], Yields.EVIDENCE, WalkOrder.DISTANCE)
+
+    assert found == Candidate(segment_id("s"), 1.0, "main -[calls]-> scan", ("f2",))
+
+
 def test_what_only_hubs_brought_has_no_path_to_show() -> None:
     assert read().path == ""
+
+
+# ---------------------------------------------------------------- the statement for a walk
+
+
+def search(walk: Walk = Walk(), **fields: Any) -> Search:
+    given = {"seeds": None, "depth": 5, "yields": Yields.EVIDENCE, **fields}
+    return Search(scope=scope(), walk=walk, **given)
+
+
+@pytest.mark.parametrize("usual", [Walk(), Walk(seeds_from="dense")])
+def test_the_usual_walk_has_its_own_statements_and_nothing_that_only_others_need(
+    usual: Walk,
+) -> None:
+    spans = [NamedSpan("mara", 1.0, 0, 1)]
+
+    assert search(usual).statement is walks.FIND_SEGMENTS
+    assert search(usual, yields=Yields.FACTS).statement is walks.FIND_FACTS
+    assert search(usual).parameters(spans) == search_parameters(scope(), spans, 5)
+    for told in ("$given.segments", "$given.by_name", "$given.places", "$given.hops"):
+        assert told not in walks.FIND_SEGMENTS + walks.FIND_FACTS
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (search(Walk(hops=1)), walks.FOLLOW_TO_SEGMENTS),
+        (search(Walk(relations=("calls",))), walks.FOLLOW_TO_SEGMENTS),
+        (search(seeds=("s1",)), walks.FOLLOW_TO_SEGMENTS),
+        (search(seeds=(), yields=Yields.FACTS), walks.FOLLOW_TO_FACTS),
+        (search(NEAREST), walks.NEAREST_SEGMENTS),
+        (search(NEAREST, yields=Yields.FACTS), walks.NEAREST_FACTS),
+    ],
+)
+def test_any_other_walk_has_a_statement_that_is_told_how(asked: Search, expected: str) -> None:
+    assert asked.statement is expected
+    assert expected in walks.SEARCHES
+
+
+def test_a_search_can_be_planned_by_the_parameters_of_any_other() -> None:
+    told = search(Walk(relations=("calls",)), seeds=("s1",)).parameters()
+
+    assert search().parameters().keys() < told.keys()
+
+
+def test_a_relation_later_in_the_list_is_further_but_never_by_a_whole_hop() -> None:
+    assert relation_places(("Calls", "imports", "CALLS")) == {"calls": 0.0, "imports": 1 / 3}
+    assert relation_places(()) == {}
+    assert max(relation_places([f"r{n}" for n in range(99)]).values()) < 1

@@ -1,0 +1,61 @@
+"""The options that choose and change a ranking profile, the same for every command that asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+profile_option = click.option(
+    "--profile", default="", metavar="NAME", help="How to rank.  [default: default]"
+)
+seeds_option = click.option(
+    "--seed",
+    "seeds",
+    multiple=True,
+    metavar="ID",
+    help="Walk the graph from this object, and not from the names in the question.",
+)
+
+
+def to_changes(
+    ctx: click.Context, parameter: click.Parameter, given: Sequence[str]
+) -> Mapping[str, Any]:
+    """Reads `legs.graph.weight=0` and the like into the form of a profile file.
+
+    Raises:
+        click.BadParameter: One has no `=`, or goes through what another set.
+    """
+    changes: dict[str, Any] = {}
+    for each in given:
+        path, equals, value = each.partition("=")
+        if not (equals and path):
+            raise click.BadParameter(f"{each!r} is not FIELD=VALUE", ctx, parameter)
+        *outer, last = path.split(".")
+        section = changes
+        for name in outer:
+            section = section.setdefault(name, {})
+            if not isinstance(section, dict):
+                raise click.BadParameter(f"{each!r} goes through a value", ctx, parameter)
+        section[last] = _value(value)
+    return changes
+
+
+def _value(text: str) -> Any:
+    """A value as JSON has it; what is no JSON is text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+changes_option = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    callback=to_changes,
+    metavar="FIELD=VALUE",
+    help="Change a field of the profile, such as legs.graph.weight=0 or sort=recency.",
+)

@@ -1,0 +1,5 @@
+"""Cross-encoders: two kinds of checkpoint, through the transformers library.
+
+`checkpoint` finds a model and tells its kind, `sequence_classifier` and `qwen3_reranker` say how
+each kind reads a question and a text together, and `torch_cross_encoder` runs either.
+"""

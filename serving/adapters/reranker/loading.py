@@ -1,0 +1,45 @@
+"""Loads tokenizers and models of rerankers through the transformers library, offline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from serving.adapters.reranker.checkpoint import Checkpoint
+from serving.domain.errors import DependencyError
+
+
+def load_tokenizer(checkpoint: Checkpoint) -> Any:
+    """The tokenizer, which cuts at the end of a text."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(
+        checkpoint.folder, local_files_only=True, truncation_side="right"
+    )
+
+
+def load_model(auto_class: Any, checkpoint: Checkpoint, device: str) -> Any:
+    """The model in float32 on a device, for inference.
+
+    Args:
+        auto_class: Transformers' class for the task.
+        checkpoint: What to load.
+        device: As torch names it.
+
+    Raises:
+        DependencyError: The checkpoint lacks weights. Transformers would make them up.
+    """
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    model, report = auto_class.from_pretrained(
+        checkpoint.folder,
+        dtype=torch.float32,
+        local_files_only=True,
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    if report["missing_keys"] or report["mismatched_keys"]:
+        raise DependencyError("reranker", "the checkpoint lacks weights of the model")
+    return model.to(device).eval()

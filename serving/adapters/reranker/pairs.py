@@ -1,0 +1,80 @@
+"""A question and a text as the tokens of one row, and rows as batches of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+Inputs = dict[str, Tensor]
+"""What a transformers model takes, by name: each int64 (pairs, longest)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The tokens of a question and a text; `types` tells one from the other, in some models."""
+
+    ids: Sequence[int]
+    types: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def padded(pairs: Sequence[Pair], padding: int) -> Inputs:
+    """Rows of equal length: padded at the right, `attention_mask` 1 where a token is."""
+    inputs = {
+        "input_ids": _rows([pair.ids for pair in pairs], padding),
+        "attention_mask": _rows([[1] * len(pair) for pair in pairs], 0),
+    }
+    types = [pair.types for pair in pairs if pair.types is not None]
+    if types:
+        inputs["token_type_ids"] = _rows(types, 0)
+    return inputs
+
+
+def _rows(lists: Sequence[Sequence[int]], padding: int) -> Tensor:
+    return pad_sequence([torch.tensor(row) for row in lists], True, padding)
+
+
+def batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[list[int]]:
+    """Places in batches of like length, the shortest first.
+
+    Args:
+        lengths: In tokens, in any order.
+        padded_tokens: A batch holds at most so many, padding included. That bounds its memory
+            and, the smaller it is, what is wasted on padding.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[place] > padded_tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def beginning(tokenizer: Any, text: str, most: int) -> str:
+    """As much of a text as has at most `most` tokens: all of it, if it has no more.
+
+    Args:
+        tokenizer: Transformers' own.
+        text: Any text.
+        most: Tokens, without special ones.
+    """
+    encoded = tokenizer(
+        text,
+        add_special_tokens=False,
+        split_special_tokens=True,
+        return_offsets_mapping=True,
+        verbose=False,
+    )
+    if len(encoded.input_ids) <= most:
+        return text
+    _, end = encoded.offset_mapping[most - 1]
+    return text[:end]

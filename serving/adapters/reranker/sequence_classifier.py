@@ -1,0 +1,51 @@
+"""Encoders of the BERT and XLM-R kind that read both texts at once and have one output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from serving.adapters.reranker.checkpoint import Checkpoint
+from serving.adapters.reranker.loading import load_model, load_tokenizer
+from serving.adapters.reranker.pairs import Inputs, Pair, beginning
+
+
+class SequenceClassifier:
+    """A `PairModel` whose one output is the logit.
+
+    What exceeds the window is cut from the end of the text. A question takes at most half of the
+    window, so that some of the text is always read.
+
+    Args:
+        checkpoint: What to load.
+        device: As torch names it.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: str) -> None:
+        from transformers import AutoModelForSequenceClassification
+
+        self._tokenizer = load_tokenizer(checkpoint)
+        self._window = checkpoint.window
+        self._model = load_model(AutoModelForSequenceClassification, checkpoint, device)
+        self.padding = int(self._tokenizer.pad_token_id)
+
+    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
+        """Makes one row of each text, the question before it."""
+        query = beginning(self._tokenizer, query, self._window // 2)
+        encoded = self._tokenizer(
+            [query] * len(texts),
+            list(texts),
+            truncation="only_second",
+            max_length=self._window,
+            # Or a text could end itself by writing "[SEP]". XLM-R's "</s>" is a word of its
+            # vocabulary besides, and stays one; it tells the model little.
+            split_special_tokens=True,
+        )
+        types = encoded.get("token_type_ids") or [None] * len(texts)
+        return [Pair(*row) for row in zip(encoded["input_ids"], types, strict=True)]
+
+    def logits(self, inputs: Inputs) -> Tensor:
+        """Float (n,): the relevance of each row."""
+        logits: Tensor = self._model(**inputs).logits[:, 0]
+        return logits

@@ -1,0 +1,42 @@
+"""The reranker as a deployment of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ray import serve
+
+from serving.config import load_settings
+from serving.deployments.components import open_reranker
+from serving.deployments.logs import log_through_serve
+from serving.domain.budget import Deadline
+from serving.domain.errors import NotReadyError
+
+
+@serve.deployment(
+    name="Reranker",
+    # The queue inside is what refuses: Serve's would only hide it.
+    max_ongoing_requests=1024,
+    ray_actor_options={"num_cpus": 0.1},
+    graceful_shutdown_timeout_s=10,
+)
+class Reranker:
+    """Reranks for all replicas of the ingress."""
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, arguments: dict[str, Any]
+    ) -> None:
+        log_through_serve()
+        self._opened = open_reranker(load_settings(arguments))
+        self._reranker = await self._opened.__aenter__()
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_reranker"):
+            await self._opened.__aexit__(None, None, None)
+
+    async def rerank(self, query: str, texts: Sequence[str], remaining_s: float) -> list[float]:
+        """The raw logit of each text's relevance, in their order."""
+        if self._reranker is None:
+            raise NotReadyError("reranker", "no model is named")
+        return await self._reranker.rerank(query, texts, Deadline.after(remaining_s))

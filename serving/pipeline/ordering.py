@@ -1,0 +1,356 @@
+"""From the fused list to hits: priors, near-duplicates, reranking, diversity, the cut.
+
+No step asks for a profile's name: what a profile leaves unset is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from serving.domain.diversity import Chosen, fold_near_duplicates, maximal_marginal_relevance
+from serving.domain.fusion import Fused
+from serving.domain.ledger import DecayTerm, DiversityTerm, FusionMethod, Ledger, RerankTerm
+from serving.domain.priors import ImportanceStyle, decay_term, importance_term
+from serving.domain.profile import Profile, Sort
+from serving.domain.query import Scope, TimeRange
+from serving.domain.records import DEFAULT_IMPORTANCE, Fact, Item, ItemId, Segment, TenantName
+from serving.domain.text import text_to_embed
+
+FACT_KIND = "relationship"
+"""The kind under which a fact ages."""
+
+
+class Stage(StrEnum):
+    """Whether a hit was reranked, where the profile asks for that."""
+
+    RERANKED = "reranked"
+    COARSE = "coarse"
+    """It lay beyond the head, or is sensitive, and follows in coarse order."""
+    COARSE_FALLBACK = "coarse_fallback"
+    """Nothing could be reranked; the coarse order stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One thing found, with the evidence for its place.
+
+    `stage` is None where the profile does not rerank.
+    """
+
+    item: Item
+    ledger: Ledger
+    folded: tuple[ItemId, ...] = ()
+    stage: Stage | None = None
+
+    @property
+    def score(self) -> float:
+        """The score before diversification."""
+        return self.ledger.score
+
+
+class Ordering:
+    """The fused list on its way to hits: which rows are wanted, and which have won.
+
+    Where the fused order is final only as many rows are read as the answer needs; priors,
+    reranking and diversity may lift anything, so then all are.
+
+    Args:
+        profile: What to do.
+        scope: What may be shown.
+        fused: The candidates, best first.
+        thorough: Reads all rows in any case, for those who ask where one was lost.
+    """
+
+    def __init__(
+        self, profile: Profile, scope: Scope, fused: Sequence[Fused], *, thorough: bool = False
+    ) -> None:
+        self.profile = profile
+        self.scope = scope
+        self._waiting = list(fused)
+        self._reads_all = thorough or not _fused_order_is_final(profile)
+        self._hits: list[Hit] = []
+        self.folded_into: dict[ItemId, ItemId] = {}
+        self.vanished: list[ItemId] = []
+
+    @property
+    def tenant(self) -> TenantName:
+        """Whose rows."""
+        return self.scope.tenant
+
+    # ------------------------------------------------------------ reading rows
+
+    def next_to_load(self) -> list[ItemId]:
+        """The items whose rows are needed next; empty when there are enough."""
+        if self._reads_all:
+            return [fused.item for fused in self._waiting]
+        missing = self.profile.limit - len(self._hits)
+        if missing <= 0:
+            return []
+        # Half as many again: some will turn out to be near-duplicates or gone.
+        return [fused.item for fused in self._waiting[: missing + missing // 2 + 1]]
+
+    def take(self, batch: Sequence[ItemId], rows: Mapping[ItemId, Item]) -> None:
+        """Takes over the rows that were read for `next_to_load()`."""
+        taken, self._waiting = self._waiting[: len(batch)], self._waiting[len(batch) :]
+        present = [
+            Hit(item=rows[fused.item], ledger=_ledger(self.profile, self.scope, fused, rows))
+            for fused in taken
+            if fused.item in rows and visible(rows[fused.item], self.scope)
+        ]
+        found = {hit.item.item for hit in present}
+        self.vanished += [fused.item for fused in taken if fused.item not in found]
+        self._hits = self._folded(sorted([*self._hits, *present], key=self._place))
+
+    def _place(self, hit: Hit) -> tuple[object, ...]:
+        match self.profile.sort:
+            case Sort.RELEVANCE:
+                return (-hit.score, hit.item.item)
+            case Sort.IMPORTANCE:
+                return (-hit.score, -_importance(hit.item), hit.item.item)
+            case Sort.RECENCY:
+                return (-_since(hit.item).timestamp(), -hit.score, hit.item.item)
+
+    def _folded(self, hits: list[Hit]) -> list[Hit]:
+        if self.profile.fold_from is None:
+            return hits
+        texts = [text_to_embed(hit.item) for hit in hits]
+        stands_for = fold_near_duplicates(texts, self.profile.fold_from)
+        kept: dict[int, Hit] = {}
+        for place, (hit, by) in enumerate(zip(hits, stands_for, strict=True)):
+            if by == place:
+                kept[place] = hit
+            else:
+                self.folded_into[hit.item.item] = kept[by].item.item
+                folded = (*kept[by].folded, hit.item.item, *hit.folded)
+                kept[by] = replace(kept[by], folded=folded)
+        return list(kept.values())
+
+    # ------------------------------------------------------------ reranking
+
+    def head(self) -> list[Hit]:
+        """The hits that the profile wants reranked; none that is sensitive."""
+        if self.profile.rerank is None:
+            return []
+        return [hit for hit in self._hits if not hit.item.sensitive][: self.profile.rerank.head]
+
+    def take_logits(self, logits: Mapping[ItemId, float]) -> None:
+        """Takes over what the reranker said of `head()`; the rest follows in coarse order."""
+        rerank = self.profile.rerank
+        assert rerank is not None, "asked only of a profile that reranks; this is a bug"
+        scale = self._scale()
+        reranked = [
+            replace(
+                hit,
+                stage=Stage.RERANKED,
+                ledger=replace(
+                    hit.ledger,
+                    rerank=RerankTerm(
+                        logit=logits[hit.item.item], weight=rerank.weight, scale=scale
+                    ),
+                ),
+            )
+            for hit in self._hits
+            if hit.item.item in logits
+        ]
+        coarse = [
+            replace(hit, stage=Stage.COARSE) for hit in self._hits if hit.item.item not in logits
+        ]
+        self._hits = [*sorted(reranked, key=self._place), *coarse]
+
+    def fall_back(self) -> None:
+        """Notes that nothing could be reranked: the coarse order stands."""
+        self._hits = [replace(hit, stage=Stage.COARSE_FALLBACK) for hit in self._hits]
+
+    def _scale(self) -> float:
+        """What coarse scores are divided by before they are mixed with probabilities.
+
+        Cosines are of that scale as they are; sums of reciprocal ranks are not.
+        """
+        if self.profile.fusion is FusionMethod.SCORE:
+            return 1.0
+        return max((hit.score for hit in self._hits), default=1.0) or 1.0
+
+    # ------------------------------------------------------------ looking back
+
+    def place_before_diversity(self, item: ItemId) -> int:
+        """The item's place, from 1, before hits were diversified."""
+        return _place_of(item, self._hits)
+
+    def coarse_place(self, item: ItemId) -> int:
+        """Its place, from 1, before hits were reranked."""
+        coarse = [replace(hit, ledger=replace(hit.ledger, rerank=None)) for hit in self._hits]
+        return _place_of(item, sorted(coarse, key=self._place))
+
+    def place_without_decay(self, item: ItemId) -> int:
+        """The place, from 1, that it would have if nothing aged."""
+        fresh = [replace(hit, ledger=replace(hit.ledger, decay=None)) for hit in self._hits]
+        return _place_of(item, sorted(fresh, key=self._place))
+
+    # ------------------------------------------------------------ the answer
+
+    def before_the_cut(self) -> list[Hit]:
+        """All hits in their final order, as if the answer had room for all."""
+        return _diversified(self._hits, self.profile)
+
+    def hits(self) -> tuple[Hit, ...]:
+        """The hits, best first, as many as the profile's limit."""
+        return tuple(_with_reserved(self.before_the_cut(), self.profile))
+
+
+def _place_of(item: ItemId, hits: Sequence[Hit]) -> int:
+    return next(place for place, hit in enumerate(hits, start=1) if hit.item.item == item)
+
+
+def _fused_order_is_final(profile: Profile) -> bool:
+    return (
+        profile.importance.style is ImportanceStyle.OFF
+        and profile.decay is None
+        and profile.rerank is None
+        and profile.diversity is None
+        and profile.sort is Sort.RELEVANCE
+        and not any(leg.reserved for leg in profile.legs)
+    )
+
+
+def _ledger(profile: Profile, scope: Scope, fused: Fused, rows: Mapping[ItemId, Item]) -> Ledger:
+    item = rows[fused.item]
+    return Ledger(
+        rank_constant=profile.rank_constant,
+        method=profile.fusion,
+        leg_terms=fused.terms,
+        importance=importance_term(profile.importance, _importance(item), profile.rank_constant),
+        decay=_decay(profile, item, scope.as_of),
+    )
+
+
+def _decay(profile: Profile, item: Item, as_of: datetime) -> DecayTerm | None:
+    if profile.decay is None:
+        return None
+    fresh = profile.decay.facts_are_fresh and isinstance(item, Fact)
+    since = as_of if fresh else _since(item)
+    return decay_term(profile.decay, kind=_kind(item), since=since, as_of=as_of)
+
+
+def _diversified(hits: list[Hit], profile: Profile) -> list[Hit]:
+    diversity = profile.diversity
+    if diversity is None or not hits:
+        return hits
+    best = hits[0].score if diversity.relative and hits[0].score > 0 else 1.0
+    pool = max(diversity.pool, profile.limit)
+    chosen = maximal_marginal_relevance(
+        [_text(hit.item) for hit in hits],
+        [hit.score / best for hit in hits],
+        trade_off=diversity.trade_off,
+        pool=pool,
+    )
+    head = [
+        replace(
+            hits[one.place],
+            ledger=replace(
+                hits[one.place].ledger, diversity=_diversity_term(one, hits, diversity.trade_off)
+            ),
+        )
+        for one in chosen
+    ]
+    return head + hits[pool:]
+
+
+def _diversity_term(chosen: Chosen, hits: Sequence[Hit], trade_off: float) -> DiversityTerm:
+    closest = None if chosen.closest is None else hits[chosen.closest].item.item
+    return DiversityTerm(trade_off, chosen.relevance, chosen.max_similarity, chosen.value, closest)
+
+
+def _with_reserved(hits: Sequence[Hit], profile: Profile) -> list[Hit]:
+    """The first hits, the last of which make room for those that have a reserved place."""
+    reserved: dict[ItemId, str] = {}
+    for leg in profile.legs:
+        reserved.update(dict.fromkeys(_best_of(leg.name, leg.reserved, hits), leg.name))
+    answer = [hit.item.item for hit in hits[: profile.limit]]
+    missing = [item for item in reserved if item not in answer]
+    for item in missing:
+        give_way = [place for place, there in enumerate(answer) if there not in reserved]
+        if not give_way:
+            break
+        answer[give_way[-1]] = item
+    return [
+        replace(hit, ledger=replace(hit.ledger, reserved_by=reserved[hit.item.item]))
+        if hit.item.item in missing
+        else hit
+        for hit in hits
+        if hit.item.item in answer
+    ]
+
+
+def _best_of(leg: str, count: int, hits: Sequence[Hit]) -> list[ItemId]:
+    """The hits that a leg put first."""
+    ranks = {
+        hit.item.item: term.rank for hit in hits for term in hit.ledger.leg_terms if term.leg == leg
+    }
+    return sorted(ranks, key=lambda item: (ranks[item], item))[:count]
+
+
+def visible(item: Item, scope: Scope) -> bool:
+    """Whether a stored row may be shown: said, or true and not retracted, at `as_of`.
+
+    The legs ask the same of their own copies; this is the last word, on the
+    row as it is now.
+    """
+    if isinstance(item, Segment):
+        return item.event_time <= scope.as_of and scope.filter.accepts(item)
+    return _holds_at(item, scope.as_of)
+
+
+def hidden_by(item: Item, scope: Scope, evidence: Sequence[Segment]) -> str:
+    """What of a scope hides a stored item, in words; empty if nothing does.
+
+    Args:
+        item: The row.
+        scope: What may be shown.
+        evidence: The segments that a fact rests on, by which a filter passes it.
+    """
+    if isinstance(item, Segment):
+        if item.event_time > scope.as_of:
+            return f"as_of: it was said later, at {item.event_time.isoformat()}"
+        return _named([f"filter.{name}" for name in scope.filter.failed_by(item)])
+    if not _holds_at(item, scope.as_of):
+        return "as_of: the fact does not hold then, or is retracted"
+    if not scope.filter.event_time.overlaps(item.valid_from, item.valid_to):
+        return _named(["filter.event_time"])
+    of_evidence = replace(scope.filter, event_time=TimeRange())
+    if not of_evidence.restricts or any(map(of_evidence.accepts, evidence)):
+        return ""
+    failed = [name for segment in evidence for name in of_evidence.failed_by(segment)]
+    return _named([f"filter.{name}" for name in dict.fromkeys(failed)]) or "filter: no evidence"
+
+
+def _named(fields: Sequence[str]) -> str:
+    return f"{' and '.join(fields)}: it does not pass" if fields else ""
+
+
+def _holds_at(fact: Fact, as_of: datetime) -> bool:
+    return (
+        (fact.valid_from is None or fact.valid_from <= as_of)
+        and (fact.valid_to is None or as_of < fact.valid_to)
+        and (fact.retracted_at is None or as_of < fact.retracted_at)
+    )
+
+
+def _importance(item: Item) -> float:
+    return item.importance if isinstance(item, Segment) else DEFAULT_IMPORTANCE
+
+
+def _kind(item: Item) -> str:
+    return item.kind if isinstance(item, Segment) else FACT_KIND
+
+
+def _since(item: Item) -> datetime:
+    if isinstance(item, Segment):
+        return item.event_time
+    return item.valid_from or item.recorded_at
+
+
+def _text(item: Item) -> str:
+    return item.text if isinstance(item, Segment) else item.statement

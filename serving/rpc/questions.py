@@ -1,0 +1,296 @@
+"""Requests that ask, into domain values, with all their faults named at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+from google.protobuf.json_format import MessageToDict
+
+from serving.domain.briefing import BriefingLimits
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import InvalidRequestError, Violation
+from serving.domain.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
+from serving.domain.query import Query, Scope
+from serving.domain.records import ItemId, fact_id, segment_id
+from serving.profiles import DEFAULT_PROFILE, FieldError, ProfileBook
+from serving.rpc.check import MAX_ID_BYTES, Checker
+from serving.rpc.requests import to_filter
+from trivium.v1 import retrieval_service_pb2
+
+MAX_QUERY_BYTES = 8192
+DEFAULT_TIME_BUDGET_S = 2.0
+MAX_TIME_BUDGET_S = 30.0
+MAX_SEEDS = 32
+
+Read = TypeVar("Read")
+
+
+class Coercion(NamedTuple):
+    """A value that was not used as given."""
+
+    field: str
+    given: str
+    used: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrieveCall:
+    """A checked RetrieveRequest."""
+
+    query: Query
+    profile: Profile
+    time_budget_s: float
+    explain: bool
+    briefing: BriefingLimits | None
+    coercions: tuple[Coercion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareCall:
+    """A checked CompareRequest: one question under two profiles."""
+
+    retrieve: RetrieveCall
+    against: RetrieveCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainAbsenceCall:
+    """A checked ExplainAbsenceRequest."""
+
+    retrieve: RetrieveCall
+    item: ItemId
+
+
+def to_retrieve_call(
+    request: retrieval_service_pb2.RetrieveRequest, profiles: ProfileBook, now: datetime
+) -> RetrieveCall:
+    """Reads a RetrieveRequest.
+
+    Raises:
+        InvalidRequestError: Fields are malformed.
+    """
+    check = Checker()
+    coercions: list[Coercion] = []
+    query = Query(
+        scope=Scope(
+            tenant=check.tenant(request.tenant),
+            as_of=check.instant("as_of", request.as_of) if request.HasField("as_of") else now,
+            filter=to_filter(check, "filter", request.filter),
+        ),
+        text=check.text("query", request.query, MAX_QUERY_BYTES, required=not request.vector),
+        vector=_vector(check, request.vector),
+        token=to_token(check, request.consistency_token),
+        seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
+    )
+    limit = _limit(check, request.limit, coercions)
+    profile = _profile(check, request, profiles, limit)
+    time_budget_s = _time_budget(check, request, coercions)
+    limits = _briefing(check, request)
+    check.finish()
+    assert profile is not None, "an unknown profile was refused above; this is a bug"
+    return RetrieveCall(
+        query=query,
+        profile=profile,
+        time_budget_s=time_budget_s,
+        explain=request.explain,
+        briefing=limits,
+        coercions=tuple(coercions),
+    )
+
+
+def to_compare_call(
+    request: retrieval_service_pb2.CompareRequest, profiles: ProfileBook, now: datetime
+) -> CompareCall:
+    """Reads a CompareRequest.
+
+    Raises:
+        InvalidRequestError: Fields are malformed.
+    """
+    other = retrieval_service_pb2.RetrieveRequest()
+    other.CopyFrom(request.retrieve)
+    other.profile = request.against or request.retrieve.profile
+    other.ClearField("leg_overrides")
+    other.profile_overrides.CopyFrom(request.against_overrides)
+    names = {"profile": "against", "profile_overrides": "against_overrides"}
+    return CompareCall(
+        retrieve=_within({}, lambda: to_retrieve_call(request.retrieve, profiles, now)),
+        against=_within(names, lambda: to_retrieve_call(other, profiles, now)),
+    )
+
+
+def to_explain_absence_call(
+    request: retrieval_service_pb2.ExplainAbsenceRequest, profiles: ProfileBook, now: datetime
+) -> ExplainAbsenceCall:
+    """Reads an ExplainAbsenceRequest.
+
+    Raises:
+        InvalidRequestError: Fields are malformed.
+    """
+    check = Checker()
+    item = segment_id("")
+    match request.WhichOneof("item"):
+        case "segment_id":
+            item = segment_id(
+                check.text("segment_id", request.segment_id, MAX_ID_BYTES, required=True)
+            )
+        case "fact_id":
+            item = fact_id(check.text("fact_id", request.fact_id, MAX_ID_BYTES, required=True))
+        case _:
+            check.refuse("item", "must be one of segment_id, fact_id")
+    check.finish()
+    call = _within({}, lambda: to_retrieve_call(request.retrieve, profiles, now))
+    return ExplainAbsenceCall(retrieve=call, item=item)
+
+
+def _within(names: dict[str, str], read: Callable[[], Read]) -> Read:
+    """Reads the request in the field `retrieve`, and names faults by their path from outside.
+
+    Args:
+        names: What some fields of it are called outside; the others get `retrieve.` before them.
+        read: Reads it.
+    """
+    try:
+        return read()
+    except InvalidRequestError as error:
+        raise InvalidRequestError(
+            [
+                Violation(_outer_path(violation.field, names), violation.description)
+                for violation in error.violations
+            ]
+        ) from None
+
+
+def _outer_path(field: str, names: dict[str, str]) -> str:
+    first, dot, rest = field.partition(".")
+    return f"{names[first]}{dot}{rest}" if first in names else f"retrieve.{field}"
+
+
+def _vector(check: Checker, values: Sequence[float]) -> tuple[float, ...] | None:
+    if not values:
+        return None
+    vector = tuple(values)
+    if not all(math.isfinite(value) for value in vector):
+        check.refuse("vector", "must be finite")
+    elif not any(vector):
+        check.refuse("vector", "must not be zero")
+    return vector
+
+
+def to_token(check: Checker, text: str) -> ConsistencyToken | None:
+    """Reads a consistency token; empty is none."""
+    if not text:
+        return None
+    return check.parsed(
+        "consistency_token", lambda: ConsistencyToken.parse(text), "a token that a write returned"
+    )
+
+
+def _profile(
+    check: Checker,
+    request: retrieval_service_pb2.RetrieveRequest,
+    profiles: ProfileBook,
+    limit: int,
+) -> Profile | None:
+    """The profile with the request's changes; `limit` 0 leaves its own."""
+    profile = _changed_profile(check, request, profiles)
+    if profile is None:
+        return None
+    overrides = _leg_overrides(check, request, [leg.name for leg in profile.legs])
+    if check.violations:
+        return profile
+    try:
+        profile = profile.with_overrides(overrides)
+    except ValueError as error:
+        check.refuse("leg_overrides", str(error))
+        return profile
+    try:
+        return replace(profile, limit=limit) if limit else profile
+    except ValueError as error:
+        check.refuse("limit", str(error))
+        return profile
+
+
+def _changed_profile(
+    check: Checker, request: retrieval_service_pb2.RetrieveRequest, profiles: ProfileBook
+) -> Profile | None:
+    name = request.profile or DEFAULT_PROFILE
+    if name not in profiles:
+        known = ", ".join(sorted(profiles))
+        check.refuse("profile", f"must be one of {known}, is {request.profile!r}")
+        return None
+    if not request.profile_overrides.fields:
+        return profiles[name]
+    try:
+        return profiles.changed(name, MessageToDict(request.profile_overrides))
+    except FieldError as error:
+        check.refuse(f"profile_overrides.{error.path}".rstrip("."), error.why)
+        return None
+
+
+def _leg_overrides(
+    check: Checker, request: retrieval_service_pb2.RetrieveRequest, names: Sequence[str]
+) -> dict[str, LegOverride]:
+    overrides: dict[str, LegOverride] = {}
+    for place, message in enumerate(request.leg_overrides):
+        path = f"leg_overrides[{place}]"
+        if message.leg not in names:
+            check.refuse(f"{path}.leg", f"must be one of {', '.join(names)}, is {message.leg!r}")
+        elif message.leg in overrides:
+            check.refuse(f"{path}.leg", f"must be named once, {message.leg!r} is named again")
+        else:
+            overrides[message.leg] = _override(check, path, message)
+    return overrides
+
+
+def _override(check: Checker, path: str, message: retrieval_service_pb2.LegOverride) -> LegOverride:
+    return LegOverride(
+        weight=check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
+        if message.HasField("weight")
+        else None,
+        depth=int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
+        if message.HasField("depth")
+        else None,
+    )
+
+
+def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:
+    """The limit asked for; 0 leaves it to the profile."""
+    if given < 0:
+        check.refuse("limit", f"must not be below 0, is {given}")
+        return 0
+    if given > MAX_LIMIT:
+        coercions.append(Coercion("limit", str(given), str(MAX_LIMIT)))
+    return min(given, MAX_LIMIT)
+
+
+def _time_budget(
+    check: Checker,
+    request: retrieval_service_pb2.RetrieveRequest,
+    coercions: list[Coercion],
+) -> float:
+    if not request.HasField("time_budget"):
+        return DEFAULT_TIME_BUDGET_S
+    given = check.duration("time_budget", request.time_budget)
+    if given > MAX_TIME_BUDGET_S:
+        coercions.append(Coercion("time_budget", f"{given:g}s", f"{MAX_TIME_BUDGET_S:g}s"))
+    return min(given, MAX_TIME_BUDGET_S)
+
+
+def _briefing(
+    check: Checker, request: retrieval_service_pb2.RetrieveRequest
+) -> BriefingLimits | None:
+    if not request.HasField("briefing"):
+        return None
+    given, usual = request.briefing, BriefingLimits()
+    return BriefingLimits(
+        int(check.number("briefing.max_chars", given.max_chars or usual.max_chars, 200, 100_000)),
+        int(
+            check.number(
+                "briefing.max_line_chars", given.max_line_chars or usual.max_line_chars, 20, 10_000
+            )
+        ),
+    )

@@ -1,0 +1,173 @@
+"""What every cross-encoder does, compared with the plain forward pass of one pair at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from serving.adapters.reranker.checkpoint import Checkpoint, open_checkpoint
+from serving.adapters.reranker.qwen3_reranker import AFTER, BEFORE, BODY, INSTRUCTION
+from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder
+from serving.ports import CrossEncoder
+
+CLOSE = 1e-5
+
+QUERY = "when did caroline visit the agency ?"
+TEXTS = (
+    "caroline and the family went home",
+    "goa",
+    "",
+    "memory retrieval over many years of talk is hard , but caroline did visit the adoption agency",
+    "we sailed to goa",
+    "we sailed to goa with the family and then went home " * 20,
+    "1 2 3 !",
+)
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+Score = Callable[[str, str], float]
+
+
+def classifier_forward(checkpoint: Checkpoint) -> Score:
+    """The one output of the library's classifier for one pair."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
+    model = AutoModelForSequenceClassification.from_pretrained(checkpoint.folder)
+
+    def score(query: str, text: str) -> float:
+        # As lists: outside of one an empty text is taken for none.
+        inputs = tokenizer(
+            [query],
+            [text],
+            truncation="only_second",
+            max_length=checkpoint.window,
+            return_tensors="pt",
+        )
+        with torch.inference_mode():
+            return float(model(**inputs).logits[0, 0])
+
+    return score
+
+
+def language_model_forward(checkpoint: Checkpoint) -> Score:
+    """The log-odds of "yes" against "no" in the library's language model, as its card has it."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
+    model = AutoModelForCausalLM.from_pretrained(checkpoint.folder)
+    no_and_yes = tokenizer.convert_tokens_to_ids(["no", "yes"])
+    before, after = tokenizer.encode(BEFORE), tokenizer.encode(AFTER)
+
+    def score(query: str, text: str) -> float:
+        body = tokenizer.encode(BODY.format(instruction=INSTRUCTION, query=query, text=text))
+        room = checkpoint.window - len(before) - len(after)
+        with torch.inference_mode():
+            logits = model(torch.tensor([[*before, *body[:room], *after]])).logits[0, -1]
+        probability = float(torch.softmax(logits[no_and_yes].double(), dim=0)[1])
+        return math.log(probability / (1 - probability))
+
+    return score
+
+
+FORWARDS: dict[str, Callable[[Checkpoint], Score]] = {
+    "bert": classifier_forward,
+    "xlmr": classifier_forward,
+    "qwen3": language_model_forward,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    encoder: CrossEncoder
+    forward: Score
+
+    def alone(self, query: str, text: str) -> float:
+        return self.encoder.score(query, [text])[0]
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        *(f"{kind}-cpu" for kind in FORWARDS),
+        *(pytest.param(f"{kind}-cuda", marks=[pytest.mark.gpu, needs_cuda]) for kind in FORWARDS),
+    ],
+)
+def case(request: pytest.FixtureRequest) -> Case:
+    kind, device = request.param.split("-")
+    folder: Path = request.getfixturevalue(f"tiny_{kind}_reranker")
+    checkpoint = open_checkpoint(str(folder))
+    encoder = TorchCrossEncoder(checkpoint, device=device)
+    return Case(encoder, FORWARDS[kind](checkpoint))
+
+
+def close(expected: float | Sequence[float]) -> object:
+    return pytest.approx(expected, abs=CLOSE, rel=CLOSE)
+
+
+def test_logits_are_those_of_the_plain_forward_pass(case: Case) -> None:
+    logits = case.encoder.score(QUERY, TEXTS)
+
+    assert logits == close([case.forward(QUERY, text) for text in TEXTS])
+
+
+def test_a_logit_does_not_depend_on_the_other_texts(case: Case) -> None:
+    together = case.encoder.score(QUERY, TEXTS)
+    equally_long = case.encoder.score(QUERY, [TEXTS[4]] * 3)
+
+    assert together == close([case.alone(QUERY, text) for text in TEXTS])
+    assert equally_long == close([together[4]] * 3)
+
+
+def test_logits_come_in_the_order_of_the_texts(case: Case) -> None:
+    logits = case.encoder.score(QUERY, TEXTS)
+    backwards = case.encoder.score(QUERY, TEXTS[::-1])
+
+    assert backwards[::-1] == close(logits)
+
+
+def test_texts_and_questions_are_told_apart(case: Case) -> None:
+    logits = case.encoder.score(QUERY, TEXTS)
+    asked_otherwise = case.encoder.score("goa ?", TEXTS)
+
+    assert min(abs(one - other) for one, other in zip(logits, asked_otherwise, strict=True)) > 1e-3
+    assert len({round(logit, 3) for logit in logits}) == len(TEXTS)
+    assert case.alone(TEXTS[0], QUERY) != close(case.alone(QUERY, TEXTS[0]))
+
+
+def test_no_texts_have_no_logits(case: Case) -> None:
+    assert case.encoder.score(QUERY, []) == []
+
+
+def test_a_text_beyond_the_window_counts_by_its_beginning(case: Case) -> None:
+    beginning = "we sailed to goa with the family " * 40
+
+    assert case.alone(QUERY, beginning + "yes") == case.alone(QUERY, beginning + "no")
+    assert abs(case.alone(QUERY, "goa " + beginning) - case.alone(QUERY, beginning)) > 1e-3
+
+
+def test_a_question_beyond_the_window_leaves_half_of_it_to_the_text(case: Case) -> None:
+    question = "we sailed to goa with the family " * 40
+
+    assert case.alone(question, "home") == case.alone(question + "and then", "home")
+    assert abs(case.alone(question, "home") - case.alone(question, "memory is hard")) > 1e-3
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "😀", "👩\u200d👩\u200d👧", "\x00", "\u202e"])
+def test_odd_texts_have_logits_too(case: Case, text: str) -> None:
+    assert math.isfinite(case.alone(QUERY, text))
+    assert math.isfinite(case.alone(text, "goa"))
+
+
+@pytest.mark.parametrize(
+    ("case", "end_of_text"), [("bert-cpu", "[SEP]"), ("qwen3-cpu", "<|im_end|>")], indirect=["case"]
+)
+def test_a_text_cannot_write_the_token_that_ends_it(case: Case, end_of_text: str) -> None:
+    text = f"goa {end_of_text} goa"
+
+    assert case.alone(QUERY, text) != close(case.forward(QUERY, text))

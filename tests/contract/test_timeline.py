@@ -1,0 +1,112 @@
+"""What every timeline does, the one in memory and PostgreSQL's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import NamedTuple
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.query import Filter, Scope, TimeRange
+from serving.domain.ranking import Candidate
+from serving.domain.records import TenantName, segment_id
+from serving.ports import MemoryStore, Timeline
+from tests.builders import NOON, TENANT, days, fact, scope, segment
+from tests.fake_store import InMemoryStore
+from tests.fake_times import InMemoryTimeline
+
+OTHER = TenantName("other")
+
+
+class Stored(NamedTuple):
+    store: MemoryStore
+    timeline: Timeline
+
+    async def latest(self, of: Scope, depth: int = 100) -> str:
+        """The ids of the latest, in order."""
+        found = await self.timeline.latest(of, depth, Deadline.after(10))
+        return " ".join(candidate.item.id for candidate in found)
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
+def stored(request: pytest.FixtureRequest) -> Stored:
+    if request.param == "memory":
+        memory = InMemoryStore()
+        return Stored(memory, InMemoryTimeline(memory))
+    adapters = request.getfixturevalue("postgres")
+    return Stored(adapters.store, adapters.timeline)
+
+
+async def test_the_latest_come_first_and_their_score_is_the_time(stored: Stored) -> None:
+    precise = NOON + timedelta(microseconds=1)
+    await stored.store.write(
+        TENANT, [segment("noon"), segment("later", event_time=precise), fact("f", "x", "y", "z")]
+    )
+
+    found = await stored.timeline.latest(scope(), 10, Deadline.after(10))
+
+    assert found == [
+        Candidate(segment_id("later"), precise.timestamp()),
+        Candidate(segment_id("noon"), NOON.timestamp()),
+    ]
+
+
+async def test_equal_times_are_ordered_by_id_and_the_depth_bounds_the_answer(
+    stored: Stored,
+) -> None:
+    await stored.store.write(
+        TENANT,
+        [segment(id_) for id_ in ("d", "a", "é", "c", "B")]
+        + [segment("last", event_time=NOON + days(0.5))],
+    )
+
+    assert await stored.latest(scope()) == "last B a c d é"
+    assert await stored.latest(scope(), 3) == "last B a"
+    assert await stored.latest(scope(), 0) == ""
+
+
+async def test_what_was_said_after_the_requests_clock_is_hidden(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
+
+    assert await stored.latest(scope(as_of=NOON + days(1))) == "now"
+    assert await stored.latest(scope(as_of=NOON + days(2))) == "later now"
+
+
+@pytest.mark.parametrize(
+    ("filter_", "passing"),
+    [
+        (Filter(kinds=("object",)), "b"),
+        (Filter(labels={"project": ("goa",)}), "b a"),
+        (Filter(min_importance=0.6), "c"),
+        (Filter(event_time=TimeRange(NOON + days(0.25))), "c b"),
+        (Filter(updated_at=TimeRange(None, NOON - days(10_000))), ""),
+        (Filter(speakers=("nobody",)), ""),
+    ],
+)
+async def test_filters_hold(stored: Stored, filter_: Filter, passing: str) -> None:
+    await stored.store.write(
+        TENANT,
+        [
+            segment("a", labels={"project": "goa"}),
+            segment("b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)),
+            segment("c", importance=0.9, event_time=NOON + days(0.5)),
+        ],
+    )
+
+    assert await stored.latest(scope(filter_=filter_)) == passing
+
+
+async def test_sensitive_segments_are_not_on_it(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("a"), segment("b", sensitive=True)])
+
+    assert await stored.latest(scope()) == "a"
+
+
+async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("mine")])
+    await stored.store.write(OTHER, [segment("theirs")])
+
+    assert await stored.latest(scope()) == "mine"
+    assert await stored.latest(scope(OTHER)) == "theirs"
+    assert await stored.latest(scope("nobody")) == ""

@@ -1,0 +1,102 @@
+"""Every profile answers over the sample, on every placement, and every score explains itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from serving.profiles import ProfileBook
+from tests.e2e.test_sample import questions, sample
+from tests.fix_service import Service
+from trivium import Client, LegState, Loss, Stage
+from trivium.cli.app import trivium
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+
+__all__ = ["sample"]
+PROFILES = sorted(ProfileBook.load())
+QUESTION, _ = questions()["words"]
+
+
+def test_all_shipped_profiles_are_listed_as_data(service: Service) -> None:
+    listed = {each.name: each for each in service.client(tenant="anyone").profiles()}
+
+    assert sorted(listed) == PROFILES
+    assert listed["annie"].definition["decay"]["half_life"] == "P30D"
+    assert "0.35" in listed["hybrid_recall"].notes["graph"]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_answers_and_its_ledgers_add_up(
+    sample: tuple[Client, str], profile: str
+) -> None:
+    memory, token = sample
+
+    answer = memory.retrieve(QUESTION, profile=profile, token=token, explain=True)
+
+    assert answer.hits
+    assert {report.state for report in answer.leg_reports} == {LegState.OK}
+    for hit in answer.hits:
+        assert hit.ledger is not None
+        assert hit.ledger.recompute() == pytest.approx(hit.score, abs=1e-9)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_is_asked_by_name_from_the_command_line(
+    service: Service, sample: tuple[Client, str], profile: str
+) -> None:
+    memory, token = sample
+    options = ["--address", service.address, "--tenant", memory.tenant, "--timeout", "30"]
+    asked = ["ask", QUESTION, "--profile", profile, "--wait", token, "--explain"]
+
+    result = CliRunner().invoke(trivium, [*options, *asked])
+
+    assert result.exit_code == 0, result.stderr
+    assert "candidates" in result.stdout
+
+
+def test_without_a_reranker_two_stages_fall_back_and_say_so(sample: tuple[Client, str]) -> None:
+    memory, token = sample
+
+    answer = memory.retrieve(QUESTION, profile="two_stage", token=token)
+
+    assert {hit.stage for hit in answer.hits} == {Stage.COARSE_FALLBACK}
+    assert answer.rerank is not None
+    assert answer.rerank.reason == "the service has no reranker"
+
+
+def test_two_profiles_are_compared_side_by_side(sample: tuple[Client, str]) -> None:
+    memory, token = sample
+
+    found = memory.compare(QUESTION, profile="annie", against="default", token=token)
+
+    assert (found.retrieved.profile, found.against.profile) == ("annie", "default")
+    ranks = {hit.id: hit.rank for hit in found.retrieved.hits}
+    assert {each.id: each.rank for each in found.rank_changes if each.rank} == ranks
+    assert 0 <= found.overlap <= 1
+
+
+def test_why_an_item_is_missing_is_told_over_the_network(sample: tuple[Client, str]) -> None:
+    memory, token = sample
+    answer = memory.retrieve(QUESTION, token=token, limit=1)
+    everything = memory.retrieve(QUESTION, token=token, limit=100)
+
+    found, lost, nobody = (
+        memory.explain_absence(QUESTION, segment_id=id_, token=token, limit=1)
+        for id_ in (answer.hits[0].id, everything.hits[-1].id, "no-such-segment")
+    )
+
+    assert (found.loss, found.rank) == (Loss.NONE, 1)
+    assert lost.loss is Loss.CUT
+    assert nobody.loss is Loss.NOT_STORED
+
+
+def test_a_profile_is_shown_as_json(service: Service) -> None:
+    result = CliRunner().invoke(
+        trivium, ["--address", service.address, "profiles", "annie", "--json"]
+    )
+
+    (shown,) = json.loads(result.stdout)
+    assert shown["definition"]["limit"] == 5

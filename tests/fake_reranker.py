@@ -1,0 +1,105 @@
+"""Close reading without a model: a cross-encoder that counts shared words, and ways to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from serving.pipeline.reranking import QueuedReranker
+from serving.ports import CrossEncoder
+
+
+class FakeCrossEncoder:
+    """A `CrossEncoder` whose logit is the number of words that the text shares with the question.
+
+    `batches` are the texts it was given, call by call.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        self.batches.append(list(texts))
+        wanted = set(query.split())
+        return [float(len(wanted & set(text.split()))) for text in texts]
+
+
+class Gate:
+    """Holds a thread until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self._entered = threading.Semaphore(0)
+        self._released = threading.Semaphore(0)
+
+    def pass_through(self) -> None:
+        """Called by the thread."""
+        self._entered.release()
+        if not self._released.acquire(timeout=10):
+            raise AssertionError("the test never released the thread")
+
+    async def entered(self) -> None:
+        """Waits until the thread is held."""
+        assert await asyncio.to_thread(self._entered.acquire, timeout=10), "no thread came"
+
+    def release(self, times: int = 1) -> None:
+        """Lets the thread go on so often, now or when it comes."""
+        self._released.release(times)
+
+
+class GatedCrossEncoder(FakeCrossEncoder):
+    """Is held at its gate in every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = Gate()
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        logits = super().score(query, texts)
+        self.gate.pass_through()
+        return logits
+
+
+class PoisonedCrossEncoder(FakeCrossEncoder):
+    """Fails when it meets the text "poison"."""
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        if "poison" in texts:
+            raise RuntimeError("poisoned batch")
+        return super().score(query, texts)
+
+
+class FixedCrossEncoder:
+    """Makes the same logits of whatever it is given, or fails."""
+
+    def __init__(self, outcome: Sequence[float] | Exception) -> None:
+        self._outcome = outcome
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return list(self._outcome)
+
+
+class ScriptedLoad:
+    """Loads what it is told, one outcome after the other; is held at its gate each time."""
+
+    def __init__(self, *outcomes: CrossEncoder | Exception) -> None:
+        self.gate = Gate()
+        self.times = 0
+        self._outcomes = list(outcomes)
+
+    def __call__(self) -> CrossEncoder:
+        self.times += 1
+        self.gate.pass_through()
+        outcome = self._outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+async def settled(reranker: QueuedReranker) -> None:
+    """Waits until no model is being loaded."""
+    async with asyncio.timeout(30):
+        while reranker.is_loading:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.001)

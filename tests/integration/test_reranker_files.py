@@ -1,0 +1,209 @@
+"""Rerankers on disk: what is found, and what is refused in which words."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from serving.adapters.reranker.checkpoint import LONGEST_WINDOW, Kind, open_checkpoint
+from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder
+from serving.config import load_settings
+from serving.deployments.components import open_reranker
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError, NotReadyError
+from tests.fake_reranker import settled
+from tests.fix_reranker import LONGEST, LONGEST_WITH_PROMPT
+
+Spoil = Callable[[Path], None]
+
+
+# ---------------------------------------------------------------- what is found
+
+
+@pytest.fixture
+def bert(tiny_bert_reranker: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny BERT, to spoil."""
+    return Path(shutil.copytree(tiny_bert_reranker, tmp_path / "bert"))
+
+
+@pytest.fixture
+def qwen3(tiny_qwen3_reranker: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny Qwen3, to spoil."""
+    return Path(shutil.copytree(tiny_qwen3_reranker, tmp_path / "qwen3"))
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    written: dict[str, Any] = json.loads(path.read_text())
+    path.write_text(json.dumps({**written, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "window"),
+    [
+        ("tiny_bert_reranker", Kind.ONE_LOGIT, LONGEST),
+        ("tiny_xlmr_reranker", Kind.ONE_LOGIT, LONGEST),
+        ("tiny_qwen3_reranker", Kind.YES_OR_NO, LONGEST_WITH_PROMPT),
+    ],
+)
+def test_kind_and_window_are_read_from_the_folder(
+    request: pytest.FixtureRequest, name: str, kind: Kind, window: int
+) -> None:
+    checkpoint = open_checkpoint(str(request.getfixturevalue(name)))
+
+    assert (checkpoint.kind, checkpoint.window) == (kind, window)
+
+
+def test_a_window_is_bounded_however_long_the_model_would_read(qwen3: Path) -> None:
+    rewrite(qwen3 / "config.json", max_position_embeddings=40_960)
+
+    assert open_checkpoint(str(qwen3)).window == LONGEST_WINDOW
+
+
+@pytest.mark.parametrize("window", [0, LONGEST + 1])
+def test_a_window_that_the_model_has_not_is_refused(bert: Path, window: int) -> None:
+    with pytest.raises(ValueError, match="window must be from 1 to"):
+        open_checkpoint(str(bert), window=window)
+
+
+def test_a_shorter_window_is_kept_to(bert: Path) -> None:
+    encoder = TorchCrossEncoder(open_checkpoint(str(bert), window=8))
+
+    # Three of the eight are special tokens, and three the question's.
+    assert encoder.score("a b c", ["we sailed"]) == encoder.score("a b c", ["we sailed home"])
+
+
+def test_a_model_that_is_not_on_the_machine_is_refused() -> None:
+    with pytest.raises(DependencyError, match="no folder and not to be had from the hub"):
+        open_checkpoint("nobody/no-such-model")
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def without(name: str) -> Spoil:
+    return lambda folder: (folder / name).unlink()
+
+
+def with_config(**changes: object) -> Spoil:
+    return lambda folder: rewrite(folder / "config.json", **changes)
+
+
+def as_embedder(folder: Path) -> None:
+    modules = [
+        {"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling")
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+@pytest.mark.parametrize(
+    ("model", "spoil", "why"),
+    [
+        ("bert", without("model.safetensors"), "the checkpoint has no safetensors"),
+        ("bert", without("config.json"), "the checkpoint has no config.json"),
+        (
+            "bert",
+            with_config(id2label={"0": "no", "1": "yes"}),
+            "2 outputs where a reranker has one",
+        ),
+        ("bert", with_config(id2label=None), "2 outputs where a reranker has one"),
+        ("bert", with_config(architectures=["BertModel"]), "no known reranker"),
+        ("bert", with_config(architectures=None), "no known reranker"),
+        ("bert", with_config(model_type="gpt2"), "type 'gpt2' .* is no known reranker"),
+        ("qwen3", with_config(architectures=["Qwen3Model"]), "no known reranker"),
+        ("qwen3", as_embedder, "no known reranker"),
+    ],
+)
+def test_what_is_no_reranker_is_refused(
+    request: pytest.FixtureRequest, model: str, spoil: Spoil, why: str
+) -> None:
+    folder: Path = request.getfixturevalue(model)
+    spoil(folder)
+
+    with pytest.raises(DependencyError, match=why) as caught:
+        open_checkpoint(str(folder))
+    assert str(folder) not in str(caught.value)
+
+
+def without_weights_of_the_head(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: row for name, row in weights.items() if not name.startswith("classifier")}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def with_garbage_for_weights(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"no tensors")
+
+
+@pytest.mark.parametrize(
+    ("model", "spoil", "why"),
+    [
+        ("bert", without_weights_of_the_head, "the checkpoint lacks weights of the model"),
+        ("bert", with_garbage_for_weights, "cannot be loaded on 'cpu'"),
+        ("bert", without("tokenizer.json"), "cannot be loaded on 'cpu'"),
+        ("qwen3", with_config(max_position_embeddings=250), "too short for its prompt"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused(
+    request: pytest.FixtureRequest, model: str, spoil: Spoil, why: str
+) -> None:
+    folder: Path = request.getfixturevalue(model)
+    spoil(folder)
+    checkpoint = open_checkpoint(str(folder))
+
+    with pytest.raises(DependencyError, match=why) as caught:
+        TorchCrossEncoder(checkpoint)
+    assert str(folder) not in str(caught.value)
+
+
+def test_a_device_that_is_not_there_is_refused(tiny_bert_reranker: Path) -> None:
+    checkpoint = open_checkpoint(str(tiny_bert_reranker))
+
+    with pytest.raises(DependencyError, match="cannot be loaded on 'cuda:99'"):
+        TorchCrossEncoder(checkpoint, device="cuda:99")
+
+
+def test_the_threads_are_those_asked_for(tiny_bert_reranker: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)), threads=before + 1)
+
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+
+
+# ---------------------------------------------------------------- as the settings name it
+
+
+async def test_without_a_model_there_is_no_reranker() -> None:
+    async with open_reranker(load_settings({"reranker": {"model": None}})) as reranker:
+        assert reranker is None
+
+
+async def test_the_model_that_is_named_is_the_one_that_reranks(tiny_bert_reranker: Path) -> None:
+    named = {"model": str(tiny_bert_reranker), "load": "start"}
+    alone = TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)))
+
+    async with open_reranker(load_settings({"reranker": named})) as reranker:
+        assert reranker is not None
+        await settled(reranker)
+        logits = await reranker.rerank("who sailed?", ["we sailed", "home"], Deadline.after(30))
+
+    assert logits == pytest.approx(alone.score("who sailed?", ["we sailed", "home"]), abs=1e-5)
+
+
+async def test_a_model_that_is_not_there_is_a_reason_and_no_failed_start(tmp_path: Path) -> None:
+    named = {"model": str(tmp_path), "load": "start"}
+
+    async with open_reranker(load_settings({"reranker": named})) as reranker:
+        assert reranker is not None
+        await settled(reranker)
+        with pytest.raises(NotReadyError, match="the checkpoint has no safetensors"):
+            await reranker.rerank("who?", ["nobody"], Deadline.after(30))

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.domain.fusion import fuse
+from serving.domain.ledger import FusionMethod
+from serving.domain.leg_options import CandidatePool
+from serving.domain.priors import Decay, Importance, ImportanceStyle
+from serving.domain.profile import (
+    Diversity,
+    LegSpec,
+    Profile,
+    Rerank,
+    SignalSpec,
+    Sort,
+)
+from serving.domain.ranking import RankStyle
+from serving.domain.records import segment_id
+from serving.pipeline.legs import DenseLeg
+from serving.pipeline.ordering import Hit, Ordering
+from tests.builders import NOON, days, fact, ids, query, ranked, scope, segment
+from tests.fakes import FixedLeg, RecordingAccess
+from tests.unit.pipeline.retrieving import hit_ids, retriever, soon, store_of
+
+PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_from=None)
+
+
+async def test_a_leg_that_looks_back_is_asked_for_that_time_only() -> None:
+    lexical, dense = FixedLeg("a"), FixedLeg("a")
+    profile = replace(
+        PLAIN, legs=(LegSpec(name="lexical", lookback=timedelta(hours=168)), LegSpec(name="dense"))
+    )
+
+    await retriever(await store_of(segment("a")), {"lexical": lexical, "dense": dense}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    asked = [leg.requests[0].query.scope for leg in (lexical, dense)]
+    assert asked[0].filter.event_time.start == asked[0].as_of - days(7)
+    assert asked[1] == scope()
+
+
+async def test_a_depth_per_limit_grows_with_the_answer() -> None:
+    lexical = FixedLeg("a")
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", depth_per_limit=4),), limit=5)
+
+    await retriever(await store_of(segment("a")), {"lexical": lexical}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert lexical.requests[0].spec.depth == 20
+
+
+async def test_a_pool_is_what_was_accessed_and_what_earlier_legs_found() -> None:
+    profile = replace(
+        PLAIN,
+        legs=(
+            LegSpec(name="lexical"),
+            LegSpec(name="dense", pool=CandidatePool(recently_accessed=2, joined_by=("lexical",))),
+        ),
+    )
+    found: list[object] = []
+
+    class Recorded(DenseLeg):
+        async def _members(self, pool, request):  # type: ignore[no-untyped-def]
+            found.append(await super()._members(pool, request))
+            return found[-1]
+
+    access = RecordingAccess(recent=ids("new", "newer", "beyond"))
+
+    await retriever(
+        await store_of(segment("old")),
+        {"lexical": FixedLeg("old"), "dense": Recorded(access)},
+        access=access,
+    ).retrieve(query("?"), profile, soon())
+
+    assert found == [set(ids("new", "newer", "old"))]
+
+
+async def test_signals_reorder_what_was_found_and_bring_nothing() -> None:
+    store = await store_of(
+        segment("a", "one", event_time=NOON - days(9)),
+        segment("b", "two", event_time=NOON - days(1)),
+        segment("c", "three"),
+    )
+    profile = replace(
+        PLAIN,
+        signals=(SignalSpec(name="recency", weight=0.6), SignalSpec(name="access", weight=0.5)),
+        rank_style=RankStyle.DENSE,
+    )
+    access = RecordingAccess(shown={segment_id("b"): 3, segment_id("c"): 9})
+
+    answer = await retriever(store, {"dense": FixedLeg("a b")}, access=access).retrieve(
+        query("?"), profile, soon()
+    )
+
+    scores = {hit.item.id: hit.score for hit in answer.hits}
+    assert hit_ids(answer) == ["b", "a"]
+    assert scores["a"] == pytest.approx(1 / 61 + 0.6 / 62 + 0.5 / 62, abs=1e-12)
+    assert scores["b"] == pytest.approx(1 / 62 + 0.6 / 61 + 0.5 / 61, abs=1e-12)
+
+
+async def test_sorted_by_recency_the_latest_comes_first() -> None:
+    store = await store_of(
+        segment("a", "one", event_time=NOON - days(9)), segment("b", "two", event_time=NOON)
+    )
+
+    answer = await retriever(store, {"dense": FixedLeg("a b")}).retrieve(
+        query("?"), replace(PLAIN, sort=Sort.RECENCY), soon()
+    )
+
+    assert hit_ids(answer) == ["b", "a"]
+
+
+async def test_sorted_by_importance_only_ties_are_broken_by_it() -> None:
+    store = await store_of(
+        segment("a", "one", importance=0.1),
+        segment("b", "two", importance=0.9),
+        segment("c", "three", importance=1.0),
+    )
+    legs = {"lexical": FixedLeg("a"), "dense": FixedLeg("b c")}
+
+    answer = await retriever(store, legs).retrieve(
+        query("?"), replace(PLAIN, sort=Sort.IMPORTANCE), soon()
+    )
+
+    assert hit_ids(answer) == ["b", "a", "c"]
+
+
+async def test_reserved_places_go_to_a_legs_best_from_the_end() -> None:
+    store = await store_of(*(segment(name, f"text {name}") for name in "abcdexyz"))
+    profile = replace(
+        PLAIN,
+        limit=3,
+        legs=(LegSpec(name="lexical"), LegSpec(name="dense", weight=0.1, reserved=2)),
+    )
+    legs = {"lexical": FixedLeg("a b c d e"), "dense": FixedLeg("x y z")}
+
+    answer = await retriever(store, legs).retrieve(query("?"), profile, soon())
+
+    assert hit_ids(answer) == ["a", "x", "y"]
+    assert [hit.ledger.reserved_by for hit in answer.hits] == ["", "dense", "dense"]
+
+
+async def test_what_is_there_anyway_needs_no_reserved_place() -> None:
+    store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
+    profile = replace(PLAIN, limit=2, legs=(LegSpec(name="lexical", reserved=1),))
+
+    answer = await retriever(store, {"lexical": FixedLeg("a b c")}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert hit_ids(answer) == ["a", "b"]
+    assert {hit.ledger.reserved_by for hit in answer.hits} == {""}
+
+
+async def test_facts_count_as_fresh_where_the_profile_says_so() -> None:
+    old = NOON - days(300)
+    store = await store_of(
+        segment("said", "one", event_time=old), fact("known", "a", "b", "c", valid_from=old)
+    )
+    items = [segment_id("said"), fact("known", "a", "b", "c").item]
+    profile = replace(PLAIN, decay=Decay(facts_are_fresh=True))
+
+    answer = await retriever(store, {"dense": FixedLeg(items)}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    multipliers = {
+        hit.item.id: hit.ledger.decay.multiplier for hit in answer.hits if hit.ledger.decay
+    }
+    assert multipliers["known"] == 1.0
+    assert multipliers["said"] < 0.01
+
+
+profiles = st.builds(
+    Profile,
+    name=st.just("any"),
+    legs=st.tuples(
+        st.builds(
+            LegSpec, name=st.just("lexical"), weight=st.floats(0.1, 9), reserved=st.integers(0, 2)
+        ),
+        st.builds(LegSpec, name=st.just("dense"), weight=st.floats(0, 9)),
+    ),
+    limit=st.integers(1, 6),
+    fusion=st.sampled_from(FusionMethod),
+    rank_constant=st.floats(0.5, 200),
+    rank_style=st.sampled_from(RankStyle),
+    importance=st.builds(Importance, style=st.sampled_from(ImportanceStyle)),
+    decay=st.none() | st.just(Decay()) | st.just(Decay(floor=0.5, facts_are_fresh=True)),
+    rerank=st.none() | st.builds(Rerank, head=st.integers(1, 4), weight=st.floats(0, 1)),
+    fold_from=st.none() | st.just(0.9),
+    diversity=st.none() | st.builds(Diversity, pool=st.integers(1, 9), relative=st.booleans()),
+)
+names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
+
+
+@given(
+    profile=profiles,
+    lexical=names,
+    dense=names,
+    importances=st.lists(st.floats(0, 1), min_size=6, max_size=6),
+    ages=st.lists(st.floats(0, 400), min_size=6, max_size=6),
+    logits=st.lists(st.floats(-9, 9), min_size=6, max_size=6),
+)
+def test_from_its_ledger_alone_every_score_can_be_worked_out_again(
+    profile: Profile,
+    lexical: list[str],
+    dense: list[str],
+    importances: list[float],
+    ages: list[float],
+    logits: list[float],
+) -> None:
+    rows = {
+        segment_id(name): segment(
+            name, f"the text of {name}", importance=importance, event_time=NOON - days(age)
+        )
+        for name, importance, age in zip("abcdef", importances, ages, strict=True)
+    }
+    lists = [ranked("lexical", " ".join(lexical)), ranked("dense", " ".join(dense))]
+    fused = fuse(
+        lists,
+        weights=profile.weights,
+        method=profile.fusion,
+        rank_constant=profile.rank_constant,
+        rank_style=profile.rank_style,
+    )
+    ordering = Ordering(profile, scope(), fused)
+    while batch := ordering.next_to_load():
+        ordering.take(batch, rows)
+    head = ordering.head()
+    ordering.take_logits(
+        {hit.item.item: logit for hit, logit in zip(head, logits, strict=False)}
+    ) if profile.rerank else None
+
+    hits = ordering.hits()
+
+    assert len(hits) <= profile.limit
+    for hit in hits:
+        assert math.isclose(hit.score, by_hand(hit), rel_tol=1e-9, abs_tol=1e-9)
+
+
+def by_hand(hit: Hit) -> float:
+    """The score by the documented formula, from what the ledger holds and nothing else."""
+    ledger = hit.ledger
+    terms = {
+        FusionMethod.RECIPROCAL_RANK: lambda t: t.weight / (ledger.rank_constant + t.rank),
+        FusionMethod.CONVEX: lambda t: (
+            t.weight * ((t.leg_score - t.least) / (t.most - t.least) if t.most > t.least else 1)
+        ),
+        FusionMethod.SCORE: lambda t: t.weight * t.leg_score,
+    }
+    score = math.fsum(terms[ledger.method](term) for term in ledger.leg_terms)
+    if ledger.importance is not None:
+        score *= ledger.importance.multiplier
+    if ledger.decay is not None:
+        age_in_half_lives = ledger.decay.age_s / ledger.decay.half_life_s
+        score *= max(ledger.decay.floor, 2**-age_in_half_lives)
+    if ledger.importance is not None:
+        score += ledger.importance.boost
+    if ledger.rerank is not None:
+        probability = 1 / (1 + math.exp(-ledger.rerank.logit))
+        weight = ledger.rerank.weight
+        score = (1 - weight) * score / ledger.rerank.scale + weight * probability
+    return score

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.domain.leg_options import WalkOrder, WordsMode
+from serving.domain.priors import Decay, Importance, ImportanceStyle
+from serving.domain.profile import Rerank
+from serving.domain.ranking import RankStyle
+from serving.domain.reachability import faults
+from serving.profiles import FieldError, ProfileBook
+
+SHIPPED = ProfileBook.load()
+REFERENCE_DESIGNS = {
+    "annie",
+    "hybrid_recall",
+    "hybrid_recall_reachable",
+    "object_graph",
+    "recollection",
+    "two_stage",
+    "two_stage_baseline",
+}
+
+
+def test_every_reference_design_is_shipped_as_a_profile() -> None:
+    assert set(SHIPPED) >= {"default", *REFERENCE_DESIGNS}
+    assert all(profile.description for profile in SHIPPED.values())
+
+
+def test_annie_has_its_pools_its_week_and_its_fresh_facts() -> None:
+    annie = SHIPPED["annie"]
+
+    assert [(leg.name, leg.depth_for(annie.limit)) for leg in annie.legs] == [
+        ("lexical", 20),
+        ("dense", 10),
+        ("graph", 5),
+    ]
+    assert annie.leg("lexical").lookback == timedelta(hours=168)
+    assert annie.leg("lexical").words.mode is WordsMode.ANY
+    assert annie.decay == Decay(facts_are_fresh=True)
+
+
+def test_recollection_ranks_a_pool_by_four_dense_lists() -> None:
+    recollection = SHIPPED["recollection"]
+
+    assert recollection.weights == {"lexical": 1.0, "dense": 1.0, "recency": 0.6, "access": 0.4}
+    assert recollection.rank_style is RankStyle.DENSE
+    assert recollection.leg("dense").leans_on == ("lexical",)
+    assert recollection.importance == Importance(style=ImportanceStyle.BOOST, boost_from=0.8)
+
+
+def test_a_profile_takes_over_what_it_does_not_say() -> None:
+    written, reachable = SHIPPED["hybrid_recall"], SHIPPED["hybrid_recall_reachable"]
+
+    assert reachable.leg("lexical") == written.leg("lexical")
+    assert reachable.leg("graph").depth == written.leg("graph").depth == 50
+    assert (written.leg("graph").weight, reachable.leg("graph").weight) == (0.35, 1.0)
+    assert SHIPPED["two_stage"].rerank == Rerank(head=50, weight=0.7)
+    assert SHIPPED["two_stage_baseline"].rerank is None
+
+
+def test_the_graph_as_written_is_silent_and_the_repair_is_heard() -> None:
+    written = SHIPPED["hybrid_recall"]
+    undeclared = SHIPPED.changed("hybrid_recall", {"legs": {"graph": {"reorders": False}}})
+
+    assert not faults(written)
+    assert [leg for leg, _ in faults(undeclared)] == ["graph"]
+    assert not SHIPPED["hybrid_recall_reachable"].leg("graph").reorders
+
+
+def test_objects_are_walked_to_by_distance_from_what_meaning_found() -> None:
+    walk = SHIPPED["object_graph"].leg("graph").walk
+
+    assert (walk.order, walk.seeds_from) == (WalkOrder.DISTANCE, "dense")
+    assert walk.relations[:3] == ("calls", "imports", "defined_in")
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"legs": {"telepathy": {}}}, "legs"),
+        ({"legs": {"dense": {"depth": -1}}}, "legs.dense.depth"),
+        ({"legs": {"dense": {"weight": "heavy"}}}, "legs.dense.weight"),
+        ({"legs": {"dense": {"weight": float("inf")}}}, "legs.dense.weight"),
+        ({"legs": {"dense": {"colour": 1}}}, "legs.dense.colour"),
+        ({"legs": {"lexical": {"words": {"rank_gate": -1}}}}, "legs.lexical.words.rank_gate"),
+        ({"legs": {"lexical": {"lookback": "PT0S"}}}, "legs.lexical.lookback"),
+        ({"legs": {"dense": {"pool": {"recently_accessed": -1}}}}, "legs.dense.pool.recently_ac"),
+        ({"legs": {"graph": {"walk": {"hops": 3}}}}, "legs.graph.walk.hops"),
+        ({"legs": {"graph": {"weight": 0.3}}}, "legs.graph: nothing that it alone finds"),
+        ({"legs": {"graph": {"weight": 9}}}, "legs"),
+        ({"legs": {leg: {"weight": 0} for leg in SHIPPED["default"].weights}}, "legs: must not"),
+        ({"legs": {"lexical": {"pool": {"recently_accessed": 9, "joined_by": ["dense"]}}}}, "leg "),
+        ({"rank_constant": 0}, "rank_constant"),
+        ({"decay": {"half_life": "PT0S"}}, "decay.half_life"),
+        ({"decay": {"floor": 2}}, "decay.floor"),
+        ({"rerank": {"head": 81}}, "rerank.head: is 81, but the legs bring at most 80"),
+        ({"rerank": {"weight": 1.5}}, "rerank.weight"),
+        ({"rerank": {}, "sort": "recency"}, "rerank"),
+        ({"diversity": {"trade_off": -0.1}}, "diversity.trade_off"),
+        ({"signals": {"astrology": 1}}, "signals.astrology"),
+        ({"signals": {"recency": 1}, "fusion": "score"}, "signals"),
+        ({"fold_from": 0}, "fold_from"),
+        ({"limit": 0}, "limit"),
+        ({"sort": "mood"}, "sort"),
+        ({"extends": "nobody"}, "extends"),
+        ({"extends": "default"}, "extends: goes in a circle: default extends default"),
+    ],
+)
+def test_a_bad_profile_is_refused_with_the_path_of_the_field(
+    change: Mapping[str, Any], path: str
+) -> None:
+    with pytest.raises(ValueError, match=r"profile 'default': ") as refused:
+        SHIPPED.reconfigured({"default": change})
+
+    assert str(refused.value).startswith(f"profile 'default': {path}")
+
+
+def test_a_longer_circle_is_named_in_full() -> None:
+    with pytest.raises(ValueError, match="one extends two extends one"):
+        SHIPPED.reconfigured({"one": {"extends": "two"}, "two": {"extends": "one"}})
+
+
+def test_a_refused_change_leaves_the_book_as_it_was() -> None:
+    before = dict(SHIPPED)
+
+    with pytest.raises(ValueError, match="limit"):
+        SHIPPED.reconfigured({"annie": {"limit": 7}, "default": {"limit": -1}})
+
+    assert dict(SHIPPED) == before
+
+
+def test_a_change_reaches_those_who_extend_the_profile() -> None:
+    changed = SHIPPED.reconfigured({"two_stage_baseline": {"legs": {"dense": {"depth": 60}}}})
+
+    assert changed["two_stage"].leg("dense").depth == 60
+
+
+def test_a_leg_that_is_set_to_nothing_goes() -> None:
+    changed = SHIPPED.reconfigured({"default": {"legs": {"facts": None}}})
+
+    assert [leg.name for leg in changed["default"].legs] == ["lexical", "dense", "graph"]
+
+
+def test_a_call_may_silence_a_leg_that_a_kept_profile_may_not() -> None:
+    alone = SHIPPED.changed("default", {"legs": {"graph": {"weight": 0.1}}, "limit": 3})
+
+    assert (alone.leg("graph").weight, alone.limit) == (0.1, 3)
+
+
+def test_a_call_may_not_extend() -> None:
+    with pytest.raises(FieldError, match="extends"):
+        SHIPPED.changed("default", {"extends": "annie"})
+
+
+def test_a_definition_makes_the_same_profile_again() -> None:
+    for name, profile in SHIPPED.items():
+        again = SHIPPED.changed(name, SHIPPED.definition(name))
+
+        assert again == profile
+
+
+def test_a_users_folder_adds_and_replaces(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: default\nlimit: 3\n")
+    (tmp_path / "annie.yaml").write_text("description: ours\nlegs: {lexical: {}}\n")
+
+    book = ProfileBook.load(tmp_path)
+
+    assert book["mine"].limit == 3
+    assert [leg.name for leg in book["annie"].legs] == ["lexical"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("a: [", "is not YAML"), ("- a", "must hold a mapping")]
+)
+def test_a_file_that_is_no_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+
+    with pytest.raises(ValueError, match=rf"odd\.yaml.* {said}"):
+        ProfileBook.load(tmp_path)

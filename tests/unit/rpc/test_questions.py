@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from serving.domain.errors import InvalidRequestError
+from serving.domain.profile import LegSpec, Sort
+from serving.domain.records import fact_id
+from serving.profiles import ProfileBook
+from serving.rpc import questions
+from tests.builders import NOON
+from trivium.v1 import filter_pb2, retrieval_service_pb2
+
+PROFILES = ProfileBook(
+    {
+        "default": {"description": "two legs", "legs": {"lexical": {}, "dense": {}}},
+        "alone": {"description": "one leg", "legs": {"dense": {"depth_per_limit": 2}}},
+        "reranking": {
+            "description": "two stages",
+            "legs": {"dense": {"depth_per_limit": 5}},
+            "rerank": {},
+        },
+    }
+)
+YEAR_ZERO = Timestamp(seconds=-62135596801)
+
+
+def retrieve(**fields: object) -> retrieval_service_pb2.RetrieveRequest:
+    given: dict[str, object] = {"tenant": "acme", "query": "where to?", **fields}
+    return retrieval_service_pb2.RetrieveRequest(**given)  # type: ignore[arg-type]
+
+
+def override(**fields: object) -> list[retrieval_service_pb2.LegOverride]:
+    return [retrieval_service_pb2.LegOverride(**fields)]  # type: ignore[arg-type]
+
+
+def changes(**fields: Any) -> Struct:
+    struct = Struct()
+    struct.update(fields)
+    return struct
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (retrieve(tenant=""), "tenant"),
+        (retrieve(tenant=" "), "tenant"),
+        (retrieve(tenant="x" * 257), "tenant"),
+        (retrieve(tenant="a\x00b"), "tenant"),
+        (retrieve(query=""), "query"),
+        (retrieve(query=" \n\t"), "query"),
+        (retrieve(query="a\x00b"), "query"),
+        (retrieve(query="x" * 8193), "query"),
+        (retrieve(limit=-1), "limit"),
+        (retrieve(profile="nobody"), "profile"),
+        (retrieve(profile_overrides=changes(limit=0)), "profile_overrides.limit"),
+        (retrieve(profile_overrides=changes(mood="blue")), "profile_overrides.mood"),
+        (retrieve(profile_overrides=changes(extends="alone")), "profile_overrides.extends"),
+        (
+            retrieve(profile_overrides=changes(legs={"dense": {"depth": 2.5}})),
+            "profile_overrides.legs.dense.depth",
+        ),
+        (
+            retrieve(profile_overrides=changes(legs={"telepathy": {}})),
+            "profile_overrides.legs",
+        ),
+        (retrieve(profile="alone", leg_overrides=override(leg="dense", weight=0)), "leg_overrides"),
+        (retrieve(profile="reranking", limit=5), "limit"),
+        (retrieve(seed_ids=["a", ""]), "seed_ids[1]"),
+        (retrieve(seed_ids=["a"] * 33), "seed_ids"),
+        (
+            retrieve(leg_overrides=override(leg="dense", weight=float("nan"))),
+            "leg_overrides[0].weight",
+        ),
+        (
+            retrieve(leg_overrides=override(leg="dense", weight=float("inf"))),
+            "leg_overrides[0].weight",
+        ),
+        (retrieve(leg_overrides=override(leg="dense", weight=-1)), "leg_overrides[0].weight"),
+        (retrieve(leg_overrides=override(leg="dense", depth=0)), "leg_overrides[0].depth"),
+        (retrieve(leg_overrides=override(leg="dense", depth=1001)), "leg_overrides[0].depth"),
+        (retrieve(leg_overrides=override(leg="telepathy")), "leg_overrides[0].leg"),
+        (retrieve(leg_overrides=override(leg="dense") * 2), "leg_overrides[1].leg"),
+        (retrieve(as_of=YEAR_ZERO), "as_of"),
+        (retrieve(time_budget=Duration(seconds=0)), "time_budget"),
+        (retrieve(time_budget=Duration(seconds=-1)), "time_budget"),
+        (retrieve(consistency_token="yesterday"), "consistency_token"),
+        (retrieve(vector=[float("nan")]), "vector"),
+        (retrieve(vector=[0.0, 0.0]), "vector"),
+        (retrieve(filter=filter_pb2.Filter(min_importance=1.5)), "filter.min_importance"),
+        (retrieve(filter=filter_pb2.Filter(kinds=["x"] * 65)), "filter.kinds"),
+        (retrieve(filter=filter_pb2.Filter(speakers=[""])), "filter.speakers[0]"),
+        (
+            retrieve(filter=filter_pb2.Filter(labels=[filter_pb2.LabelFilter(key="a")])),
+            "filter.labels[0].values",
+        ),
+        (
+            retrieve(
+                filter=filter_pb2.Filter(
+                    event_time=filter_pb2.TimeRange(
+                        **{"from": Timestamp(seconds=5), "to": Timestamp(seconds=5)}
+                    )
+                )
+            ),
+            "filter.event_time.to",
+        ),
+        (
+            retrieve(briefing=retrieval_service_pb2.BriefingOptions(max_chars=10)),
+            "briefing.max_chars",
+        ),
+    ],
+    ids=str,
+)
+def test_a_malformed_question_names_its_field(
+    request_: retrieval_service_pb2.RetrieveRequest, field: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        questions.to_retrieve_call(request_, PROFILES, NOON)
+
+    assert [violation.field for violation in refused.value.violations] == [field]
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        questions.to_retrieve_call(retrieve(tenant="", query="", limit=-1), PROFILES, NOON)
+
+    named = [violation.field for violation in refused.value.violations]
+    assert named == ["tenant", "query", "limit"]
+
+
+@pytest.mark.parametrize(("given", "used"), [(0, 10), (7, 7), (100, 100), (10_000, 100)])
+def test_a_limit_of_zero_is_the_profiles_own_and_a_large_one_is_coerced(
+    given: int, used: int
+) -> None:
+    call = questions.to_retrieve_call(retrieve(limit=given), PROFILES, NOON)
+
+    assert call.profile.limit == used
+    assert [coercion.field for coercion in call.coercions] == (["limit"] if given > 100 else [])
+
+
+def test_a_long_budget_is_coerced_and_reported() -> None:
+    call = questions.to_retrieve_call(retrieve(time_budget=Duration(seconds=90)), PROFILES, NOON)
+
+    assert call.time_budget_s == 30
+    assert call.coercions == (questions.Coercion("time_budget", "90s", "30s"),)
+
+
+def test_a_vector_may_stand_for_the_text() -> None:
+    call = questions.to_retrieve_call(retrieve(query="", vector=[1.0, 0.0]), PROFILES, NOON)
+
+    assert call.query.vector == (1.0, 0.0)
+
+
+def test_an_override_changes_one_leg_and_leaves_the_others() -> None:
+    call = questions.to_retrieve_call(
+        retrieve(leg_overrides=override(leg="dense", weight=0, depth=5)), PROFILES, NOON
+    )
+
+    assert call.profile.legs == (LegSpec(name="lexical"), LegSpec(name="dense", weight=0, depth=5))
+
+
+def test_any_field_of_the_profile_can_be_changed_for_a_call() -> None:
+    changed = changes(sort="recency", decay={"half_life": "P7D"}, legs={"dense": {"depth": 5}})
+
+    call = questions.to_retrieve_call(retrieve(profile_overrides=changed), PROFILES, NOON)
+
+    assert call.profile.sort is Sort.RECENCY
+    assert call.profile.decay is not None
+    assert call.profile.leg("dense").depth == 5
+    assert call.profile.leg("lexical") == PROFILES["default"].leg("lexical")
+
+
+def test_seeds_are_part_of_the_question() -> None:
+    call = questions.to_retrieve_call(retrieve(seed_ids=["a", "b"]), PROFILES, NOON)
+
+    assert call.query.seeds == ("a", "b")
+
+
+def compare(**fields: object) -> retrieval_service_pb2.CompareRequest:
+    return retrieval_service_pb2.CompareRequest(**fields)  # type: ignore[arg-type]
+
+
+def test_a_comparison_asks_the_same_under_another_profile() -> None:
+    asked = retrieve(limit=3, leg_overrides=override(leg="lexical", weight=2))
+
+    call = questions.to_compare_call(compare(retrieve=asked, against="alone"), PROFILES, NOON)
+
+    assert call.retrieve.query == call.against.query
+    assert (call.retrieve.profile.name, call.against.profile.name) == ("default", "alone")
+    assert call.retrieve.profile.leg("lexical").weight == 2
+    assert call.against.profile.limit == 3
+
+
+def test_a_profile_can_be_compared_with_a_change_of_itself() -> None:
+    call = questions.to_compare_call(
+        compare(retrieve=retrieve(), against_overrides=changes(limit=4)), PROFILES, NOON
+    )
+
+    assert (call.retrieve.profile.limit, call.against.profile.limit) == (10, 4)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (compare(retrieve=retrieve(query="")), "retrieve.query"),
+        (compare(retrieve=retrieve(), against="nobody"), "against"),
+        (
+            compare(retrieve=retrieve(), against_overrides=changes(limit=-1)),
+            "against_overrides.limit",
+        ),
+    ],
+)
+def test_a_malformed_comparison_names_its_field(
+    request_: retrieval_service_pb2.CompareRequest, field: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        questions.to_compare_call(request_, PROFILES, NOON)
+
+    assert [violation.field for violation in refused.value.violations] == [field]
+
+
+def explain(**fields: object) -> retrieval_service_pb2.ExplainAbsenceRequest:
+    return retrieval_service_pb2.ExplainAbsenceRequest(**fields)  # type: ignore[arg-type]
+
+
+def test_the_item_that_is_missed_is_a_segment_or_a_fact() -> None:
+    call = questions.to_explain_absence_call(
+        explain(retrieve=retrieve(), fact_id="f"), PROFILES, NOON
+    )
+
+    assert call.item == fact_id("f")
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (explain(retrieve=retrieve()), "item"),
+        (explain(retrieve=retrieve(), segment_id=" "), "segment_id"),
+        (explain(retrieve=retrieve(limit=-1), segment_id="a"), "retrieve.limit"),
+    ],
+)
+def test_a_malformed_miss_names_its_field(
+    request_: retrieval_service_pb2.ExplainAbsenceRequest, field: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        questions.to_explain_absence_call(request_, PROFILES, NOON)
+
+    assert [violation.field for violation in refused.value.violations] == [field]
