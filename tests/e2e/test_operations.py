@@ -77,8 +77,8 @@ def test_weights_change_live_without_a_restart(service: Service) -> None:
         return next(term.weight for term in hit.ledger.leg_terms if term.leg == "lexical")
 
     started = memory.stats().service.started_at
-    deploy(service, {"profiles": {"default": {"legs": {"lexical": {"weight": 1.5}}}}})
-    until(lambda: weight() == 1.5)
+    deploy(service, {"profiles": {"default": {"legs": {"lexical": {"weight": 1.1}}}}})
+    until(lambda: weight() == 1.1)
     deploy(service, {"profiles": {}})
     until(lambda: weight() == 1.0)
 
