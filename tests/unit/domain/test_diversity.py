@@ -40,12 +40,14 @@ def test_mmr_with_no_weight_on_novelty_keeps_the_order() -> None:
 
 
 def test_each_choice_names_the_earlier_one_it_is_most_like() -> None:
-    texts = ["we fly to goa in march", "the cat is ill", "we fly to goa in may"]
+    texts = ["we fly to goa in march", "the cat is ill", "we fly to goa in may", "the cat is well"]
 
-    chosen = maximal_marginal_relevance(texts, [1.0, 0.9, 0.8])
+    chosen = maximal_marginal_relevance(texts, [1.0, 0.9, 0.8, 0.7])
 
-    assert [(one.place, one.closest) for one in chosen] == [(0, None), (1, None), (2, 0)]
-    assert chosen[2].value == 0.7 * 0.8 - (1 - 0.7) * chosen[2].max_similarity
+    closest = {one.place: one.closest for one in chosen}
+    assert closest == {0: None, 1: None, 2: 0, 3: 1}
+    of_the_third = next(one for one in chosen if one.place == 2)
+    assert of_the_third.value == 0.7 * 0.8 - (1 - 0.7) * of_the_third.max_similarity
 
 
 def test_mmr_considers_only_its_pool() -> None:

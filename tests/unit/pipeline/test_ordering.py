@@ -48,13 +48,13 @@ async def test_a_leg_that_looks_back_is_asked_for_that_time_only() -> None:
 
 async def test_a_depth_per_limit_grows_with_the_answer() -> None:
     lexical = FixedLeg("a")
-    profile = replace(PLAIN, legs=(LegSpec(name="lexical", depth_per_limit=4),), limit=5)
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", depth_per_limit=4),), limit=6)
 
     await retriever(await store_of(segment("a")), {"lexical": lexical}).retrieve(
         query("?"), profile, soon()
     )
 
-    assert lexical.requests[0].spec.depth == 20
+    assert lexical.requests[0].spec.depth == 24
 
 
 async def test_a_pool_is_what_was_accessed_and_what_earlier_legs_found() -> None:
