@@ -101,6 +101,10 @@ class LegSpec:
         """The length of its list for an answer of `limit` hits."""
         return min(self.depth_per_limit * limit, MAX_DEPTH) if self.depth_per_limit else self.depth
 
+    def for_limit(self, limit: int) -> LegSpec:
+        """The leg as it is asked for an answer of `limit` hits, with its depth worked out."""
+        return replace(self, depth=self.depth_for(limit)) if self.depth_per_limit else self
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSpec:

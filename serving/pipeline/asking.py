@@ -99,7 +99,7 @@ class Legs:
         for spec in profile.legs:
             request = LegRequest(
                 query=_looking_back(query, spec),
-                spec=replace(spec, depth=spec.depth_for(profile.limit)),
+                spec=spec.for_limit(profile.limit),
                 vector=vector,
                 deadline=deadline,
                 limit=profile.limit,

@@ -6,7 +6,7 @@ No step asks for a profile's name: what a profile leaves unset is not done.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -37,18 +37,18 @@ class Stage(StrEnum):
 class Hit:
     """One thing found, with the evidence for its place.
 
-    `stage` is None where the profile does not rerank.
+    `score` is that of the ledger, before diversification, and worked out once; `stage` is None
+    where the profile does not rerank.
     """
 
     item: Item
     ledger: Ledger
     folded: tuple[ItemId, ...] = ()
     stage: Stage | None = None
+    score: float = field(init=False)
 
-    @property
-    def score(self) -> float:
-        """The score before diversification."""
-        return self.ledger.score
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score", self.ledger.score)
 
 
 class Ordering:
@@ -267,7 +267,10 @@ def _with_reserved(hits: Sequence[Hit], profile: Profile) -> list[Hit]:
     """The first hits, the last of which make room for those that have a reserved place."""
     reserved: dict[ItemId, str] = {}
     for leg in profile.legs:
-        reserved.update(dict.fromkeys(_best_of(leg.name, leg.reserved, hits), leg.name))
+        if leg.reserved:
+            reserved.update(dict.fromkeys(_best_of(leg.name, leg.reserved, hits), leg.name))
+    if not reserved:
+        return list(hits[: profile.limit])
     answer = [hit.item.item for hit in hits[: profile.limit]]
     missing = [item for item in reserved if item not in answer]
     for item in missing:
