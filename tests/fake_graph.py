@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from serving.domain.budget import Deadline
-from serving.domain.leg_options import Walk, WalkOrder
+from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import Query, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
@@ -93,6 +93,7 @@ class _Memory:
         self._scope = scope
         self._relations = list(dict.fromkeys(map(str.lower, walk.relations)))
         self._hops = walk.hops
+        self._direction = walk.direction
         self._names = _names(items)
         self._segments = {i.id: i for i in items.values() if isinstance(i, Segment)}
         self._facts = [i for i in items.values() if isinstance(i, Fact)]
@@ -176,7 +177,7 @@ class _Memory:
         return [
             self._step(way, fact, decay * way.activation / math.sqrt(links))
             for fact in leaving
-            if self._followed(fact) and not been.issuperset(_ends(fact))
+            if self._followed(fact, way.at) and not been.issuperset(_ends(fact))
         ]
 
     def _step(self, way: _Way, fact: Fact, share: float) -> _Way:
@@ -209,9 +210,15 @@ class _Memory:
         its_own = bool(way.seed) and name_key(segment.entity) == way.seed
         return self._visible(segment) and not its_own
 
-    def _followed(self, fact: Fact) -> bool:
+    def _followed(self, fact: Fact, at: str) -> bool:
         wanted = not self._relations or fact.relation.lower() in self._relations
-        return wanted and self._holds(fact)
+        subject, object_ = _ends(fact)
+        along = {
+            WalkDirection.BOTH: True,
+            WalkDirection.FORWARD: at == subject,
+            WalkDirection.BACKWARD: at == object_,
+        }
+        return wanted and along[self._direction] and self._holds(fact)
 
     def _visible(self, segment: Segment) -> bool:
         return segment.event_time <= self._scope.as_of and self._scope.filter.accepts(segment)

@@ -65,6 +65,16 @@ class WalkOrder(StrEnum):
     """By the number of hops, then by the place of the relation in `relations`."""
 
 
+class WalkDirection(StrEnum):
+    """Which way a walk goes over a relation."""
+
+    BOTH = "both"
+    FORWARD = "forward"
+    """From a subject to what it is related to: what does this call?"""
+    BACKWARD = "backward"
+    """From an object to what is related to it: what calls this?"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
     """How the leg of relations walks.
@@ -75,6 +85,7 @@ class Walk:
     """
 
     order: WalkOrder = WalkOrder.ACTIVATION
+    direction: WalkDirection = WalkDirection.BOTH
     relations: tuple[str, ...] = ()
     hops: int = 2
     seeds_from: str = ""

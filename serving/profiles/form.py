@@ -16,7 +16,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from serving.domain.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.fusion import RRF_RANK_CONSTANT
 from serving.domain.ledger import FusionMethod
-from serving.domain.leg_options import CandidatePool, Walk, WalkOrder, WordsMode, WordsSearch
+from serving.domain.leg_options import (
+    CandidatePool,
+    Walk,
+    WalkDirection,
+    WalkOrder,
+    WordsMode,
+    WordsSearch,
+)
 from serving.domain.priors import (
     DECAY_HALF_LIFE,
     EVERGREEN_FLOOR,
@@ -56,6 +63,7 @@ class _PoolForm(_Form):
 
 class _WalkForm(_Form):
     order: WalkOrder = WalkOrder.ACTIVATION
+    direction: WalkDirection = WalkDirection.BOTH
     relations: tuple[str, ...] = ()
     hops: int = 2
     seeds_from: str = ""

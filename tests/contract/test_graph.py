@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.leg_options import Walk, WalkOrder
+from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import Filter, TimeRange
 from serving.domain.ranking import Candidate, RankedList
@@ -562,6 +562,24 @@ async def test_several_relations_can_be_followed(graph: Graph) -> None:
     both = Walk(relations=("calls", "defined_in"))
 
     assert sorted(named(await ask_facts(graph, "parse", walk=both))) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("direction", "found"),
+    [
+        (WalkDirection.FORWARD, ["lex", "scan"]),
+        (WalkDirection.BACKWARD, ["main"]),
+        (WalkDirection.BOTH, ["lex", "main", "scan"]),
+    ],
+)
+@pytest.mark.parametrize("order", WalkOrder)
+async def test_relations_are_followed_in_the_direction_asked_for(
+    graph: Graph, order: WalkOrder, direction: WalkDirection, found: list[str]
+) -> None:
+    await put(graph, *PROGRAM, segment("scan", kind="function", entity="scan"))
+    walk = Walk(order=order, direction=direction, relations=("calls",))
+
+    assert sorted(named(await walk_from(graph, "parse", walk=walk))) == found
 
 
 async def test_one_hop_is_as_far_as_it_goes_where_one_is_asked_for(graph: Graph) -> None:

@@ -20,7 +20,7 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
-from serving.domain.leg_options import Walk, WalkOrder
+from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import NO_FILTER, Filter
 from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
@@ -216,6 +216,7 @@ REMOVED = st.builds(segment_id, st.integers(0, 5).map("s{}".format)) | st.builds
 WALKS = st.builds(
     Walk,
     order=st.sampled_from(list(WalkOrder)),
+    direction=st.sampled_from(list(WalkDirection)),
     relations=st.sampled_from([(), ("knows",), ("likes", "KNOWS")]),
     hops=st.sampled_from([1, 2]),
 )

@@ -9,7 +9,7 @@ from typing import LiteralString, cast
 from serving.adapters.neo4j import walks
 from serving.adapters.neo4j.names import NamedSpan
 from serving.adapters.neo4j.projection import Row, microseconds
-from serving.domain.leg_options import Walk, WalkOrder
+from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
@@ -41,6 +41,13 @@ MAX_ROWS = 2000
 
 MAX_TRAILS = 16
 """The contributions of one item that its path and facts are read from."""
+
+LINKS = {
+    WalkDirection.BOTH: ["SUBJECT", "OBJECT"],
+    WalkDirection.FORWARD: ["SUBJECT"],
+    WalkDirection.BACKWARD: ["OBJECT"],
+}
+"""The links by which a walk leaves an entity towards a fact."""
 
 _EARLIEST, _LATEST = -(2**63), 2**63 - 1
 
@@ -88,6 +95,7 @@ class Search:
             "by_name": self.seeds is None,
             "selective": bool(self.walk.relations),
             "places": relation_places(self.walk.relations),
+            "links": LINKS[self.walk.direction],
             "hops": self.walk.hops,
             "facts_per_seed": max(cast(int, usual["facts_per_seed"]), self.depth),
         }

@@ -66,11 +66,11 @@ def _passes(evidence: str = "segment") -> str:
     return f"{_OVERLAPS} AND {_if_given('evidence_filtered', rests_on_accepted)}"
 
 
-def _followed(fact: str, entity: str) -> str:
-    """Whether a walk that is told what to follow goes over a fact to an entity."""
+def _followed(link: str, fact: str, entity: str) -> str:
+    """Whether a walk that is told what to follow goes by a link over a fact to an entity."""
     told = f"$given.places[toLower({fact}.relation)] IS NOT NULL"
     return f"""{_held(fact)} AND {entity}.tenant = $given.tenant
-      AND {_if_given("selective", told)}"""
+      AND type({link}) IN $given.links AND {_if_given("selective", told)}"""
 
 
 _OURS = "segment:Segment {tenant: $given.tenant}"
@@ -119,7 +119,7 @@ def _walks(*, told: bool) -> str:
     What an entity hands on is spread over its facts, as over its mentions: each
     gets it divided by the root of their number.
     """
-    followed = _followed("first", "middle") if told else _held("first")
+    followed = _followed("leaving", "first", "middle") if told else _held("first")
     return f"""
         WITH seed, activation / sqrt(COUNT {{ (seed)<-[:SUBJECT|OBJECT]-() }}) AS spread
         MATCH (seed)<-[leaving:SUBJECT|OBJECT]-(first)-[:SUBJECT|OBJECT]->(middle)
@@ -132,7 +132,7 @@ def _walks(*, told: bool) -> str:
 
 def _second_hop(*, told: bool) -> str:
     """One fact further from each of the `walks`."""
-    followed = _followed("second", "end") if told else _held("second")
+    followed = _followed("onward", "second", "end") if told else _held("second")
     as_far = " AND $given.hops > 1" if told else ""
     return f"""
             UNWIND walks AS walk
@@ -305,7 +305,7 @@ _FIRST_STEPS = f"""
         WITH row[0] AS seed
         CALL (seed) {{
             MATCH (seed)<-[leaving:SUBJECT|OBJECT]-(first)-[:SUBJECT|OBJECT]->(middle)
-            WHERE middle <> seed AND {_followed("first", "middle")}
+            WHERE middle <> seed AND {_followed("leaving", "first", "middle")}
             RETURN leaving, first, middle LIMIT $given.facts_per_seed
         }}
         WITH collect([seed, leaving, first, middle]) AS walks
@@ -316,7 +316,7 @@ _SECOND_STEPS = f"""
             CALL (seed, first, middle) {{
                 MATCH (middle)<-[onward:SUBJECT|OBJECT]-(second)-[:SUBJECT|OBJECT]->(end)
                 WHERE second <> first AND end <> middle AND end <> seed
-                  AND {_followed("second", "end")}
+                  AND {_followed("onward", "second", "end")}
                 RETURN onward, second, end LIMIT $given.facts_per_entity
             }}
 """

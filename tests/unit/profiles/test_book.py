@@ -121,7 +121,7 @@ def test_a_bad_profile_is_refused_with_the_path_of_the_field(
 
 
 def test_a_longer_circle_is_named_in_full() -> None:
-    with pytest.raises(ValueError, match="circle: one extends two extends one$"):
+    with pytest.raises(ValueError, match=r"circle: one extends two extends one$"):
         SHIPPED.reconfigured({"one": {"extends": "two"}, "two": {"extends": "one"}})
 
 
