@@ -141,8 +141,9 @@ class VectorIndex(Protocol):
         Waits for `token` until the deadline, then answers all the same with
         `stale` set. An item with several vectors counts by its best one. A
         fact must be valid at `scope.as_of` and not retracted by then; where the
-        filter restricts, one of its evidence segments must pass it. With `only`,
-        nothing else is considered.
+        filter restricts, one of its evidence segments must pass it. With
+        `scope.known_at` a fact that was closed later may be found that held no
+        more; none that held is missed. With `only`, nothing else is considered.
 
         Raises:
             ValueError: `vector` has another dimension than the index.
@@ -581,7 +582,8 @@ class IndexRow:
     """An item as the vector index keeps it: vectors, and what filters need.
 
     `vectors`: float16 (windows, dimension). For a segment `terms` are its
-    `segment_terms`; for a fact `evidence` are its segments' ids.
+    `segment_terms`; for a fact `evidence` are its segments' ids, `valid_to` is its
+    `final_end`, known since `valid_to_known_at`, and `stated_valid_to` what counted before.
     """
 
     tenant: TenantName
@@ -594,6 +596,9 @@ class IndexRow:
     updated_at: datetime | None = None
     valid_from: datetime | None = None
     valid_to: datetime | None = None
+    valid_to_known_at: datetime | None = None
+    stated_valid_to: datetime | None = None
+    recorded_at: datetime | None = None
     retracted_at: datetime | None = None
     evidence: tuple[str, ...] = ()
 

@@ -16,7 +16,9 @@ from serving.domain.errors import (
 )
 from serving.domain.query import Filter
 from serving.domain.records import Fact, Item, ItemId, Segment, TenantName
+from serving.domain.superseding import closings_of
 from serving.domain.text import name_key
+from serving.domain.validity import Clocks
 from serving.ports import (
     EmbeddingModel,
     EraseReceipt,
@@ -74,6 +76,7 @@ class InMemoryStore:
             self._put(rows, item, _as_sent(item, item.item in extracted, item.item in undated))
             for item in items
         ]
+        _close(rows)
         xids = {rows[item.item].xid for item in items}
         return WriteReceipt(outcomes, ConsistencyToken.of(EPOCH, xids))
 
@@ -87,6 +90,7 @@ class InMemoryStore:
         erased = [found.rows.pop(item).item.item for item in selected]
         gone = {item.id for item in (*erased, *(selector.items or ())) if item.kind == "segment"}
         changed = self._withdraw(found.rows, gone, erased)
+        _close(found.rows)
         if selector.everything:
             del self._tenants[tenant]
         xids = [self._xid] if erased or changed else []
@@ -138,7 +142,7 @@ class InMemoryStore:
             if isinstance(item, Fact)
             and item.id > after
             and (not keys or keys & {name_key(item.subject), name_key(item.object)})
-            and (valid_at is None or _is_valid(item, valid_at))
+            and (valid_at is None or item.holds(Clocks(valid_at)))
         ]
         return sorted(facts, key=lambda item: item.id)[:limit]
 
@@ -237,12 +241,12 @@ def _is_selected(item: Item, selector: Selector) -> bool:
     return bool(item.speaker) and name_key(item.speaker) == name_key(selector.speaker or "")
 
 
-def _is_valid(fact: Fact, at: datetime) -> bool:
-    return (
-        (fact.valid_from is None or fact.valid_from <= at)
-        and (fact.valid_to is None or at < fact.valid_to)
-        and (fact.retracted_at is None or at < fact.retracted_at)
-    )
+def _close(rows: dict[ItemId, _Row]) -> None:
+    """Writes down what ends each fact, all of them being there."""
+    facts = [row.item for row in rows.values() if isinstance(row.item, Fact)]
+    closings = closings_of(facts, facts)
+    for fact in facts:
+        rows[fact.item].item = replace(fact, closings=closings[fact.id])
 
 
 def _names_of(item: Item) -> list[str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from datetime import datetime
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
 
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.records import Segment, TenantName
 from serving.domain.text import name_key
+from serving.domain.validity import Clocks, earliest
+
+_INSTANT = timedelta(microseconds=1)
+_LAST = datetime.max.replace(tzinfo=UTC) - _INSTANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +110,31 @@ NO_FILTER = Filter()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What every leg must respect: whose memory, which part of it, and seen from when."""
+    """What every leg must respect: whose memory, which part of it, and seen from when.
+
+    `known_at` hides what was recorded later; None hides nothing.
+    """
 
     tenant: TenantName
     as_of: datetime
     filter: Filter = NO_FILTER
+    known_at: datetime | None = None
+
+    @property
+    def clocks(self) -> Clocks:
+        """By which facts hold or not."""
+        return Clocks(self.as_of, self.known_at)
+
+    @property
+    def segment_filter(self) -> Filter:
+        """The filter, narrowed to the segments that were recorded by `known_at`."""
+        if self.known_at is None:
+            return self.filter
+        created = self.filter.created_at
+        after = min(self.known_at, _LAST) + _INSTANT
+        return replace(
+            self.filter, created_at=TimeRange(created.start, earliest(created.end, after))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

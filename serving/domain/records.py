@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
+from serving.domain.validity import Clocks, Closing, End, earliest, final_end
+
 TenantName = NewType("TenantName", str)
 """The caller's name of a tenant. No call crosses it."""
 
@@ -68,8 +70,11 @@ class Segment:
 class Fact:
     """A relation between two entities, with both of its times.
 
-    `valid_from` and `valid_to` bound its truth in the world (None is open);
+    `valid_from` and `valid_to` bound its truth in the world as it was stated (None is open);
     `recorded_at` and `retracted_at` bound what was known of it.
+
+    A fact may end others: those whose ids it `closes`, and, if `single_valued`, whatever
+    held before it of its subject and relation. `closings` is what others ended of this one.
     """
 
     id: str
@@ -84,6 +89,9 @@ class Fact:
     evidence: tuple[str, ...] = ()
     weight: float = 1.0
     sensitive: bool = False
+    closes: tuple[str, ...] = ()
+    single_valued: bool = False
+    closings: tuple[Closing, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
@@ -91,6 +99,39 @@ class Fact:
     def item(self) -> ItemId:
         """The fact's name among all items of its tenant."""
         return fact_id(self.id)
+
+    @property
+    def begins(self) -> datetime:
+        """From when on it took the place of others: since it is true, or else was recorded."""
+        return self.valid_from or self.recorded_at
+
+    @property
+    def may_close(self) -> bool:
+        """Whether it can end the truth of another fact."""
+        return bool(self.closes) or self.single_valued
+
+    @property
+    def final_end(self) -> End:
+        """When its truth ended, as it is known for good."""
+        return final_end(self.valid_to, self.closings)
+
+    def held_until(self, clocks: Clocks) -> datetime | None:
+        """When its truth ended, as far as was known; None if it had not."""
+        ends = (
+            closing.at
+            for closing in self.closings
+            if clocks.know(closing.recorded_at, closing.retracted_at)
+        )
+        return earliest(self.valid_to, *ends)
+
+    def holds(self, clocks: Clocks) -> bool:
+        """Whether it was true, as far as was known."""
+        end = self.held_until(clocks)
+        return (
+            clocks.know(self.recorded_at, self.retracted_at)
+            and (self.valid_from is None or self.valid_from <= clocks.as_of)
+            and (end is None or clocks.as_of < end)
+        )
 
     @property
     def statement(self) -> str:

@@ -23,7 +23,7 @@ class Known:
 def recency(known: Known) -> float:
     """When it was said, or became true: seconds since 1970."""
     item = known.item
-    since = item.event_time if isinstance(item, Segment) else item.valid_from or item.recorded_at
+    since = item.event_time if isinstance(item, Segment) else item.begins
     return since.timestamp()
 
 

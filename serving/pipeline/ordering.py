@@ -296,14 +296,14 @@ def _best_of(leg: str, count: int, hits: Sequence[Hit]) -> list[ItemId]:
 
 
 def visible(item: Item, scope: Scope) -> bool:
-    """Whether a stored row may be shown: said, or true and not retracted, at `as_of`.
+    """Whether a stored row may be shown: said, or true and not retracted, by the scope's clocks.
 
     The legs ask the same of their own copies; this is the last word, on the
     row as it is now.
     """
     if isinstance(item, Segment):
-        return item.event_time <= scope.as_of and scope.filter.accepts(item)
-    return _holds_at(item, scope.as_of)
+        return item.event_time <= scope.as_of and scope.segment_filter.accepts(item)
+    return item.holds(scope.clocks) and _holds_within(item, scope)
 
 
 def hidden_by(item: Item, scope: Scope, evidence: Sequence[Segment]) -> str:
@@ -317,10 +317,12 @@ def hidden_by(item: Item, scope: Scope, evidence: Sequence[Segment]) -> str:
     if isinstance(item, Segment):
         if item.event_time > scope.as_of:
             return f"as_of: it was said later, at {item.event_time.isoformat()}"
+        if scope.known_at and item.created_at and scope.known_at < item.created_at:
+            return f"known_at: it was recorded later, at {item.created_at.isoformat()}"
         return _named([f"filter.{name}" for name in scope.filter.failed_by(item)])
-    if not _holds_at(item, scope.as_of):
-        return "as_of: the fact does not hold then, or is retracted"
-    if not scope.filter.event_time.overlaps(item.valid_from, item.valid_to):
+    if reason := _why_not_held(item, scope):
+        return reason
+    if not _holds_within(item, scope):
         return _named(["filter.event_time"])
     of_evidence = replace(scope.filter, event_time=TimeRange())
     if not of_evidence.restricts or any(map(of_evidence.accepts, evidence)):
@@ -333,12 +335,20 @@ def _named(fields: Sequence[str]) -> str:
     return f"{' and '.join(fields)}: it does not pass" if fields else ""
 
 
-def _holds_at(fact: Fact, as_of: datetime) -> bool:
-    return (
-        (fact.valid_from is None or fact.valid_from <= as_of)
-        and (fact.valid_to is None or as_of < fact.valid_to)
-        and (fact.retracted_at is None or as_of < fact.retracted_at)
-    )
+def _holds_within(fact: Fact, scope: Scope) -> bool:
+    """Whether the time in which a fact holds meets the filter's."""
+    return scope.filter.event_time.overlaps(fact.valid_from, fact.held_until(scope.clocks))
+
+
+def _why_not_held(fact: Fact, scope: Scope) -> str:
+    if fact.holds(scope.clocks):
+        return ""
+    if scope.known_at is not None and fact.recorded_at > scope.known_at:
+        return f"known_at: it was recorded later, at {fact.recorded_at.isoformat()}"
+    closed = [closing.by for closing in fact.closings if closing.at <= scope.as_of]
+    if closed and replace(fact, closings=()).holds(scope.clocks):
+        return f"as_of: the fact does not hold then, it was closed by {closed[0]}"
+    return "as_of: the fact does not hold then, or is retracted"
 
 
 def _importance(item: Item) -> float:
@@ -352,7 +362,7 @@ def _kind(item: Item) -> str:
 def _since(item: Item) -> datetime:
     if isinstance(item, Segment):
         return item.event_time
-    return item.valid_from or item.recorded_at
+    return item.begins
 
 
 def _text(item: Item) -> str:

@@ -119,6 +119,10 @@ _VALID = """
 AND (valid_from IS NULL OR valid_from <= %(valid_at)s::timestamptz)
 AND (valid_to IS NULL OR valid_to > %(valid_at)s::timestamptz)
 AND (retracted_at IS NULL OR retracted_at > %(valid_at)s::timestamptz)
+AND NOT EXISTS (
+  SELECT FROM unnest(closed_at, closing_retracted_at) AS closing (at, retracted_at)
+   WHERE closing.at <= %(valid_at)s::timestamptz
+     AND (closing.retracted_at IS NULL OR closing.retracted_at > %(valid_at)s::timestamptz))
 """
 
 _COUNTS_OF = {

@@ -14,7 +14,13 @@ from serving.domain.text import text_to_embed
 _FORMAT = 1
 """Goes into each hash; another number makes every stored item count as changed."""
 
-_SET_BY_SERVER = {"created_at", "updated_at"}
+_SET_BY_SERVER = {"created_at", "updated_at", "closings"}
+
+_LEFT_OUT = {"closes": (), "single_valued": False}
+"""Came with a later version: at these values they do not count, so that what is stored stays
+unchanged."""
+
+_COUNTS = object()
 
 
 def content_hash(
@@ -33,6 +39,7 @@ def content_hash(
         field.name: _plain(getattr(item, field.name))
         for field in fields(item)
         if field.name not in _SET_BY_SERVER
+        and _LEFT_OUT.get(field.name, _COUNTS) != getattr(item, field.name)
     }
     if extracted:
         content["entities"] = ()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from serving.adapters.postgres.pool import Connection
+from serving.adapters.postgres.superseding import find_closed_by, refresh_closings
 from serving.adapters.postgres.tenancy import Tenant, find_tenant, lock_tenant
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.records import ItemId, ItemKind, TenantName
@@ -37,6 +38,7 @@ async def erase_selected(
         return EraseReceipt([], ConsistencyToken.of(epoch, []))
     segments = await _delete_segments(connection, tenant, selector)
     facts, changed = await _erase_facts(connection, tenant, selector, segments)
+    changed |= await _reopen(connection, tenant, facts)
     erased = [*segments, *facts]
     await _delete_derived(connection, [row.key for row in erased])
     await _log_changed(connection, tenant, changed)
@@ -87,7 +89,7 @@ def _segment_condition(selector: Selector) -> tuple[str, list[str]]:
 
 async def _erase_facts(
     connection: Connection, tenant: Tenant, selector: Selector, segments: Sequence[_Erased]
-) -> tuple[list[_Erased], list[int]]:
+) -> tuple[list[_Erased], set[int]]:
     """Deletes the facts that are selected, or left without evidence; changes those left with some.
 
     A segment that is named counts as gone even if it was not stored.
@@ -96,7 +98,7 @@ async def _erase_facts(
         What was deleted, and the keys of what was changed.
     """
     if selector.everything:
-        return await _delete_facts_where(connection, tenant, "true", []), []
+        return await _delete_facts_where(connection, tenant, "true", []), set()
     named = sorted(_named(selector, ItemKind.FACT))
     gone = sorted({row.item.id for row in segments} | _named(selector, ItemKind.SEGMENT))
     await _lock_facts(connection, tenant, named, gone)
@@ -114,17 +116,28 @@ async def _lock_facts(
     await connection.execute(
         """
         SELECT FROM fact
-         WHERE tenant_id = %s::int4
-           AND (id = ANY (%s::text[]) OR evidence && %s::text[])
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           AND (id = ANY (%(named)s::text[]) OR evidence && %(gone)s::text[]
+                OR closed_by <> '{}' AND closed_by && ARRAY(
+                     SELECT closer.id FROM fact AS closer
+                      WHERE closer.tenant_id = %(tenant_id)s::int4 -- tenant filter
+                        AND (closer.id = ANY (%(named)s::text[])
+                             OR closer.evidence && %(gone)s::text[])))
          ORDER BY id FOR UPDATE
         """,
-        [tenant.id, named, gone],
+        {"tenant_id": tenant.id, "named": named, "gone": gone},
     )
+
+
+async def _reopen(connection: Connection, tenant: Tenant, erased: Sequence[_Erased]) -> set[int]:
+    """Notes anew what ended the facts that erased ones ended; returns the keys of the changed."""
+    closed = await find_closed_by(connection, tenant, [row.item.id for row in erased])
+    return await refresh_closings(connection, tenant, closed)
 
 
 async def _withdraw_evidence(
     connection: Connection, tenant: Tenant, gone: Sequence[str]
-) -> list[int]:
+) -> set[int]:
     """Takes the segments `gone` from the facts that rest on others too; returns their keys.
 
     They have no content hash then, so that a write of any content counts as a change.
@@ -141,7 +154,7 @@ async def _withdraw_evidence(
         """,
         {"tenant_id": tenant.id, "gone": gone, "no_hash": NO_HASH},
     )
-    return [row[0] for row in await cursor.fetchall()]
+    return {row[0] for row in await cursor.fetchall()}
 
 
 async def _delete_facts_where(
@@ -170,12 +183,12 @@ async def _delete_derived(connection: Connection, keys: list[int]) -> None:
             await connection.execute(f"DELETE FROM {table} WHERE key = ANY (%s::int8[])", [keys])
 
 
-async def _log_changed(connection: Connection, tenant: Tenant, keys: list[int]) -> None:
+async def _log_changed(connection: Connection, tenant: Tenant, keys: set[int]) -> None:
     if keys:
         await connection.execute(
             "INSERT INTO change_log (tenant_id, key, kind, op) "
             "SELECT %s::int4, key, 'fact', 'written' FROM unnest(%s::int8[]) AS key",
-            [tenant.id, keys],
+            [tenant.id, [*keys]],
         )
 
 

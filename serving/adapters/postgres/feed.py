@@ -16,8 +16,10 @@ from serving.adapters.postgres.filters import terms_of
 from serving.adapters.postgres.models import find_model
 from serving.adapters.postgres.notifications import Channel, Notifications, Waiter
 from serving.adapters.postgres.pool import Connection, Database
+from serving.adapters.postgres.rows import to_closings
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.validity import final_end
 from serving.ports import EmbeddingModel, FeedDelta, FeedLostError, FeedPosition, IndexRow
 
 BATCH_ROWS = 1000
@@ -161,17 +163,9 @@ def _segment_row(row: Sequence[Any]) -> IndexRow:
 
 
 def _fact_row(row: Sequence[Any]) -> IndexRow:
-    (
-        tenant,
-        id_,
-        vectors,
-        valid_from,
-        valid_to,
-        retracted_at,
-        evidence,
-        created_at,
-        updated_at,
-    ) = row
+    tenant, id_, vectors, valid_from, valid_to, recorded_at, retracted_at, *row = row
+    evidence, created_at, updated_at, *closings = row
+    end = final_end(valid_to, to_closings(closings))
     return IndexRow(
         tenant=TenantName(tenant),
         item=ItemId(ItemKind.FACT, id_),
@@ -179,7 +173,10 @@ def _fact_row(row: Sequence[Any]) -> IndexRow:
         created_at=created_at,
         updated_at=updated_at,
         valid_from=valid_from,
-        valid_to=valid_to,
+        valid_to=end.at,
+        valid_to_known_at=end.known_at,
+        stated_valid_to=valid_to,
+        recorded_at=recorded_at,
         retracted_at=retracted_at,
         evidence=tuple(evidence),
     )
@@ -195,8 +192,9 @@ _READ = {ItemKind.SEGMENT: _segment_row, ItemKind.FACT: _fact_row}
 _COLUMNS = {
     ItemKind.SEGMENT: "segment.tags, segment.importance, segment.event_time, segment.created_at, "
     "segment.updated_at",
-    ItemKind.FACT: "fact.valid_from, fact.valid_to, fact.retracted_at, fact.evidence, "
-    "fact.created_at, fact.updated_at",
+    ItemKind.FACT: "fact.valid_from, fact.valid_to, fact.recorded_at, fact.retracted_at, "
+    "fact.evidence, fact.created_at, fact.updated_at, fact.closed_by, fact.closed_at, "
+    "fact.closing_recorded_at, fact.closing_retracted_at",
 }
 _TYPES = {
     ItemKind.SEGMENT: (
@@ -204,8 +202,9 @@ _TYPES = {
         *("timestamptz", "timestamptz", "timestamptz"),
     ),
     ItemKind.FACT: (
-        *("text", "text", "bytea[]", "timestamptz", "timestamptz", "timestamptz", "text[]"),
-        *("timestamptz", "timestamptz"),
+        *("text", "text", "bytea[]", "timestamptz", "timestamptz", "timestamptz", "timestamptz"),
+        *("text[]", "timestamptz", "timestamptz"),
+        *("text[]", "timestamptz[]", "timestamptz[]", "timestamptz[]"),
     ),
 }
 _VECTORS = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from serving.domain.records import Fact, Segment
+from serving.domain.validity import Closing
 
 SEGMENT_COLUMNS = (
     "id, text, title, kind, speaker, session, event_time, importance, sensitive, labels, "
@@ -13,7 +14,8 @@ SEGMENT_COLUMNS = (
 )
 FACT_COLUMNS = (
     "id, subject, relation, object, sentence, valid_from, valid_to, recorded_at, retracted_at, "
-    "evidence, weight, sensitive, created_at, updated_at"
+    "evidence, weight, sensitive, created_at, updated_at, closes, single_valued, "
+    "closed_by, closed_at, closing_recorded_at, closing_retracted_at"
 )
 
 FACT_IS_HIDDEN = """
@@ -62,7 +64,15 @@ def to_fact(row: Sequence[Any]) -> Fact:
         sensitive=row[11],
         created_at=row[12],
         updated_at=row[13],
+        closes=tuple(row[14]),
+        single_valued=row[15],
+        closings=to_closings(row[16:20]),
     )
+
+
+def to_closings(columns: Sequence[Sequence[Any]]) -> tuple[Closing, ...]:
+    """Reads the four last of `FACT_COLUMNS`."""
+    return tuple(map(Closing, *columns))
 
 
 def columns_of(table: str, columns: str) -> str:

@@ -13,7 +13,7 @@ from serving.adapters.postgres.notifications import Channel, Notifications
 from serving.adapters.postgres.pool import Connection, Database
 from serving.adapters.postgres.rows import FACT_COLUMNS, SEGMENT_COLUMNS, to_fact, to_segment
 from serving.adapters.postgres.tenancy import TENANT_ID
-from serving.adapters.postgres.writing import Batch, SensitivityChangesError, write_batch
+from serving.adapters.postgres.writing import Batch, ReachesOthersError, write_batch
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.records import Item, ItemId, ItemKind, TenantName
@@ -57,7 +57,7 @@ class PostgresMemoryStore:
         try:
             async with self._database.transaction() as connection:
                 return await write_batch(connection, batch, exclusive=False)
-        except SensitivityChangesError:
+        except ReachesOthersError:
             async with self._database.transaction() as connection:
                 return await write_batch(connection, batch, exclusive=True)
 

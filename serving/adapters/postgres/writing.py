@@ -4,7 +4,8 @@
 2. Leave alone what is stored already.
 3. Store the rest, segments before facts, each in the order of their ids, so that concurrent
    writers lock rows in one order and never wait for each other in a circle.
-4. Find the facts that rest on a segment whose sensitivity changed.
+4. Find the facts that rest on a segment whose sensitivity changed, and note anew what ended
+   the truth of those that were stored or are superseded.
 5. Delete the vectors that may be no longer: of what is sensitive now, and of former texts.
 6. Log all of that, and remember the names.
 """
@@ -19,9 +20,11 @@ from serving.adapters.postgres.content import content_hash, text_hash
 from serving.adapters.postgres.filters import tags_of
 from serving.adapters.postgres.pool import Connection
 from serving.adapters.postgres.rows import FACT_IS_HIDDEN, array_literal
+from serving.adapters.postgres.superseding import find_superseded, refresh_closings, topic_hash
 from serving.adapters.postgres.tenancy import Tenant, find_or_make_tenant, lock_tenant
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.superseding import topic_of
 from serving.domain.text import name_key
 from serving.ports import Outcome, WriteReceipt
 
@@ -29,8 +32,8 @@ MAX_NAME_BYTES = 256
 """An object of a fact that is longer is a value, and no entity's name."""
 
 
-class SensitivityChangesError(Exception):
-    """The write changes what is sensitive, and so must be begun again with the lock alone."""
+class ReachesOthersError(Exception):
+    """The write changes facts beyond its own, and so must be begun again with the lock alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class _Stored:
     content_hash: bytes
     xid: int
     sensitive: bool
+    may_close: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,18 @@ class _Written:
     item: ItemId
     key: int
     created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """What a write may change beyond its own items.
+
+    `turned` are the segments on which facts may rest, `superseded` the facts whose truth it
+    may end, or end no longer.
+    """
+
+    turned: Sequence[str]
+    superseded: Sequence[Fact]
 
 
 @dataclass(slots=True)
@@ -85,7 +101,7 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     """Stores the batch; `connection` is in a transaction.
 
     Raises:
-        SensitivityChangesError: `exclusive` is False, and would have to be True.
+        ReachesOthersError: `exclusive` is False, and would have to be True.
         TextSearchConfigConflictError: The tenant has another configuration.
         InvalidRequestError: The configuration does not exist.
     """
@@ -95,9 +111,11 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     stored = await _read_stored(connection, tenant, hashes)
     changed = [item for item in batch.items if not _is_stored(item.item, hashes, stored)]
     turned = _turned(changed, stored)
-    if turned and not exclusive:
-        raise SensitivityChangesError
-    written, xid = await _write_changed(connection, tenant, changed, hashes, turned)
+    superseding = _may_supersede(changed, stored)
+    if (turned or superseding) and not exclusive:
+        raise ReachesOthersError
+    reach = _Reach(turned, await find_superseded(connection, tenant, superseding))
+    written, xid = await _write_changed(connection, tenant, changed, hashes, reach)
     unchanged = hashes.keys() - written.keys()
     if unchanged - stored.keys():  # an equal write won the race
         stored = await _read_stored(connection, tenant, unchanged)
@@ -122,6 +140,16 @@ def _turned(changed: Sequence[Item], stored: Mapping[ItemId, _Stored]) -> list[s
     )
 
 
+def _may_supersede(changed: Sequence[Item], stored: Mapping[ItemId, _Stored]) -> list[Fact]:
+    """The facts that may end others, or could before."""
+    return [
+        item
+        for item in changed
+        if isinstance(item, Fact)
+        and (item.may_close or (item.item in stored and stored[item.item].may_close))
+    ]
+
+
 def _outcome(written: _Written | None) -> Outcome:
     if written is None:
         return "unchanged"
@@ -138,7 +166,8 @@ async def _read_stored(
     for kind, ids_of_kind in ids.items():
         if ids_of_kind:
             cursor = await connection.execute(
-                f"SELECT id, content_hash, written_xid::text::int8, sensitive FROM {kind} "
+                f"SELECT id, content_hash, written_xid::text::int8, sensitive, {_MAY_CLOSE[kind]} "
+                f"FROM {kind} "
                 "WHERE tenant_id = %s::int4 "  # tenant filter
                 "AND id = ANY (%s::text[])",
                 [tenant.id, ids_of_kind],
@@ -154,7 +183,7 @@ async def _write_changed(
     tenant: Tenant,
     changed: Sequence[Item],
     hashes: Mapping[ItemId, bytes],
-    turned: Sequence[str],
+    reach: _Reach,
 ) -> tuple[dict[ItemId, _Written], int | None]:
     """Stores the items; returns what was written, and by which transaction if any was."""
     if not changed:
@@ -162,11 +191,15 @@ async def _write_changed(
     segments = [item for item in changed if isinstance(item, Segment)]
     facts = [item for item in changed if isinstance(item, Fact)]
     written = await _write_segments(connection, tenant, segments, hashes)
-    resting = await _lock_facts(connection, tenant, facts, turned)
+    affected = await _lock_facts(connection, tenant, facts, reach)
     written |= await _write_facts(connection, tenant, facts, hashes)
+    new = {
+        row.item.id for row in written.values() if row.created and row.item.kind is ItemKind.FACT
+    }
+    affected |= await refresh_closings(connection, tenant, [*facts, *reach.superseded], new)
     rewritten = {row.key for row in written.values() if not row.created}
-    await _forget_outdated(connection, [*(rewritten | resting)])
-    xid = await _log(connection, tenant, written.values(), resting)
+    await _forget_outdated(connection, [*(rewritten | affected)])
+    xid = await _log(connection, tenant, written.values(), affected)
     await _remember_names(connection, tenant, changed)
     return written, xid
 
@@ -224,6 +257,9 @@ async def _write_facts(
             evidence=array_literal(fact.evidence),
             weight=fact.weight,
             sensitive=fact.sensitive,
+            closes=array_literal(fact.closes),
+            single_valued=fact.single_valued,
+            topic=topic_hash(topic_of(fact)),
             entity_keys=array_literal(sorted({name_key(name) for name in _names_of(fact)})),
             content_hash=hashes[fact.item],
             text_hash=text_hash(fact),
@@ -240,13 +276,14 @@ def _written(kind: ItemKind, rows: Iterable[tuple[str, int, bool]]) -> dict[Item
 
 
 async def _lock_facts(
-    connection: Connection, tenant: Tenant, facts: Sequence[Fact], turned: Sequence[str]
+    connection: Connection, tenant: Tenant, facts: Sequence[Fact], reach: _Reach
 ) -> set[int]:
-    """Finds the facts that rest on the segments `turned`; returns their keys.
+    """Locks the facts beyond its own that a write may change.
 
-    They are locked together with those to be written, since both are locked in one order.
+    Returns the keys of those that rest on a segment which turned. All are
+    locked together with those to be written, since writers lock in one order.
     """
-    if not turned:
+    if not (reach.turned or reach.superseded):
         return set()
     cursor = await connection.execute(
         """
@@ -255,7 +292,11 @@ async def _lock_facts(
            AND (id = ANY (%(ids)s::text[]) OR evidence && %(turned)s::text[])
          ORDER BY id FOR NO KEY UPDATE
         """,
-        {"tenant_id": tenant.id, "ids": [fact.id for fact in facts], "turned": turned},
+        {
+            "tenant_id": tenant.id,
+            "ids": [fact.id for fact in (*facts, *reach.superseded)],
+            "turned": reach.turned,
+        },
     )
     return {key for key, rests in await cursor.fetchall() if rests}
 
@@ -268,9 +309,9 @@ async def _forget_outdated(connection: Connection, keys: list[int]) -> None:
 
 
 async def _log(
-    connection: Connection, tenant: Tenant, written: Iterable[_Written], resting: set[int]
+    connection: Connection, tenant: Tenant, written: Iterable[_Written], affected: set[int]
 ) -> int | None:
-    kinds = dict.fromkeys(resting, ItemKind.FACT)
+    kinds = dict.fromkeys(affected, ItemKind.FACT)
     kinds |= {row.key: row.item.kind for row in written}
     if not kinds:
         return None
@@ -311,6 +352,8 @@ def _names_of(item: Item) -> list[str]:
     return [item.subject, *([item.object] if len(item.object.encode()) <= MAX_NAME_BYTES else [])]
 
 
+_MAY_CLOSE = {ItemKind.SEGMENT: "false", ItemKind.FACT: "closes <> '{}' OR single_valued"}
+
 _UPSERT_SEGMENTS = """
 INSERT INTO segment (
   tenant_id, id, text, title, kind, speaker, session, event_time, importance, sensitive, labels,
@@ -339,18 +382,20 @@ RETURNING id, key, xmax = 0
 _UPSERT_FACTS = """
 INSERT INTO fact (
   tenant_id, id, subject, relation, object, sentence, valid_from, valid_to, recorded_at,
-  retracted_at, evidence, weight, sensitive, entity_keys, content_hash, text_hash)
+  retracted_at, evidence, weight, sensitive, closes, single_valued, topic, entity_keys,
+  content_hash, text_hash)
 SELECT %(tenant_id)s::int4, id, subject, relation, object, sentence, valid_from, valid_to,
-       recorded_at, retracted_at, evidence::text[], weight, sensitive, entity_keys::text[],
-       content_hash, text_hash
+       recorded_at, retracted_at, evidence::text[], weight, sensitive, closes::text[],
+       single_valued, topic, entity_keys::text[], content_hash, text_hash
   FROM unnest(
     %(id)s::text[], %(subject)s::text[], %(relation)s::text[], %(object)s::text[],
     %(sentence)s::text[], %(valid_from)s::timestamptz[], %(valid_to)s::timestamptz[],
     %(recorded_at)s::timestamptz[], %(retracted_at)s::timestamptz[], %(evidence)s::text[],
-    %(weight)s::float8[], %(sensitive)s::bool[], %(entity_keys)s::text[],
-    %(content_hash)s::bytea[], %(text_hash)s::bytea[]
+    %(weight)s::float8[], %(sensitive)s::bool[], %(closes)s::text[], %(single_valued)s::bool[],
+    %(topic)s::bytea[], %(entity_keys)s::text[], %(content_hash)s::bytea[], %(text_hash)s::bytea[]
   ) AS given (id, subject, relation, object, sentence, valid_from, valid_to, recorded_at,
-              retracted_at, evidence, weight, sensitive, entity_keys, content_hash, text_hash)
+              retracted_at, evidence, weight, sensitive, closes, single_valued, topic, entity_keys,
+              content_hash, text_hash)
  ORDER BY id COLLATE "C"
     ON CONFLICT (tenant_id, id) DO UPDATE SET
        subject = excluded.subject, relation = excluded.relation, object = excluded.object,
@@ -358,8 +403,10 @@ SELECT %(tenant_id)s::int4, id, subject, relation, object, sentence, valid_from,
        valid_to = excluded.valid_to, recorded_at = excluded.recorded_at,
        retracted_at = excluded.retracted_at, evidence = excluded.evidence,
        weight = excluded.weight, sensitive = excluded.sensitive,
-       entity_keys = excluded.entity_keys, content_hash = excluded.content_hash,
-       text_hash = excluded.text_hash, written_xid = pg_current_xact_id(), updated_at = now()
+       closes = excluded.closes, single_valued = excluded.single_valued,
+       topic = excluded.topic, entity_keys = excluded.entity_keys,
+       content_hash = excluded.content_hash, text_hash = excluded.text_hash,
+       written_xid = pg_current_xact_id(), updated_at = now()
  WHERE fact.content_hash <> excluded.content_hash
 RETURNING id, key, xmax = 0
 """

@@ -125,9 +125,10 @@ async def test_counts_of_the_first_version_are_found_by_their_tenant(empty_dsn: 
         connection.execute((folder / "0001_schema.sql").read_bytes())
     async with Postgres(empty_dsn) as adapters:
         written = [segment(name, event_time=NOON - days(place)) for place, name in enumerate("abc")]
-        await adapters.store.write(TENANT, [*written, fact("a", "x", "y", "z")])
+        await adapters.store.write(TENANT, written)
         await adapters.store.write(TenantName("other"), [segment("b")])
         async with adapters.database.work() as connection_:
+            await connection_.execute(_A_FACT_OF_THE_FIRST_VERSION)
             await connection_.execute(
                 """
                 INSERT INTO access_count (key, shown, last_shown)
@@ -149,3 +150,11 @@ async def test_counts_of_the_first_version_are_found_by_their_tenant(empty_dsn: 
             assert await scalar(connection_, "SELECT schema_version FROM meta") == latest_version()
             unknown = "SELECT count(*) FROM access_count WHERE tenant_id IS NULL"
             assert await scalar(connection_, unknown) == 0
+
+
+_A_FACT_OF_THE_FIRST_VERSION = """
+INSERT INTO fact (tenant_id, id, subject, relation, object, sentence, recorded_at, evidence,
+                  weight, sensitive, entity_keys, content_hash, text_hash)
+SELECT tenant_id, 'a', 'x', 'y', 'z', '', now(), '{}', 1, false, '{x,z}', '', ''
+  FROM segment WHERE id = 'c'
+"""

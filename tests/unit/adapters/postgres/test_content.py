@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from serving.adapters.postgres.content import content_hash, text_hash
+from serving.domain.validity import Closing
 from tests.builders import NOON, days, fact, segment
 
 SEGMENT = segment("a", title="Trip", speaker="Ann", labels={"p": "1", "q": "2"}, entities=("Goa",))
@@ -49,6 +50,8 @@ def test_each_field_of_a_segment_counts(change: dict[str, Any]) -> None:
         {"evidence": ("b", "a")},
         {"weight": 0.5},
         {"sensitive": True},
+        {"closes": ("g",)},
+        {"single_valued": True},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -70,6 +73,18 @@ def test_what_the_server_sets_does_not_count() -> None:
     stored = replace(SEGMENT, created_at=NOON, updated_at=NOON)
 
     assert content_hash(stored, "english") == content_hash(SEGMENT, "english")
+
+
+def test_a_fact_that_closes_none_is_as_it_was_before_facts_could() -> None:
+    stored = "7a7dbe2da3730bb6d697dc19fd08f65a1ffc0fb74ba7a06c68ce6709e21c4e3f"
+
+    assert content_hash(FACT, "english").hex() == stored
+
+
+def test_what_ended_a_fact_does_not_count() -> None:
+    closed = replace(FACT, closings=(Closing("g", NOON, NOON),))
+
+    assert content_hash(closed, "english") == content_hash(FACT, "english")
 
 
 def test_neither_the_order_of_labels_nor_the_time_zone_counts() -> None:

@@ -1,0 +1,196 @@
+"""What ended the truth of facts, kept beside them by the transaction that changes it.
+
+Which fact ends which is decided by the domain alone (domain/superseding.py). Here are found
+the few facts that a change can matter to, and what may end those.
+
+A fact that ends none is only told what ended it, and is stored beside others. One that may
+end others, or could before, is stored under the tenant's lock alone: two facts of which one
+ends the other then never pass each other unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from serving.adapters.postgres.pool import Connection
+from serving.adapters.postgres.rows import FACT_COLUMNS, to_fact
+from serving.adapters.postgres.tenancy import Tenant
+from serving.domain.records import Fact
+from serving.domain.superseding import Topic, closings_of, topic_of
+from serving.domain.validity import Closing
+
+
+def topic_hash(topic: Topic) -> bytes:
+    """SHA-256 of a topic: of one length, since keys can be too long for an index."""
+    return hashlib.sha256(json.dumps(topic).encode()).digest()
+
+
+async def find_superseded(
+    connection: Connection, tenant: Tenant, facts: Sequence[Fact]
+) -> list[Fact]:
+    """The facts, other than these, that these may end once they are stored, or end now.
+
+    Of those that are of a topic which has one value at a time only the ones are read of which
+    it is not known already that they ended before.
+    """
+    if not facts:
+        return []
+    closers = [fact for fact in facts if fact.single_valued]
+    cursor = await connection.execute(
+        _SUPERSEDED,
+        {
+            "tenant_id": tenant.id,
+            "ids": [fact.id for fact in facts],
+            "closes": sorted({id_ for fact in facts for id_ in fact.closes}),
+            "topics": [topic_hash(topic_of(fact)) for fact in closers],
+            "subjects": [topic_of(fact)[0] for fact in closers],
+            "begin": [fact.begins for fact in closers],
+            "recorded_at": [fact.recorded_at for fact in closers],
+        },
+        binary=True,
+    )
+    return [to_fact(row) for row in await cursor.fetchall()]
+
+
+async def find_closed_by(connection: Connection, tenant: Tenant, ids: Sequence[str]) -> list[Fact]:
+    """The facts that these facts end."""
+    cursor = await connection.execute(
+        f"""
+        SELECT {FACT_COLUMNS} FROM fact
+         WHERE tenant_id = %s::int4 -- tenant filter
+           AND closed_by <> '{{}}' AND closed_by && %s::text[]
+        """,
+        [tenant.id, ids],
+        binary=True,
+    )
+    return [to_fact(row) for row in await cursor.fetchall()]
+
+
+async def refresh_closings(
+    connection: Connection, tenant: Tenant, facts: Sequence[Fact], new: Collection[str] = ()
+) -> set[int]:
+    """Writes down what ends these facts, which are stored; returns the keys of those it changed.
+
+    Nothing is noted yet beside the `new` ones, and mostly there is nothing to note.
+    """
+    if not facts:
+        return set()
+    closers = await _read_closers(connection, tenant, facts)
+    closings = closings_of(facts, closers)
+    telling = {id_: ended for id_, ended in closings.items() if ended or id_ not in new}
+    return await _store(connection, tenant, telling) if telling else set()
+
+
+async def _read_closers(
+    connection: Connection, tenant: Tenant, facts: Sequence[Fact]
+) -> list[Fact]:
+    """The facts that may end one of these."""
+    first: dict[Topic, datetime] = {}
+    for fact in facts:
+        topic = topic_of(fact)
+        first[topic] = min(fact.begins, first.get(topic, fact.begins))
+    cursor = await connection.execute(
+        _CLOSERS,
+        {
+            "tenant_id": tenant.id,
+            "ids": [fact.id for fact in facts],
+            "topics": [topic_hash(topic) for topic in first],
+            "begin": [*first.values()],
+        },
+        binary=True,
+    )
+    return [to_fact(row) for row in await cursor.fetchall()]
+
+
+async def _store(
+    connection: Connection, tenant: Tenant, closings: Mapping[str, Sequence[Closing]]
+) -> set[int]:
+    each = [(id_, closing) for id_, of_fact in closings.items() for closing in of_fact]
+    cursor = await connection.execute(
+        _STORE,
+        {
+            "tenant_id": tenant.id,
+            "ids": [*closings],
+            "closed": [id_ for id_, _ in each],
+            "by": [closing.by for _, closing in each],
+            "at": [closing.at for _, closing in each],
+            "recorded_at": [closing.recorded_at for _, closing in each],
+            "retracted_at": [closing.retracted_at for _, closing in each],
+        },
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+# Four ways, each by an index of its own, which one condition with ORs would not take.
+_SUPERSEDED = f"""
+SELECT {FACT_COLUMNS} FROM fact
+ WHERE key IN (
+   SELECT key FROM fact
+    WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+      AND id = ANY (%(closes)s::text[])
+    UNION ALL
+   SELECT key FROM fact
+    WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+      AND closed_by <> '{{}}' AND closed_by && %(ids)s::text[]
+    UNION ALL
+   SELECT fact.key
+     FROM unnest(%(topics)s::bytea[], %(begin)s::timestamptz[], %(recorded_at)s::timestamptz[])
+          AS closer (topic, begin, recorded_at)
+     JOIN fact ON fact.tenant_id = %(tenant_id)s::int4 -- tenant filter
+              AND fact.topic = closer.topic
+              AND coalesce(fact.valid_from, fact.recorded_at) <= closer.begin
+    WHERE NOT EXISTS (
+      SELECT FROM unnest(fact.closed_at, fact.closing_recorded_at, fact.closing_retracted_at)
+                  AS closing (at, recorded_at, retracted_at)
+       WHERE closing.at <= closer.begin AND closing.recorded_at <= closer.recorded_at
+         AND closing.retracted_at IS NULL)
+    UNION ALL
+   SELECT key FROM fact
+    WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+      AND topic IS NULL AND entity_keys && %(subjects)s::text[])
+   AND id <> ALL (%(ids)s::text[])
+"""
+
+_CLOSERS = f"""
+SELECT {FACT_COLUMNS} FROM fact
+ WHERE key IN (
+   SELECT key FROM fact
+    WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+      AND closes <> '{{}}' AND closes && %(ids)s::text[]
+    UNION ALL
+   SELECT fact.key
+     FROM unnest(%(topics)s::bytea[], %(begin)s::timestamptz[]) AS asked (topic, begin)
+     JOIN fact ON fact.tenant_id = %(tenant_id)s::int4 -- tenant filter
+              AND fact.topic = asked.topic
+              AND coalesce(fact.valid_from, fact.recorded_at) >= asked.begin
+              AND fact.single_valued)
+"""
+
+_STORE = """
+WITH closing AS (
+  SELECT closed, array_agg(by ORDER BY place) AS by, array_agg(at ORDER BY place) AS at,
+         array_agg(recorded_at ORDER BY place) AS recorded_at,
+         array_agg(retracted_at ORDER BY place) AS retracted_at
+    FROM unnest(
+      %(closed)s::text[], %(by)s::text[], %(at)s::timestamptz[], %(recorded_at)s::timestamptz[],
+      %(retracted_at)s::timestamptz[]
+    ) WITH ORDINALITY AS given (closed, by, at, recorded_at, retracted_at, place)
+   GROUP BY closed
+), wanted AS (
+  SELECT id, coalesce(by, '{}') AS by, coalesce(at, '{}') AS at,
+         coalesce(recorded_at, '{}') AS recorded_at, coalesce(retracted_at, '{}') AS retracted_at
+    FROM unnest(%(ids)s::text[]) AS asked (id) LEFT JOIN closing ON closing.closed = asked.id
+)
+UPDATE fact
+   SET closed_by = wanted.by, closed_at = wanted.at,
+       closing_recorded_at = wanted.recorded_at, closing_retracted_at = wanted.retracted_at
+  FROM wanted
+ WHERE fact.tenant_id = %(tenant_id)s::int4 -- tenant filter
+   AND fact.id = wanted.id
+   AND (fact.closed_by, fact.closed_at, fact.closing_recorded_at, fact.closing_retracted_at)
+       IS DISTINCT FROM (wanted.by, wanted.at, wanted.recorded_at, wanted.retracted_at)
+RETURNING fact.key
+"""

@@ -1,0 +1,83 @@
+"""What is held to be true when: the two clocks of a question, and what ends the truth of a fact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+
+class Clocks(NamedTuple):
+    """When something is to have been true, and what had been recorded of it by when.
+
+    Without `known_at` everything recorded counts, but for what is retracted by `as_of`.
+    """
+
+    as_of: datetime
+    known_at: datetime | None = None
+
+    def know(self, recorded_at: datetime, retracted_at: datetime | None) -> bool:
+        """Whether something was recorded and not retracted yet."""
+        recorded = self.known_at is None or recorded_at <= self.known_at
+        return recorded and (retracted_at is None or (self.known_at or self.as_of) < retracted_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What ended the truth of a fact: from `at` on the fact `by` took its place.
+
+    `recorded_at` and `retracted_at` are those of the fact `by`: what it ended counts
+    for whoever knows of it.
+    """
+
+    by: str
+    at: datetime
+    recorded_at: datetime
+    retracted_at: datetime | None = None
+
+    def implies(self, other: Closing) -> bool:
+        """Whether whoever knows of `other` knows of this, which ended the truth no later."""
+        return (
+            self.at <= other.at
+            and self.recorded_at <= other.recorded_at
+            and (
+                self.retracted_at is None
+                or (other.retracted_at is not None and other.retracted_at <= self.retracted_at)
+            )
+        )
+
+
+class End(NamedTuple):
+    """When the truth of a fact ended, and since when that is known; None is not, and always."""
+
+    at: datetime | None
+    known_at: datetime | None
+
+
+def earliest(*instants: datetime | None) -> datetime | None:
+    """The earliest of those given; None, which is open, if none is."""
+    return min((instant for instant in instants if instant is not None), default=None)
+
+
+def final_end(valid_to: datetime | None, closings: Iterable[Closing]) -> End:
+    """The end of a fact's truth as it is known for good, for the projections to keep.
+
+    What a fact ended that was retracted, or is to be, does not count. So the end is never
+    earlier than it was for whoever asks without a `known_at`, or for one not before `End.known_at`.
+    """
+    lasting = [closing for closing in closings if closing.retracted_at is None]
+    known_at = max((closing.recorded_at for closing in lasting), default=None)
+    return End(earliest(valid_to, *(closing.at for closing in lasting)), known_at)
+
+
+def without_implied(closings: Iterable[Closing]) -> tuple[Closing, ...]:
+    """Those that can tell when a truth ended, by whatever clocks; in order of time.
+
+    Of several that say the same the one with the smallest id stays.
+    """
+    kept: list[Closing] = []
+    for closing in sorted(set(closings), key=lambda closing: closing.by):
+        if not any(other.implies(closing) for other in kept):
+            kept = [other for other in kept if not closing.implies(other)] + [closing]
+    return tuple(sorted(kept, key=lambda closing: (closing.at, closing.recorded_at, closing.by)))

@@ -1,0 +1,282 @@
+"""How every memory store keeps what ended the truth of facts, the one in memory and PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from serving.domain.budget import Deadline
+from serving.domain.records import Fact, Item, TenantName, fact_id, segment_id
+from serving.domain.validity import Clocks, Closing
+from serving.ports import Catalog, MemoryStore, Selector
+from tests.builders import NOON, TENANT, days, fact, segment
+from tests.fake_store import InMemoryStore
+from tests.naive_facts import bare, held
+
+OTHER = TenantName("other")
+
+
+class Stored(NamedTuple):
+    store: MemoryStore
+    catalog: Catalog
+
+    async def facts(self, tenant: TenantName = TENANT) -> dict[str, Fact]:
+        """All facts of the tenant, as the catalog lists them."""
+        listed = await self.catalog.list_facts(tenant, (), None, "", 100)
+        return {found.id: found for found in listed}
+
+    async def closers(self, tenant: TenantName = TENANT) -> dict[str, str]:
+        """The ids of what ended each fact."""
+        return {
+            id_: " ".join(closing.by for closing in found.closings)
+            for id_, found in (await self.facts(tenant)).items()
+        }
+
+    async def valid_at(self, at: datetime) -> str:
+        """The ids of the facts that the catalog calls valid."""
+        listed = await self.catalog.list_facts(TENANT, (), at, "", 100)
+        return " ".join(found.id for found in listed)
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
+def stored(request: pytest.FixtureRequest) -> Stored:
+    if request.param == "memory":
+        memory = InMemoryStore()
+        return Stored(memory, memory)
+    adapters = request.getfixturevalue("postgres")
+    return Stored(adapters.store, adapters.catalog)
+
+
+def home(id_: str, place: str, day: int, **fields: Any) -> Fact:
+    """Where Ann lives from a day on, and nowhere else."""
+    begins = {"valid_from": NOON + days(day), "single_valued": True}
+    return fact(id_, "Ann", "lives in", place, **{**begins, **fields})
+
+
+GOA, ROME, OSLO = home("goa", "Goa", 0), home("rome", "Rome", 1), home("oslo", "Oslo", 2)
+PLAIN = home("goa", "Goa", 0, single_valued=False)
+LEFT = fact("left", "Ann", "left", "Goa", closes=("goa",), valid_from=NOON + days(1))
+
+
+async def test_a_fact_closes_those_that_it_names(stored: Stored) -> None:
+    await stored.store.write(TENANT, [PLAIN])
+    await stored.store.write(TENANT, [LEFT])
+
+    found = await stored.store.load(TENANT, [fact_id("goa")], Deadline.after(10))
+
+    closed = found[fact_id("goa")]
+    assert isinstance(closed, Fact)
+    assert closed.closings == (Closing("left", NOON + days(1), NOON),)
+    assert bare(closed) == PLAIN
+    assert bare((await stored.facts())["left"]) == LEFT
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((GOA, ROME, OSLO))))
+async def test_one_value_at_a_time_has_one_history_in_whatever_order_it_comes(
+    stored: Stored, order: tuple[Fact, ...]
+) -> None:
+    for one in order:
+        await stored.store.write(TENANT, [one])
+
+    assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
+
+
+async def test_one_batch_has_the_same_history(stored: Stored) -> None:
+    await stored.store.write(TENANT, [OSLO, GOA, ROME])
+
+    assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
+
+
+async def test_a_plain_fact_is_closed_when_it_arrives_after_its_closer(stored: Stored) -> None:
+    await stored.store.write(TENANT, [LEFT, ROME])
+    await stored.store.write(TENANT, [PLAIN, home("bern", "Bern", -1, single_valued=False)])
+
+    assert await stored.closers() == {"bern": "rome", "goa": "left", "left": "", "rome": ""}
+
+
+async def test_the_history_tells_what_was_valid_when(stored: Stored) -> None:
+    await stored.store.write(TENANT, [OSLO, GOA, ROME])
+
+    assert await stored.valid_at(NOON) == "goa"
+    assert await stored.valid_at(NOON + days(1)) == "rome"
+    assert await stored.valid_at(NOON + days(9)) == "oslo"
+
+
+async def test_a_retracted_closer_closed_only_until_then(stored: Stored) -> None:
+    await stored.store.write(TENANT, [GOA, ROME])
+    await stored.store.write(TENANT, [replace(ROME, retracted_at=NOON + days(4))])
+
+    assert await stored.valid_at(NOON + days(3)) == "rome"
+    assert await stored.valid_at(NOON + days(4)) == "goa"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(ROME, single_valued=False),
+        replace(ROME, relation="works in"),
+        replace(ROME, subject="Bob"),
+        replace(ROME, valid_from=NOON - days(1)),
+    ],
+    ids=["many values", "relation", "subject", "earlier"],
+)
+async def test_a_fact_that_closes_no_longer_leaves_the_other_open(
+    stored: Stored, changed: Fact
+) -> None:
+    await stored.store.write(TENANT, [GOA, ROME])
+
+    await stored.store.write(TENANT, [changed])
+
+    assert (await stored.closers())["goa"] == ""
+
+
+async def test_a_name_that_is_taken_back_opens_the_fact(stored: Stored) -> None:
+    await stored.store.write(TENANT, [PLAIN, LEFT])
+
+    await stored.store.write(TENANT, [replace(LEFT, closes=())])
+
+    assert await stored.closers() == {"goa": "", "left": ""}
+
+
+async def test_a_closed_fact_that_moves_on_is_open(stored: Stored) -> None:
+    await stored.store.write(TENANT, [PLAIN, ROME])
+
+    await stored.store.write(TENANT, [replace(PLAIN, relation="liked")])
+
+    assert (await stored.closers())["goa"] == ""
+
+
+@pytest.mark.parametrize(
+    ("selected", "history"),
+    [
+        (fact_id("oslo"), {"goa": "rome", "rome": ""}),
+        (fact_id("rome"), {"goa": "oslo", "oslo": ""}),
+        (segment_id("said"), {"goa": "oslo", "oslo": ""}),
+        (fact_id("goa"), {"oslo": "", "rome": "oslo"}),
+    ],
+    ids=["the last", "one between", "its evidence", "the first"],
+)
+async def test_what_an_erased_fact_closed_is_open_unless_another_closes_it(
+    stored: Stored, selected: Any, history: dict[str, str]
+) -> None:
+    said = replace(ROME, evidence=("said",))
+    await stored.store.write(TENANT, [segment("said"), GOA, said, OSLO])
+
+    await stored.store.erase(TENANT, Selector(items=(selected,)))
+
+    assert await stored.closers() == history
+
+
+async def test_an_erased_fact_that_comes_back_closes_again(stored: Stored) -> None:
+    await stored.store.write(TENANT, [GOA, ROME])
+    await stored.store.erase(TENANT, Selector(items=(fact_id("rome"),)))
+
+    await stored.store.write(TENANT, [ROME])
+
+    assert await stored.closers() == {"goa": "rome", "rome": ""}
+
+
+async def test_tenants_close_nothing_of_each_other(stored: Stored) -> None:
+    await stored.store.write(TENANT, [PLAIN])
+    await stored.store.write(OTHER, [LEFT, ROME])
+    await stored.store.write(OTHER, [PLAIN])
+    await stored.store.write(TENANT, [home("bern", "Bern", -1, single_valued=False)])
+
+    assert await stored.closers() == {"bern": "", "goa": ""}
+    await stored.store.write(TENANT, [LEFT])
+    await stored.store.erase(OTHER, Selector(items=(fact_id("left"), fact_id("rome"))))
+    assert await stored.closers() == {"bern": "", "goa": "left", "left": ""}
+    assert await stored.closers(OTHER) == {"goa": ""}
+
+
+async def test_a_repeat_changes_nothing(stored: Stored) -> None:
+    first = await stored.store.write(TENANT, [GOA, ROME, LEFT])
+    before = await stored.facts()
+
+    again = await stored.store.write(TENANT, [LEFT, GOA, ROME])
+
+    assert again.outcomes == ["unchanged"] * 3
+    assert again.token == first.token
+    assert await stored.facts() == before
+
+
+# ---------------------------------------------------------------- against a naive table
+
+DAY = st.integers(0, 4).map(lambda day: NOON + days(day))
+SAID = ("s", "t")
+IDS = "abcdef"
+FACTS = st.builds(
+    lambda id_, subject, relation, **fields: fact(id_, subject, relation, "somewhere", **fields),
+    st.sampled_from(IDS),
+    st.sampled_from(["Ann", "ann", "Bob"]),
+    st.sampled_from(["lives in", "works in"]),
+    recorded_at=DAY,
+    valid_from=st.none() | DAY,
+    valid_to=st.none() | DAY,
+    retracted_at=st.none() | DAY,
+    evidence=st.sampled_from([(), ("s",), SAID]),
+    closes=st.lists(st.sampled_from(IDS), max_size=2, unique=True).map(tuple),
+    single_valued=st.booleans(),
+)
+ERASED = st.sampled_from([*map(fact_id, IDS), *map(segment_id, SAID)])
+
+
+class Table:
+    """All facts as they were sent last, without anything worked out."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Fact] = {}
+
+    def write(self, facts: list[Fact]) -> None:
+        self.facts.update((one.id, one) for one in facts)
+
+    def erase(self, kind: str, id_: str) -> None:
+        if kind == "fact":
+            self.facts.pop(id_, None)
+            return
+        for one in list(self.facts.values()):
+            left = tuple(said for said in one.evidence if said != id_)
+            if one.evidence and not left:
+                del self.facts[one.id]
+            else:
+                self.facts[one.id] = replace(one, evidence=left)
+
+
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    history=st.lists(st.lists(FACTS, min_size=1, max_size=3) | ERASED, min_size=1, max_size=8),
+    clocks=st.lists(st.tuples(DAY, st.none() | DAY), min_size=1, max_size=4),
+)
+async def test_after_any_history_holds_what_a_table_of_the_facts_says(
+    stored: Stored,
+    history: list[Any],
+    clocks: list[tuple[datetime, datetime | None]],
+) -> None:
+    tenant, table = TenantName(uuid.uuid4().hex), Table()
+    for change in history:
+        if isinstance(change, list):
+            batch: list[Item] = [*{one.id: one for one in change}.values()]
+            table.write([one for one in batch if isinstance(one, Fact)])
+            await stored.store.write(tenant, batch)
+        else:
+            table.erase(*change)
+            await stored.store.erase(tenant, Selector(items=(change,)))
+
+    found = await stored.facts(tenant)
+
+    assert {id_: bare(one) for id_, one in found.items()} == table.facts
+    for as_of, known_at in clocks:
+        holding = [id_ for id_, one in found.items() if one.holds(Clocks(as_of, known_at))]
+        listed = await stored.catalog.list_facts(tenant, (), as_of, "", 100)
+        assert sorted(holding) == held(table.facts.values(), as_of, known_at)
+        assert [one.id for one in listed] == held(table.facts.values(), as_of)

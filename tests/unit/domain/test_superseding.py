@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.domain.records import Fact
+from serving.domain.superseding import closings_of
+from serving.domain.validity import Clocks
+from tests.builders import NOON, days, fact
+from tests.naive_facts import held
+
+DAYS = st.integers(0, 4).map(lambda day: NOON + days(day))
+IDS = "abcdef"
+
+
+def home(id_: str, place: str, day: int, **fields: Any) -> Fact:
+    """Where Ann lives from a day on, and nowhere else."""
+    of = {"subject": "Ann", "relation": "lives in", "object": place, "recorded_at": NOON}
+    return Fact(
+        **{"id": id_, **of, "valid_from": NOON + days(day), "single_valued": True, **fields}
+    )
+
+
+def closed(*facts: Fact) -> dict[str, Fact]:
+    """The facts with what ends each, by id."""
+    closings = closings_of(facts, facts)
+    return {one.id: replace(one, closings=closings[one.id]) for one in facts}
+
+
+def closers(*facts: Fact) -> dict[str, str]:
+    """The ids of what ends each fact."""
+    return {
+        id_: " ".join(closing.by for closing in one.closings) for id_, one in closed(*facts).items()
+    }
+
+
+def test_a_fact_ends_those_that_it_names_from_when_it_is_true() -> None:
+    old = fact("old", "Ann", "lives in", "Goa")
+    new = fact("new", "Bob", "met", "Cid", closes=("old", "unknown"), valid_from=NOON + days(2))
+
+    stored = closed(old, new)
+
+    assert stored["old"].final_end.at == NOON + days(2)
+    assert stored["new"].final_end.at is None
+
+
+def test_without_a_beginning_it_ends_them_from_when_it_was_recorded() -> None:
+    old = fact("old", "Ann", "lives in", "Goa")
+    new = fact("new", "Ann", "left", "Goa", closes=("old",), recorded_at=NOON + days(1))
+
+    assert closed(old, new)["old"].final_end.at == NOON + days(1)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_one_value_at_a_time_ends_the_one_before_in_whatever_order_they_come(
+    order: tuple[int, ...],
+) -> None:
+    homes = [home("c", "Goa", 0), home("a", "Rome", 1), home("b", "Oslo", 2)]
+
+    assert closers(*(homes[place] for place in order)) == {"c": "a", "a": "b", "b": ""}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        (home("b", "Goa", 0), home("a", "Rome", 1)),
+        (home("b", "Goa", 0), home("a", "Rome", 0, recorded_at=NOON + days(1))),
+        (home("a", "Goa", 0), home("b", "Rome", 0)),
+        (home("a", "Goa", 0, single_valued=False), home("b", "Rome", 1)),
+        (home("a", "Goa", 0, subject="ANN's"), home("b", "Rome", 1, relation="Lives-in")),
+    ],
+    ids=["start", "record", "id", "of a plain one", "spelling"],
+)
+def test_of_two_values_the_later_ends_the_earlier(earlier: Fact, later: Fact) -> None:
+    assert closers(later, earlier) == {earlier.id: later.id, later.id: ""}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        home("b", "Rome", 1, single_valued=False),
+        home("b", "Rome", 1, subject="Bob"),
+        home("b", "Rome", 1, relation="works in"),
+    ],
+    ids=["many values", "subject", "relation"],
+)
+def test_facts_that_go_together_end_nothing(other: Fact) -> None:
+    assert closers(home("a", "Goa", 0), other)["a"] == ""
+
+
+def test_a_fact_does_not_end_itself() -> None:
+    assert closers(home("a", "Goa", 0, closes=("a",))) == {"a": ""}
+
+
+def test_what_was_recorded_before_the_successor_is_kept_beside_it() -> None:
+    first, third = home("a", "Goa", 0), home("c", "Oslo", 2)
+    second = home("b", "Rome", 1, recorded_at=NOON + days(3))
+
+    stored = closed(first, second, third)["a"]
+
+    assert [closing.by for closing in stored.closings] == ["b", "c"]
+    assert stored.held_until(Clocks(NOON, NOON + days(2))) == NOON + days(2)
+    assert stored.held_until(Clocks(NOON, NOON + days(3))) == NOON + days(1)
+
+
+def test_a_retracted_fact_ended_another_only_until_then() -> None:
+    old, wrong = home("a", "Goa", 0), home("b", "Rome", 1, retracted_at=NOON + days(5))
+
+    stored = closed(old, wrong)["a"]
+
+    assert stored.final_end.at is None
+    assert not stored.holds(Clocks(NOON + days(4)))
+    assert stored.holds(Clocks(NOON + days(5)))
+    assert not stored.holds(Clocks(NOON + days(6), NOON + days(4)))
+
+
+@st.composite
+def facts(draw: st.DrawFn) -> list[Fact]:
+    return [
+        fact(
+            id_,
+            draw(st.sampled_from(["Ann", "ann", "Bob"])),
+            draw(st.sampled_from(["lives in", "works in"])),
+            "somewhere",
+            recorded_at=draw(DAYS),
+            valid_from=draw(st.none() | DAYS),
+            valid_to=draw(st.none() | DAYS),
+            retracted_at=draw(st.none() | DAYS),
+            closes=tuple(draw(st.sets(st.sampled_from(IDS), max_size=2)) - {id_}),
+            single_valued=draw(st.booleans()),
+        )
+        for id_ in draw(st.sets(st.sampled_from(IDS)))
+    ]
+
+
+@given(facts(), DAYS, st.none() | DAYS)
+def test_what_holds_is_what_the_definitions_say(
+    stored: list[Fact], as_of: Any, known_at: Any
+) -> None:
+    found = [id_ for id_, one in closed(*stored).items() if one.holds(Clocks(as_of, known_at))]
+
+    assert sorted(found) == held(stored, as_of, known_at)
+
+
+@given(facts(), DAYS, st.none() | DAYS)
+def test_the_end_that_projections_keep_is_never_too_early(
+    stored: list[Fact], as_of: Any, known_at: Any
+) -> None:
+    for one in closed(*stored).values():
+        end, seen = one.final_end, one.held_until(Clocks(as_of, known_at))
+        foreseen = known_at is not None and end.known_at is not None and known_at < end.known_at
+        kept = one.valid_to if foreseen else end.at
+        assert kept is None or (seen is not None and seen <= kept)
