@@ -31,10 +31,14 @@ def fact(id_: str, subject: str, relation: str, object_: str, **fields: Any) -> 
 
 
 def scope(
-    tenant: str = TENANT, *, as_of: datetime = A_DAY_LATER, filter_: Filter = NO_FILTER
+    tenant: str = TENANT,
+    *,
+    as_of: datetime = A_DAY_LATER,
+    filter_: Filter = NO_FILTER,
+    known_at: datetime | None = None,
 ) -> Scope:
     """What a query may see: by default all of the test tenant, a day after noon."""
-    return Scope(tenant=TenantName(tenant), as_of=as_of, filter=filter_)
+    return Scope(tenant=TenantName(tenant), as_of=as_of, filter=filter_, known_at=known_at)
 
 
 def query(text: str, **fields: Any) -> Query:

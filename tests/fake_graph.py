@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from serving.domain.budget import Deadline
 from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
@@ -15,6 +16,7 @@ from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
 from serving.domain.text import name_key
 from serving.ports import GraphChanges
+from tests.naive_facts import projected_end
 
 HOP_DECAY = 0.5
 STOP_WORDS = frozenset({"a", "does", "in", "is", "of", "on", "the", "what", "when", "where", "who"})
@@ -221,19 +223,25 @@ class _Memory:
         return wanted and along[self._direction] and self._holds(fact)
 
     def _visible(self, segment: Segment) -> bool:
-        return segment.event_time <= self._scope.as_of and self._scope.filter.accepts(segment)
+        accepted = self._scope.segment_filter.accepts(segment)
+        return segment.event_time <= self._scope.as_of and accepted
 
     def _holds(self, fact: Fact) -> bool:
-        known = fact.retracted_at is None or self._scope.as_of < fact.retracted_at
-        return known and self._scope.as_of in TimeRange(fact.valid_from, fact.valid_to)
+        known = self._scope.clocks.know(fact.recorded_at, fact.retracted_at)
+        return known and self._scope.as_of in TimeRange(fact.valid_from, self._end(fact))
+
+    def _end(self, fact: Fact) -> datetime | None:
+        return projected_end(fact.final_end, fact.valid_to, self._scope.known_at)
 
     def _passes(self, fact: Fact) -> bool:
         filter_ = self._scope.filter
-        if not filter_.event_time.overlaps(fact.valid_from, fact.valid_to):
+        if not filter_.event_time.overlaps(fact.valid_from, self._end(fact)):
             return False
-        timeless = replace(filter_, event_time=TimeRange())
+        if not replace(filter_, event_time=TimeRange()).restricts:
+            return True
+        timeless = replace(self._scope.segment_filter, event_time=TimeRange())
         evidence = [self._segments[id_] for id_ in fact.evidence if id_ in self._segments]
-        return not timeless.restricts or any(
+        return any(
             segment.event_time <= self._scope.as_of and timeless.accepts(segment)
             for segment in evidence
         )

@@ -17,6 +17,7 @@ from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
 from serving.domain.query import Filter, Scope, TimeRange, segment_terms
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
+from serving.domain.validity import End
 from serving.ports import (
     EmbeddingModel,
     FeedDelta,
@@ -29,6 +30,7 @@ from serving.ports import (
     Vectors,
 )
 from tests.builders import TENANT
+from tests.naive_facts import projected_end
 
 FAKE_MODEL = EmbeddingModel("fake", 16)
 
@@ -137,7 +139,10 @@ def fact_row(fact: Fact, *vectors: Vector, tenant: TenantName = TENANT) -> Index
         item=fact.item,
         vectors=np.stack(vectors).astype(np.float16),
         valid_from=fact.valid_from,
-        valid_to=fact.valid_to,
+        valid_to=fact.final_end.at,
+        valid_to_known_at=fact.final_end.known_at,
+        stated_valid_to=fact.valid_to,
+        recorded_at=fact.recorded_at,
         retracted_at=fact.retracted_at,
         evidence=fact.evidence,
     )
@@ -205,7 +210,7 @@ class InMemoryIndex:
 
     def _accepts(self, row: IndexRow, scope: Scope) -> bool:
         if row.item.kind is ItemKind.SEGMENT:
-            return self._accepts_segment(row, scope.filter, scope.as_of)
+            return self._accepts_segment(row, scope.segment_filter, scope.as_of)
         return self._accepts_fact(row, scope)
 
     def _accepts_segment(self, row: IndexRow, filter_: Filter, as_of: datetime) -> bool:
@@ -220,15 +225,20 @@ class InMemoryIndex:
         )
 
     def _accepts_fact(self, row: IndexRow, scope: Scope) -> bool:
-        valid = TimeRange(row.valid_from, row.valid_to)
-        known = row.retracted_at is None or row.retracted_at > scope.as_of
-        overlaps = scope.filter.event_time.overlaps(row.valid_from, row.valid_to)
-        return scope.as_of in valid and known and overlaps and self._rests_on_accepted(row, scope)
+        assert row.recorded_at is not None
+        end = End(row.valid_to, row.valid_to_known_at)
+        until = projected_end(end, row.stated_valid_to, scope.known_at)
+        return (
+            scope.as_of in TimeRange(row.valid_from, until)
+            and scope.clocks.know(row.recorded_at, row.retracted_at)
+            and scope.filter.event_time.overlaps(row.valid_from, until)
+            and self._rests_on_accepted(row, scope)
+        )
 
     def _rests_on_accepted(self, row: IndexRow, scope: Scope) -> bool:
-        filter_ = replace(scope.filter, event_time=TimeRange())
-        if not filter_.restricts:
+        if not replace(scope.filter, event_time=TimeRange()).restricts:
             return True
+        filter_ = replace(scope.segment_filter, event_time=TimeRange())
         segments = (self._rows.get((row.tenant, segment_id(id_))) for id_ in row.evidence)
         return any(
             segment is not None and self._accepts_segment(segment, filter_, scope.as_of)
@@ -240,7 +250,7 @@ class InMemoryIndex:
             segment = self._rows.get((scope.tenant, segment_id(id_)))
             if segment is None:
                 return not scope.filter.restricts
-            return self._accepts_segment(segment, scope.filter, scope.as_of)
+            return self._accepts_segment(segment, scope.segment_filter, scope.as_of)
 
         return tuple(filter(accepts, self._rows[scope.tenant, fact].evidence))
 

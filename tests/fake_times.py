@@ -17,7 +17,7 @@ ALL = 1_000_000
 
 async def segments_in(catalog: Catalog, scope: Scope) -> list[Segment]:
     """The segments of a scope, without the sensitive ones."""
-    segments = await catalog.list_segments(scope.tenant, scope.filter, "", ALL)
+    segments = await catalog.list_segments(scope.tenant, scope.segment_filter, "", ALL)
     return [found for found in segments if found.event_time <= scope.as_of and not found.sensitive]
 
 

@@ -63,6 +63,9 @@ _TIMES_IF_MISSING = {
     "updated_at": _BEFORE_ALL,
     "valid_from": _BEFORE_ALL,
     "valid_to": _AFTER_ALL,
+    "valid_to_known_at": _BEFORE_ALL,
+    "stated_valid_to": _AFTER_ALL,
+    "recorded_at": _BEFORE_ALL,
     "retracted_at": _AFTER_ALL,
 }
 
@@ -217,13 +220,25 @@ class _View:
         """The rows not later than the instant; None if that is all of them."""
         return None if self.latest_event <= as_of else self.time("event_time") <= as_of
 
-    def true_at(self, as_of: int) -> Mask:
-        """The rows of facts that were valid at the instant and not retracted by then."""
-        return (
+    def true_at(self, as_of: int, known_at: int | None) -> Mask:
+        """The rows of facts that were valid at the instant and not retracted by then.
+
+        With `known_at` only what was recorded by then, and retracted by then, counts.
+        """
+        mask = (
             (self.time("valid_from") <= as_of)
-            & (self.time("valid_to") > as_of)
-            & (self.time("retracted_at") > as_of)
+            & (self._ends(known_at) > as_of)
+            & (self.time("retracted_at") > (as_of if known_at is None else known_at))
         )
+        return mask if known_at is None else mask & (self.time("recorded_at") <= known_at)
+
+    def _ends(self, known_at: int | None) -> NDArray[np.int64]:
+        """When the truth of each fact ended; too late, if part of that was not known yet."""
+        ends = self.time("valid_to")
+        if known_at is None:
+            return ends
+        known = self.time("valid_to_known_at") <= known_at
+        return np.where(known, ends, self.time("stated_valid_to"))
 
     def numbers_of(self, mask: Mask) -> Slots:
         """The numbers of the items in the mask."""
@@ -241,13 +256,13 @@ class _View:
         mask[pairs[_among(numbers, highest)[pairs[:, 1]], 0]] = True
         return mask
 
-    def valid_within(self, allowed: TimeRange) -> Mask:
+    def valid_within(self, allowed: TimeRange, known_at: int | None) -> Mask:
         """The rows of facts whose validity overlaps the range, as `TimeRange.overlaps` has it."""
         mask = np.ones(self.count, np.bool_)
         if allowed.end is not None:
             mask &= self.time("valid_from") < _microseconds(allowed.end)
         if allowed.start is not None:
-            mask &= self.time("valid_to") > _microseconds(allowed.start)
+            mask &= self._ends(known_at) > _microseconds(allowed.start)
         return mask
 
 
@@ -317,7 +332,7 @@ class _Memory:
     def allowed(self, kind: ItemKind, scope: Scope, only: Collection[ItemId] | None) -> Mask:
         """The rows that the scope accepts, of all items or only of these."""
         if kind is ItemKind.SEGMENT:
-            accepted = self.accepted_segments(scope.filter, _microseconds(scope.as_of))
+            accepted = self.accepted_segments(scope.segment_filter, _microseconds(scope.as_of))
         else:
             accepted = self._accepted_facts(scope)
         if only is None:
@@ -334,11 +349,12 @@ class _Memory:
 
     def _accepted_facts(self, scope: Scope) -> Mask:
         as_of = _microseconds(scope.as_of)
-        mask = self.facts.alive & self.facts.true_at(as_of)
+        known_at = None if scope.known_at is None else _microseconds(scope.known_at)
+        mask = self.facts.alive & self.facts.true_at(as_of, known_at)
         if scope.filter.event_time != ANY_TIME:
-            mask &= self.facts.valid_within(scope.filter.event_time)
-        of_evidence = replace(scope.filter, event_time=ANY_TIME)
-        if of_evidence.restricts:
+            mask &= self.facts.valid_within(scope.filter.event_time, known_at)
+        if replace(scope.filter, event_time=ANY_TIME).restricts:
+            of_evidence = replace(scope.segment_filter, event_time=ANY_TIME)
             mask &= self._with_evidence(of_evidence, as_of)
         return mask
 
@@ -364,7 +380,7 @@ class _Memory:
         A segment without a vector is not known here; it is accepted unless the
         filter restricts.
         """
-        accepted = self.accepted_segments(scope.filter, _microseconds(scope.as_of))
+        accepted = self.accepted_segments(scope.segment_filter, _microseconds(scope.as_of))
         unknown_pass = not scope.filter.restricts
 
         def accepts(segment: str) -> bool:

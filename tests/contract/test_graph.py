@@ -15,6 +15,7 @@ from serving.domain.profile import Yields
 from serving.domain.query import Filter, TimeRange
 from serving.domain.ranking import Candidate, RankedList
 from serving.domain.records import Fact, Item, ItemId, Segment, TenantName, fact_id
+from serving.domain.validity import Closing
 from serving.ports import Graph, GraphChanges, GraphFact, GraphSegment
 from tests.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 from tests.fake_graph import InMemoryGraph
@@ -380,6 +381,10 @@ async def test_a_walk_never_goes_back_to_where_it_was(graph: Graph) -> None:
         ({"retracted_at": NOON}, False),
         ({"retracted_at": NOON + days(0.001)}, True),
         ({"recorded_at": NOON + days(9)}, True),
+        ({"closings": (Closing("x", NOON, NOON),)}, False),
+        ({"closings": (Closing("x", NOON + days(0.001), NOON),)}, True),
+        ({"closings": (Closing("x", NOON, NOON, NOON + days(9)),)}, True),
+        ({"closings": (Closing("x", NOON, NOON),), "valid_to": NOON + days(9)}, False),
     ],
 )
 async def test_a_fact_is_walked_while_it_holds(
@@ -397,6 +402,52 @@ async def test_a_fact_is_walked_while_it_holds(
     assert named(await ask(graph, "Mara", as_of=NOON)) == (["near", "far"] if walked else [])
     assert named(await ask_facts(graph, "Mara", as_of=NOON)) == (["f", "g"] if walked else [])
     assert ("near" in named(await ask(graph, "Lisbon", as_of=NOON))) is walked
+
+
+LATER = NOON + days(3)
+
+
+@pytest.mark.parametrize("walk", [Walk(), Walk(hops=1), Walk(order=WalkOrder.DISTANCE)])
+@pytest.mark.parametrize(
+    ("times", "walked"),
+    [
+        ({}, True),
+        ({"recorded_at": LATER}, True),
+        ({"recorded_at": LATER + days(1)}, False),
+        ({"retracted_at": LATER}, False),
+        ({"retracted_at": LATER + days(1)}, True),
+        ({"closings": (Closing("x", NOON, LATER),)}, False),
+        ({"closings": (Closing("x", NOON, LATER + days(1)),)}, True),
+        ({"closings": (Closing("x", NOON, LATER + days(1)),), "valid_to": NOON}, False),
+    ],
+)
+async def test_a_fact_is_walked_as_far_as_it_was_known(
+    graph: Graph, times: dict[str, Any], walked: bool, walk: Walk
+) -> None:
+    await put(
+        graph,
+        segment("near", created_at=NOON),
+        fact("f", "Mara", "works at", "Lotus Books", evidence=("near",), **times),
+    )
+    asked = {"as_of": LATER + days(5), "known_at": LATER, "walk": walk}
+
+    assert named(await ask(graph, "Mara", **asked)) == (["near"] if walked else [])
+    assert named(await ask_facts(graph, "Mara", **asked)) == (["f"] if walked else [])
+
+
+async def test_what_was_recorded_after_the_instant_known_is_hidden(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("then", entities=("Mara",), created_at=NOON),
+        segment("later", entities=("Mara",), created_at=NOON + days(0.001)),
+        segment("later evidence", created_at=NOON + days(1)),
+        fact("f", "Mara", "likes", "Goa", evidence=("later evidence", "then")),
+    )
+    theirs = Filter(kinds=("turn",))
+
+    assert named(await ask(graph, "Mara", known_at=NOON)) == ["then"]
+    assert named(await ask_facts(graph, "Mara", known_at=NOON, filter_=theirs)) == ["f"]
+    assert len(await ask(graph, "Mara", known_at=NOON + days(1))) == 3
 
 
 async def test_what_is_said_after_the_instant_asked_for_is_hidden(graph: Graph) -> None:

@@ -16,9 +16,11 @@ from serving.adapters.exact_index import ExactIndex
 from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, fact_id, segment_id
+from serving.domain.validity import Closing
 from serving.ports import IndexEngine, IndexRow, Neighbours
 from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
 from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
+from tests.naive_facts import projected_end
 
 OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
@@ -348,6 +350,9 @@ segments = st.builds(
 )
 
 
+CLOSINGS = st.builds(Closing, st.just("f9"), INSTANTS, INSTANTS, SOME_INSTANT)
+
+
 @st.composite
 def facts(draw: st.DrawFn) -> Fact:
     start, end = draw(SOME_INSTANT), draw(SOME_INSTANT)
@@ -356,7 +361,9 @@ def facts(draw: st.DrawFn) -> Fact:
         *("x", "is", "y"),
         valid_from=start,
         valid_to=end if start is None or end is None or end > start else None,
+        recorded_at=draw(INSTANTS),
         retracted_at=draw(SOME_INSTANT),
+        closings=tuple(draw(st.lists(CLOSINGS, max_size=2))),
         evidence=tuple(draw(st.lists(st.sampled_from([f"s{n}" for n in range(12)]), max_size=3))),
     )
 
@@ -428,14 +435,16 @@ class Corpus:
         return best_first(Candidate(item, score(item)) for item in items)
 
     def accepts(self, segment: Segment, in_scope: Scope) -> bool:
-        return segment.event_time <= in_scope.as_of and in_scope.filter.accepts(segment)
+        accepted = in_scope.segment_filter.accepts(segment)
+        return segment.event_time <= in_scope.as_of and accepted
 
     def accepts_fact(self, fact: Fact, in_scope: Scope) -> bool:
         without_time = replace(in_scope, filter=replace(in_scope.filter, event_time=TimeRange()))
+        end = projected_end(fact.final_end, fact.valid_to, in_scope.known_at)
         return (
-            in_scope.as_of in TimeRange(fact.valid_from, fact.valid_to)
-            and (fact.retracted_at is None or in_scope.as_of < fact.retracted_at)
-            and in_scope.filter.event_time.overlaps(fact.valid_from, fact.valid_to)
+            in_scope.as_of in TimeRange(fact.valid_from, end)
+            and in_scope.clocks.know(fact.recorded_at, fact.retracted_at)
+            and in_scope.filter.event_time.overlaps(fact.valid_from, end)
             and (
                 not without_time.filter.restricts
                 or any(
@@ -467,6 +476,7 @@ removals = st.lists(item_ids, max_size=4)
     changes=st.lists(st.tuples(puts, removals), min_size=1, max_size=3),
     filter_=filters,
     as_of=INSTANTS,
+    known_at=SOME_INSTANT,
     depth=st.integers(1, 20),
     only=st.none() | st.lists(item_ids) | st.frozensets(item_ids),
 )
@@ -476,11 +486,12 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
     changes: list[tuple[list[tuple[Segment | Fact, list[int]]], list[ItemId]]],
     filter_: Filter,
     as_of: datetime,
+    known_at: datetime | None,
     depth: int,
     only: Collection[ItemId] | None,
 ) -> None:
     engine, corpus = make_engine(), Corpus()
-    in_scope = scope(filter_=filter_, as_of=as_of)
+    in_scope = scope(filter_=filter_, as_of=as_of, known_at=known_at)
     for put, removed in changes:
         engine.search(unit(1), kind, in_scope, depth)  # what it may keep must not go stale
         for item in removed:

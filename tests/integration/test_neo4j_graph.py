@@ -8,6 +8,7 @@ import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import neo4j
@@ -24,6 +25,7 @@ from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import NO_FILTER, Filter
 from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
+from serving.domain.validity import Closing
 from serving.ports import GraphChanges, GraphFact, GraphSegment
 from tests.builders import NOON, TENANT, days, fact, ids, query, segment
 from tests.contract.test_graph import ask, ask_facts, named, put, remove
@@ -188,7 +190,8 @@ async def test_of_more_segments_than_a_walk_can_start_from_the_first_are_taken(
 # ---------------------------------------------------------------- the reference
 
 NAMES = st.sampled_from(["Ann", "Ben", "Ann Lee", "Lee", "Goa", "Old Goa"])
-TIMES = st.none() | st.integers(-3, 3).map(lambda count: NOON + days(count))
+INSTANTS = st.integers(-3, 3).map(lambda count: NOON + days(count))
+TIMES = st.none() | INSTANTS
 SEGMENTS = st.builds(
     lambda number, **fields: segment(f"s{number}", **fields),
     st.integers(0, 5),
@@ -196,7 +199,8 @@ SEGMENTS = st.builds(
     speaker=NAMES | st.just(""),
     entity=NAMES | st.just(""),
     kind=st.sampled_from(["turn", "note"]),
-    event_time=st.integers(-3, 3).map(lambda count: NOON + days(count)),
+    event_time=INSTANTS,
+    created_at=TIMES,
 )
 FACTS = st.builds(
     lambda number, *said, **fields: fact(f"f{number}", *said, **fields),
@@ -208,7 +212,11 @@ FACTS = st.builds(
     weight=st.sampled_from([0.25, 0.5, 1.0]),
     valid_from=TIMES,
     valid_to=TIMES,
+    recorded_at=INSTANTS,
     retracted_at=TIMES,
+    closings=st.lists(st.builds(Closing, st.just("f9"), INSTANTS, INSTANTS, TIMES), max_size=2).map(
+        tuple
+    ),
 )
 REMOVED = st.builds(segment_id, st.integers(0, 5).map("s{}".format)) | st.builds(
     fact_id, st.integers(0, 5).map("f{}".format)
@@ -236,6 +244,7 @@ CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | REMOVED, min_size=1,
     yields=st.sampled_from(list(Yields)),
     walk=st.just(Walk()) | WALKS,
     seeds=SEEDS,
+    known_at=TIMES,
 )
 async def test_after_any_changes_it_finds_what_the_reference_finds(
     neo4j_graph: Neo4jGraph,
@@ -245,6 +254,7 @@ async def test_after_any_changes_it_finds_what_the_reference_finds(
     yields: Yields,
     walk: Walk,
     seeds: list[str] | None,
+    known_at: datetime | None,
 ) -> None:
     tenant = TenantName(uuid.uuid4().hex)
     reference = InMemoryGraph()
@@ -263,6 +273,7 @@ async def test_after_any_changes_it_finds_what_the_reference_finds(
             walk=walk,
             seeds=None if seeds is None else ids(*seeds),
             as_of=NOON,
+            known_at=known_at,
             filter_=filter_,
             yields=yields,
             tenant=tenant,

@@ -82,7 +82,10 @@ def _fact_properties(tenant: TenantName, fact: Fact) -> Row:
         "relation": fact.relation,
         "weight": fact.weight,
         "valid_from": _optional_microseconds(fact.valid_from),
-        "valid_to": _optional_microseconds(fact.valid_to),
+        "valid_to": _optional_microseconds(fact.final_end.at),
+        "valid_to_known_at": _optional_microseconds(fact.final_end.known_at),
+        "stated_valid_to": _optional_microseconds(fact.valid_to),
+        "recorded_at": microseconds(fact.recorded_at),
         "retracted_at": _optional_microseconds(fact.retracted_at),
     }
 

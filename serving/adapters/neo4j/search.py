@@ -77,6 +77,10 @@ class Search:
     @property
     def statement(self) -> LiteralString:
         """The statement that makes it."""
+        return self._statement if self.scope.known_at is None else walks.AS_KNOWN[self._statement]
+
+    @property
+    def _statement(self) -> LiteralString:
         to_facts = self.yields is Yields.FACTS
         if self.usual:
             return walks.FIND_FACTS if to_facts else walks.FIND_SEGMENTS
@@ -120,6 +124,7 @@ def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> R
     return {
         "tenant": scope.tenant,
         "as_of": microseconds(scope.as_of),
+        "known_at": microseconds(scope.known_at or scope.as_of),
         "spans": [[span.key, span.weight, span.start, span.end] for span in spans],
         "depth": depth,
         "seeds": MAX_SEEDS,
@@ -132,15 +137,15 @@ def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> R
         "hop_decay": HOP_DECAY,
         "earliest": _EARLIEST,
         "latest": _LATEST,
-        **_filter_parameters(scope.filter),
+        **_filter_parameters(scope.segment_filter),
+        # The time of a fact is its validity; only what else is asked is asked of its evidence.
+        "evidence_filtered": replace(scope.filter, event_time=TimeRange()).restricts,
     }
 
 
 def _filter_parameters(filter_: Filter) -> Row:
     return {
         "filtered": filter_.restricts,
-        # The time of a fact is its validity; only what else is asked is asked of its evidence.
-        "evidence_filtered": replace(filter_, event_time=TimeRange()).restricts,
         "term_groups": filter_.term_groups(),
         "min_importance": filter_.min_importance,
         **_range_parameters("event", filter_.event_time),

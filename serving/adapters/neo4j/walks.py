@@ -4,7 +4,8 @@ The usual walk starts at the entities that a question names, follows every relat
 for two hops, and adds up what arrives; it has statements of its own
 (`FIND_SEGMENTS`, `FIND_FACTS`), without a clause that only the others need. One that
 is told where to start, what to follow or how far (`FOLLOW_TO_...`) differs by just that. And one by
-distance (`NEAREST_...`) asks how far away things are rather than how much arrives.
+distance (`NEAREST_...`) asks how far away things are rather than how much arrives. What had been
+recorded by when is asked by a second statement of each (`AS_KNOWN`).
 
 Planning a search takes 0.1 to 0.5 s, and seconds while the JVM is cold. So all are
 planned ahead, and keep their first plan (`replan=skip`), since whatever the graph
@@ -24,12 +25,42 @@ since the walk looks it up within the tenant."""
 # ---------------------------------------------------------------- what may be met
 
 
+def _end(fact: str) -> str:
+    """When the truth of a fact ended, as is known for good."""
+    return f"coalesce({fact}.valid_to, $given.latest)"
+
+
+def _believed(fact: str) -> str:
+    """Whether a fact was not retracted yet."""
+    return f"coalesce({fact}.retracted_at, $given.latest) > $given.as_of"
+
+
 def _held(fact: str) -> str:
     """Whether a fact, which must be the tenant's, holds at `as_of` as far as was known then."""
     return f"""{fact}.tenant = $given.tenant
       AND coalesce({fact}.valid_from, $given.as_of) <= $given.as_of
-      AND coalesce({fact}.valid_to, $given.latest) > $given.as_of
-      AND coalesce({fact}.retracted_at, $given.latest) > $given.as_of"""
+      AND {_end(fact)} > $given.as_of
+      AND {_believed(fact)}"""
+
+
+def _as_known(statement: str) -> str:
+    """The statement for a question with a `known_at`, so that no other has a clause for it.
+
+    Whether segments were recorded is asked by the filter. An end of which part was not known yet
+    gives way to the stated one, which may be too late and never is too early. What was projected by
+    a former version has none of these properties, and counts as recorded.
+    """
+    for fact in ("first", "second", "fact"):
+        statement = statement.replace(
+            _end(fact),
+            f"""CASE WHEN coalesce({fact}.valid_to_known_at, $given.earliest) <= $given.known_at
+           THEN {_end(fact)} ELSE coalesce({fact}.stated_valid_to, $given.latest) END""",
+        ).replace(
+            _believed(fact),
+            f"""coalesce({fact}.retracted_at, $given.latest) > $given.known_at
+      AND coalesce({fact}.recorded_at, $given.earliest) <= $given.known_at""",
+        )
+    return statement
 
 
 # All of a filter but its range of event times, which facts test against their validity.
@@ -55,8 +86,8 @@ _SAID = "segment.event_time <= $given.as_of"
 _IN_RANGE = "$given.event_from <= segment.event_time AND segment.event_time < $given.event_to"
 _VISIBLE = f"{_SAID} AND {_if_given('filtered', f'{_IN_RANGE} AND {_ACCEPTED}')}"
 
-_OVERLAPS = """coalesce(fact.valid_from, $given.earliest) < $given.event_to
-      AND coalesce(fact.valid_to, $given.latest) > $given.event_from"""
+_OVERLAPS = f"""coalesce(fact.valid_from, $given.earliest) < $given.event_to
+      AND {_end("fact")} > $given.event_from"""
 
 
 def _passes(evidence: str = "segment") -> str:
@@ -363,7 +394,7 @@ NEAREST_FACTS = _by_distance(
     f"            WITH *, second AS fact, false AS cited WHERE {_passes(_OURS)}",
 )
 
-SEARCHES = (
+_SEARCHES = (
     FIND_SEGMENTS,
     FIND_FACTS,
     FOLLOW_TO_SEGMENTS,
@@ -371,4 +402,9 @@ SEARCHES = (
     NEAREST_SEGMENTS,
     NEAREST_FACTS,
 )
+
+AS_KNOWN = {statement: _as_known(statement) for statement in _SEARCHES}
+"""Each search for a question with a `known_at`."""
+
+SEARCHES = (*_SEARCHES, *AS_KNOWN.values())
 """All that a question may lead to, but for `NEAR_NAMES`, which needs no planning to speak of."""

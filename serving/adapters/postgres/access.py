@@ -125,7 +125,7 @@ class PostgresAccessLog:
 
     async def recently_accessed(self, scope: Scope, limit: int, deadline: Deadline) -> list[ItemId]:
         """The segments of the scope that were shown or said last, latest first, then by id."""
-        conditions = conditions_of(scope.filter, scope.as_of)
+        conditions = conditions_of(scope.segment_filter, scope.as_of)
         tallies = (self._being_stored, self._pending)
         not_stored = [
             (item.id, shown.last)

@@ -50,7 +50,7 @@ async def read_words(connection: Connection, query: Query, depth: int) -> AskedW
     row = await cursor.fetchone()
     if row is None or not row[1]:
         return None
-    conditions = conditions_of(query.scope.filter, query.scope.as_of)
+    conditions = conditions_of(query.scope.segment_filter, query.scope.as_of)
     return AskedWords(row[0], row[1], conditions, depth)
 
 

@@ -19,7 +19,7 @@ class PostgresTimeline:
 
     async def latest(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
         """The latest segments of the scope, by time and then by id; scores are Unix times."""
-        conditions = conditions_of(scope.filter, scope.as_of)
+        conditions = conditions_of(scope.segment_filter, scope.as_of)
         async with self._database.planned_search(deadline) as connection:
             cursor = await connection.execute(
                 f"""

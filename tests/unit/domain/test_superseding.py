@@ -12,7 +12,7 @@ from serving.domain.records import Fact
 from serving.domain.superseding import closings_of
 from serving.domain.validity import Clocks
 from tests.builders import NOON, days, fact
-from tests.naive_facts import held
+from tests.naive_facts import held, projected_end
 
 DAYS = st.integers(0, 4).map(lambda day: NOON + days(day))
 IDS = "abcdef"
@@ -152,7 +152,6 @@ def test_the_end_that_projections_keep_is_never_too_early(
     stored: list[Fact], as_of: Any, known_at: Any
 ) -> None:
     for one in closed(*stored).values():
-        end, seen = one.final_end, one.held_until(Clocks(as_of, known_at))
-        foreseen = known_at is not None and end.known_at is not None and known_at < end.known_at
-        kept = one.valid_to if foreseen else end.at
+        seen = one.held_until(Clocks(as_of, known_at))
+        kept = projected_end(one.final_end, one.valid_to, known_at)
         assert kept is None or (seen is not None and seen <= kept)
