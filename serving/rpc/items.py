@@ -8,6 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.records import DEFAULT_IMPORTANCE, DEFAULT_KIND, Fact, Segment
+from serving.domain.validity import Closing
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from trivium.v1 import fact_pb2, ingest_service_pb2, segment_pb2
 
@@ -20,6 +21,7 @@ MAX_LABELS = 32
 MAX_LABEL_KEY_BYTES = 64
 MAX_ENTITIES = 64
 MAX_EVIDENCE = 64
+MAX_CLOSES = 64
 
 
 def to_item(
@@ -94,7 +96,11 @@ def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -
         if message.HasField("weight")
         else 1.0,
         sensitive=message.sensitive,
+        closes=check.texts(f"{field}.closes", message.closes, MAX_CLOSES, MAX_ID_BYTES),
+        single_valued=message.single_valued,
     )
+    if fact.id in fact.closes:
+        check.refuse(f"{field}.closes[{fact.closes.index(fact.id)}]", "must be another fact")
     if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
         check.refuse(f"{field}.valid_to", "must be after valid_from")
     return fact
@@ -137,6 +143,18 @@ def from_fact(fact: Fact) -> fact_pb2.Fact:
         sensitive=fact.sensitive,
         created_at=timestamp(fact.created_at),
         updated_at=timestamp(fact.updated_at),
+        closes=fact.closes,
+        single_valued=fact.single_valued,
+        closings=map(_from_closing, fact.closings),
+    )
+
+
+def _from_closing(closing: Closing) -> fact_pb2.FactClosing:
+    return fact_pb2.FactClosing(
+        fact_id=closing.by,
+        at=timestamp(closing.at),
+        recorded_at=timestamp(closing.recorded_at),
+        retracted_at=timestamp(closing.retracted_at),
     )
 
 

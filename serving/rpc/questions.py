@@ -80,6 +80,9 @@ def to_retrieve_call(
             tenant=check.tenant(request.tenant),
             as_of=check.instant("as_of", request.as_of) if request.HasField("as_of") else now,
             filter=to_filter(check, "filter", request.filter),
+            known_at=check.instant("known_at", request.known_at)
+            if request.HasField("known_at")
+            else None,
         ),
         text=check.text("query", request.query, MAX_QUERY_BYTES, required=not request.vector),
         vector=_vector(check, request.vector),

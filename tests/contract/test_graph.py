@@ -429,7 +429,7 @@ async def test_a_fact_is_walked_as_far_as_it_was_known(
         segment("near", created_at=NOON),
         fact("f", "Mara", "works at", "Lotus Books", evidence=("near",), **times),
     )
-    asked = {"as_of": LATER + days(5), "known_at": LATER, "walk": walk}
+    asked: dict[str, Any] = {"as_of": LATER + days(5), "known_at": LATER, "walk": walk}
 
     assert named(await ask(graph, "Mara", **asked)) == (["near"] if walked else [])
     assert named(await ask_facts(graph, "Mara", **asked)) == (["f"] if walked else [])

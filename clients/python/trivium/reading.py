@@ -7,9 +7,10 @@ There are three kinds of file, told apart by their first line:
   `entity`, `scope`;
 * *relations*, JSON lines with `subject`, `relation`, `object`, and as wanted `id`,
   `sentence`, `doc_id` or `evidence`, `timestamp`, `valid_from`, `valid_to`,
-  `retracted_at`, `weight`, `sensitive`, `scope`. One that begins with "mentions"
-  says that the segment `doc_id` names the object and, where the subject is that
-  segment's title, relates the two as well; every other one is a fact;
+  `retracted_at`, `weight`, `sensitive`, `closes`, `single_valued`, `scope`. One
+  that begins with "mentions" says that the segment `doc_id` names the object and,
+  where the subject is that segment's title, relates the two as well; every other
+  one is a fact;
 * *transcripts*, lines of `Speaker: text`, one session a file. Their ids come from
   what was said, so that reading a file again, or a longer one, changes nothing.
 
@@ -81,6 +82,8 @@ _RELATION_FIELDS = frozenset(
         "retracted_at",
         "weight",
         "sensitive",
+        "closes",
+        "single_valued",
         "scope",
     }
 )
@@ -221,6 +224,8 @@ def _to_fact(record: Record) -> Found[Fact]:
         evidence=evidence,
         weight=record.number("weight"),
         sensitive=record.flag("sensitive"),
+        closes=record.strings("closes"),
+        single_valued=record.flag("single_valued"),
     )
     return Found(fact, record.string("scope"), record.place)
 

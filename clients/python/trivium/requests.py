@@ -50,6 +50,8 @@ class RetrieveOptions(TypedDict, total=False):
         filter: What to consider, on every leg.
         as_of: The clock of this request, aware: ages and the validity of facts
             count from it, and what was said later is hidden. None means now.
+        known_at: What had been recorded, aware: hides what was recorded later, and what
+            was only retracted or closed later. None hides nothing.
         token: A token that a write returned: each leg waits, within the timeout,
             until it has seen that write, or is reported as stale.
         explain: Whether to return each hit's ledger.
@@ -64,6 +66,7 @@ class RetrieveOptions(TypedDict, total=False):
     profile: str
     filter: Filter | None
     as_of: datetime | None
+    known_at: datetime | None
     token: str
     explain: bool
     overrides: Mapping[str, LegOverride]
@@ -82,6 +85,7 @@ def retrieve(
     profile: str = "",
     filter: Filter | None = None,
     as_of: datetime | None = None,
+    known_at: datetime | None = None,
     token: str = "",
     explain: bool = False,
     overrides: Mapping[str, LegOverride] | None = None,
@@ -104,6 +108,7 @@ def retrieve(
         briefing=None if briefing is None else _briefing(briefing),
         profile_overrides=_struct(changes),
         seed_ids=seeds,
+        known_at=_timestamp(known_at),
     )
 
 
@@ -273,6 +278,8 @@ def _fact(fact: Fact) -> fact_pb2.Fact:
         evidence=fact.evidence,
         weight=fact.weight,
         sensitive=fact.sensitive,
+        closes=fact.closes,
+        single_valued=fact.single_valued,
     )
 
 

@@ -156,8 +156,20 @@ def to_fact(message: fact_pb2.Fact) -> values.Fact:
         evidence=tuple(message.evidence),
         weight=message.weight if message.HasField("weight") else None,
         sensitive=message.sensitive,
+        closes=tuple(message.closes),
+        single_valued=message.single_valued,
+        closings=tuple(map(_to_closing, message.closings)),
         created_at=_time(message, "created_at"),
         updated_at=_time(message, "updated_at"),
+    )
+
+
+def _to_closing(message: fact_pb2.FactClosing) -> values.FactClosing:
+    return values.FactClosing(
+        fact_id=message.fact_id,
+        at=message.at.ToDatetime(tzinfo=UTC),
+        recorded_at=message.recorded_at.ToDatetime(tzinfo=UTC),
+        retracted_at=_time(message, "retracted_at"),
     )
 
 

@@ -49,6 +49,23 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FactClosing:
+    """What ended the truth of a fact.
+
+    Attributes:
+        fact_id: The fact that ended it.
+        at: When its truth ended.
+        recorded_at: When that became known.
+        retracted_at: When that turned out to be wrong; None means it has not.
+    """
+
+    fact_id: str
+    at: datetime
+    recorded_at: datetime
+    retracted_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """A relation between two entities, with the time for which it is true.
 
@@ -56,12 +73,16 @@ class Fact:
         id: Your id, unique within the tenant.
         sentence: What is embedded; empty means "subject relation object".
         valid_from: When it became true; None means always.
-        valid_to: When it stopped being true; None means not yet.
+        valid_to: When it stopped being true, if you say so; None means not yet.
         recorded_at: When it became known; None means when the server receives it.
         retracted_at: When it turned out never to have been true.
         evidence: The ids of the segments it rests on, strongest first.
         weight: How strongly it is held, above 0 and at most 1; None means 1.
         sensitive: Never embedded, never in the graph.
+        closes: The ids of the facts whose truth it ends, from when it is true itself.
+        single_valued: Whether subject and relation hold one value at a time: it then
+            ends every fact with the same two that began before it.
+        closings: What ended its truth, earliest first. Set by the server.
         created_at: Set by the server.
         updated_at: Set by the server.
     """
@@ -78,6 +99,9 @@ class Fact:
     evidence: Sequence[str] = ()
     weight: float | None = None
     sensitive: bool = False
+    closes: Sequence[str] = ()
+    single_valued: bool = False
+    closings: Sequence[FactClosing] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
 

@@ -394,7 +394,7 @@ NEAREST_FACTS = _by_distance(
     f"            WITH *, second AS fact, false AS cited WHERE {_passes(_OURS)}",
 )
 
-_SEARCHES = (
+SEARCHES = (
     FIND_SEGMENTS,
     FIND_FACTS,
     FOLLOW_TO_SEGMENTS,
@@ -402,9 +402,9 @@ _SEARCHES = (
     NEAREST_SEGMENTS,
     NEAREST_FACTS,
 )
+"""All that a question may lead to, but for `NEAR_NAMES`, which needs no planning to speak of, and
+for `AS_KNOWN`."""
 
-AS_KNOWN = {statement: _as_known(statement) for statement in _SEARCHES}
-"""Each search for a question with a `known_at`."""
-
-SEARCHES = (*_SEARCHES, *AS_KNOWN.values())
-"""All that a question may lead to, but for `NEAR_NAMES`, which needs no planning to speak of."""
+AS_KNOWN = {statement: _as_known(statement) for statement in SEARCHES}
+"""Each search for a question with a `known_at`. Not planned ahead, since few ask so, and it would
+double the seconds that a start takes."""

@@ -437,12 +437,14 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
 
 def test_options_of_ask_reach_the_service(run: Run, fake_service: FakeService) -> None:
     options = ["--limit", "7", "--profile", "annie", "--as-of", "2025-10-01", "--wait", "1~e~0~9"]
+    known = ["--known-at", "2025-10-02"]
 
-    run("ask", *options, "why?")
+    run("ask", *options, *known, "why?")
 
     request = fake_service.request()
     assert (request.limit, request.profile) == (7, "annie")
     assert request.as_of.ToJsonString() == "2025-10-01T00:00:00Z"
+    assert request.known_at.ToJsonString() == "2025-10-02T00:00:00Z"
     assert request.consistency_token == "1~e~0~9"
 
 
@@ -497,6 +499,32 @@ def test_show_prints_segments_and_misses_none_silently(run: Run, fake_service: F
     assert result.exit_code == 1
     assert "We sailed to Goa." in result.stdout
     assert result.stderr == "t9: not found\n"
+
+
+def test_neighbours_tell_when_a_relation_was_closed_and_by_what(
+    run: Run, fake_service: FakeService
+) -> None:
+    closed = Fact(id="1", subject="Ann", relation="lives in", object="Goa")
+    closed.closings.add(fact_id="2").at.FromJsonString("2026-03-01T12:00:00Z")
+    ended_before = Fact(id="3", subject="Ann", relation="lives in", object="Rome")
+    ended_before.valid_to.FromJsonString("2026-02-01T12:00:00Z")
+    ended_before.closings.add(fact_id="2").at.FromJsonString("2026-03-01T12:00:00Z")
+    open_again = Fact(id="4", subject="Ann", relation="lives in", object="Oslo")
+    wrong = open_again.closings.add(fact_id="2")
+    wrong.retracted_at.FromJsonString("2026-04-01T12:00:00Z")
+    person = Segment(id="ann", text="Ann", entity="Ann")
+    fake_service.will_answer("GetSegments", GetSegmentsResponse(segments=[person]))
+    fake_service.will_answer(
+        "ListFacts", ListFactsResponse(facts=[closed, ended_before, open_again])
+    )
+
+    result = run("show", "--neighbours", "ann")
+
+    assert result.stdout.splitlines() == [
+        "Ann -[lives in]-> Goa  (until 2026-03-01, closed by 2)",
+        "Ann -[lives in]-> Oslo",
+        "Ann -[lives in]-> Rome  (until 2026-02-01)",
+    ]
 
 
 def test_neighbours_are_the_relations_of_what_a_segment_stands_for(

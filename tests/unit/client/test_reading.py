@@ -151,6 +151,8 @@ def test_fact_has_the_fields_of_its_line(files: Files) -> None:
             "valid_to": "2025-10-04T00:00:00Z",
             "evidence": ["t2", "t1"],
             "weight": 0.5,
+            "closes": ["f0"],
+            "single_valued": True,
         },
     )
 
@@ -165,6 +167,8 @@ def test_fact_has_the_fields_of_its_line(files: Files) -> None:
             valid_to=datetime(2025, 10, 4, tzinfo=UTC),
             evidence=("t2", "t1"),
             weight=0.5,
+            closes=("f0",),
+            single_valued=True,
         )
     ]
 

@@ -58,9 +58,10 @@ def test_time_without_a_zone_is_refused() -> None:
 def test_time_of_another_zone_is_sent_as_the_same_instant() -> None:
     lisbon = NOON.astimezone(timezone(timedelta(hours=1)))
 
-    request = requests.retrieve("acme", "why?", timeout=1, as_of=lisbon)
+    request = requests.retrieve("acme", "why?", timeout=1, as_of=lisbon, known_at=lisbon)
 
     assert request.as_of.ToDatetime(tzinfo=UTC) == NOON
+    assert request.known_at.ToDatetime(tzinfo=UTC) == NOON
 
 
 def test_importance_of_zero_differs_from_none() -> None:

@@ -86,6 +86,7 @@ def changes(**fields: Any) -> Struct:
         (retrieve(leg_overrides=override(leg="telepathy")), "leg_overrides[0].leg"),
         (retrieve(leg_overrides=override(leg="dense") * 2), "leg_overrides[1].leg"),
         (retrieve(as_of=YEAR_ZERO), "as_of"),
+        (retrieve(known_at=YEAR_ZERO), "known_at"),
         (retrieve(time_budget=Duration(seconds=0)), "time_budget"),
         (retrieve(time_budget=Duration(seconds=-1)), "time_budget"),
         (retrieve(consistency_token="yesterday"), "consistency_token"),

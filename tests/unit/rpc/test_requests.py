@@ -50,6 +50,9 @@ def fact_item(**fields: object) -> ingest_service_pb2.IngestItem:
             "items[0].fact.valid_to",
         ),
         (fact_item(evidence=["x" * 257]), "items[0].fact.evidence[0]"),
+        (fact_item(closes=["x" * 257]), "items[0].fact.closes[0]"),
+        (fact_item(closes=[f"f{n}" for n in range(2, 67)]), "items[0].fact.closes"),
+        (fact_item(closes=["f2", "f1"]), "items[0].fact.closes[1]"),
     ],
 )
 def test_a_malformed_item_is_set_apart_with_its_field(

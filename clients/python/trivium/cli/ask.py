@@ -27,6 +27,7 @@ class _Manner:
     limit: int
     profile: str
     as_of: datetime | None
+    known_at: datetime | None
     token: str
     explain: bool
     briefing: bool
@@ -54,6 +55,11 @@ class _Manner:
 @click.option(
     "--as-of", type=click.DateTime(), help="The clock of the question, in UTC.  [default: now]"
 )
+@click.option(
+    "--known-at",
+    type=click.DateTime(),
+    help="Hide what was recorded later, in UTC.  [default: hide nothing]",
+)
 @click.option("--wait", "token", default="", metavar="TOKEN", help="Wait for the write of TOKEN.")
 @changes_option
 @seeds_option
@@ -71,6 +77,7 @@ def ask(
     limit: int,
     profile: str,
     as_of: datetime | None,
+    known_at: datetime | None,
     token: str,
     changes: Mapping[str, Any],
     seeds: Sequence[str],
@@ -88,6 +95,7 @@ def ask(
         limit=limit,
         profile=profile,
         as_of=as_of.replace(tzinfo=UTC) if as_of else None,
+        known_at=known_at.replace(tzinfo=UTC) if known_at else None,
         token=token,
         explain=explain,
         briefing=briefing,
@@ -129,6 +137,7 @@ def _answers(client: Client, questions: Sequence[Question], manner: _Manner) -> 
             limit=manner.limit,
             profile=manner.profile,
             as_of=manner.as_of or question.as_of,
+            known_at=manner.known_at,
             token=manner.token,
             explain=manner.explain,
             changes=manner.changes,

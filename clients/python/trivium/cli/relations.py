@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import click
 
 from trivium.cli.output import day, plain
 from trivium.client import Client
-from trivium.values import Fact, Segment
+from trivium.values import Fact, FactClosing, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,28 @@ def print_relations(related: Related) -> None:
 
 
 def _line(fact: Fact) -> str:
-    times = {"from": fact.valid_from, "until": fact.valid_to, "retracted": fact.retracted_at}
-    when = ", ".join(f"{name} {day(instant)}" for name, instant in times.items() if instant)
+    closing = _closing(fact)
+    times = [
+        _when("from", fact.valid_from),
+        _when("until", fact.valid_to) if closing is None else _until(closing),
+        _when("retracted", fact.retracted_at),
+    ]
+    when = ", ".join(filter(None, times))
     line = f"{fact.subject} -[{fact.relation}]-> {fact.object}"
     return f"{line}  ({when})" if when else line
+
+
+def _closing(fact: Fact) -> FactClosing | None:
+    """What ended the fact's truth, unless it ended by itself before."""
+    lasting = (closing for closing in fact.closings if closing.retracted_at is None)
+    first = min(lasting, key=lambda closing: closing.at, default=None)
+    ended_before = first is not None and fact.valid_to is not None and fact.valid_to <= first.at
+    return None if ended_before else first
+
+
+def _until(closing: FactClosing) -> str:
+    return f"until {day(closing.at)}, closed by {closing.fact_id}"
+
+
+def _when(name: str, instant: datetime | None) -> str:
+    return f"{name} {day(instant)}" if instant else ""

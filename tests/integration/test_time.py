@@ -1,0 +1,112 @@
+"""What is true, and what was known of it: asked of the whole service, over the real stores."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.fix_local_service import local_service
+from trivium import Fact, Segment
+from trivium.aio import AsyncClient
+from trivium.values import LegState
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
+
+ASKED = "Where does Nora live?"
+BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def day(count: float) -> datetime:
+    return BEGUN + timedelta(days=count)
+
+
+LEEDS = Fact(
+    id="leeds",
+    subject="Nora",
+    relation="lives in",
+    object="Leeds",
+    valid_from=day(0),
+    recorded_at=day(1),
+    single_valued=True,
+)
+YORK = replace(LEEDS, id="york", object="York", valid_from=day(100), recorded_at=day(110))
+MOVED = replace(
+    YORK, id="moved", relation="moved to", single_valued=False, closes=("leeds",), evidence=("t1",)
+)
+SAID = Segment(id="t1", speaker="Nora", text="We moved to York.", event_time=day(100))
+
+
+@pytest.fixture
+async def memory(postgres_dsn: str, neo4j_uri: str) -> AsyncIterator[AsyncClient]:
+    async with local_service(postgres_dsn, neo4j_uri) as client:
+        yield client
+
+
+async def facts_shown(
+    memory: AsyncClient,
+    token: str,
+    as_of: datetime | None = None,
+    known_at: datetime | None = None,
+) -> list[str]:
+    """The ids of the facts of the answer, best first."""
+    answer = await memory.retrieve(
+        ASKED, profile="facts", token=token, as_of=as_of, known_at=known_at, timeout=30
+    )
+    assert {r.leg: (r.state, r.reason) for r in answer.leg_reports if r.state != LegState.OK} == {}
+    return [hit.id for hit in answer.hits if isinstance(hit.item, Fact)]
+
+
+@pytest.mark.parametrize("closer", [YORK, MOVED], ids=["one value", "named"])
+@pytest.mark.parametrize("closer_first", [False, True])
+async def test_a_closed_fact_never_outranks_the_one_that_closed_it_unless_as_of_asks(
+    memory: AsyncClient, closer: Fact, closer_first: bool
+) -> None:
+    for item in [closer, LEEDS] if closer_first else [LEEDS, closer]:
+        written = await memory.ingest([SAID, item])
+    token = written.token
+
+    assert await facts_shown(memory, token) == [closer.id]
+    assert await facts_shown(memory, token, as_of=day(99)) == ["leeds"]
+    assert await facts_shown(memory, token, as_of=day(105), known_at=day(109)) == ["leeds"]
+    assert await facts_shown(memory, token, as_of=day(105), known_at=day(110)) == [closer.id]
+    assert await facts_shown(memory, token, as_of=day(105), known_at=day(0)) == []
+
+
+async def test_a_fact_is_open_again_when_what_closed_it_is_forgotten(memory: AsyncClient) -> None:
+    await memory.ingest([LEEDS, YORK])
+    forgotten = await memory.forget(fact_ids=["york"])
+
+    assert await facts_shown(memory, forgotten.token) == ["leeds"]
+
+
+async def test_the_history_is_listed_with_what_closed_what(memory: AsyncClient) -> None:
+    await memory.ingest([YORK, LEEDS])
+
+    history = {fact.id: fact async for fact in memory.list_facts(entities=["nora"])}
+    then = [fact.id async for fact in memory.list_facts(valid_at=day(50))]
+
+    (closing,) = history["leeds"].closings
+    assert (closing.fact_id, closing.at, closing.recorded_at) == ("york", day(100), day(110))
+    assert (history["york"].single_valued, history["york"].closings) == (True, ())
+    assert then == ["leeds"]
+
+
+async def test_segments_recorded_later_are_hidden_on_every_leg(memory: AsyncClient) -> None:
+    written = await memory.ingest([replace(SAID, entities=("Nora", "York"))])
+
+    before = await memory.retrieve("Nora moved to York", token=written.token, known_at=day(200))
+    after = await memory.retrieve(
+        "Nora moved to York", token=written.token, known_at=datetime.now(UTC) + timedelta(hours=1)
+    )
+
+    assert before.hits == ()
+    assert [hit.id for hit in after.hits] == ["t1"]
+
+
+async def test_a_fact_that_closes_itself_is_refused(memory: AsyncClient) -> None:
+    (outcome,) = (await memory.ingest([replace(LEEDS, closes=("york", "leeds"))])).rejected
+
+    assert [field for field, _ in outcome.violations] == ["items[0].fact.closes[1]"]
