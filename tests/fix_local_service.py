@@ -15,13 +15,9 @@ from grpc_health.v1 import health_pb2_grpc
 from serving.config import load_settings
 from serving.deployments.components import running_service
 from serving.ports import Embedder, Reranker
+from serving.rpc import registration
 from tests.fake_meaning import FakeEmbedder
 from trivium.aio import AsyncClient
-from trivium.v1 import (
-    catalog_service_pb2_grpc,
-    ingest_service_pb2_grpc,
-    retrieval_service_pb2_grpc,
-)
 
 TENANT = "acme"
 
@@ -47,9 +43,9 @@ async def local_service(
     ) as service:
         server = grpc.aio.server()
         methods: Any = service  # the base classes of the stubs are for servers of their own
-        retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(methods, server)
-        ingest_service_pb2_grpc.add_IngestServiceServicer_to_server(methods, server)
-        catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(methods, server)
+        registration.add_retrieval_service(methods, server)
+        registration.add_ingest_service(methods, server)
+        registration.add_catalog_service(methods, server)
         health_pb2_grpc.add_HealthServicer_to_server(methods, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

@@ -21,9 +21,9 @@ from serving.deployments.reranker import Reranker
 APPLICATION = "trivium"
 IMPORT_PATH = "serving.deployments.app:build"
 SERVICERS = [
-    "trivium.v1.retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server",
-    "trivium.v1.ingest_service_pb2_grpc.add_IngestServiceServicer_to_server",
-    "trivium.v1.catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server",
+    "serving.rpc.registration.add_retrieval_service",
+    "serving.rpc.registration.add_ingest_service",
+    "serving.rpc.registration.add_catalog_service",
     "grpc_health.v1.health_pb2_grpc.add_HealthServicer_to_server",
 ]
 REQUEST_TIMEOUT_S = 3600.0

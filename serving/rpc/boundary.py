@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2, status_pb2
 
 from serving.domain.errors import TriviumError
+from serving.rpc.registration import Malformed
 from serving.rpc.status import internal_status, to_status
 from serving.telemetry import RPC_LATENCY, Recorder
 
@@ -66,6 +67,8 @@ async def answer(
     request_id = _request_id(context)
     code = grpc.StatusCode.OK
     try:
+        if isinstance(request, Malformed):
+            request.refuse()
         return await method(request)
     except TriviumError as error:
         code = _refuse(context, to_status(error))

@@ -25,6 +25,7 @@ from serving.rpc import answers, questions, requests, responses
 from serving.rpc.boundary import CallContext, answer
 from serving.rpc.items import from_fact, from_segment
 from serving.rpc.questions import RetrieveCall
+from serving.rpc.registration import Malformed
 from serving.telemetry import (
     ANSWERS,
     ANSWERS_BY_LEG_ALONE,
@@ -282,12 +283,14 @@ class TriviumService:
         return ingested
 
     async def _ingest_stream(
-        self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest]
+        self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest | Malformed]
     ) -> ingest_service_pb2.IngestStreamResponse:
         response = ingest_service_pb2.IngestStreamResponse()
         token: ConsistencyToken | None = None
         before = 0
         async for request in stream:
+            if isinstance(request, Malformed):
+                request.refuse()
             call = requests.to_ingest_call(request, self._now())
             ingested = await self._store(call)
             if ingested is not None:

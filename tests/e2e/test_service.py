@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import grpc
 import pytest
 
 from tests.fix_service import Service
 from trivium import Client, Fact, Filter, LegOverride, Retrieval, Segment
-from trivium.errors import InvalidRequestError, PreconditionError
+from trivium.errors import InvalidRequestError, PreconditionError, to_error
 from trivium.values import ItemState, LegState, TimeRange
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
@@ -326,6 +328,22 @@ def test_a_bad_item_is_rejected_while_the_others_are_stored(memory: Client) -> N
 
     assert [outcome.state for outcome in result.outcomes] == [ItemState.CREATED, ItemState.REJECTED]
     assert result.rejected[0].violations[0][0] == "items[1].segment.text"
+
+
+def test_bytes_that_are_no_text_are_refused_like_any_other_bad_request(service: Service) -> None:
+    not_utf8 = b"\x0a\x01\xff"  # field 1, a string of one byte
+    with grpc.insecure_channel(service.address) as channel:
+        unary: Any = channel.unary_unary("/trivium.v1.IngestService/Ingest")
+        stream: Any = channel.stream_unary("/trivium.v1.IngestService/IngestStream")
+        with pytest.raises(grpc.RpcError) as refused:
+            unary(not_utf8, timeout=30)
+        with pytest.raises(grpc.RpcError) as stream_refused:
+            stream(iter([not_utf8]), timeout=30)
+
+    errors = [to_error(each.value) for each in (refused, stream_refused)]
+    assert [type(error) for error in errors] == [InvalidRequestError] * 2
+    assert [error.reason for error in errors] == ["INVALID_FIELD"] * 2
+    assert [error.violations[0].field for error in errors] == ["request"] * 2
 
 
 @pytest.mark.parametrize(

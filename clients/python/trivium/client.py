@@ -79,8 +79,8 @@ class Client:
         metadata: What goes along with every call.
         options: gRPC channel arguments beside `trivium.channel.DEFAULT_OPTIONS`.
 
-    Every call raises a `TriviumError` if it fails, and `ValueError` for a time
-    without a zone.
+    Every call raises a `TriviumError` if it fails, and `ValueError`, before it is
+    sent, for a time without a zone and for text with half of a surrogate pair.
     """
 
     def __init__(

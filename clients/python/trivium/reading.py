@@ -176,7 +176,8 @@ def _read_transcript(lines: Iterator[Line], report: Report) -> Iterator[Found[Se
             report(Problem(line.place, "is not of the form 'Speaker: text'"))
             continue
         speaker, text = spoken["speaker"].strip(), spoken["text"]
-        session = Path(line.place.file).stem
+        # A file's name may be bytes that are no text.
+        session = Path(line.place.file).stem.encode(errors="replace").decode()
         said_before[speaker, text] += 1
         id_ = stable_id("turn", session, speaker, text, said_before[speaker, text])
         turn = Segment(id=id_, text=text, speaker=speaker, session=session)

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
+from trivium.surrogates import LONE_SURROGATE, has_lone_surrogate
+
 STDIN = "-"
 """The path that stands for standard input."""
 
@@ -155,7 +157,7 @@ def read_record(line: Line) -> Record:
     """Reads the JSON object of a line.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is none, or has a string that is not text.
     """
     try:
         fields = json.loads(line.text)
@@ -163,7 +165,16 @@ def read_record(line: Line) -> Record:
         raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from None
     if not isinstance(fields, dict):
         raise ValueError("is not a JSON object")
+    # Only an escape can bring one in: what is decoded from UTF-8 has none.
+    if "\\u" in line.text:
+        _check_surrogates(fields)
     return Record(line.place, fields)
+
+
+def _check_surrogates(fields: Mapping[str, object]) -> None:
+    for name, value in fields.items():
+        if has_lone_surrogate((name, value)):
+            raise ValueError(f"{name!r} {LONE_SURROGATE}")
 
 
 _Result = TypeVar("_Result")

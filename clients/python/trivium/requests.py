@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
@@ -11,6 +12,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from trivium.surrogates import LONE_SURROGATE, has_lone_surrogate
 from trivium.v1 import (
     catalog_service_pb2,
     fact_pb2,
@@ -92,7 +94,13 @@ def retrieve(
     changes: Mapping[str, Any] | None = None,
     seeds: Sequence[str] = (),
 ) -> retrieval_service_pb2.RetrieveRequest:
-    """Builds a RetrieveRequest; its `time_budget` is `BUDGET_SHARE` of `timeout` seconds."""
+    """Builds a RetrieveRequest; its `time_budget` is `BUDGET_SHARE` of `timeout` seconds.
+
+    Raises:
+        ValueError: The question has half of a surrogate pair, or a time has no zone.
+    """
+    if has_lone_surrogate(query):
+        raise ValueError(f"the question cannot be sent: it {LONE_SURROGATE}")
     return retrieval_service_pb2.RetrieveRequest(
         tenant=tenant,
         query=query,
@@ -144,7 +152,11 @@ def explain_absence(
 def ingest(
     tenant: str, items: Sequence[Item], text_search_config: str = ""
 ) -> ingest_service_pb2.IngestRequest:
-    """Builds an IngestRequest."""
+    """Builds an IngestRequest.
+
+    Raises:
+        ValueError: An item cannot be written; names it and its field.
+    """
     return ingest_service_pb2.IngestRequest(
         tenant=tenant,
         items=[to_message(item) for item in items],
@@ -241,10 +253,26 @@ def list_facts(
 
 
 def to_message(item: Item) -> ingest_service_pb2.IngestItem:
-    """Writes a segment or fact as the item of a write."""
-    if isinstance(item, Segment):
-        return ingest_service_pb2.IngestItem(segment=_segment(item))
-    return ingest_service_pb2.IngestItem(fact=_fact(item))
+    """Writes a segment or fact as the item of a write.
+
+    Raises:
+        ValueError: A field has half of a surrogate pair, which UTF-8 cannot write, or a time
+            has no zone.
+    """
+    try:
+        if isinstance(item, Segment):
+            return ingest_service_pb2.IngestItem(segment=_segment(item))
+        return ingest_service_pb2.IngestItem(fact=_fact(item))
+    except UnicodeEncodeError:
+        raise ValueError(_unwritable(item)) from None
+
+
+def _unwritable(item: Item) -> str:
+    """Says which field of an item UTF-8 cannot write."""
+    values = {each.name: getattr(item, each.name) for each in dataclasses.fields(item)}
+    field = next(name for name, value in values.items() if has_lone_surrogate(value))
+    kind = type(item).__name__.lower()
+    return f"the {kind} {item.id!r} cannot be sent: {field!r} {LONE_SURROGATE}"
 
 
 def _segment(segment: Segment) -> segment_pb2.Segment:

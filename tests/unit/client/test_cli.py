@@ -225,6 +225,27 @@ def test_bad_lines_are_named_and_the_others_stored(
     assert [item.segment.id for item in message.items] == ["t2"]
 
 
+def test_text_that_no_encoding_can_write_is_named_and_the_others_stored(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    lines = [{"id": "t1", "text": "cut \ud83d"}, {"id": "t2", "text": "We sailed."}]
+    corpus = written(tmp_path, "corpus.jsonl", *lines)
+
+    result = run("ingest", corpus)
+
+    (message,) = fake_service.request()
+    assert result.exit_code == 3
+    assert f"{corpus}:1: 'text' has half of a surrogate pair" in result.stderr
+    assert [item.segment.id for item in message.items] == ["t2"]
+
+
+def test_question_that_is_no_text_is_a_usage_error(run: Run) -> None:
+    result = run("ask", "cut \udcff")
+
+    assert result.exit_code == 2
+    assert "not in the terminal's encoding" in result.stderr
+
+
 def test_items_that_the_service_rejects_are_named_by_their_line(
     run: Run, fake_service: FakeService, tmp_path: Path
 ) -> None:

@@ -76,6 +76,15 @@ def test_call_without_a_timeout_has_that_of_the_client(
     assert fake_service.deadlines_s == [about(10), about(60), about(3600)]
 
 
+def test_batch_with_an_item_that_cannot_be_written_is_not_sent(
+    client: Client, fake_service: FakeService
+) -> None:
+    with pytest.raises(ValueError, match="the segment 'cut' cannot be sent"):
+        client.ingest([Segment(id="a", text="We sailed."), Segment(id="cut", text="\ud83d")])
+
+    assert fake_service.requests == []
+
+
 def test_unavailable_is_tried_again(client: Client, fake_service: FakeService) -> None:
     fake_service.will_answer("Retrieve", UNAVAILABLE, UNAVAILABLE, UNAVAILABLE)
 

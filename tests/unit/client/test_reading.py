@@ -138,6 +138,21 @@ def test_line_that_is_not_utf8_is_reported(files: Files, tmp_path: Path) -> None
     assert files.problems == ["corpus.jsonl:2: is not UTF-8"]
 
 
+def test_line_with_half_of_a_surrogate_pair_is_reported_and_the_others_read(files: Files) -> None:
+    path = files.write(
+        "corpus.jsonl",
+        {"id": "t1", "text": "cut \ud83d"},
+        {"id": "t2", "text": "whole \U0001f642"},
+        {"id": "t3", "text": "a", "labels": {"\udc00": "b"}},
+    )
+
+    assert [item.id for item in files.items(path)] == ["t2"]
+    assert files.problems == [
+        "corpus.jsonl:1: 'text' has half of a surrogate pair, which is no character",
+        "corpus.jsonl:3: 'labels' has half of a surrogate pair, which is no character",
+    ]
+
+
 def test_fact_has_the_fields_of_its_line(files: Files) -> None:
     path = files.write(
         "facts.jsonl",

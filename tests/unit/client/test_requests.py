@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from trivium import Fact, Filter, LegOverride, Segment, TimeRange, requests
+from trivium import Fact, Filter, Item, LegOverride, Segment, TimeRange, requests
 from trivium.requests import Batcher
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -53,6 +53,27 @@ def test_time_without_a_zone_is_refused() -> None:
 
     with pytest.raises(ValueError, match="2026-03-01 12:00:00 has no time zone"):
         requests.ingest("acme", [Segment(id="a", text="b", event_time=naive)])
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (Segment(id="a", text="cut \ud83d"), "the segment 'a' cannot be sent: 'text' has half"),
+        (Segment(id="a", text="b", labels={"\udc00": "c"}), "'labels' has half"),
+        (Segment(id="a", text="b", entities=["Goa", "\ud83d"]), "'entities' has half"),
+        (Fact(id="\ud83d", subject="a", relation="b", object="c"), r"fact '\\ud83d' .*: 'id' has"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused_by_item_and_field(item: Item, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as refused:
+        requests.ingest("acme", [Segment(id="sound", text="We sailed 🙂."), item])
+
+    assert not isinstance(refused.value, UnicodeError)
+
+
+def test_question_with_half_of_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(ValueError, match="the question cannot be sent"):
+        requests.retrieve("acme", "cut \ud83d", timeout=1)
 
 
 def test_time_of_another_zone_is_sent_as_the_same_instant() -> None:

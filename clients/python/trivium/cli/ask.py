@@ -17,6 +17,7 @@ from trivium.cli.ranking import changes_option, profile_option, seeds_option
 from trivium.client import Client
 from trivium.reading import Question, read_questions
 from trivium.records import Problem
+from trivium.surrogates import has_lone_surrogate
 from trivium.values import BriefingOptions
 
 
@@ -117,6 +118,8 @@ def ask(
 
 
 def _gather(texts: Sequence[str], files: Sequence[str], expect: Sequence[str]) -> list[Question]:
+    if has_lone_surrogate(texts):
+        raise click.UsageError("a QUESTION is not in the terminal's encoding")
     questions = [Question(text=text, answer=tuple(expect)) for text in texts]
     for path in files:
         questions += read_questions(path, _refuse)
