@@ -35,6 +35,7 @@ class Service:
     metrics: str
     process: psutil.Process
     data_dir: Path
+    log_dir: Path
     output: list[str] = field(default_factory=list)
 
     def client(self, tenant: str, timeout: float = 30.0) -> Client:
@@ -100,14 +101,16 @@ def _when_up(process: subprocess.Popen[str], placement: str, data_dir: Path) -> 
         output.append(line)
         if line.startswith("Ctrl-C"):
             said = "".join(output)
+            token_file = Path(re.findall(r"token in (\S+)\)", said)[0])
             return Service(
                 placement=placement,
                 address=re.findall(r"gRPC: +(\S+)", said)[0],
                 dashboard=re.findall(r"dashboard: +(\S+)", said)[0],
-                token=Path(re.findall(r"token in (\S+)\)", said)[0]).read_text(),
+                token=token_file.read_text(),
                 metrics=re.findall(r"metrics: +(\S+)", said)[0],
                 process=psutil.Process(process.pid),
                 data_dir=data_dir,
+                log_dir=token_file.parent / "session_latest" / "logs",
                 output=output,
             )
     raise AssertionError("the service did not come up:\n" + "".join(output))

@@ -38,11 +38,12 @@ def _mentions(process: psutil.Process, folder: Path) -> bool:
     return False
 
 
-def listeners(process: psutil.Process) -> list[tuple[str, Any]]:
-    """The process' name with each address that it listens on."""
+def listeners(process: psutil.Process) -> list[tuple[tuple[str, ...], Any]]:
+    """The beginning of the process' command line with each address that it listens on."""
     with contextlib.suppress(psutil.NoSuchProcess):
+        command = tuple(process.cmdline()[:4])
         return [
-            (process.name(), connection.laddr)
+            (command, connection.laddr)
             for connection in process.net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         ]

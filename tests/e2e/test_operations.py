@@ -4,32 +4,82 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
-from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 
+from serving.config import ServeSettings
 from tests.fix_service import Service
+from tests.listing import listed
 from tests.processes import listeners, tree_of
 from tests.waiting import until
-from trivium import Segment
+from trivium import Client, Fact, Segment
+from trivium.errors import InvalidRequestError
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
-def test_everything_listens_on_loopback_as_the_readme_says(service: Service) -> None:
-    listening = [
-        listener for process in tree_of(service.process.pid) for listener in listeners(process)
-    ]
+def test_what_listens_is_what_the_readme_lists(service: Service) -> None:
+    chosen = chosen_ports(service)
+    found = [each for process in tree_of(service.process.pid) for each in listeners(process)]
 
-    assert listening
-    assert not [(name, address) for name, address in listening if address.ip not in LOOPBACK]
-    assert "Everything that the desk starts listens on 127.0.0.1 alone" in README
+    assert not [(command, address) for command, address in found if address.ip not in LOOPBACK]
+    listening = [(command, address.port) for command, address in found]
+    admitted = {one: [each for each in listed() if each.admits(*one, chosen)] for one in listening}
+    assert [one for one, by in admitted.items() if not by] == [], "listens and is not listed"
+    seen = [each for by in admitted.values() for each in by]
+    assert [each for each in listed() if each.needed and each not in seen] == [], "is listed"
+
+
+def chosen_ports(service: Service) -> dict[int, int]:
+    """The ports of this service, by those of the settings' defaults, as the README has them."""
+    usual = ServeSettings()
+    return {
+        usual.grpc_port: port_of(service.address),
+        usual.http_port: api(service, "GET")["http_options"]["port"],
+        usual.dashboard_port: port_of(service.dashboard),
+        usual.metrics_port: port_of(service.metrics),
+    }
+
+
+def port_of(address: str) -> int:
+    return int(re.findall(r":(\d+)", address)[-1])
+
+
+def test_no_text_of_a_segment_or_question_is_in_any_log(service: Service) -> None:
+    secret = f"zanzibar{uuid.uuid4().hex}"
+    request_id = uuid.uuid4().hex
+    with Client(
+        service.address, tenant="discreet", timeout=30, metadata=[("request_id", request_id)]
+    ) as memory:
+        token = memory.ingest(
+            [
+                Segment(id="s", text=f"We met at {secret}.", title=secret, speaker="Nora"),
+                Segment(id="malformed", text=f"{secret}\0"),
+                Fact(id="f", subject="Nora", relation="fears", object=secret, evidence=["s"]),
+            ]
+        ).token
+        found = memory.retrieve(f"Who went to {secret}?", token=token)
+        with pytest.raises(InvalidRequestError):
+            memory.retrieve(f"{secret}\0", profile=secret)
+    logs = [*service.log_dir.rglob("*"), *service.data_dir.glob("*/*.log")]
+    ours = [path for path in logs if path.match("serve/replica_*.log")]
+
+    def calls() -> list[tuple[str, str]]:
+        lines = [json.loads(line) for path in ours for line in path.read_text().splitlines()]
+        mine = [line for line in lines if line.get("request_id") == request_id]
+        return [(line["method"], line["code"]) for line in mine if line["message"] == "call"]
+
+    assert [hit.id for hit in found.hits] == ["s"]
+    until(lambda: len(calls()) == 3)
+    assert calls() == [("Ingest", "OK"), ("Retrieve", "OK"), ("Retrieve", "INVALID_ARGUMENT")]
+    telling = [path for path in logs if path.is_file() and secret.encode() in path.read_bytes()]
+    assert telling == []
 
 
 def test_ctrl_c_reaches_the_command_alone_which_stops_the_others_in_order(
