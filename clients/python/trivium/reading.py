@@ -1,6 +1,6 @@
 """Reads conversations, facts and questions from files.
 
-There are three kinds of file, told apart by their first line:
+There are three kinds of file, told apart by their first line, whatever their names:
 
 * *segments*, JSON lines with `id` and `text`, and as wanted `title`, `speaker`,
   `timestamp`, `session`, `entities`, `kind`, `importance`, `sensitive`, `labels`,
@@ -11,8 +11,9 @@ There are three kinds of file, told apart by their first line:
   that begins with "mentions" says that the segment `doc_id` names the object and,
   where the subject is that segment's title, relates the two as well; every other
   one is a fact;
-* *transcripts*, lines of `Speaker: text`, one session a file. Their ids come from
-  what was said, so that reading a file again, or a longer one, changes nothing.
+* *transcripts*, which do not begin with "{": lines of `Speaker: text`, one session a
+  file. Their ids come from what was said, so that reading a file again, or a longer
+  one, changes nothing.
 
 With relations, the titles and speakers of the segments beside them are entities
 too. Times without a zone are in UTC. Lines that cannot be read are reported and
@@ -33,13 +34,13 @@ from pathlib import Path
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from trivium.records import (
-    STDIN,
     Line,
     Place,
     Problem,
     Record,
     Report,
     read_lines,
+    read_record,
     read_records,
 )
 from trivium.values import Fact, Item, Segment
@@ -87,7 +88,8 @@ _RELATION_FIELDS = frozenset(
         "scope",
     }
 )
-_SPOKEN = re.compile(r"(?P<speaker>[^:]{1,64}):\s+(?P<text>\S.*)")
+# What begins with "{" is an object that lies in a transcript, and nobody's turn.
+_SPOKEN = re.compile(r"(?P<speaker>[^:{][^:]{0,63}):\s+(?P<text>\S.*)")
 
 
 _Found = TypeVar("_Found", bound=Item, covariant=True)
@@ -152,8 +154,11 @@ def read_questions(path: str, report: Report) -> list[Question]:
 # ---------------------------------------------------------------- files
 
 
+_Kind = Literal["segments", "relations", "transcript"]
+
+
 class _File(NamedTuple):
-    kind: Literal["segments", "relations", "transcript"]
+    kind: _Kind
     lines: Iterator[Line]
 
 
@@ -163,9 +168,22 @@ def _open(path: str, report: Report) -> _File:
     if first is None:
         return _File("segments", iter(()))
     every_line = itertools.chain([first], lines)
-    if path.endswith(".txt") or (path == STDIN and not first.text.startswith("{")):
+    if not first.text.startswith("{"):
         return _File("transcript", every_line)
-    return _File("relations" if '"subject"' in first.text else "segments", every_line)
+    return _open_objects(every_line)
+
+
+def _open_objects(lines: Iterator[Line]) -> _File:
+    """Tells relations by the first line that can be read; those before it are reported later."""
+    begun = []
+    for line in lines:
+        begun.append(line)
+        try:
+            kind: _Kind = "relations" if "subject" in read_record(line).fields else "segments"
+        except ValueError:
+            continue
+        return _File(kind, itertools.chain(begun, lines))
+    return _File("segments", iter(begun))
 
 
 def _read_transcript(lines: Iterator[Line], report: Report) -> Iterator[Found[Segment]]:

@@ -294,6 +294,39 @@ def test_transcript_is_read_line_by_line(files: Files) -> None:
     assert files.problems == ["monday.txt:3: is not of the form 'Speaker: text'"]
 
 
+@pytest.mark.parametrize("name", ["talk.md", "talk", "talk.txt", "talk.jsonl"])
+def test_transcript_is_told_by_its_first_line_whatever_its_name(files: Files, name: str) -> None:
+    path = files.write(name, "", "Nora: Hi.", TURN, "Idris: Hello.")
+
+    turns = [item for item in files.items(path) if isinstance(item, Segment)]
+
+    assert [(turn.speaker, turn.text) for turn in turns] == [("Nora", "Hi."), ("Idris", "Hello.")]
+    assert files.problems == [f"{name}:3: is not of the form 'Speaker: text'"]
+
+
+def test_objects_are_read_from_a_text_file_too(files: Files) -> None:
+    path = files.write("corpus.txt", TURN)
+
+    assert [item.id for item in files.items(path)] == ["t1"]
+
+
+def test_segment_with_a_label_named_subject_is_no_relation(files: Files) -> None:
+    path = files.write("corpus.jsonl", {**TURN, "labels": {"subject": "travel"}})
+
+    assert [item.id for item in files.items(path)] == ["t1"]
+    assert files.problems == []
+
+
+def test_relations_are_told_by_the_first_line_that_can_be_read(files: Files) -> None:
+    fact = {"id": "f1", "subject": "Nora", "relation": "likes", "object": "Goa"}
+    path = files.write("facts.jsonl", '{"subject": broken', fact)
+
+    assert [item.id for item in files.items(path)] == ["f1"]
+    assert [problem.split(": ")[:2] for problem in files.problems] == [
+        ["facts.jsonl:1", "is not JSON"]
+    ]
+
+
 def test_ids_of_a_transcript_stay_when_lines_are_added(files: Files) -> None:
     before = files.items(files.write("monday.txt", "Nora: Yes.", "Nora: Yes.", "Idris: No."))
     longer = ("Idris: Well.", "Nora: Yes.", "Nora: Yes.", "Idris: No.")

@@ -25,7 +25,7 @@ _FILES = """\b
 A FILE has, line by line (- is standard input):
   segments    {"id": ..., "text": ..., "speaker": ..., "timestamp": ..., ...}
   relations   {"subject": ..., "relation": ..., "object": ..., "evidence": [...], ...}
-  transcript  Speaker: text      (a file whose name ends in .txt)
+  transcript  Speaker: text
 """
 
 
