@@ -548,6 +548,22 @@ def test_neighbours_tell_when_a_relation_was_closed_and_by_what(
     ]
 
 
+def test_show_writes_json(run: Run, fake_service: FakeService) -> None:
+    kept = segment("t1", "Grüße aus Goa 🙂.")
+    kept.event_time.FromJsonString("2026-03-01T12:00:00Z")
+    answer = GetSegmentsResponse(segments=[kept], missing_ids=["t9"])
+    fake_service.will_answer("GetSegments", answer)
+
+    result = run("show", "--json", "t1", "t9")
+
+    told = json.loads(result.stdout)
+    assert (result.exit_code, result.stderr) == (1, "")
+    (shown,) = told["segments"]
+    assert (shown["id"], shown["text"]) == ("t1", "Grüße aus Goa 🙂.")
+    assert shown["event_time"] == "2026-03-01T12:00:00+00:00"
+    assert told["missing_ids"] == ["t9"]
+
+
 def test_neighbours_are_the_relations_of_what_a_segment_stands_for(
     run: Run, fake_service: FakeService
 ) -> None:
@@ -671,6 +687,25 @@ def test_forgetting_erases_what_is_named(
     assert result.exit_code == 0
     assert fake_service.request().WhichOneof("selector") == expected
     assert "Erased 1 segments and 0 facts." in result.stdout
+
+
+@pytest.mark.parametrize(("verified", "remaining", "expected"), [(True, 0, 0), (False, 3, 1)])
+def test_forget_writes_its_receipts_as_json(
+    run: Run, fake_service: FakeService, verified: bool, remaining: int, expected: int
+) -> None:
+    receipt = StoreReceipt(store="graph", verified=verified, remaining_count=remaining, reason="?")
+    fake_service.will_answer(
+        "Forget", ForgetResponse(segment_count=2, fact_count=1, receipts=[receipt])
+    )
+
+    result = run("forget", "--yes", "--json", "--session", "s1")
+
+    told = json.loads(result.stdout)
+    assert result.exit_code == expected
+    assert (told["segment_count"], told["fact_count"]) == (2, 1)
+    assert told["receipts"] == [
+        {"store": "graph", "verified": verified, "remaining_count": remaining, "reason": "?"}
+    ]
 
 
 def test_erasure_that_is_not_verified_is_unsatisfied(run: Run, fake_service: FakeService) -> None:
