@@ -9,14 +9,18 @@ from typing import Literal, Protocol
 LATENCY_BUCKETS_MS = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000, 5000)
 
 
+BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: its name, what it says, and the labels it carries."""
+    """One metric: its name, what it says, the labels it carries, and a histogram's bounds."""
 
     name: str
     description: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: Sequence[str] = ()
+    buckets: Sequence[float] = LATENCY_BUCKETS_MS
 
 
 RPC_LATENCY = Metric(
@@ -42,7 +46,11 @@ RERANKED_ANSWERS = Metric(
     ("profile", "stage"),
 )
 EMBEDDING_BATCH = Metric(
-    "trivium_embedding_batch_size", "Texts in the last batch by lane.", "gauge", ("lane",)
+    "trivium_embedding_batch_size",
+    "Windows of text in each batch that the encoder was given, by lane.",
+    "histogram",
+    ("lane",),
+    BATCH_BUCKETS,
 )
 EMBEDDING_WAITING = Metric(
     "trivium_embedding_waiting", "Texts that wait for the encoder by lane.", "gauge", ("lane",)

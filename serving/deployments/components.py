@@ -31,7 +31,7 @@ from serving.domain.query import Query, Scope
 from serving.domain.records import TenantName
 from serving.pipeline.absence import AbsenceExplainer
 from serving.pipeline.asking import Legs, LegState
-from serving.pipeline.batching import BatchedEmbedder, BatchLimits
+from serving.pipeline.batching import BatchedEmbedder, BatchLimits, LaneName
 from serving.pipeline.forget import Eraser
 from serving.pipeline.ingest import Ingestor
 from serving.pipeline.legs import (
@@ -152,12 +152,13 @@ async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator
     """Loads the encoder and batches what it is given."""
     encoder = await asyncio.to_thread(_encoder, settings)
     limits = BatchLimits(waiting_queries=settings.embedder.max_waiting)
-    async with BatchedEmbedder(encoder, limits) as embedder:
+
+    def on_batch(lane: LaneName, windows: int) -> None:
+        recorder.record(EMBEDDING_BATCH, windows, {"lane": lane})
+
+    async with BatchedEmbedder(encoder, limits, on_batch) as embedder:
 
         async def measure() -> None:
-            for lane, counts in (("query", embedder.query_counts), ("bulk", embedder.bulk_counts)):
-                mean = counts.windows / counts.batches if counts.batches else 0.0
-                recorder.record(EMBEDDING_BATCH, mean, {"lane": lane})
             recorder.record(EMBEDDING_WAITING, embedder.waiting_queries, {"lane": "query"})
             recorder.record(EMBEDDING_WAITING, embedder.waiting_documents, {"lane": "bulk"})
 

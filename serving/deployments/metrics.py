@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.serve import metrics
 
-from serving.telemetry import ALL_METRICS, LATENCY_BUCKETS_MS, Metric
+from serving.telemetry import ALL_METRICS, Metric
 
 
 class RayRecorder:
@@ -42,6 +42,6 @@ def _instrument(metric: Metric) -> Any:
             return metrics.Histogram(
                 metric.name,
                 description=metric.description,
-                boundaries=list(LATENCY_BUCKETS_MS),
+                boundaries=list(metric.buckets),
                 tag_keys=labels,
             )

@@ -15,12 +15,12 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 import numpy as np
 
@@ -45,6 +45,16 @@ class BatchLimits:
     bulk_characters: int = 8192
     waiting_queries: int = 512
     waiting_documents: int = 4096
+
+
+LaneName = Literal["query", "bulk"]
+
+OnBatch = Callable[[LaneName, int], None]
+"""Told of each batch before it is encoded: its lane, and how many windows it has."""
+
+
+def _tell_nobody(lane: LaneName, windows: int) -> None:
+    del lane, windows
 
 
 @dataclass(slots=True)
@@ -104,8 +114,9 @@ class _Question:
 class _QuestionLane:
     """Questions: as many in a batch as wait, equal ones once."""
 
-    def __init__(self, encoder: TextEncoder, token_budget: int) -> None:
+    def __init__(self, encoder: TextEncoder, token_budget: int, on_batch: OnBatch) -> None:
         self._encoder = encoder
+        self._on_batch = on_batch
         self._token_budget = token_budget
         self._queue: deque[_Question] = deque()
         self.counts = LaneCounts()
@@ -159,6 +170,7 @@ class _QuestionLane:
     def _answer(self, askers: list[list[_Question]], windows: list[TokenIds]) -> None:
         self.counts.texts += sum(len(equal) for equal in askers)
         self.counts.count_batch(len(windows))
+        self._on_batch("query", len(windows))
         try:
             answers = list(zip(askers, self._encoder.encode(windows), strict=True))
         except Exception as error:
@@ -219,8 +231,15 @@ class _Piece:
 class _BulkLane:
     """Documents: cut into windows, and those into short batches of like length."""
 
-    def __init__(self, encoder: TextEncoder, token_budget: int, character_budget: int) -> None:
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        token_budget: int,
+        character_budget: int,
+        on_batch: OnBatch,
+    ) -> None:
         self._encoder = encoder
+        self._on_batch = on_batch
         self._token_budget = token_budget
         self._character_budget = character_budget
         self._queue: deque[_Documents] = deque()
@@ -279,6 +298,7 @@ class _BulkLane:
 
     def _encode(self, batch: list[_Piece]) -> None:
         self.counts.count_batch(len(batch))
+        self._on_batch("bulk", len(batch))
         try:
             rows = self._encoder.encode([piece.tokens for piece in batch])
             answers = list(zip(batch, rows, strict=True))
@@ -304,13 +324,24 @@ class BatchedEmbedder:
     It may be used from any event loop and blocks none. Work that was cancelled, or
     whose deadline passed, is dropped before it runs. An error of the encoder
     reaches the callers of that batch as it is, and no others.
+
+    Args:
+        encoder: What it shares.
+        limits: How much is done at once, and how much may wait.
+        on_batch: Called in the encoder's thread; must be cheap and never raise.
     """
 
-    def __init__(self, encoder: TextEncoder, limits: BatchLimits | None = None) -> None:
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        limits: BatchLimits | None = None,
+        on_batch: OnBatch = _tell_nobody,
+    ) -> None:
         self._limits = limits or BatchLimits()
         self._model = encoder.model()
-        self._questions = _QuestionLane(encoder, self._limits.query_tokens)
-        self._bulk = _BulkLane(encoder, self._limits.bulk_tokens, self._limits.bulk_characters)
+        limits = self._limits
+        self._questions = _QuestionLane(encoder, limits.query_tokens, on_batch)
+        self._bulk = _BulkLane(encoder, limits.bulk_tokens, limits.bulk_characters, on_batch)
         self._changed = threading.Condition()
         self._closed = False
         self._seconds_per_step = 0.01

@@ -104,6 +104,7 @@ def test_the_metrics_port_shows_ours(service: Service) -> None:
     assert "ray_trivium_index_vectors" in shown
     assert 'projection="embedding"' in shown
     assert 'projection="graph"' in shown
+    assert re.search(r'ray_trivium_embedding_batch_size_bucket{.*lane="query".*le="1.0"', shown)
 
 
 def until_shown(url: str, wanted: str) -> str:

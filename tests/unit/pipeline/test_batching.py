@@ -79,6 +79,20 @@ async def test_questions_that_come_while_the_encoder_works_make_one_batch() -> N
         assert embedder.query_counts.largest_batch == 5
 
 
+async def test_each_batch_is_told_with_its_lane_and_its_windows() -> None:
+    told: list[tuple[str, int]] = []
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, None, lambda *batch: told.append(batch)) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        later = [await begin(embedder.embed_query(f"later {n}", soon())) for n in range(5)]
+        bulk = await begin(embedder.embed_documents(["a note", "another"]))
+        encoder.release(3)
+        await asyncio.gather(first, *later, bulk)
+
+    assert told == [("query", 1), ("query", 5), ("bulk", 2)]
+
+
 async def test_every_caller_of_a_batch_gets_its_own_answer() -> None:
     encoder = GatedEncoder()
     texts = ["red", "green sea", "blue", "red"]
