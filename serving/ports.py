@@ -698,6 +698,10 @@ class IndexFeed(Protocol):
         """
         ...
 
+    async def lag_s(self, position: FeedPosition) -> float:
+        """The age in seconds of the oldest change since; 0 if there is none."""
+        ...
+
     async def embedded_share(self, model: EmbeddingModel) -> float:
         """The share, 0 to 1, of what should have a vector of `model` and has one."""
         ...

@@ -56,6 +56,11 @@ EMBEDDING_WAITING = Metric(
     "trivium_embedding_waiting", "Texts that wait for the encoder by lane.", "gauge", ("lane",)
 )
 INDEX_VECTORS = Metric("trivium_index_vectors", "Vectors in the index.", "gauge")
+INDEX_LAG = Metric(
+    "trivium_index_lag_seconds",
+    "Age of the oldest change in PostgreSQL that this replica of the index has not taken.",
+    "gauge",
+)
 PROJECTION_LAG = Metric(
     "trivium_projection_lag_seconds",
     "Age of the oldest change that a projection has not taken.",
@@ -82,6 +87,7 @@ ALL_METRICS = (
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
     INDEX_VECTORS,
+    INDEX_LAG,
     PROJECTION_LAG,
     PROJECTION_PENDING,
     ITEMS_WRITTEN,

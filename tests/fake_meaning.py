@@ -344,6 +344,11 @@ class FakeFeed:
 
         yield self._position(), batches()
 
+    async def lag_s(self, position: FeedPosition) -> float:
+        """One second for each transaction since."""
+        since = {entry.xid for entry in self._log if not position.log.includes(entry.xid)}
+        return float(len(since))
+
     async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
         self._fail_if_told()
         if position.epoch != self.epoch:

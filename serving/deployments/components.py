@@ -58,6 +58,7 @@ from serving.rpc.service import TriviumService, UseCases, now_utc
 from serving.telemetry import (
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
+    INDEX_LAG,
     INDEX_VECTORS,
     PROJECTION_LAG,
     PROJECTION_PENDING,
@@ -345,6 +346,8 @@ async def _index_over(
 
         async def measure() -> None:
             recorder.record(INDEX_VECTORS, (await index.status()).vector_count)
+            if (lag_s := await index.lag_s()) is not None:
+                recorder.record(INDEX_LAG, lag_s)
 
         async with _repeated(measure):
             yield index

@@ -226,6 +226,16 @@ class TailedIndex:
             incomplete=self._filled is not None and not self._filled.complete,
         )
 
+    async def lag_s(self) -> float | None:
+        """The age in seconds of the oldest change it has not taken; None before it is filled.
+
+        Raises:
+            UnavailableError: The feed, which alone can tell, cannot be reached.
+        """
+        if self._filled is None:
+            return None
+        return await self._feed.lag_s(self._filled.position)
+
     def _require_ready(self) -> _Filled:
         if self._filled is None or not self._filled.complete:
             raise NotReadyError("index", self._reason)

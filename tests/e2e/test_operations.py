@@ -97,6 +97,7 @@ def test_the_metrics_port_shows_ours(service: Service) -> None:
     service.client(tenant="metrics").retrieve("Anything?")
 
     until_shown(service.metrics, "ray_trivium_leg_latency_ms_count")
+    until_shown(service.metrics, "ray_trivium_index_lag_seconds")
     shown = until_shown(service.metrics, "ray_trivium_projection_lag_seconds")
 
     assert 'leg="lexical"' in shown

@@ -69,6 +69,18 @@ class PostgresIndexFeed:
         present = {(row.tenant, row.item) for row in rows}
         return FeedDelta(rows, [name for name in names if name not in present], reached)
 
+    async def lag_s(self, position: FeedPosition) -> float:
+        """The age in seconds of the oldest change since; 0 if there is none.
+
+        Asks the index of the log by transaction, so it costs what is waiting and no more.
+        """
+        async with self._database.work() as connection:
+            cursor = await connection.execute(_LAG, {"position": str(position.log)})
+            row = await cursor.fetchone()
+        assert row is not None, "an aggregate has a row; this is a bug"
+        lag_s: float = row[0]
+        return lag_s
+
     async def embedded_share(self, model: EmbeddingModel) -> float:
         """The share, 0 to 1, of what should have a vector of `model` and has one."""
         async with self._database.work() as connection:
@@ -252,6 +264,13 @@ _COVERAGE = {
     """
     for kind in ItemKind
 }
+
+_LAG = """
+SELECT greatest(0, coalesce(extract(epoch FROM now() - min(logged_at)), 0))::float8
+  FROM change_log
+ WHERE xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
+   AND NOT pg_visible_in_snapshot(xid, %(position)s::pg_snapshot)
+"""
 
 _CHANGED = """
 SELECT DISTINCT coalesce(log.erased_tenant, tenant.name), log.kind,

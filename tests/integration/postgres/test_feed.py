@@ -100,6 +100,22 @@ async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> N
     assert (nothing.rows, nothing.removed) == ([], [])
 
 
+async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+    await embed(postgres)
+    position, _ = await bootstrap(postgres)
+    caught_up = await postgres.feed.lag_s(position)
+    await postgres.store.write(TENANT, [segment("b")])
+    between = await postgres.feed.lag_s(position)
+    await postgres.store.write(TENANT, [segment("c")])
+    after = await postgres.feed.lag_s(position)
+    reached = (await postgres.feed.changes_since(position, MODEL)).position
+
+    assert caught_up == 0
+    assert 0 < between < after
+    assert await postgres.feed.lag_s(reached) == 0
+
+
 async def test_a_row_is_removed_until_its_new_text_has_a_vector(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     await embed(postgres)

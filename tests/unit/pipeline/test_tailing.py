@@ -111,6 +111,20 @@ async def test_a_wait_that_began_before_the_fill_does_not_take_another_epoch_for
         assert not await waiting
 
 
+async def test_its_lag_is_that_of_the_changes_it_has_not_taken() -> None:
+    feed = filled_feed("a")
+    index = following(feed)
+    before = await index.lag_s()
+    async with index:
+        await ready(index)
+        taken = await index.lag_s()
+        feed.failures = [StoreUnavailableError("away")] * 1000
+        feed.put(row("b"))
+        waiting = await index.lag_s()
+
+    assert (before, taken, waiting) == (None, 0.0, 1.0)
+
+
 async def test_an_erased_row_is_gone_before_its_erasure_is_caught_up() -> None:
     feed = filled_feed("a", "b")
     async with following(feed) as index:
