@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2_grpc
 
 from serving.config import load_settings
 from serving.deployments.components import running_service
-from serving.ports import Embedder, Reranker
+from serving.ports import Embedder, Reranker, VectorIndex
 from serving.rpc import registration
 from tests.fake_meaning import FakeEmbedder
 from trivium.aio import AsyncClient
@@ -28,6 +28,7 @@ async def local_service(
     neo4j_uri: str,
     *,
     embedder: Embedder | None = None,
+    index: VectorIndex | None = None,
     previous_embedder: Embedder | None = None,
     reranker: Reranker | None = None,
 ) -> AsyncIterator[AsyncClient]:
@@ -36,6 +37,7 @@ async def local_service(
     async with running_service(
         settings,
         embedder=embedder or FakeEmbedder(),
+        index=index,
         previous_embedder=previous_embedder,
         reranker=reranker,
         # Tests take parts away on purpose, for which there is no use in waiting.

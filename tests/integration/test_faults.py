@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,20 @@ import pytest
 
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres
+from serving.adapters.exact_index import ExactIndex
+from serving.adapters.postgres.assembly import Postgres
 from serving.deployments.ray_environment import free_ports
 from serving.domain.budget import Deadline
-from serving.ports import EmbeddingModel, Vector, Vectors
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import DependencyError
+from serving.domain.query import Scope
+from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.pipeline.tailing import TailedIndex
+from serving.ports import EmbeddingModel, IndexAnswer, IndexStatus, Vector, Vectors
 from tests.fake_meaning import FAKE_MODEL, FakeEmbedder
 from tests.fix_local_service import local_service
 from tests.fix_postgres import QUICK
-from trivium import Fact, LegOverride, Retrieval, Segment
+from trivium import Fact, Health, LegOverride, Retrieval, Segment
 from trivium.aio import AsyncClient
 from trivium.errors import UnavailableError
 from trivium.values import LegState
@@ -160,6 +168,102 @@ def _only(leg: str) -> dict[str, LegOverride]:
     return {other: LegOverride(weight=0) for other in others}
 
 
+@asynccontextmanager
+async def idle_index(dsn: str) -> AsyncIterator[TailedIndex]:
+    """An index that holds nothing until it is started."""
+    async with Postgres(dsn, work_connections=2, search_connections=1) as postgres:
+        index = TailedIndex(postgres.feed, FAKE_MODEL, lambda: ExactIndex(FAKE_MODEL.dimension))
+        yield index
+        await index.stop()
+
+
+async def test_an_index_that_is_not_filled_at_start_is_said_and_heals(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    async with (
+        idle_index(postgres_dsn) as index,
+        local_service(postgres_dsn, neo4j_uri, index=index) as memory,
+    ):
+        token = (await memory.ingest([SAID, KNOWN])).token
+        await until(lambda: _graph_is_ok(memory, token))
+        without = await memory.retrieve("Who hired Tom?", timeout=4)
+        stats, health = await memory.stats(), await memory.check()
+        await index.start()
+        await until(lambda: _all_are_ok(memory, token))
+        healed = await memory.stats()
+
+    assert health is Health.SERVING
+    assert states(without) == {
+        "lexical": LegState.OK,
+        "dense": LegState.SKIPPED,
+        "facts": LegState.SKIPPED,
+        "graph": LegState.OK,
+    }
+    assert without.hits[0].id == "t1"
+    assert stats.service.degraded == ("index: starting",)
+    assert (stats.index.ready, stats.index.reason) == (False, "starting")
+    assert (healed.service.degraded, healed.index.ready) == ((), True)
+
+
+class UnreachableIndex:
+    """The index of a replica that is not there until it has `arrived`."""
+
+    def __init__(self, index: TailedIndex) -> None:
+        self._index = index
+        self.arrived = False
+
+    @property
+    def _reached(self) -> TailedIndex:
+        if not self.arrived:
+            raise DependencyError("index", "its replica cannot be reached")
+        return self._index
+
+    async def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
+    ) -> IndexAnswer:
+        return await self._reached.search(vector, kind, scope, depth, deadline, token, only)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        return await self._reached.count(tenant, items)
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        return await self._reached.caught_up(token, deadline)
+
+    async def status(self) -> IndexStatus:
+        return await self._reached.status()
+
+
+async def test_an_index_that_cannot_be_reached_at_start_is_said_and_heals(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    async with idle_index(postgres_dsn) as filled:
+        await filled.start()
+        index = UnreachableIndex(filled)
+        async with local_service(postgres_dsn, neo4j_uri, index=index) as memory:
+            token = (await memory.ingest([SAID, KNOWN])).token
+            await until(lambda: _graph_is_ok(memory, token))
+            without = await memory.retrieve("Who hired Tom?", timeout=4)
+            degraded = (await memory.stats()).service.degraded
+            index.arrived = True
+            await until(lambda: _all_are_ok(memory, token))
+
+    assert states(without) == {
+        "lexical": LegState.OK,
+        "dense": LegState.FAILED,
+        "facts": LegState.FAILED,
+        "graph": LegState.OK,
+    }
+    assert without.hits[0].id == "t1"
+    assert any(said.startswith("index") for said in degraded)
+
+
 async def test_postgres_missing_at_start_is_not_serving_and_heals(
     short_directory: Path, neo4j_uri: str
 ) -> None:
@@ -257,6 +361,11 @@ async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
     assert any(said.endswith("the previous model answers") for said in degraded)
     assert states(during)["dense"] is LegState.OK
     assert (during.hits[0].id, after.hits[0].id) == ("t2", "t2")
+
+
+async def _all_are_ok(memory: AsyncClient, token: str) -> bool:
+    answer = await memory.retrieve("Who hired Tom?", token=token)
+    return set(states(answer).values()) == {LegState.OK}
 
 
 async def _model_is(memory: AsyncClient, fingerprint: str) -> bool:
