@@ -279,7 +279,7 @@ def _encoder(settings: Settings) -> TextEncoder:
         case "bfloat16":
             from serving.adapters.encoder.bert_encoder import BertEncoder
 
-            return BertEncoder(checkpoint, threads=embedder.threads)
+            return BertEncoder(checkpoint, settings.cache_dir, threads=embedder.threads)
         case _:
             from serving.adapters.encoder.torch_encoder import TorchEncoder
 

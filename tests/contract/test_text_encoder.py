@@ -27,7 +27,7 @@ Run = Callable[[Checkpoint, Path], TextEncoder]
 RUNTIMES: dict[str, Run] = {
     "torch": lambda checkpoint, _: TorchEncoder(checkpoint),
     "onnx": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir),
-    "bert": lambda checkpoint, _: BertEncoder(checkpoint),
+    "bert": lambda checkpoint, cache_dir: BertEncoder(checkpoint, cache_dir),
     "cuda": lambda checkpoint, _: TorchEncoder(checkpoint, device="cuda"),
 }
 

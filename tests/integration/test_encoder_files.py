@@ -22,6 +22,7 @@ from serving.adapters.encoder.checkpoint import (
     open_checkpoint,
 )
 from serving.adapters.encoder.onnx_encoder import MODEL_FILE, OnnxEncoder, export_folder
+from serving.adapters.encoder.reference import kept_reference
 from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.domain.errors import DependencyError
 from tests.fix_encoder import MakeBert
@@ -112,7 +113,11 @@ def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(
     windows = [TorchEncoder(short).tokenize_query("we sailed to goa")]
     whole = TorchEncoder(tiny_bert).encode(windows)[:, :16]
 
-    for encoder in (TorchEncoder(short), BertEncoder(short), OnnxEncoder(short, tmp_path)):
+    for encoder in (
+        TorchEncoder(short),
+        BertEncoder(short, tmp_path),
+        OnnxEncoder(short, tmp_path),
+    ):
         made = encoder.encode(windows)
         np.testing.assert_allclose(made, whole / np.linalg.norm(whole), atol=0.01)
         np.testing.assert_allclose(np.linalg.norm(made), 1, rtol=1e-5)
@@ -121,9 +126,9 @@ def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(
 # ---------------------------------------------------------------- BERT by hand
 
 
-def test_bert_by_hand_pools_by_the_mean_too(make_tiny_bert: MakeBert) -> None:
+def test_bert_by_hand_pools_by_the_mean_too(make_tiny_bert: MakeBert, tmp_path: Path) -> None:
     checkpoint = open_checkpoint(str(make_tiny_bert("mean")))
-    encoder = BertEncoder(checkpoint)
+    encoder = BertEncoder(checkpoint, tmp_path)
     windows = [encoder.tokenize_query(text) for text in ("we", "we sailed to goa with memory")]
 
     cosines = (encoder.encode(windows) * TorchEncoder(checkpoint).encode(windows)).sum(axis=1)
@@ -136,14 +141,38 @@ def test_bert_by_hand_pools_by_the_mean_too(make_tiny_bert: MakeBert) -> None:
     [{"model_type": "qwen3"}, {"hidden_act": "relu"}, {"position_embedding_type": "relative_key"}],
     ids=str,
 )
-def test_bert_by_hand_refuses_what_it_does_not_know(folder: Path, change: dict[str, str]) -> None:
+def test_bert_by_hand_refuses_what_it_does_not_know(
+    folder: Path, tmp_path: Path, change: dict[str, str]
+) -> None:
     config = folder / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
     checkpoint = open_checkpoint(str(folder))
 
     assert not is_plain_bert(checkpoint)
     with pytest.raises(DependencyError, match="no plain BERT"):
-        BertEncoder(checkpoint)
+        BertEncoder(checkpoint, tmp_path)
+
+
+def test_bert_by_hand_refuses_to_give_other_vectors_than_its_checkpoint(
+    tiny_bert: Checkpoint, tmp_path: Path
+) -> None:
+    expected = kept_reference(tiny_bert, tmp_path)
+    # The cosine of each to itself is then 0.9998.
+    (kept,) = (tmp_path / "probes").iterdir()
+    np.save(kept, expected * 0.9998)
+
+    with pytest.raises(DependencyError, match=r"bfloat16 arithmetic differs .*backend to onnx"):
+        BertEncoder(tiny_bert, tmp_path)
+
+
+def test_the_reference_is_made_once(
+    tiny_bert: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = kept_reference(tiny_bert, tmp_path)
+    monkeypatch.delattr(TorchEncoder, "encode")
+
+    np.testing.assert_array_equal(kept_reference(tiny_bert, tmp_path), made)
+    assert [path.suffix for path in (tmp_path / "probes").iterdir()] == [".npy"]
 
 
 # ---------------------------------------------------------------- exports

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from serving.adapters.encoder.checkpoint import Checkpoint
 from serving.adapters.encoder.onnx_probe import PADDED_TOKENS, probe_windows
+from serving.adapters.encoder.reference import require_same
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
 from serving.ports import EmbeddingModel, TokenIds, Vectors
@@ -32,9 +33,6 @@ EXPORT_VERSION = 1
 
 MODEL_FILE = "model.onnx"
 PROBE_FILE = "probe.npy"
-
-LEAST_COSINE = 0.9999
-"""Below it, vectors of the two runtimes must not share an index."""
 
 
 class OnnxEncoder:
@@ -82,12 +80,7 @@ class OnnxEncoder:
 
     def _check_probes(self, expected: Vectors) -> None:
         made = self.encode(probe_windows(self._tokenizer))
-        if made.shape != expected.shape:
-            raise DependencyError("embedder", "the ONNX export is of another model; remove it")
-        least = float((made * expected).sum(axis=1).min())
-        if not least >= LEAST_COSINE:
-            why = f"the ONNX export differs from its checkpoint (cosine {least:.4f}); remove it"
-            raise DependencyError("embedder", why)
+        require_same(made, expected, "the ONNX export", "remove it")
 
 
 def export_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
