@@ -55,7 +55,7 @@ def test_no_text_of_a_segment_or_question_is_in_any_log(service: Service) -> Non
     secret = f"zanzibar{uuid.uuid4().hex}"
     request_id = uuid.uuid4().hex
     with Client(
-        service.address, tenant="discreet", timeout=30, metadata=[("request_id", request_id)]
+        service.address, tenant="silent", timeout=30, metadata=[("request_id", request_id)]
     ) as memory:
         token = memory.ingest(
             [
