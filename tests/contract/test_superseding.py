@@ -196,6 +196,26 @@ async def test_tenants_close_nothing_of_each_other(stored: Stored) -> None:
     assert await stored.closers(OTHER) == {"goa": ""}
 
 
+TEA = fact("goa", "Bob", "likes", "tea")
+NOTE = fact("note", "Bob", "met", "Cid", valid_from=NOON + days(5))
+
+
+@pytest.mark.parametrize("mine", [ROME, replace(NOTE, closes=("goa",)), None])
+async def test_a_fact_is_not_taken_for_that_of_the_same_id_elsewhere(
+    stored: Stored, mine: Fact | None
+) -> None:
+    await stored.store.write(TENANT, [TEA, NOTE, home("bern", "Bern", -1), OSLO])
+    await stored.store.write(OTHER, [PLAIN, replace(NOTE, closes=("goa",))])
+
+    if mine is None:
+        await stored.store.erase(TENANT, Selector(items=(NOTE.item,)))
+    else:
+        await stored.store.write(TENANT, [mine])
+
+    closers = await stored.closers()
+    assert closers["goa"] == ("note" if mine and mine.closes else "")
+
+
 async def test_a_repeat_changes_nothing(stored: Stored) -> None:
     first = await stored.store.write(TENANT, [GOA, ROME, LEFT])
     before = await stored.facts()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
@@ -71,6 +71,13 @@ async def test_what_was_said_after_the_requests_clock_is_hidden(stored: Stored) 
 
     assert await stored.latest(scope(as_of=NOON + days(1))) == "now"
     assert await stored.latest(scope(as_of=NOON + days(2))) == "later now"
+
+
+async def test_what_was_recorded_after_the_instant_known_is_hidden(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("now")])
+
+    assert await stored.latest(scope(known_at=datetime.now(UTC) - days(1))) == ""
+    assert await stored.latest(scope(known_at=datetime.now(UTC) + days(1))) == "now"
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,17 @@ async def test_rows_of_a_former_version_are_closed_too(postgres: Postgres) -> No
     assert await closers(postgres) == {"new": [], "old": ["new"]}
 
 
+async def test_rows_of_a_former_version_are_of_one_tenant(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [fact("old", "Bob", "likes", "tea")])
+    await postgres.store.write(TenantName("other"), [home("old", 0, single_valued=False)])
+    async with postgres.database.work() as connection:
+        await connection.execute("UPDATE fact SET topic = NULL")
+
+    await postgres.store.write(TENANT, [home("new", 1)])
+
+    assert await closers(postgres) == {"new": [], "old": []}
+
+
 async def test_a_closed_fact_is_logged_with_what_closed_it(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [home("a", 0), fact("other", "Bob", "met", "Ann")])
     await logged(postgres)

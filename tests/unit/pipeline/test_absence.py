@@ -103,15 +103,18 @@ async def test_a_fact_is_hidden_by_its_time_or_by_what_it_rests_on() -> None:
     store = await store_of(
         segment("s", speaker="Tom"),
         fact("over", "a", "b", "c", valid_to=NOON),
-        fact("toms", "a", "b", "c", evidence=("s",)),
+        fact("toms", "a", "b", "c", evidence=("s",), closes=("closed",)),
+        fact("closed", "a", "b", "c"),
     )
     legs = {"facts": FixedLeg()}
     profile = replace(PLAIN, legs=(LegSpec(name="facts"),))
 
     over = await explained(store, legs, fact_id("over"), profile)
+    closed = await explained(store, legs, fact_id("closed"), profile)
     mels = await explained(store, legs, fact_id("toms"), profile, filter_=Filter(speakers=("mel",)))
 
     assert over.reason == "as_of: the fact does not hold then, or is retracted"
+    assert closed.reason == "as_of: the fact does not hold then, it was closed by toms"
     assert mels.reason == "filter.speakers: it does not pass"
 
 

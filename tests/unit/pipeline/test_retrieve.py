@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -20,7 +20,7 @@ from serving.domain.errors import (
 from serving.domain.priors import Decay, Importance, ImportanceStyle
 from serving.domain.profile import Diversity, LegSpec, Profile
 from serving.domain.query import Filter
-from serving.domain.records import Item, ItemId, TenantName, fact_id
+from serving.domain.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.pipeline.asking import LegState
 from serving.pipeline.legs import Leg, LegSkippedError
 from tests.builders import NOON, days, fact, ids, query, scope, segment
@@ -186,6 +186,25 @@ async def test_rows_that_are_gone_or_fail_the_scope_are_not_shown() -> None:
 
     assert hit_ids(answer) == ["fits"]
     assert answer.vanished == 3
+
+
+async def test_only_what_had_been_recorded_is_shown() -> None:
+    long_ago = {"valid_from": NOON - days(9), "recorded_at": NOON - days(9)}
+    store = await store_of(
+        segment("said"),
+        fact("old", "Mel", "lives in", "Rome", **long_ago),
+        fact("new", "Mel", "lives in", "Oslo", valid_from=NOON - days(5), closes=("old",)),
+    )
+    legs = {"facts": FixedLeg([segment_id("said"), fact_id("new"), fact_id("old")])}
+    profile = Profile(name="f", legs=(LegSpec(name="facts"),))
+
+    async def shown(known_at: datetime | None) -> list[str]:
+        asked = query("?", scope=scope(known_at=known_at))
+        return hit_ids(await retriever(store, legs).retrieve(asked, profile, soon()))
+
+    assert await shown(None) == ["said", "new"]
+    assert await shown(NOON - days(1)) == ["old"]
+    assert await shown(NOON) == ["new"]
 
 
 async def test_a_fact_is_shown_only_while_it_holds() -> None:
