@@ -6,11 +6,15 @@ import subprocess
 import uuid
 import zipfile
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
+from serving.deployments.ray_environment import LOOPBACK as LOCAL
 from tests.fix_cluster import DEPLOY, PROJECT, Cluster, in_environment, inherited
 from trivium import Client, Fact, Retrieval, Segment
+from trivium.errors import to_error
 from trivium.values import LegState
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
@@ -102,9 +106,15 @@ def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
     with new_client(cluster) as memory:
         answer = told_and_asked(memory)
         serving = memory.stats().service
+    with grpc.insecure_channel(f"{LOCAL}:{cluster.grpc_port}") as channel:
+        ingest: Any = channel.unary_unary("/trivium.v1.IngestService/Ingest")
+        with pytest.raises(grpc.RpcError) as refused:
+            ingest(b"\x0a\x01\xff", timeout=30)  # field 1, a string that is not UTF-8
 
     assert all_legs_answered(answer)
     assert serving.ingress == "ray_proxy"
+    # Ray's proxy reads the request in a process of its own, and hands over what it made of it.
+    assert to_error(refused.value).reason == "INVALID_FIELD"
     assert [line for line in cluster.log_of("Fusion") if line.startswith(SLOW_WAY_IN)]
 
 
