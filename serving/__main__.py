@@ -17,6 +17,7 @@ from typing import NoReturn
 import click
 import pydantic
 import yaml
+from pydantic_settings import SettingsError
 
 from serving.config import Settings, load_settings, set_process_environment, settings_as_yaml
 from serving.deployments.interruption import Interruption
@@ -106,7 +107,7 @@ def doctor() -> None:
 def _settings() -> Settings:
     try:
         settings = load_settings()
-    except (pydantic.ValidationError, OSError, yaml.YAMLError) as error:
+    except (pydantic.ValidationError, SettingsError, OSError, yaml.YAMLError) as error:
         _end_misconfigured(str(error))
     if settings.postgres.dsn is not None:
         from serving.adapters.postgres.dsn import parses
