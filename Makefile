@@ -4,7 +4,6 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-UV_VERSION := 0.13.9
 DATA ?=
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/trivium
 export PYTHONPATH :=
@@ -15,17 +14,21 @@ help: ## List what there is
 
 # ---- environment: each stamp is remade when its pins change
 
-$(BIN)/uv:
+# uv and the build backend come by hash like everything else, so nothing is built in isolation,
+# for which pip and uv would fetch a backend of their own.
+$(BIN)/uv: requirements/bootstrap.txt
 	@$(PYTHON) -c 'import sys; ok = (3, 11) <= sys.version_info < (3, 14); \
 	  sys.exit(None if ok else f"Trivium needs Python 3.11 to 3.13, {sys.executable} is {sys.version.split()[0]}; try make PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV) || { echo "could not make $(VENV): is the venv module of $(PYTHON) installed (Debian: python3-venv)?"; exit 1; }
 	@echo "installing uv into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+	  -r requirements/bootstrap.txt
+	@touch $@
 
 $(VENV)/.desk: requirements/desk.txt pyproject.toml | $(BIN)/uv
 	@echo "installing the service into $(VENV) (about 6 GB the first time; run again to resume)"
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/desk.txt
-	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps -e .
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.desk
@@ -73,7 +76,10 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	  --extra desk ../pyproject.toml -o desk.txt
 	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
-	  --extra desk --extra dev -c desk.txt ../pyproject.toml -o dev.txt
+	  -c desk.txt bootstrap.in -o bootstrap.txt
+	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+	  --extra desk --extra dev -c desk.txt -c bootstrap.txt ../pyproject.toml -o dev.txt
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Format, lint, import rules, protos and their stubs, spelling

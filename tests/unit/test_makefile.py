@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 PROJECT = Path(__file__).parents[2]
 
 
@@ -13,3 +15,24 @@ def test_the_list_shows_no_variable_of_make() -> None:
 
     assert "clean" in listed
     assert "$(" not in listed
+
+
+def test_whatever_is_installed_comes_by_its_hash() -> None:
+    joined = (PROJECT / "Makefile").read_text().replace("\\\n", "")
+    installs = [line for line in joined.splitlines() if "pip install" in line]
+    own = [line for line in installs if line.endswith("-e .")]
+    others = [line for line in installs if line not in own]
+
+    assert len(own) == 1
+    assert {"--no-deps", "--no-build-isolation"} <= set(own[0].split())
+    assert others
+    assert all("--require-hashes" in line.split() for line in others)
+
+
+@pytest.mark.parametrize("name", ["bootstrap", "serving", "desk", "dev"])
+def test_every_pin_has_a_hash(name: str) -> None:
+    pins = (PROJECT / "requirements" / f"{name}.txt").read_text().replace("\\\n", "")
+    listed = [line for line in pins.splitlines() if line and not line.lstrip().startswith("#")]
+
+    assert listed
+    assert [line for line in listed if "==" not in line or "--hash=sha256:" not in line] == []
