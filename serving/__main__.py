@@ -20,6 +20,7 @@ import yaml
 from pydantic_settings import SettingsError
 
 from serving.config import Settings, load_settings, set_process_environment, settings_as_yaml
+from serving.deployments.console import Console
 from serving.deployments.interruption import Interruption
 from serving.deployments.ray_environment import (
     TEMPORARY_FILES,
@@ -28,6 +29,8 @@ from serving.deployments.ray_environment import (
     desk_environment,
     new_temp_dir,
 )
+
+NAME = "trivium"
 
 EXIT_FAILED = 1
 EXIT_MISCONFIGURED = 2
@@ -132,7 +135,7 @@ def _interruptible() -> Iterator[Interruption]:
             sys.exit(EXIT_INTERRUPTED)
         finally:
             if interruption.noted:
-                _report("stopped")
+                Console(sys.stderr, NAME)("stopped")
 
 
 @contextlib.contextmanager
@@ -145,8 +148,9 @@ def _desk(settings: Settings, interruption: Interruption) -> Iterator[DeskAddres
             # Only now: Ray reads its environment when it is imported.
             from serving.deployments.desk import running_desk
 
-            with running_desk(settings, Path(temp_dir), interruption, _report) as desk:
-                _report(f"up in {desk.started_in_s:.0f} s")
+            report = Console(sys.stderr, NAME)
+            with running_desk(settings, Path(temp_dir), interruption, report) as desk:
+                report(f"up in {desk.started_in_s:.0f} s")
                 yield desk.addresses
     except DeskStartError as error:
         click.echo(f"\nTrivium did not start: {error}", err=True)
@@ -157,10 +161,6 @@ def _say_stopping() -> None:
     """Says so in the middle of anything, where `click.echo` might be what was interrupted."""
     with contextlib.suppress(OSError):
         os.write(sys.stderr.fileno(), b"\ntrivium: stopping\n")
-
-
-def _report(line: str) -> None:
-    click.echo(f"trivium: {line}", err=True)
 
 
 def _say_where(addresses: DeskAddresses) -> None:
