@@ -232,41 +232,64 @@ async def test_annie_orders_by_novelty_since_raw_scores_are_small(annie: AsyncCl
     assert ids(answer) == ["plan", "dates", "flights", "told", "edge"]
 
 
-async def test_annie_sums_three_lists_that_agree(annie: AsyncClient) -> None:
-    token = (
-        await annie.ingest(
-            [
-                Segment(id="first", text="We moved", event_time=ago(0), entities=("Priya",)),
-                Segment(
-                    id="all",
-                    title="Vacation with Priya, tell, vacation, Priya, vacation, Priya, tell, tell",
-                    text="Priya tell vacation",
-                    event_time=ago(0),
-                    entities=("Priya",),
-                ),
-                Fact(
-                    id="evidence",
-                    subject="Priya",
-                    relation="told",
-                    object="Rajesh",
-                    evidence=("first",),
-                    recorded_at=ago(1),
-                ),
-            ]
+async def test_annie_sums_three_lists_that_agree(remembering: Remember) -> None:
+    def about_priya(id_: str, weight: float) -> Fact:
+        return Fact(
+            id=f"of-{id_}",
+            subject="Priya",
+            relation="told",
+            object=id_,
+            evidence=(id_,),
+            weight=weight,
+            recorded_at=ago(1),
         )
-    ).token
-    evidence = {"legs": {"graph": {"yields": "evidence"}}}
 
-    answer = await annie.retrieve(
-        VACATION, profile="annie", as_of=NOW, explain=True, changes=evidence, token=token, limit=20
+    agreed, other = (
+        Segment(
+            id="agreed", text="Vacation, Priya? I did tell Priya", event_time=NOW, entities=("x",)
+        ),
+        Segment(id="other", text="She agreed", event_time=NOW, entities=("y",)),
+    )
+    memory = await remembering(
+        [agreed, other, about_priya("agreed", 0.5), about_priya("other", 1.0)],
+        {agreed.text: 0.8, other.text: 0.9},
     )
 
-    everywhere = [hit for hit in answer.hits if len(hit.legs) == 3]
-    assert everywhere
-    for hit in everywhere:
-        assert hit.ledger is not None
-        expected = sum(1 / (60 + rank) for rank in ranks(hit).values())
-        assert hit.ledger.fused_score == pytest.approx(expected, abs=1e-12)
+    answer = await memory.retrieve(
+        VACATION,
+        profile="annie",
+        as_of=NOW,
+        explain=True,
+        changes={"legs": {"graph": {"yields": "evidence"}}},
+    )
+
+    hit = by_id(answer)["agreed"]
+    assert ranks(hit) == {"lexical": 1, "dense": 2, "graph": 2}
+    # The document cuts it to 0.0486.
+    assert ledger(hit).fused_score == pytest.approx(1 / 61 + 2 / 62, abs=1e-12)
+    assert hit.score == pytest.approx(0.04865, abs=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("age_days", "turn", "person"),
+    [(0, 1.0, 1.0), (30, 0.5, 0.5), (60, 0.25, 0.3), (120, 0.063, 0.3)],
+)
+async def test_annie_ages_by_the_documents_table(
+    remembering: Remember, age_days: float, turn: float, person: float
+) -> None:
+    aging: list[Item] = [
+        Segment(id=kind, text=f"a {kind} of long ago", kind=kind, event_time=ago(age_days))
+        for kind in ("turn", "person")
+    ]
+    memory = await remembering(aging, {"of long ago": 0.5})
+
+    answer = await memory.retrieve("then", profile="annie", as_of=NOW, explain=True)
+
+    multipliers = {hit.id: aged(hit) for hit in answer.hits}
+    assert multipliers == {
+        "turn": pytest.approx(turn, abs=6e-4),
+        "person": pytest.approx(person, abs=6e-4),
+    }
 
 
 async def test_annie_looks_a_week_back_by_words_and_for_ever_by_meaning(
