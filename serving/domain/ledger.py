@@ -128,7 +128,7 @@ class Ledger:
 
 def worth(term: LegTerm, method: FusionMethod, rank_constant: float) -> float:
     """What a leg adds to the fused score, from all of the term but `term` itself."""
-    # Asked of every candidate: `is`, since a match compares strings, at three times the cost.
+    # Asked of every candidate: `is`, since a match would compare strings.
     if method is FusionMethod.RECIPROCAL_RANK:
         return term.weight / (rank_constant + term.rank)
     if method is FusionMethod.CONVEX:

@@ -137,7 +137,7 @@ class AbsenceExplainer:
     ) -> tuple[LegAbsence, ...]:
         """Asks each leg as deep as it can look."""
         deeper = replace(profile, legs=tuple(_as_deep_as_can_be(leg) for leg in profile.legs))
-        deep = (await self._retriever.trace(query, deeper, deadline)).results
+        deep = await self._retriever.ask_legs(query, deeper, deadline)
         return tuple(
             _leg_absence(row, spec, profile.limit, before, after)
             for spec, before, after in zip(profile.legs, traced.results, deep, strict=True)

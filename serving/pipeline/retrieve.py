@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from serving.domain.budget import Deadline
@@ -117,16 +118,33 @@ class Retriever:
         """
         return await self._retrieve(query, profile, deadline, thorough=True)
 
-    async def _retrieve(
-        self, query: Query, profile: Profile, deadline: Deadline, *, thorough: bool
-    ) -> Traced:
-        started = time.perf_counter()
+    async def ask_legs(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegResult]:
+        """Only asks the legs, each until the deadline less a reserve; in the profile's order.
+
+        Raises:
+            AllLegsFailedError: Every leg that was asked failed.
+            StoreUnavailableError: A leg could not reach PostgreSQL.
+        """
+        results, _ = await self._ask(query, profile, deadline)
+        return results
+
+    async def _ask(
+        self, query: Query, profile: Profile, deadline: Deadline
+    ) -> tuple[list[LegResult], float]:
+        """What the legs found, and the seconds that embedding the question took."""
         for_legs = deadline.earlier_by(_reserve(deadline.remaining()))
         vector = QueryVector(query, self._spaces.for_query(query), for_legs)
         try:
             results = await self._legs.ask(query, profile, vector, for_legs)
         finally:
             await vector.discard()
+        return results, vector.elapsed_s
+
+    async def _retrieve(
+        self, query: Query, profile: Profile, deadline: Deadline, *, thorough: bool
+    ) -> Traced:
+        started = time.perf_counter()
+        results, embedding_s = await self._ask(query, profile, deadline)
         found = [result.ranked for result in results if result.ranked is not None]
 
         loading = _Loading(self._store, query, deadline)
@@ -148,7 +166,7 @@ class Retriever:
             rerank=rerank,
             timings=Timings(
                 total_s=total_s,
-                embedding_s=vector.elapsed_s,
+                embedding_s=embedding_s,
                 loading_s=loading.elapsed_s,
                 reranking_s=reranking_s,
                 ranking_s=max(0.0, total_s - legs_s - loading.elapsed_s - reranking_s),
@@ -190,11 +208,8 @@ class _Loading:
         unread = [item for item in items if item not in self._read]
         if unread:
             started = time.perf_counter()
-            try:
-                async with asyncio.timeout(self._deadline.remaining()):
-                    self._rows |= await self._store.load(self._tenant, unread, self._deadline)
-            except TimeoutError as error:
-                raise BudgetExhaustedError("reading the candidates") from error
+            async with self._in_time():
+                self._rows |= await self._store.load(self._tenant, unread, self._deadline)
             self._read.update(unread)
             self.elapsed_s += time.perf_counter() - started
         return self._rows
@@ -205,9 +220,14 @@ class _Loading:
         Raises:
             BudgetExhaustedError: The time ran out.
         """
+        async with self._in_time():
+            return await access.shown_counts(self._tenant, items, self._deadline)
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(self._deadline.remaining()):
-                return await access.shown_counts(self._tenant, items, self._deadline)
+                yield
         except TimeoutError as error:
             raise BudgetExhaustedError("reading the candidates") from error
 

@@ -230,6 +230,17 @@ async def test_annie_orders_by_novelty_since_raw_scores_are_small(annie: AsyncCl
 
     # The document shows four lines in another order; docs/profiles.md works out why these are five.
     assert ids(answer) == ["plan", "dates", "flights", "told", "edge"]
+    scores = {hit.id: round(hit.score, 4) for hit in answer.hits}
+    assert scores == {
+        "plan": 0.0311,
+        "told": 0.0303,
+        "edge": 0.0164,
+        "dates": 0.0145,
+        "flights": 0.0056,
+    }
+    told = ledger(by_id(answer)["told"]).diversity
+    assert told is not None
+    assert told.max_similarity == pytest.approx(0.14, abs=5e-3)
 
 
 async def test_annie_sums_three_lists_that_agree(remembering: Remember) -> None:

@@ -1,9 +1,9 @@
 """Words by the ranks that PostgreSQL brings along, `ts_rank_cd` and `ts_rank`.
 
 Both know nothing of how rare a word is and score every row that has one, so they rank worse
-than the score of BM25's shape and take time in proportion to the tenant: 46 ms where a tenant
-has 100,000 segments. They are here for the profiles that reproduce designs built on them. No
-word has a weight of its own in our vectors, so each counts as PostgreSQL's D, 0.1.
+than the score of BM25's shape and take time in proportion to the tenant. They are here for the
+profiles that reproduce designs built on them. No word has a weight of its own in our vectors,
+so each counts as PostgreSQL's D, 0.1.
 """
 
 from __future__ import annotations

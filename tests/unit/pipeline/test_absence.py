@@ -254,6 +254,17 @@ async def test_reranking_that_cost_it_its_place_is_told(name: str, loss: Loss, s
     assert absence.reason.endswith(said)
 
 
+async def test_to_look_deeper_asks_the_legs_alone_and_reranks_nothing_again() -> None:
+    store = await store_of(*texts("abcd"))
+    reranker = FixedReranker(LOGITS)
+    asked = retriever(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
+    explainer = AbsenceExplainer(asked, store, spaces(), InMemoryGraph())
+
+    await explainer.explain(query("?"), RERANKED, segment_id("d"), soon())
+
+    assert len(reranker.asked) == 3
+
+
 names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 
 
