@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 
@@ -155,12 +156,19 @@ def _looking_back(query: Query, spec: LegSpec) -> Query:
     if spec.lookback is None:
         return query
     scope = query.scope
-    start = scope.as_of - spec.lookback
     asked = scope.filter.event_time
-    if asked.start is not None:
-        start = max(start, asked.start)
+    starts = [_earlier(scope.as_of, spec.lookback), asked.start]
+    start = max((start for start in starts if start is not None), default=None)
     narrowed = replace(scope.filter, event_time=TimeRange(start, asked.end))
     return replace(query, scope=replace(scope, filter=narrowed))
+
+
+def _earlier(instant: datetime, by: timedelta) -> datetime | None:
+    """The instant that lies so much earlier; None before the year 1, where nothing is."""
+    try:
+        return instant - by
+    except OverflowError:
+        return None
 
 
 async def _candidates(asked: asyncio.Task[LegResult]) -> Sequence[Candidate]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -44,6 +44,18 @@ async def test_a_leg_that_looks_back_is_asked_for_that_time_only() -> None:
     asked = [leg.requests[0].query.scope for leg in (lexical, dense)]
     assert asked[0].filter.event_time.start == asked[0].as_of - days(7)
     assert asked[1] == scope()
+
+
+@pytest.mark.parametrize("as_of", [NOON, datetime(1, 1, 2, tzinfo=UTC)])
+async def test_a_lookback_beyond_the_calendar_looks_at_all_time(as_of: datetime) -> None:
+    lexical = FixedLeg()
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", lookback=timedelta.max),))
+
+    await retriever(await store_of(), {"lexical": lexical}).retrieve(
+        query("?", scope=scope(as_of=as_of)), profile, soon()
+    )
+
+    assert lexical.requests[0].query.scope.filter.event_time.start is None
 
 
 async def test_a_depth_per_limit_grows_with_the_answer() -> None:
