@@ -30,6 +30,10 @@ class Importance:
     style: ImportanceStyle = ImportanceStyle.OFF
     boost_from: float = 0.8
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.boost_from <= 1:
+            raise ValueError(f"boost_from must be from 0 to 1, got {self.boost_from}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decay:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -86,6 +86,8 @@ class LegSpec:
             )
         if self.floor is not None and not math.isfinite(self.floor):
             raise ValueError(f"floor must be finite, got {self.floor}")
+        if not math.isfinite(self.least_score):
+            raise ValueError(f"least_score must be finite, got {self.least_score}")
         if self.lookback is not None and self.lookback <= timedelta(0):
             raise ValueError(f"lookback must be positive, got {self.lookback}")
         if not 0 <= self.reserved <= MAX_LIMIT:
@@ -104,6 +106,25 @@ class LegSpec:
     def for_limit(self, limit: int) -> LegSpec:
         """The leg as it is asked for an answer of `limit` hits, with its depth worked out."""
         return replace(self, depth=self.depth_for(limit)) if self.depth_per_limit else self
+
+
+def by_need(legs: Sequence[LegSpec]) -> tuple[LegSpec, ...]:
+    """Orders legs so that each comes after those that it leans on; otherwise leaves their order.
+
+    Raises:
+        ValueError: Legs lean on each other in a circle, or on one that is not there.
+    """
+    ordered: list[LegSpec] = []
+    waiting = list(legs)
+    while waiting:
+        there = {leg.name for leg in ordered}
+        ready = next((leg for leg in waiting if there.issuperset(leg.leans_on)), None)
+        if ready is None:
+            names = ", ".join(leg.name for leg in waiting)
+            raise ValueError(f"legs lean on each other in a circle, or on none: {names}")
+        ordered.append(ready)
+        waiting.remove(ready)
+    return tuple(ordered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +207,7 @@ class Profile:
         if self.signals and self.fusion is not FusionMethod.RECIPROCAL_RANK:
             raise ValueError("signals are ranks, so fusion must be reciprocal_rank with them")
         self._check_order_of_legs()
-        self._check_rerank()
+        self._check_reordering()
 
     def _check_order_of_legs(self) -> None:
         for place, leg in enumerate(self.legs):
@@ -196,7 +217,7 @@ class Profile:
                     f"leg {leg.name!r} needs what {missing} found, which must come before it"
                 )
 
-    def _check_rerank(self) -> None:
+    def _check_reordering(self) -> None:
         pool = sum(leg.depth_for(self.limit) for leg in self.legs if leg.weight)
         if self.rerank is not None and self.rerank.head > pool:
             raise ValueError(
@@ -204,6 +225,8 @@ class Profile:
             )
         if self.rerank is not None and self.sort is not Sort.RELEVANCE:
             raise ValueError(f"rerank is for relevance, and sort is {self.sort}")
+        if self.diversity is not None and self.sort is not Sort.RELEVANCE:
+            raise ValueError(f"diversity is for relevance, and sort is {self.sort}")
 
     @property
     def weights(self) -> dict[str, float]:

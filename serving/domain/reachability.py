@@ -9,7 +9,7 @@ both before it serves.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.domain.ledger import FusionMethod
@@ -23,7 +23,7 @@ class Reach:
     Attributes:
         leg: The leg.
         limit: The number of hits.
-        ahead_if_disjoint: The others' finds that lie before its best one if no two legs agree.
+        ahead: How many finds of each other leg lie before its best one if no two legs agree.
         reaches: Whether that leaves it a place.
         needs_if_agreeing: The weight above which its best find shows even if all others agree on
             a whole answer; infinite if there is none.
@@ -35,21 +35,30 @@ class Reach:
 
     leg: str
     limit: int
-    ahead_if_disjoint: int
+    ahead: Mapping[str, int]
     reaches: bool
     needs_if_agreeing: float
     heard_if_agreeing: bool
     fills_from: float
     crowds_out: bool
 
+    @property
+    def ahead_if_disjoint(self) -> int:
+        """All finds that lie before its best one if no two legs agree."""
+        return sum(self.ahead.values())
+
 
 def reaches(profile: Profile) -> list[Reach]:
-    """Works out the reach of each leg that has a weight.
+    """Works out the reach of each leg that has a weight, from what the legs give.
 
     A hit that only leg j finds, at rank 1, shows for sure if fewer than `limit` others lie
     ahead of w_j / (k + 1); other legs' hits lie at w_i / (k + rank). Where others agree, a hit of
-    theirs has the sum. Signals are left out: they shift all candidates alike. Scores that are
-    not reciprocal ranks have no such bounds, and then the list is empty.
+    theirs has the sum.
+
+    Signals are left out, since nobody knows beforehand what they prefer: of n candidates, one of
+    weight w sets two apart by up to w / (k + 1) - w / (k + n). So with signals the bounds hold
+    for candidates that these rank alike, such as all that were said at one time. Scores that
+    are not reciprocal ranks have no such bounds, and then the list is empty.
     """
     if profile.fusion is not FusionMethod.RECIPROCAL_RANK:
         return []
@@ -59,7 +68,7 @@ def reaches(profile: Profile) -> list[Reach]:
 
 def _reach(profile: Profile, leg: LegSpec, others: Sequence[LegSpec]) -> Reach:
     k, limit = profile.rank_constant, profile.limit
-    ahead = sum(_ahead(leg, other, k, limit) for other in others)
+    ahead = {other.name: _ahead(leg, other, k, limit) for other in others}
     agreeing = [other for other in others if other.depth_for(limit) >= limit]
     needed = (k + 1) * sum(other.weight for other in agreeing) / (k + limit)
     can_fill = bool(others) and leg.depth_for(limit) >= limit
@@ -69,8 +78,8 @@ def _reach(profile: Profile, leg: LegSpec, others: Sequence[LegSpec]) -> Reach:
     return Reach(
         leg=leg.name,
         limit=limit,
-        ahead_if_disjoint=ahead,
-        reaches=ahead < limit,
+        ahead=ahead,
+        reaches=sum(ahead.values()) < limit,
         needs_if_agreeing=needed,
         heard_if_agreeing=leg.weight > needed or not agreeing,
         fills_from=fills_from,
@@ -91,16 +100,41 @@ def _ahead(leg: LegSpec, other: LegSpec, k: float, limit: int) -> int:
 def faults(profile: Profile) -> list[tuple[str, str]]:
     """What keeps a profile from serving: the leg, and why with its numbers.
 
+    Those that drown out others come first, since what they drown out is no fault of its own.
     What a leg declares on purpose (`reorders`, `may_fill`) is no fault.
     """
-    found = []
+    crowding, unreachable = [], []
     for reach in reaches(profile):
         leg = profile.leg(reach.leg)
-        if not reach.reaches and not leg.reorders and not leg.reserved:
-            found.append((leg.name, _unreachable(profile, leg, reach)))
         if reach.crowds_out and not leg.may_fill:
-            found.append((leg.name, _crowding(leg, reach)))
-    return found
+            crowding.append((leg.name, _crowding(leg, reach)))
+        if not reach.reaches and not leg.reorders and not leg.reserved:
+            unreachable.append((leg.name, _unreachable(profile, leg, reach)))
+    return crowding + unreachable
+
+
+def contradictions(profile: Profile) -> list[tuple[str, str]]:
+    """What a profile asks for and cannot get: the field, and why.
+
+    For one question that is no fault: an ablation silences a leg, and a smaller answer has fewer
+    places, whatever the profile promises.
+    """
+    return [found for leg in profile.legs for found in _contradictions(profile, leg)]
+
+
+def _contradictions(profile: Profile, leg: LegSpec) -> Iterator[tuple[str, str]]:
+    reserved, places = f"legs.{leg.name}.reserved", min(profile.limit, leg.depth_for(profile.limit))
+    if leg.reserved and not leg.weight:
+        yield reserved, "it finds nothing to show there, since its weight is 0"
+    elif leg.reserved > places:
+        yield reserved, f"is {leg.reserved}, but no more than {places} can be had"
+    if leg.weight:
+        for other in leg.leans_on:
+            if not profile.leg(other).weight:
+                yield (
+                    f"legs.{leg.name}",
+                    f"leans on {other!r}, which has weight 0 and finds nothing",
+                )
 
 
 def notes(profile: Profile) -> list[tuple[str, str]]:
@@ -121,10 +155,14 @@ def _unreachable(profile: Profile, leg: LegSpec, reach: Reach) -> str:
     best = leg.weight / (profile.rank_constant + 1)
     return (
         f"nothing that it alone finds can show: its best find is worth {best:.5f}, and "
-        f"{reach.ahead_if_disjoint} finds of other legs are worth more where the answer has "
-        f"{reach.limit} places. Raise its weight, shorten the other lists, give it `reserved` "
-        "places, or declare `reorders: true`"
+        f"{reach.ahead_if_disjoint} finds of other legs are worth more ({_by_leg(reach.ahead)}) "
+        f"where the answer has {reach.limit} places. Raise its weight, shorten the other lists, "
+        "give it `reserved` places, or declare `reorders: true`"
     )
+
+
+def _by_leg(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} of {leg}" for leg, count in counts.items() if count)
 
 
 def _crowding(leg: LegSpec, reach: Reach) -> str:

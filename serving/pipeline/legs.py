@@ -32,8 +32,14 @@ DENSE = "dense"
 FACTS = "facts"
 GRAPH = "graph"
 TEMPORAL = "temporal"
-LEGS = (LEXICAL, DENSE, FACTS, GRAPH, TEMPORAL)
-"""All that a profile can name."""
+OPTIONS_OF_LEGS: Mapping[str, frozenset[str]] = {
+    LEXICAL: frozenset({"floor", "words"}),
+    DENSE: frozenset({"floor", "pool"}),
+    FACTS: frozenset({"floor", "yields"}),
+    GRAPH: frozenset({"floor", "yields", "walk"}),
+    TEMPORAL: frozenset(),
+}
+"""All legs that a profile can name, and what each can be told beyond what all can."""
 
 
 class LegSkippedError(Exception):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from serving.domain.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.fusion import RRF_RANK_CONSTANT
@@ -40,24 +41,45 @@ from serving.domain.profile import (
     SignalSpec,
     Sort,
     Yields,
+    by_need,
 )
 from serving.domain.ranking import RankStyle
-from serving.pipeline.legs import LEGS
+from serving.pipeline.legs import OPTIONS_OF_LEGS
+from serving.profiles.faults import Fault, FieldError, Gathered
 
 Made = TypeVar("Made")
 
 
+def _number(value: object) -> object:
+    """Refuses what pydantic would read as a number though it is none."""
+    if isinstance(value, bool | str):
+        raise ValueError(f"must be a number, got {value!r}")
+    return value
+
+
+def _duration(value: object) -> object:
+    """Refuses a bare number, of which nobody knows the unit."""
+    if isinstance(value, timedelta) or (isinstance(value, str) and value.startswith("P")):
+        return value
+    raise ValueError(f"must be a duration as ISO 8601 writes it, such as P7D, got {value!r}")
+
+
+Count = Annotated[int, BeforeValidator(_number)]
+Number = Annotated[float, BeforeValidator(_number)]
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
 class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class _WordsForm(_Form):
     mode: WordsMode = WordsMode.BM25
-    rank_gate: float = 0.01
+    rank_gate: Number = 0.01
 
 
 class _PoolForm(_Form):
-    recently_accessed: int
+    recently_accessed: Count
     joined_by: tuple[str, ...] = ()
 
 
@@ -65,19 +87,21 @@ class _WalkForm(_Form):
     order: WalkOrder = WalkOrder.ACTIVATION
     direction: WalkDirection = WalkDirection.BOTH
     relations: tuple[str, ...] = ()
-    hops: int = 2
+    hops: Count = 2
     seeds_from: str = ""
 
 
 class _LegForm(_Form):
-    weight: float = 1.0
-    depth: int = 20
-    depth_per_limit: int = 0
-    floor: float | None = None
-    least_score: float = 0.0
-    lookback: timedelta | None = None
+    """All that any leg can be told; which leg can be told what, `OPTIONS_OF_LEGS` says."""
+
+    weight: Number = 1.0
+    depth: Count = 20
+    depth_per_limit: Count = 0
+    floor: Number | None = None
+    least_score: Number = 0.0
+    lookback: Duration | None = None
     yields: Yields = Yields.EVIDENCE
-    reserved: int = 0
+    reserved: Count = 0
     reorders: bool = False
     may_fill: bool = False
     words: _WordsForm = _WordsForm()
@@ -87,25 +111,25 @@ class _LegForm(_Form):
 
 class _ImportanceForm(_Form):
     style: ImportanceStyle = ImportanceStyle.OFF
-    boost_from: float = 0.8
+    boost_from: Number = 0.8
 
 
 class _DecayForm(_Form):
-    half_life: timedelta = DECAY_HALF_LIFE
+    half_life: Duration = DECAY_HALF_LIFE
     evergreen_kinds: frozenset[str] = EVERGREEN_KINDS
-    evergreen_floor: float = EVERGREEN_FLOOR
-    floor: float = 0.0
+    evergreen_floor: Number = EVERGREEN_FLOOR
+    floor: Number = 0.0
     facts_are_fresh: bool = False
 
 
 class _RerankForm(_Form):
-    head: int = 50
-    weight: float = 0.7
+    head: Count = 50
+    weight: Number = 0.7
 
 
 class _DiversityForm(_Form):
-    trade_off: float = MMR_TRADE_OFF
-    pool: int = MMR_POOL
+    trade_off: Number = MMR_TRADE_OFF
+    pool: Count = MMR_POOL
     relative: bool = True
 
 
@@ -113,48 +137,54 @@ class ProfileForm(_Form):
     """A whole profile as data."""
 
     description: str
-    limit: int = 10
+    limit: Count = 10
     legs: dict[str, _LegForm]
-    signals: dict[str, float] = {}
+    signals: dict[str, Number] = {}
     fusion: FusionMethod = FusionMethod.RECIPROCAL_RANK
-    rank_constant: float = RRF_RANK_CONSTANT
+    rank_constant: Number = RRF_RANK_CONSTANT
     rank_style: RankStyle = RankStyle.ORDINAL
     importance: _ImportanceForm = _ImportanceForm()
     decay: _DecayForm | None = None
     rerank: _RerankForm | None = None
-    fold_from: float | None = 0.9
+    fold_from: Number | None = 0.9
     diversity: _DiversityForm | None = None
     sort: Sort = Sort.RELEVANCE
 
-    @field_validator("legs")
-    @classmethod
-    def _legs_exist(cls, legs: dict[str, _LegForm]) -> dict[str, _LegForm]:
-        if unknown := sorted(set(legs) - set(LEGS)):
-            raise ValueError(f"no leg is called {unknown[0]!r}; there are {', '.join(LEGS)}")
-        return legs
+    def to_data(self, mode: Literal["python", "json"] = "python") -> dict[str, Any]:
+        """The profile as data, with every field that it can have; a form of it is equal."""
+        data = self.model_dump(mode=mode)
+        for leg, options in data["legs"].items():
+            for option in _ALL_OPTIONS - OPTIONS_OF_LEGS[leg]:
+                del options[option]
+        return data
 
     def to_profile(self, name: str) -> Profile:
-        """The profile as the pipeline takes it.
+        """The profile as the pipeline takes it; each leg after those that it leans on.
 
         Raises:
-            FieldError: A value is out of range; names the field by its path.
+            FieldError: Values are out of range; names each field by its path.
         """
-        legs = tuple(_leg(leg, form) for leg, form in self.legs.items())
-        signals = tuple(_signal(signal, weight) for signal, weight in self.signals.items())
-        decay = _made("decay", Decay, self.decay) if self.decay else None
-        rerank = _made("rerank", Rerank, self.rerank) if self.rerank else None
-        diversity = _made("diversity", Diversity, self.diversity) if self.diversity else None
+        gathered = Gathered()
+        legs = [
+            gathered.made(partial(_leg, leg, form, self.legs)) for leg, form in self.legs.items()
+        ]
+        signals = [gathered.made(partial(_signal, *of)) for of in self.signals.items()]
+        importance = gathered.made(partial(_made, "importance", Importance, self.importance))
+        decay = gathered.made(partial(_made_if_given, "decay", Decay, self.decay))
+        rerank = gathered.made(partial(_made_if_given, "rerank", Rerank, self.rerank))
+        diversity = gathered.made(partial(_made_if_given, "diversity", Diversity, self.diversity))
+        gathered.finish()
         with _fields_of(self):
             return Profile(
                 name=name,
                 description=self.description,
-                legs=legs,
+                legs=by_need([leg for leg in legs if leg]),
                 limit=self.limit,
                 fusion=self.fusion,
                 rank_constant=self.rank_constant,
                 rank_style=self.rank_style,
-                signals=signals,
-                importance=_made("importance", Importance, self.importance),
+                signals=tuple(signal for signal in signals if signal),
+                importance=importance or Importance(),
                 decay=decay,
                 rerank=rerank,
                 fold_from=self.fold_from,
@@ -163,53 +193,76 @@ class ProfileForm(_Form):
             )
 
 
-class FieldError(ValueError):
-    """A value of a profile is not as it must be; `path` is its field, dots between the parts."""
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}" if self.path else self.why
+_ALL_OPTIONS = frozenset[str]().union(*OPTIONS_OF_LEGS.values())
 
 
 def to_form(data: Mapping[str, Any]) -> ProfileForm:
     """Reads a profile from plain data.
 
     Raises:
-        FieldError: It lacks a field, has an unknown one, or one of another type; the first such.
+        FieldError: It lacks a field, has an unknown one, or one of another type; names each.
     """
     try:
         return ProfileForm.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = ".".join(map(str, first["loc"]))
-        raise FieldError(path, first["msg"].removeprefix("Value error, ")) from None
+        raise FieldError(*map(_fault, error.errors(include_url=False))) from None
 
 
-def _leg(name: str, form: _LegForm) -> LegSpec:
+def _fault(error: Mapping[str, Any]) -> Fault:
+    """What pydantic says of one value."""
+    path = ".".join(str(part) for part in error["loc"] if part != "[key]")
+    return Fault(path, error["msg"].removeprefix("Value error, "))
+
+
+def _leg(name: str, form: _LegForm, all_legs: Mapping[str, _LegForm]) -> LegSpec:
     path = f"legs.{name}"
+    if name not in OPTIONS_OF_LEGS:
+        raise FieldError(Fault(path, f"is no leg; there are {', '.join(OPTIONS_OF_LEGS)}"))
+    idle = (form.model_fields_set & _ALL_OPTIONS) - OPTIONS_OF_LEGS[name]
+    if idle:
+        raise FieldError(
+            *(Fault(f"{path}.{option}", "is no option of this leg") for option in sorted(idle))
+        )
     values = {field: getattr(form, field) for field in type(form).model_fields}
     values["words"] = _made(f"{path}.words", WordsSearch, form.words)
-    values["pool"] = _made(f"{path}.pool", CandidatePool, form.pool) if form.pool else None
+    values["pool"] = _made_if_given(f"{path}.pool", CandidatePool, form.pool)
     values["walk"] = _made(f"{path}.walk", Walk, form.walk)
     with _fields_of(form, path):
-        return LegSpec(name=name, **values)
+        leg = LegSpec(name=name, **values)
+    _check_leanings(path, leg, all_legs)
+    return leg
+
+
+def _check_leanings(path: str, leg: LegSpec, all_legs: Mapping[str, _LegForm]) -> None:
+    seeds = leg.walk.seeds_from
+    faults = [
+        Fault(f"{path}.{field}", f"the profile has no leg {other!r} beside this one")
+        for field, others in (
+            ("pool.joined_by", leg.pool.joined_by if leg.pool else ()),
+            ("walk.seeds_from", (seeds,) if seeds else ()),
+        )
+        for other in others
+        if other == leg.name or other not in all_legs
+    ]
+    if faults:
+        raise FieldError(*faults)
 
 
 def _signal(name: str, weight: float) -> SignalSpec:
     try:
         return SignalSpec(name=name, weight=weight)
     except ValueError as error:
-        raise FieldError(f"signals.{name}", str(error)) from None
+        raise FieldError(Fault(f"signals.{name}", str(error))) from None
 
 
 def _made(path: str, kind: Callable[..., Made], form: _Form) -> Made:
     """The domain's value of a section; its fields have the same names."""
     with _fields_of(form, path):
         return kind(**form.model_dump())
+
+
+def _made_if_given(path: str, kind: Callable[..., Made], form: _Form | None) -> Made | None:
+    return None if form is None else _made(path, kind, form)
 
 
 @contextmanager
@@ -222,5 +275,5 @@ def _fields_of(form: _Form, path: str = "") -> Iterator[None]:
     except ValueError as error:
         field, _, why = str(error).partition(" ")
         if field.partition(".")[0] not in type(form).model_fields:
-            raise FieldError(path, str(error)) from None
-        raise FieldError(f"{path}.{field}" if path else field, why) from None
+            raise FieldError(Fault(path, str(error))) from None
+        raise FieldError(Fault(f"{path}.{field}" if path else field, why)) from None

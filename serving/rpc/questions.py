@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct, Value
 
 from serving.domain.briefing import BriefingLimits
 from serving.domain.consistency import ConsistencyToken
@@ -228,10 +228,35 @@ def _changed_profile(
     if not request.profile_overrides.fields:
         return profiles[name]
     try:
-        return profiles.changed(name, MessageToDict(request.profile_overrides))
+        return profiles.changed(name, _plain(request.profile_overrides))
     except FieldError as error:
-        check.refuse(f"profile_overrides.{error.path}".rstrip("."), error.why)
+        for path, why in error.faults:
+            check.refuse(f"profile_overrides.{path}".rstrip("."), why)
         return None
+
+
+def _plain(given: Struct) -> dict[str, Any]:
+    """A Struct as plain data.
+
+    Not by `MessageToDict`: that raises at numbers which JSON lacks, and names no field.
+    """
+    return {field: _plain_value(value) for field, value in given.fields.items()}
+
+
+def _plain_value(value: Value) -> object:
+    match value.WhichOneof("kind"):
+        case "struct_value":
+            return _plain(value.struct_value)
+        case "list_value":
+            return [_plain_value(each) for each in value.list_value.values]
+        case "number_value":
+            return value.number_value
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case _:
+            return None
 
 
 def _leg_overrides(

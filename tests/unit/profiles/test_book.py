@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from serving.domain.leg_options import WalkOrder, WordsMode
 from serving.domain.priors import Decay, Importance, ImportanceStyle
@@ -82,7 +83,7 @@ def test_objects_are_walked_to_by_distance_from_what_meaning_found() -> None:
 @pytest.mark.parametrize(
     ("change", "path"),
     [
-        ({"legs": {"telepathy": {}}}, "legs"),
+        ({"legs": {"telepathy": {}}}, "legs.telepathy: is no leg; there are lexical, dense, facts"),
         ({"legs": {"dense": {"depth": -1}}}, "legs.dense.depth"),
         ({"legs": {"dense": {"weight": "heavy"}}}, "legs.dense.weight"),
         ({"legs": {"dense": {"weight": float("inf")}}}, "legs.dense.weight"),
@@ -92,9 +93,55 @@ def test_objects_are_walked_to_by_distance_from_what_meaning_found() -> None:
         ({"legs": {"dense": {"pool": {"recently_accessed": -1}}}}, "legs.dense.pool.recently_ac"),
         ({"legs": {"graph": {"walk": {"hops": 3}}}}, "legs.graph.walk.hops"),
         ({"legs": {"graph": {"weight": 0.3}}}, "legs.graph: nothing that it alone finds"),
-        ({"legs": {"graph": {"weight": 9}}}, "legs"),
+        ({"legs": {"graph": {"weight": 9}}}, "legs.graph: it can fill the answer alone"),
         ({"legs": {leg: {"weight": 0} for leg in SHIPPED["default"].weights}}, "legs: must not"),
-        ({"legs": {"lexical": {"pool": {"recently_accessed": 9, "joined_by": ["dense"]}}}}, "leg "),
+        ({"legs": {"lexical": {"pool": {"recently_accessed": 9}}}}, "legs.lexical.pool: is no opt"),
+        ({"legs": {"lexical": {"walk": {}}}}, "legs.lexical.walk: is no option of this leg"),
+        ({"legs": {"lexical": {"yields": "facts"}}}, "legs.lexical.yields: is no option"),
+        ({"legs": {"dense": {"words": {}}}}, "legs.dense.words: is no option"),
+        ({"legs": {"temporal": {"floor": 1}}}, "legs.temporal.floor: is no option"),
+        (
+            {"legs": {"dense": {"pool": {"recently_accessed": 9, "joined_by": ["nobody"]}}}},
+            "legs.dense.pool.joined_by: the profile has no leg 'nobody' beside this one",
+        ),
+        (
+            {"legs": {"graph": {"walk": {"seeds_from": "temporal"}}}},
+            "legs.graph.walk.seeds_from: the profile has no leg 'temporal' beside this one",
+        ),
+        ({"legs": {"graph": {"walk": {"seeds_from": "graph"}}}}, "legs.graph.walk.seeds_from"),
+        (
+            {
+                "legs": {
+                    "dense": {"pool": {"recently_accessed": 9, "joined_by": ["graph"]}},
+                    "graph": {"walk": {"seeds_from": "dense"}},
+                }
+            },
+            "legs: lean on each other in a circle",
+        ),
+        (
+            {"legs": {"dense": {"weight": 0}, "graph": {"walk": {"seeds_from": "dense"}}}},
+            "legs.graph: leans on 'dense', which has weight 0",
+        ),
+        ({"legs": {"graph": {"reserved": 11}}}, "legs.graph.reserved: is 11, but no more than 10"),
+        (
+            {"legs": {"graph": {"depth": 2, "reserved": 3}}},
+            "legs.graph.reserved: is 3, but no more than 2",
+        ),
+        (
+            {"legs": {"graph": {"weight": 0, "reserved": 1}}},
+            "legs.graph.reserved: it finds nothing to show there",
+        ),
+        ({"legs": {"dense": {"floor": float("nan")}}}, "legs.dense.floor"),
+        ({"legs": {"dense": {"least_score": float("-inf")}}}, "legs.dense.least_score"),
+        ({"legs": {"dense": {"least_score": "-inf"}}}, "legs.dense.least_score: must be a number"),
+        ({"legs": {"dense": {"depth": True}}}, "legs.dense.depth: must be a number, got True"),
+        ({"legs": {"lexical": {"lookback": 7}}}, "legs.lexical.lookback: must be a duration"),
+        ({"importance": {"boost_from": "nan"}}, "importance.boost_from"),
+        ({"importance": {"boost_from": 1.1}}, "importance.boost_from"),
+        ({"decay": {"half_life": 30}}, "decay.half_life: must be a duration as ISO 8601 writes it"),
+        ({"decay": {"half_life": "30"}}, "decay.half_life: must be a duration as ISO 8601"),
+        ({"diversity": {}, "sort": "recency"}, "diversity: is for relevance, and sort is recency"),
+        ({1: 2}, "1"),
         ({"rank_constant": 0}, "rank_constant"),
         ({"decay": {"half_life": "PT0S"}}, "decay.half_life"),
         ({"decay": {"floor": 2}}, "decay.floor"),
@@ -108,6 +155,8 @@ def test_objects_are_walked_to_by_distance_from_what_meaning_found() -> None:
         ({"limit": 0}, "limit"),
         ({"sort": "mood"}, "sort"),
         ({"extends": "nobody"}, "extends"),
+        ({"extends": ["default"]}, "extends: no profile is called ['default']"),
+        ({"extends": {}}, "extends: no profile is called {}"),
         ({"extends": "default"}, "extends: goes in a circle: default extends default"),
     ],
 )
@@ -120,8 +169,64 @@ def test_a_bad_profile_is_refused_with_the_path_of_the_field(
     assert str(refused.value).startswith(f"profile 'default': {path}")
 
 
+def test_all_faults_are_told_at_once() -> None:
+    changes: dict[str, dict[str, Any]] = {
+        "annie": {"limit": -1, "legs": {"dense": {"depth": "deep", "weight": float("nan")}}},
+        "default": {
+            "legs": {"dense": {"depth": -1}, "graph": {"walk": {"hops": 3}}},
+            "decay": {"floor": 2},
+        },
+        "facts": {"legs": {"graph": {"weight": 0.3}, "facts": {"weight": 0.3}}},
+    }
+
+    with pytest.raises(ValueError, match=r"^profile 'annie': ") as refused:
+        SHIPPED.reconfigured(changes)
+
+    assert [each.split(": ")[:2] for each in str(refused.value).split("; ")] == [
+        ["profile 'annie'", "legs.dense.weight"],
+        ["profile 'annie'", "legs.dense.depth"],
+        ["profile 'default'", "legs.dense.depth"],
+        ["profile 'default'", "legs.graph.walk.hops"],
+        ["profile 'default'", "decay.floor"],
+        ["profile 'facts'", "legs.facts"],
+        ["profile 'facts'", "legs.graph"],
+    ]
+
+
+def test_what_drowns_out_others_is_named_before_them_and_with_its_finds() -> None:
+    with pytest.raises(ValueError, match="default") as refused:
+        SHIPPED.reconfigured({"default": {"legs": {"graph": {"weight": 9}}}})
+
+    first, second, *_ = str(refused.value).split("; ")
+    assert first.startswith("profile 'default': legs.graph: it can fill the answer alone")
+    assert second.startswith("profile 'default': legs.lexical: nothing that it alone finds")
+    assert "20 finds of other legs are worth more (20 of graph)" in second
+
+
+def test_a_fault_is_told_of_the_profile_that_has_it_and_not_of_its_heirs() -> None:
+    with pytest.raises(ValueError, match="rank_constant") as refused:
+        SHIPPED.reconfigured({"two_stage_baseline": {"rank_constant": 0}})
+
+    assert str(refused.value).count("rank_constant") == 1
+    assert "'two_stage'" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [1, False, None])
+def test_a_name_that_yaml_does_not_read_as_text_is_refused(name: object) -> None:
+    changes: Any = {name: {"extends": "default"}}
+
+    with pytest.raises(ValueError, match="a name must be text"):
+        SHIPPED.reconfigured(changes)
+
+
+@pytest.mark.parametrize("changes", [None, ["default"], {"default": None}, {"default": [1]}])
+def test_changes_that_are_no_mappings_are_refused(changes: Any) -> None:
+    with pytest.raises(ValueError, match="must be a mapping"):
+        SHIPPED.reconfigured(changes)
+
+
 def test_a_longer_circle_is_named_in_full() -> None:
-    with pytest.raises(ValueError, match=r"circle: one extends two extends one$"):
+    with pytest.raises(ValueError, match=r"circle: one extends two extends one;"):
         SHIPPED.reconfigured({"one": {"extends": "two"}, "two": {"extends": "one"}})
 
 
@@ -144,6 +249,39 @@ def test_a_leg_that_is_set_to_nothing_goes() -> None:
     changed = SHIPPED.reconfigured({"default": {"legs": {"facts": None}}})
 
     assert [leg.name for leg in changed["default"].legs] == ["lexical", "dense", "graph"]
+
+
+def test_a_leg_that_an_heir_sets_to_nothing_goes_however_it_is_kept(tmp_path: Path) -> None:
+    heir = {"extends": "default", "legs": {"facts": None}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(heir))
+
+    for book in (SHIPPED.reconfigured({"mine": heir}), ProfileBook.load(tmp_path)):
+        assert [leg.name for leg in book["mine"].legs] == ["lexical", "dense", "graph"]
+
+
+def test_legs_may_be_given_in_any_order() -> None:
+    definition = SHIPPED.definition("recollection")
+    turned = {**definition, "legs": dict(reversed(definition["legs"].items()))}
+
+    book = SHIPPED.reconfigured({"turned": turned})
+
+    assert [leg.name for leg in book["turned"].legs] == ["lexical", "dense"]
+
+
+def test_a_definition_has_only_what_each_leg_can_be_told() -> None:
+    legs = SHIPPED.definition("default")["legs"]
+
+    assert "words" in legs["lexical"]
+    assert not {"words", "pool"} & legs["graph"].keys()
+    assert not {"walk", "yields"} & legs["dense"].keys()
+
+
+def test_a_call_may_ask_for_fewer_hits_than_are_reserved() -> None:
+    book = SHIPPED.reconfigured(
+        {"mine": {"extends": "default", "legs": {"graph": {"reserved": 3}}}}
+    )
+
+    assert book.changed("mine", {"limit": 1}).leg("graph").reserved == 3
 
 
 def test_a_call_may_silence_a_leg_that_a_kept_profile_may_not() -> None:
@@ -172,6 +310,37 @@ def test_a_users_folder_adds_and_replaces(tmp_path: Path) -> None:
 
     assert book["mine"].limit == 3
     assert [leg.name for leg in book["annie"].legs] == ["lexical"]
+
+
+def test_a_users_profile_may_extend_the_shipped_one_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "default.yaml").write_text("extends: default\nlimit: 3\n")
+    (tmp_path / "two_stage.yml").write_text("extends: two_stage\nlimit: 4\n")
+
+    book = ProfileBook.load(tmp_path)
+
+    assert book["default"].limit == 3
+    assert book["default"].legs == SHIPPED["default"].legs
+    assert (book["two_stage"].limit, book["two_stage"].rerank) == (4, SHIPPED["two_stage"].rerank)
+
+
+def test_a_folder_that_is_not_there_is_no_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        ProfileBook.load(tmp_path / "nowhere")
+
+
+def test_two_files_of_one_profile_are_refused(tmp_path: Path) -> None:
+    for suffix in (".yaml", ".yml"):
+        (tmp_path / f"mine{suffix}").write_text("extends: default\n")
+
+    with pytest.raises(ValueError, match=r"mine\.yaml and .*mine\.yml are of one profile"):
+        ProfileBook.load(tmp_path)
+
+
+def test_what_is_refused_of_a_file_names_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: default\nlegs: {dense: {depth: -1}}\n")
+
+    with pytest.raises(ValueError, match=r"profile 'mine' \(file .*mine\.yaml\): legs\.dense\.dep"):
+        ProfileBook.load(tmp_path)
 
 
 @pytest.mark.parametrize(

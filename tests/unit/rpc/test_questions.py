@@ -8,6 +8,7 @@ from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.errors import InvalidRequestError
+from serving.domain.leg_options import CandidatePool
 from serving.domain.profile import LegSpec, Sort
 from serving.domain.records import fact_id
 from serving.profiles import ProfileBook
@@ -66,7 +67,7 @@ def changes(**fields: Any) -> Struct:
         ),
         (
             retrieve(profile_overrides=changes(legs={"telepathy": {}})),
-            "profile_overrides.legs",
+            "profile_overrides.legs.telepathy",
         ),
         (retrieve(profile="alone", leg_overrides=override(leg="dense", weight=0)), "leg_overrides"),
         (retrieve(profile="reranking", limit=5), "limit"),
@@ -173,6 +174,38 @@ def test_any_field_of_the_profile_can_be_changed_for_a_call() -> None:
     assert call.profile.decay is not None
     assert call.profile.leg("dense").depth == 5
     assert call.profile.leg("lexical") == PROFILES["default"].leg("lexical")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_json_lacks_is_refused_by_its_field(number: float) -> None:
+    changed = changes(legs={"lexical": {"floor": number}, "dense": {"least_score": number}})
+
+    with pytest.raises(InvalidRequestError) as refused:
+        questions.to_retrieve_call(retrieve(profile_overrides=changed), PROFILES, NOON)
+
+    assert [violation.field for violation in refused.value.violations] == [
+        "profile_overrides.legs.lexical.floor",
+        "profile_overrides.legs.dense.least_score",
+    ]
+
+
+def test_every_kind_of_value_can_be_changed() -> None:
+    changed = changes(
+        sort="recency",
+        fold_from=None,
+        limit=7,
+        legs={
+            "dense": {"reorders": True, "pool": {"recently_accessed": 5, "joined_by": ["lexical"]}}
+        },
+    )
+
+    profile = questions.to_retrieve_call(
+        retrieve(profile_overrides=changed), PROFILES, NOON
+    ).profile
+
+    assert (profile.sort, profile.fold_from, profile.limit) == (Sort.RECENCY, None, 7)
+    assert profile.leg("dense").reorders
+    assert profile.leg("dense").pool == CandidatePool(recently_accessed=5, joined_by=("lexical",))
 
 
 def test_seeds_are_part_of_the_question() -> None:
