@@ -92,27 +92,14 @@ class Fusion:
         self._service = await self._running.__aenter__()
         collect_rarely()
         switch_threads_sooner()
-        self._profiles = self._service.profiles
 
     async def __del__(self) -> None:
         if hasattr(self, "_service"):
             await self._running.__aexit__(None, None, None)
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Takes over `{"profiles": {name: fields to change}}`, without a restart.
-
-        What is malformed changes nothing: the profiles before stay in use, and the log and
-        GetStats say why. (Raised, Serve would end the replica and start it again, for ever.)
-        """
-        try:
-            changed = self._profiles.reconfigured(user_config.get("profiles", {}))
-        except (ValueError, AttributeError) as error:
-            logger.error("profiles refused", extra={"reason": str(error)})
-            self._service.refused_profiles = str(error)
-            return
-        changed.log_notes()
-        self._service.profiles = changed
-        self._service.refused_profiles = ""
+        """Takes over `{"profiles": {name: fields to change}}`, without a restart."""
+        self._service.reconfigure(user_config)
 
     async def Retrieve(  # noqa: N802 - the name of the RPC
         self,

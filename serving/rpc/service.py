@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from grpc_health.v1 import health_pb2
 
@@ -38,6 +40,8 @@ from serving.telemetry import (
 )
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
+logger = logging.getLogger(__name__)
+
 READ_BUDGET_S = 5.0
 FORGET_BUDGET_S = 10.0
 HEALTH_POLL_S = 1.0
@@ -47,6 +51,18 @@ MAX_REJECTED_LISTED = 100
 def now_utc() -> datetime:
     """The wall clock."""
     return datetime.now(UTC)
+
+
+def _profiles_of(user_config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The changes of profiles in a configuration, which has nothing else.
+
+    Raises:
+        ValueError: It has.
+    """
+    if unknown := [name for name in user_config if name != "profiles"]:
+        raise ValueError(f"{unknown[0]!r} cannot be configured; there is profiles")
+    changes: Mapping[str, Any] = user_config.get("profiles", {})
+    return changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +85,7 @@ class TriviumService:
     Ray Serve routes by method name, so the names are unique over all services.
 
     Attributes:
-        profiles: Those that requests can name; may be replaced at any time.
+        profiles: Those that requests can name; `reconfigure` changes them.
         refused_profiles: Why the last change of them was refused; empty if it was not.
     """
 
@@ -82,10 +98,32 @@ class TriviumService:
         now: Callable[[], datetime] = now_utc,
     ) -> None:
         self._use_cases = use_cases
+        self._first_profiles = profiles
         self.profiles = profiles
         self.refused_profiles = ""
         self._recorder = recorder or NoRecorder()
         self._now = now
+
+    def reconfigure(self, user_config: Mapping[str, Any]) -> None:
+        """Takes over `{"profiles": {name: fields to change}}`, laid over the profiles of the start.
+
+        What is malformed changes nothing: the profiles before stay in use, and the log and
+        GetStats say why.
+        """
+        try:
+            changed = self._first_profiles.reconfigured(_profiles_of(user_config))
+            changed.log_notes()
+        except ValueError as error:
+            self.refused_profiles = str(error)
+            logger.error("profiles refused", extra={"reason": self.refused_profiles})
+        except Exception:
+            # Whatever it is. Raised, Serve would end the replica and start it again with the
+            # same configuration, for ever: one odd value would take the whole service down.
+            self.refused_profiles = "they cannot be read; the log has the error"
+            logger.exception("profiles refused")
+        else:
+            self.profiles = changed
+            self.refused_profiles = ""
 
     async def Retrieve(  # noqa: N802 - the name of the RPC
         self, request: retrieval_service_pb2.RetrieveRequest, context: CallContext
