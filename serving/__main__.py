@@ -117,7 +117,18 @@ def _settings() -> Settings:
 
         if not parses(settings.postgres.dsn.get_secret_value()):
             _end_misconfigured("postgres.dsn does not parse (TRIVIUM_POSTGRES__DSN)")
+    _require_profiles(settings)
     return settings
+
+
+def _require_profiles(settings: Settings) -> None:
+    """Refuses profiles that the service could not start with, before anything has started."""
+    from serving.profiles import ProfileBook
+
+    try:
+        ProfileBook.load(settings.retrieval.profiles)
+    except (ValueError, OSError) as error:
+        _end_misconfigured(f"retrieval.profiles (TRIVIUM_RETRIEVAL__PROFILES): {error}")
 
 
 def _end_misconfigured(what: str) -> NoReturn:

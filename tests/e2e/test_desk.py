@@ -94,6 +94,20 @@ def test_a_dsn_that_does_not_parse_is_named_and_not_shown(
     assert failed.leaves_nothing, failed
 
 
+def test_a_profile_that_is_wrong_is_told_before_anything_starts(
+    run_command: RunCommand, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: default\nlegs: {dense: {depth: -1}}\n")
+
+    failed = run_command("serve", TRIVIUM_RETRIEVAL__PROFILES=str(tmp_path))
+
+    assert failed.code == MISCONFIGURED
+    assert "mine.yaml): legs.dense.depth: must be from 1" in failed.said
+    assert "starting" not in failed.said
+    assert is_short(failed.said)
+    assert failed.leaves_nothing, failed
+
+
 @pytest.mark.parametrize(
     ("line", "number"),
     [

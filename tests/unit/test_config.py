@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
@@ -48,3 +50,36 @@ def test_the_command_says_so_without_a_traceback(variable: str) -> None:
     assert "the settings are wrong" in ended.stderr
     assert "postgres" in ended.stderr
     assert SECRET not in ended.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "extends: default\nlegs: {dense: {depth: -1}}\n",
+            r"mine.yaml): legs.dense.depth: must be",
+        ),
+        ("extends: [default]\n", "mine.yaml): extends: no profile is called ['default']"),
+        ("a: [", "mine.yaml is not YAML"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check-config", "doctor"])
+def test_a_profile_that_is_wrong_is_told_with_its_file(
+    tmp_path: Path, command: str, text: str, said: str
+) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+
+    ended = CliRunner().invoke(main, [command], env={"TRIVIUM_RETRIEVAL__PROFILES": str(tmp_path)})
+
+    assert ended.exit_code == EXIT_MISCONFIGURED
+    assert said in ended.stderr
+    assert "TRIVIUM_RETRIEVAL__PROFILES" in ended.stderr
+
+
+def test_a_folder_of_profiles_that_is_not_there_is_told(tmp_path: Path) -> None:
+    folder = str(tmp_path / "nowhere")
+
+    ended = CliRunner().invoke(main, ["doctor"], env={"TRIVIUM_RETRIEVAL__PROFILES": folder})
+
+    assert ended.exit_code == EXIT_MISCONFIGURED
+    assert folder in ended.stderr
