@@ -140,6 +140,7 @@ class Projector:
         self._log = log
         self._work = work
         self._in_use = in_use
+        self._drained = False  # whether the batch before was the last
 
     async def run(self) -> None:
         """Projects until it is cancelled; what it needs may come and go meanwhile."""
@@ -149,6 +150,7 @@ class Projector:
                 model = await self._work.model()
                 async with self._log.leadership(self._work.projection, model):
                     await self._work.start()
+                    self._drained = False
                     compact_at = Deadline.after(COMPACT_EVERY_S)
                     while True:
                         moved = await self.step(model)
@@ -174,6 +176,16 @@ class Projector:
         batch: ChangeBatch = await self._log.next_batch(projection, model, BATCH_CHANGES)
         if batch.changes:
             await self._work.project(batch.changes)
-        complete = batch.last and self._in_use and model is not None
+        complete = self._in_use and model is not None and self._is_complete_with(batch)
+        self._drained = batch.last
         await self._log.advance(projection, model, batch.position, complete=complete)
         return bool(batch.changes)
+
+    def _is_complete_with(self, batch: ChangeBatch) -> bool:
+        """Whether after this batch only what was written during it can be missing.
+
+        The last batch of a backlog takes long. What is written meanwhile is not in it, but
+        the model before may have found it already, so it must be in the next. To wait for an
+        empty batch would be too much, since writes may never cease.
+        """
+        return batch.last and (self._drained or not batch.changes)
