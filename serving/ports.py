@@ -242,6 +242,26 @@ class Graph(Protocol):
         """
         ...
 
+    async def related(
+        self, scope: Scope, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        """Finds the segments that mention what the seeds mention.
+
+        An entity that m segments mention gives `1 / ((r + 1) * m)` to each of them by the seed
+        of rank r, counted from 1; with more than some dozens of mentions it gives nothing. What
+        arrives is added up. A seed is found only by another one.
+
+        Args:
+            scope: What may be found.
+            seeds: Segments, the best first; others are left out.
+            depth: The most candidates.
+            deadline: When to give up.
+
+        Returns:
+            Segments, best first, each with the entities that it shares.
+        """
+        ...
+
     async def apply(self, changes: GraphChanges) -> None:
         """Brings the graph to the given state in one transaction; a repeat changes nothing."""
         ...

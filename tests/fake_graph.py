@@ -15,10 +15,12 @@ from serving.domain.query import Query, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
 from serving.domain.text import name_key
+from serving.pipeline.ordering import visible
 from serving.ports import GraphChanges
 from tests.naive_facts import projected_end
 
 HOP_DECAY = 0.5
+MOST_MENTIONS = 50
 STOP_WORDS = frozenset({"a", "does", "in", "is", "of", "on", "the", "what", "when", "where", "who"})
 
 Items = dict[ItemId, Item]
@@ -86,6 +88,31 @@ class InMemoryGraph:
             return _nearest(memory.by_distance(starts, yields))[:depth]
         find = memory.facts if yields is Yields.FACTS else memory.segments
         return _added_up(find(starts))[:depth]
+
+    async def related(
+        self, scope: Scope, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        if deadline.passed:
+            raise TimeoutError
+        items = self._tenants[scope.tenant]
+        segments = [item for item in items.values() if isinstance(item, Segment)]
+        names = _names(items)
+        found: defaultdict[ItemId, list[tuple[float, str]]] = defaultdict(list)
+        for rank, seed in enumerate(map(items.get, seeds), start=1):
+            for key in _mentioned(seed) if isinstance(seed, Segment) else ():
+                mentioning = [segment for segment in segments if key in _mentioned(segment)]
+                for segment in mentioning if len(mentioning) <= MOST_MENTIONS else ():
+                    if segment is not seed and visible(segment, scope):
+                        found[segment.item].append((1 / ((rank + 1) * len(mentioning)), key))
+        return best_first(_sharing(item, gains, names) for item, gains in found.items())[:depth]
+
+
+def _sharing(item: ItemId, gains: list[tuple[float, str]], names: dict[str, str]) -> Candidate:
+    """A candidate with the names that it shares, those that give most first."""
+    shared = dict.fromkeys(
+        names[key] for _, key in sorted(gains, key=lambda gain: (-gain[0], gain[1]))
+    )
+    return Candidate(item, math.fsum(gain for gain, _ in gains), ", ".join([*shared][:4]))
 
 
 class _Memory:

@@ -39,11 +39,13 @@ from serving.pipeline.legs import (
     FACTS,
     GRAPH,
     LEXICAL,
+    RELATED,
     TEMPORAL,
     DenseLeg,
     FactsLeg,
     GraphLeg,
     LexicalLeg,
+    RelatedLeg,
     TemporalLeg,
 )
 from serving.pipeline.overview import About, Observer
@@ -424,6 +426,7 @@ def _legs(postgres: Postgres, graph: Neo4jGraph) -> Legs:
             DENSE: DenseLeg(postgres.access),
             FACTS: FactsLeg(),
             GRAPH: GraphLeg(graph, postgres.consistency),
+            RELATED: RelatedLeg(graph, postgres.consistency),
             TEMPORAL: TemporalLeg(postgres.timeline),
         },
         postgres.consistency,

@@ -56,6 +56,27 @@ class CandidatePool:
 MAX_POOL = 1000
 
 
+MAX_SEEDS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """Where a leg begins that leads on from what others found.
+
+    `found_by` names those legs, beside it in the profile; their lists are fused by rank, and the
+    first `seeds` segments are where it begins.
+    """
+
+    found_by: tuple[str, ...]
+    seeds: int = 5
+
+    def __post_init__(self) -> None:
+        if not self.found_by:
+            raise ValueError("found_by must name a leg")
+        if not 1 <= self.seeds <= MAX_SEEDS:
+            raise ValueError(f"seeds must be from 1 to {MAX_SEEDS}, got {self.seeds}")
+
+
 class WalkOrder(StrEnum):
     """How what a walk reaches is ordered."""
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from serving.domain.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.fusion import RRF_RANK_CONSTANT
 from serving.domain.ledger import FusionMethod
-from serving.domain.leg_options import CandidatePool, Walk, WordsSearch
+from serving.domain.leg_options import CandidatePool, Expansion, Walk, WordsSearch
 from serving.domain.priors import Decay, Importance
 from serving.domain.ranking import RankStyle
 from serving.domain.signals import SIGNALS
@@ -58,6 +58,7 @@ class LegSpec:
         words: How the leg of words searches.
         pool: What a leg of meaning ranks, if not everything.
         walk: How a leg of relations walks.
+        expansion: Where a leg begins that leads on from what others found.
     """
 
     name: str
@@ -74,6 +75,7 @@ class LegSpec:
     words: WordsSearch = WordsSearch()
     pool: CandidatePool | None = None
     walk: Walk = Walk()
+    expansion: Expansion | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.weight) and 0 <= self.weight <= MAX_WEIGHT):
@@ -97,7 +99,9 @@ class LegSpec:
     def leans_on(self) -> tuple[str, ...]:
         """The legs whose finds it needs before it can search."""
         pool = self.pool.joined_by if self.pool is not None else ()
-        return (*pool, self.walk.seeds_from) if self.walk.seeds_from else pool
+        walk = (self.walk.seeds_from,) if self.walk.seeds_from else ()
+        expansion = self.expansion.found_by if self.expansion is not None else ()
+        return (*pool, *walk, *expansion)
 
     def depth_for(self, limit: int) -> int:
         """The length of its list for an answer of `limit` hits."""

@@ -35,10 +35,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """What one leg found: best first, each item once."""
+    """What one leg found: best first, each item once.
+
+    With `ties_share`, equal scores share a rank whatever the style: between them it says nothing.
+    """
 
     leg: str
     candidates: tuple[Candidate, ...]
+    ties_share: bool = False
 
     def __post_init__(self) -> None:
         if len({candidate.item for candidate in self.candidates}) != len(self.candidates):
@@ -49,7 +53,7 @@ class RankedList:
 
     def ranks(self, style: RankStyle = RankStyle.ORDINAL) -> list[int]:
         """The rank of each candidate, from 1."""
-        if style is RankStyle.ORDINAL:
+        if style is RankStyle.ORDINAL and not self.ties_share:
             return list(range(1, len(self.candidates) + 1))
         ranks: list[int] = []
         for place, candidate in enumerate(self.candidates):

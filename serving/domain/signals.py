@@ -10,14 +10,21 @@ from dataclasses import dataclass
 
 from serving.domain.ranking import Candidate, RankedList, best_first
 from serving.domain.records import Item, Segment
+from serving.domain.text import name_key
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a candidate: its row, and how often it was shown."""
+    """What is known of a candidate: its row, the question's words, and how often it was shown."""
 
     item: Item
-    shown: int
+    asked: frozenset[str] = frozenset()
+    shown: int = 0
+
+
+def words_asked(question: str) -> frozenset[str]:
+    """The words of a question, written as those of names are compared."""
+    return frozenset(name_key(question).split())
 
 
 def recency(known: Known) -> float:
@@ -32,16 +39,34 @@ def access(known: Known) -> float:
     return float(known.shown)
 
 
-SIGNALS: Mapping[str, Callable[[Known], float]] = {"recency": recency, "access": access}
+def speaker(known: Known) -> float | None:
+    """Whether the question names who said it, by any word of the name; else it has no place.
+
+    What is asked about a person was mostly said by the person.
+    """
+    item = known.item
+    if not isinstance(item, Segment) or known.asked.isdisjoint(name_key(item.speaker).split()):
+        return None
+    return 1.0
+
+
+ACCESS = "access"
+SIGNALS: Mapping[str, Callable[[Known], float | None]] = {
+    "recency": recency,
+    ACCESS: access,
+    "speaker": speaker,
+}
 
 
 def ranked_by(signal: str, candidates: Sequence[Known]) -> RankedList:
-    """Orders candidates by a signal, the largest first.
+    """Orders candidates by a signal, the largest first; equal ones share a rank.
+
+    What the signal says nothing of is left out.
 
     Raises:
         KeyError: There is no such signal.
     """
     value = SIGNALS[signal]
-    return RankedList(
-        signal, tuple(best_first(Candidate(known.item.item, value(known)) for known in candidates))
-    )
+    valued = [(known.item.item, value(known)) for known in candidates]
+    ranked = best_first(Candidate(item, worth) for item, worth in valued if worth is not None)
+    return RankedList(signal, tuple(ranked), ties_share=True)

@@ -25,6 +25,7 @@ from serving.pipeline.legs import (
     DENSE,
     FACTS,
     GRAPH,
+    RELATED,
     Finding,
     Leg,
     LegRequest,
@@ -39,6 +40,7 @@ _PROJECTION_OF_LEG: Mapping[str, Projection] = {
     DENSE: "embedding",
     FACTS: "embedding",
     GRAPH: "graph",
+    RELATED: "graph",
 }
 
 

@@ -11,10 +11,11 @@ from typing import Protocol
 import numpy as np
 
 from serving.domain.budget import Deadline
+from serving.domain.fusion import fuse
 from serving.domain.leg_options import CandidatePool
 from serving.domain.profile import LegSpec, Yields
 from serving.domain.query import Query
-from serving.domain.ranking import Candidate, above_floor
+from serving.domain.ranking import Candidate, RankedList, above_floor
 from serving.domain.records import ItemId, ItemKind, segment_id
 from serving.pipeline.spaces import VectorSpace
 from serving.ports import (
@@ -31,12 +32,14 @@ LEXICAL = "lexical"
 DENSE = "dense"
 FACTS = "facts"
 GRAPH = "graph"
+RELATED = "related"
 TEMPORAL = "temporal"
 OPTIONS_OF_LEGS: Mapping[str, frozenset[str]] = {
     LEXICAL: frozenset({"floor", "words"}),
     DENSE: frozenset({"floor", "pool"}),
     FACTS: frozenset({"floor", "yields"}),
     GRAPH: frozenset({"floor", "yields", "walk"}),
+    RELATED: frozenset({"floor", "expansion"}),
     TEMPORAL: frozenset(),
 }
 """All legs that a profile can name, and what each can be told beyond what all can."""
@@ -220,11 +223,7 @@ class GraphLeg:
     async def find(self, request: LegRequest) -> Finding:
         """Walks the graph once it has seen the caller's write, or when time presses."""
         query, spec = request.query, request.spec
-        stale = False
-        if query.token is not None:
-            # Half of what is left for waiting, so that a stale answer still fits.
-            patience = Deadline.after(request.deadline.remaining() / 2)
-            stale = not await self._consistency.graph_has_seen(query.token, patience)
+        stale = await _graph_is_stale(self._consistency, request)
         seeds = await self._seeds(request)
         found = await self._graph.search(
             query, spec.walk, seeds, spec.depth, spec.yields, request.deadline
@@ -240,6 +239,52 @@ class GraphLeg:
             return await request.found_before([leg])
         _require_text(request.query)
         return None
+
+
+async def _graph_is_stale(consistency: Consistency, request: LegRequest) -> bool:
+    """Waits for the graph to have seen the caller's write; whether it has not in good time."""
+    if request.query.token is None:
+        return False
+    # Half of what is left for waiting, so that a stale answer still fits.
+    patience = Deadline.after(request.deadline.remaining() / 2)
+    return not await consistency.graph_has_seen(request.query.token, patience)
+
+
+SEEDING_DEPTH = 20
+"""How much of each list decides on the seeds of an expansion: to look deeper changes none."""
+
+
+class RelatedLeg:
+    """Segments that mention what the best finds of other legs mention.
+
+    The second step of a question in two: who directed the film is in a passage that shares words
+    with the question, where he was born is in one that shares his name with the first.
+    """
+
+    def __init__(self, graph: Graph, consistency: Consistency) -> None:
+        self._graph = graph
+        self._consistency = consistency
+
+    async def find(self, request: LegRequest) -> Finding:
+        """Finds segments that share rare entities with what the other legs found first."""
+        spec, deadline = request.spec, request.deadline
+        stale = await _graph_is_stale(self._consistency, request)
+        seeds = await self._seeds(request)
+        found = await self._graph.related(request.query.scope, seeds, spec.depth, deadline)
+        kept, below = above_floor(found, spec.floor)
+        return Finding(kept, below, stale)
+
+    async def _seeds(self, request: LegRequest) -> list[ItemId]:
+        expansion = request.spec.expansion
+        assert expansion is not None, "the form of a profile gives it one; this is a bug"
+        lists = [
+            RankedList(leg, tuple((await request.found_by[leg]())[:SEEDING_DEPTH]))
+            for leg in expansion.found_by
+        ]
+        fused = fuse(lists, weights=dict.fromkeys(expansion.found_by, 1.0))
+        if not fused:
+            raise LegSkippedError(f"{' and '.join(expansion.found_by)} found nothing to begin with")
+        return [one.item for one in fused[: expansion.seeds]]
 
 
 class TemporalLeg:

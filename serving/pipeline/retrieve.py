@@ -21,7 +21,7 @@ from serving.domain.profile import Profile
 from serving.domain.query import Query
 from serving.domain.ranking import RankedList
 from serving.domain.records import Item, ItemId
-from serving.domain.signals import Known, ranked_by
+from serving.domain.signals import ACCESS, Known, ranked_by, words_asked
 from serving.pipeline.asking import LegReport, LegResult, Legs
 from serving.pipeline.legs import QueryVector
 from serving.pipeline.ordering import Hit, Ordering
@@ -148,7 +148,7 @@ class Retriever:
         found = [result.ranked for result in results if result.ranked is not None]
 
         loading = _Loading(self._store, query, deadline)
-        signals = await self._signals(profile, found, loading) if profile.signals else []
+        signals = await self._signals(query, profile, found, loading)
         fused = _fuse(profile, [*found, *signals])
         ordering = Ordering(profile, query.scope, fused, thorough=thorough)
         while batch := ordering.next_to_load():
@@ -179,13 +179,20 @@ class Retriever:
         return Traced(retrieval=retrieval, results=results, fused=fused, ordering=ordering)
 
     async def _signals(
-        self, profile: Profile, found: Sequence[RankedList], loading: _Loading
+        self, query: Query, profile: Profile, found: Sequence[RankedList], loading: _Loading
     ) -> list[RankedList]:
         """A list per signal, of what the legs found and is still there."""
+        names = [signal.name for signal in profile.signals]
+        if not names:
+            return []
         items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
-        rows, shown = await asyncio.gather(loading.rows(items), loading.shown(self._access, items))
-        known = [Known(rows[item], shown.get(item, 0)) for item in items if item in rows]
-        return [ranked_by(signal.name, known) for signal in profile.signals]
+        counted = items if ACCESS in names else []
+        rows, shown = await asyncio.gather(
+            loading.rows(items), loading.shown(self._access, counted)
+        )
+        asked = words_asked(query.text)
+        known = [Known(rows[item], asked, shown.get(item, 0)) for item in items if item in rows]
+        return [ranked_by(name, known) for name in names]
 
 
 class _Loading:
@@ -220,6 +227,8 @@ class _Loading:
         Raises:
             BudgetExhaustedError: The time ran out.
         """
+        if not items:
+            return {}
         async with self._in_time():
             return await access.shown_counts(self._tenant, items, self._deadline)
 

@@ -19,6 +19,7 @@ from serving.domain.fusion import RRF_RANK_CONSTANT
 from serving.domain.ledger import FusionMethod
 from serving.domain.leg_options import (
     CandidatePool,
+    Expansion,
     Walk,
     WalkDirection,
     WalkOrder,
@@ -91,6 +92,11 @@ class _WalkForm(_Form):
     seeds_from: str = ""
 
 
+class _ExpansionForm(_Form):
+    found_by: tuple[str, ...] = ("lexical", "dense")
+    seeds: Count = 5
+
+
 class _LegForm(_Form):
     """All that any leg can be told; which leg can be told what, `OPTIONS_OF_LEGS` says."""
 
@@ -107,6 +113,7 @@ class _LegForm(_Form):
     words: _WordsForm = _WordsForm()
     pool: _PoolForm | None = None
     walk: _WalkForm = _WalkForm()
+    expansion: _ExpansionForm = _ExpansionForm()
 
 
 class _ImportanceForm(_Form):
@@ -227,6 +234,11 @@ def _leg(name: str, form: _LegForm, all_legs: Mapping[str, _LegForm]) -> LegSpec
     values["words"] = _made(f"{path}.words", WordsSearch, form.words)
     values["pool"] = _made_if_given(f"{path}.pool", CandidatePool, form.pool)
     values["walk"] = _made(f"{path}.walk", Walk, form.walk)
+    values["expansion"] = (
+        _made(f"{path}.expansion", Expansion, form.expansion)
+        if "expansion" in OPTIONS_OF_LEGS[name]
+        else None
+    )
     with _fields_of(form, path):
         leg = LegSpec(name=name, **values)
     _check_leanings(path, leg, all_legs)
@@ -240,6 +252,7 @@ def _check_leanings(path: str, leg: LegSpec, all_legs: Mapping[str, _LegForm]) -
         for field, others in (
             ("pool.joined_by", leg.pool.joined_by if leg.pool else ()),
             ("walk.seeds_from", (seeds,) if seeds else ()),
+            ("expansion.found_by", leg.expansion.found_by if leg.expansion else ()),
         )
         for other in others
         if other == leg.name or other not in all_legs

@@ -14,7 +14,7 @@ from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import Filter, TimeRange
 from serving.domain.ranking import Candidate, RankedList
-from serving.domain.records import Fact, Item, ItemId, Segment, TenantName, fact_id
+from serving.domain.records import Fact, Item, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.domain.validity import Closing
 from serving.ports import Graph, GraphChanges, GraphFact, GraphSegment
 from tests.builders import NOON, TENANT, days, fact, ids, query, scope, segment
@@ -1027,3 +1027,94 @@ async def test_an_unknown_tenant_has_nothing(graph: Graph) -> None:
 async def test_no_time_left_is_a_timeout(graph: Graph) -> None:
     with pytest.raises(TimeoutError):
         await graph.search(query("Mara"), Walk(), None, 10, Yields.EVIDENCE, Deadline.after(-1))
+
+
+# ---------------------------------------------------------------- what is related
+
+
+async def related(graph: Graph, *seeds: str, depth: int = 10, **of_scope: Any) -> list[Candidate]:
+    items = [segment_id(seed) for seed in seeds]
+    return await graph.related(scope(**of_scope), items, depth, Deadline.after(30))
+
+
+async def test_what_mentions_the_same_is_related_and_a_rare_name_says_more(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("film", entities=("The Piano", "Jane Campion")),
+        segment("life", entities=("Jane Campion", "Wellington")),
+        *(segment(f"piano-{n}", entities=("The Piano",)) for n in range(2)),
+        segment("else", entities=("Wellington",)),
+    )
+
+    found = await related(graph, "film")
+
+    assert [one.item for one in found] == ids("life", "piano-0", "piano-1")
+    assert [one.score for one in found] == pytest.approx([1 / 4, 1 / 6, 1 / 6], abs=2e-9)
+
+
+async def test_what_earlier_seeds_lead_to_comes_first_and_several_add_up(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("first", entities=("Mara",)),
+        segment("second", entities=("Otto", "Ines")),
+        segment("of-first", entities=("Mara",)),
+        segment("of-second", entities=("Otto",)),
+        segment("of-second-twice", entities=("Ines", "Otto")),
+    )
+
+    found = await related(graph, "first", "second")
+
+    assert [one.item for one in found] == ids("of-second-twice", "of-first", "of-second")
+    assert [one.path for one in found] == ["Ines, Otto", "Mara", "Otto"]
+    scores = [1 / 9 + 1 / 6, 1 / 4, 1 / 9]
+    assert [one.score for one in found] == pytest.approx(scores, abs=2e-9)
+
+
+async def test_a_seed_is_related_only_to_another_one(graph: Graph) -> None:
+    await put(graph, segment("a", entities=("Mara",)), segment("b", entities=("Mara",)))
+
+    assert [one.item for one in await related(graph, "a")] == ids("b")
+    assert [one.item for one in await related(graph, "a", "b")] == ids("b", "a")
+
+
+async def test_what_everybody_mentions_relates_nothing(graph: Graph) -> None:
+    await put(graph, *(segment(f"s{n:02}", entities=("Mara",)) for n in range(51)))
+
+    assert await related(graph, "s00") == []
+
+
+async def test_seeds_that_the_graph_lacks_lead_nowhere_and_keep_their_rank(graph: Graph) -> None:
+    await put(graph, segment("a", entities=("Mara",)), segment("b", entities=("Mara",)))
+
+    [found] = await related(graph, "unknown", "a")
+
+    assert found.item.id == "b"
+    assert found.score == pytest.approx(1 / 6, abs=2e-9)
+    assert await related(graph) == []
+
+
+async def test_only_what_the_scope_shows_is_related(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("seed", entities=("Mara",)),
+        segment("note", entities=("Mara",), kind="note"),
+        segment("later", entities=("Mara",), event_time=NOON + days(2)),
+    )
+    await put(graph, segment("theirs", entities=("Mara",)), tenant=OTHER)
+
+    assert [one.item for one in await related(graph, "seed")] == ids("note")
+    assert [
+        one.item for one in await related(graph, "seed", filter_=Filter(kinds=("person",)))
+    ] == ids()
+    assert await related(graph, "seed", tenant=OTHER) == []
+
+
+async def test_no_more_are_related_than_asked_for(graph: Graph) -> None:
+    await put(graph, *(segment(f"s{n}", entities=("Mara",)) for n in range(5)))
+
+    assert [one.item for one in await related(graph, "s0", depth=2)] == ids("s1", "s2")
+
+
+async def test_no_time_left_to_relate_is_a_timeout(graph: Graph) -> None:
+    with pytest.raises(TimeoutError):
+        await graph.related(scope(), [segment_id("a")], 10, Deadline.after(-1))

@@ -20,7 +20,7 @@ from neo4j.exceptions import (
     SessionExpired,
 )
 
-from serving.adapters.neo4j import statements, walks
+from serving.adapters.neo4j import related, statements, walks
 from serving.adapters.neo4j.names import (
     NamedSpan,
     near_names_query,
@@ -56,6 +56,10 @@ NOTHING_ASKED = Search(
     yields=Yields.EVIDENCE,
 ).parameters()
 """What every search can be planned by, and finds nothing with."""
+
+NOTHING_RELATED = related.parameters(
+    Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC)), (), 1
+)
 
 PREPARE_EVERY_S = 0.5
 """How often a lost Neo4j is tried again."""
@@ -105,6 +109,8 @@ class Neo4jGraph:
         for statement in walks.SEARCHES:
             async with self._write_errors():
                 await self._run(statement, NOTHING_ASKED, timeout_s)
+        async with self._write_errors():
+            await self._run(related.RELATED_SEGMENTS, NOTHING_RELATED, timeout_s)
 
     async def search(
         self,
@@ -147,6 +153,21 @@ class Neo4jGraph:
                 if seeds is None:
                     return await self._search_by_names(query, search, deadline)
                 return await self._find(search, (), deadline) or []
+
+    async def related(
+        self, scope: Scope, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        """Finds the segments that mention what the seeds mention, who said it among that.
+
+        An entity with more than `REACHED_MENTIONS` mentions counts for nothing.
+        """
+        parameters = related.parameters(scope, _segment_ids(seeds), depth)
+        with _named_errors():
+            async with asyncio.timeout(deadline.remaining()):
+                [(found,)] = await self._run(
+                    related.RELATED_SEGMENTS, parameters, deadline.remaining()
+                )
+        return related.candidates(cast(list[list[object]], found))
 
     async def apply(self, changes: GraphChanges) -> None:
         """Brings the graph to the given state in one transaction; a repeat changes nothing.

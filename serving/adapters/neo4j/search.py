@@ -11,7 +11,7 @@ from serving.adapters.neo4j.names import NamedSpan
 from serving.adapters.neo4j.projection import Row, microseconds
 from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
-from serving.domain.query import Filter, Scope, TimeRange
+from serving.domain.query import Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import ItemId, ItemKind
 
@@ -122,8 +122,7 @@ def relation_places(relations: Sequence[str]) -> dict[str, float]:
 def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> Row:
     """The parameters of the usual walk, which all others need too."""
     return {
-        "tenant": scope.tenant,
-        "as_of": microseconds(scope.as_of),
+        **scope_parameters(scope),
         "known_at": microseconds(scope.known_at or scope.as_of),
         "spans": [[span.key, span.weight, span.start, span.end] for span in spans],
         "depth": depth,
@@ -135,16 +134,19 @@ def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> R
         "rows": max(MAX_ROWS, 4 * depth),
         "trails": MAX_TRAILS,
         "hop_decay": HOP_DECAY,
-        "earliest": _EARLIEST,
-        "latest": _LATEST,
-        **_filter_parameters(scope.segment_filter),
         # The time of a fact is its validity; only what else is asked is asked of its evidence.
         "evidence_filtered": replace(scope.filter, event_time=TimeRange()).restricts,
     }
 
 
-def _filter_parameters(filter_: Filter) -> Row:
+def scope_parameters(scope: Scope) -> Row:
+    """What it takes to ask whether a segment may be found."""
+    filter_ = scope.segment_filter
     return {
+        "tenant": scope.tenant,
+        "as_of": microseconds(scope.as_of),
+        "earliest": _EARLIEST,
+        "latest": _LATEST,
         "filtered": filter_.restricts,
         "term_groups": filter_.term_groups(),
         "min_importance": filter_.min_importance,

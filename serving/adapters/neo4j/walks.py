@@ -84,7 +84,7 @@ def _if_given(filter_: str, condition: str) -> str:
 # A cited segment that nobody has written has no event_time, and so is never visible.
 _SAID = "segment.event_time <= $given.as_of"
 _IN_RANGE = "$given.event_from <= segment.event_time AND segment.event_time < $given.event_to"
-_VISIBLE = f"{_SAID} AND {_if_given('filtered', f'{_IN_RANGE} AND {_ACCEPTED}')}"
+VISIBLE = f"{_SAID} AND {_if_given('filtered', f'{_IN_RANGE} AND {_ACCEPTED}')}"
 
 _OVERLAPS = f"""coalesce(fact.valid_from, $given.earliest) < $given.event_to
       AND {_end("fact")} > $given.event_from"""
@@ -225,41 +225,41 @@ CALL (seeds) {{
         UNWIND seeds AS row
         WITH row[0] AS seed, row[1] AS mentions, row[2] AS activation
         CALL (seed, mentions, activation) {{
-            MATCH (seed)<-[:MENTIONS]-(segment) WHERE {_VISIBLE}
+            MATCH (seed)<-[:MENTIONS]-(segment) WHERE {VISIBLE}
             WITH segment, mentions > $given.fan_out AS hub, mentions, activation
             LIMIT $given.fan_out
             RETURN segment, CASE WHEN hub THEN 0.0 ELSE activation / sqrt(mentions) END AS gain,
                    {_NO_HOP}
           UNION ALL
-            MATCH (seed)<-[:IS]-(segment) WHERE {_VISIBLE}
+            MATCH (seed)<-[:IS]-(segment) WHERE {VISIBLE}
             RETURN segment, activation AS gain, {_NO_HOP} LIMIT $given.fan_out
           UNION ALL
 {_walks(told=told)}
             CALL (seed, walks) {{
                 UNWIND walks AS walk
                 WITH walk, walk[2] AS first
-                MATCH (first)-[:EVIDENCE]->(segment) WHERE {_VISIBLE}
+                MATCH (first)-[:EVIDENCE]->(segment) WHERE {VISIBLE}
                 RETURN segment, walk[0] AS gain, walk, {_ONE_HOP}, true AS cited LIMIT $given.rows
               UNION ALL
                 UNWIND walks AS walk
                 WITH walk, walk[3] AS middle
-                MATCH (middle)<-[:IS]-(segment) WHERE {_VISIBLE}
+                MATCH (middle)<-[:IS]-(segment) WHERE {VISIBLE}
                 RETURN segment, walk[0] AS gain, walk, {_ONE_HOP}, false AS cited LIMIT $given.rows
               UNION ALL
                 UNWIND walks AS walk
                 WITH walk, walk[3] AS middle
                 WITH walk, middle, COUNT {{ (middle)<-[:MENTIONS]-() }} AS mentions
                 WHERE 0 < mentions <= $given.reached_mentions
-                MATCH (middle)<-[:MENTIONS]-(segment) WHERE {_VISIBLE}
+                MATCH (middle)<-[:MENTIONS]-(segment) WHERE {VISIBLE}
                 RETURN segment, $given.hop_decay * walk[0] / sqrt(mentions) AS gain, walk,
                        {_ONE_HOP}, false AS cited LIMIT $given.rows
               UNION ALL
 {_second_hop(told=told)}
                 CALL (second, end) {{
-                    MATCH (second)-[:EVIDENCE]->(segment) WHERE {_VISIBLE}
+                    MATCH (second)-[:EVIDENCE]->(segment) WHERE {VISIBLE}
                     RETURN segment, true AS cited
                   UNION ALL
-                    MATCH (end)<-[:IS]-(segment) WHERE {_VISIBLE}
+                    MATCH (end)<-[:IS]-(segment) WHERE {VISIBLE}
                     RETURN segment, false AS cited
                 }}
                 RETURN segment, handed AS gain, walk, onward, second, end, cited
@@ -318,13 +318,13 @@ def _standing_for(fact: str, entity: str) -> str:
     """The segments that a step ends at: what the entity is, or else the evidence of the fact."""
     return f"""
             CALL (seed, {fact}, {entity}) {{
-                MATCH ({entity})<-[:IS]-({_OURS}) WHERE {_VISIBLE}
+                MATCH ({entity})<-[:IS]-({_OURS}) WHERE {VISIBLE}
                 RETURN segment, false AS cited
               UNION ALL
                 WITH seed, {fact}, {entity}
                 WHERE NOT EXISTS {{ ({entity})<-[:IS]-(:Segment {{tenant: $given.tenant}}) }}
                 MATCH ({fact})-[:EVIDENCE]->({_OURS})
-                WHERE {_VISIBLE} AND NOT EXISTS {{ (segment)-[:IS]->(seed) }}
+                WHERE {VISIBLE} AND NOT EXISTS {{ (segment)-[:IS]->(seed) }}
                 RETURN segment, true AS cited
             }}
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from serving.adapters.postgres.filters import Conditions, conditions_of
@@ -17,12 +17,12 @@ from serving.domain.records import segment_id
 class AskedWords:
     """What every search by words is asked.
 
-    `words` are the question's lexemes, distinct, in the tenant's language; at least one.
-    `conditions` are those of the question's scope.
+    `words` are the question's lexemes, distinct, in the tenant's language, and how often it has
+    each; at least one. `conditions` are those of the question's scope.
     """
 
     tenant_id: int
-    words: Sequence[str]
+    words: Mapping[str, int]
     conditions: Conditions
     depth: int
 
@@ -39,8 +39,10 @@ async def read_words(connection: Connection, query: Query, depth: int) -> AskedW
     """Reads a question; None for an unknown tenant, or if all words are stop words."""
     cursor = await connection.execute(
         """
-        SELECT id, tsvector_to_array(to_tsvector(quote_ident(text_search_config)::regconfig, %s))
-          FROM tenant
+        SELECT id, words, counts
+          FROM tenant, LATERAL (
+            SELECT array_agg(lexeme) AS words, array_agg(cardinality(positions)) AS counts
+              FROM unnest(to_tsvector(quote_ident(text_search_config)::regconfig, %s))) AS asked
          WHERE name = %s::text -- tenant filter
         """,
         [query.text.replace("\0", " "), query.scope.tenant],
@@ -51,7 +53,8 @@ async def read_words(connection: Connection, query: Query, depth: int) -> AskedW
     if row is None or not row[1]:
         return None
     conditions = conditions_of(query.scope.segment_filter, query.scope.as_of)
-    return AskedWords(row[0], row[1], conditions, depth)
+    words = dict(zip(row[1], row[2], strict=True))
+    return AskedWords(row[0], words, conditions, depth)
 
 
 async def find_segments(

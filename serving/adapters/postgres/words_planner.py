@@ -79,12 +79,17 @@ class WordsPlan:
 
 
 def plan_words(
-    words: Sequence[str], statistics: WordStatistics, budget: Budget, *, complete: bool = False
+    words: Mapping[str, int],
+    statistics: WordStatistics,
+    budget: Budget,
+    *,
+    complete: bool = False,
 ) -> WordsPlan:
     """Plans the search for a question.
 
     Args:
-        words: The question's lexemes, distinct; at least one.
+        words: The question's lexemes, and how often it has each; at least one. What it says
+            twice weighs twice, as BM25 has it for long questions.
         statistics: Of the tenant.
         budget: What to stay within.
         complete: Leaves no row out, whatever the budget.
@@ -97,7 +102,7 @@ def plan_words(
         candidates=candidates,
         complete=complete,
         words=[quoted(word) for word in rarest],
-        weights=[RANK_SCALE * statistics.weight(word) for word in rarest],
+        weights=[RANK_SCALE * words[word] * statistics.weight(word) for word in rarest],
         base=1 + SATURATION * (1 - LENGTH_NORMALISATION),
         slope=SATURATION * LENGTH_NORMALISATION / mean_length,
     )

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from serving.domain.ranking import RankStyle
-from serving.domain.signals import SIGNALS, Known, ranked_by
+from serving.domain.signals import SIGNALS, Known, ranked_by, words_asked
 from tests.builders import NOON, days, fact, ids, segment
 
 
 def test_what_was_said_last_is_the_most_recent() -> None:
     known = [
-        Known(segment("old", event_time=NOON - days(3)), 0),
-        Known(segment("new"), 0),
-        Known(fact("since", "Mel", "lives in", "Rome", valid_from=NOON - days(1)), 0),
+        Known(segment("old", event_time=NOON - days(3))),
+        Known(segment("new")),
+        Known(fact("since", "Mel", "lives in", "Rome", valid_from=NOON - days(1))),
     ]
 
     found = ranked_by("recency", known)
@@ -17,17 +16,28 @@ def test_what_was_said_last_is_the_most_recent() -> None:
     assert [candidate.item.id for candidate in found.candidates] == ["new", "since", "old"]
 
 
-def test_what_was_shown_as_often_shares_a_dense_rank() -> None:
-    known = [Known(segment(name), shown) for name, shown in (("a", 1), ("b", 7), ("c", 1))]
+def test_what_was_shown_as_often_shares_a_rank() -> None:
+    known = [Known(segment(name), shown=shown) for name, shown in (("a", 1), ("b", 7), ("c", 1))]
 
     found = ranked_by("access", known)
 
     assert [candidate.item for candidate in found.candidates] == ids("b", "a", "c")
-    assert found.ranks(RankStyle.DENSE) == [1, 2, 2]
+    assert found.ranks() == [1, 2, 2]
 
 
 def test_every_signal_ranks_all_candidates() -> None:
-    known = [Known(segment(name), 0) for name in "abc"]
+    known = [Known(segment(name, speaker=name), frozenset("abc")) for name in "abc"]
 
     for signal in SIGNALS:
         assert len(ranked_by(signal, known).candidates) == 3
+
+
+def test_only_who_is_named_in_the_question_has_a_place_as_its_speaker() -> None:
+    asked = words_asked("What did Maria's sister tell JÓN?")
+    speakers = {"a": "Maria Lopez", "b": "Jón", "c": "Otto", "d": ""}
+    known = [Known(segment(name, speaker=speaker), asked) for name, speaker in speakers.items()]
+
+    found = ranked_by("speaker", [*known, Known(fact("f", "Maria", "likes", "tea"), asked)])
+
+    assert [candidate.item for candidate in found.candidates] == ids("a", "b")
+    assert found.ranks() == [1, 1]

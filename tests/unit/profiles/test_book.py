@@ -16,6 +16,8 @@ from serving.domain.reachability import faults
 from serving.profiles import FieldError, ProfileBook
 
 SHIPPED = ProfileBook.load()
+KEPT = ProfileBook.load(Path(__file__).with_name("kept"))
+"""With a profile `plain`, whose weights and depths are all alike."""
 REFERENCE_DESIGNS = {
     "annie",
     "hybrid_recall",
@@ -94,7 +96,7 @@ def test_objects_are_walked_to_by_distance_from_what_meaning_found() -> None:
         ({"legs": {"graph": {"walk": {"hops": 3}}}}, "legs.graph.walk.hops"),
         ({"legs": {"graph": {"weight": 0.3}}}, "legs.graph: nothing that it alone finds"),
         ({"legs": {"graph": {"weight": 9}}}, "legs.graph: it can fill the answer alone"),
-        ({"legs": {leg: {"weight": 0} for leg in SHIPPED["default"].weights}}, "legs: must not"),
+        ({"legs": {leg: {"weight": 0} for leg in KEPT["plain"].weights}}, "legs: must not"),
         ({"legs": {"lexical": {"pool": {"recently_accessed": 9}}}}, "legs.lexical.pool: is no opt"),
         ({"legs": {"lexical": {"walk": {}}}}, "legs.lexical.walk: is no option of this leg"),
         ({"legs": {"lexical": {"yields": "facts"}}}, "legs.lexical.yields: is no option"),
@@ -157,22 +159,22 @@ def test_objects_are_walked_to_by_distance_from_what_meaning_found() -> None:
         ({"extends": "nobody"}, "extends"),
         ({"extends": ["default"]}, "extends: no profile is called ['default']"),
         ({"extends": {}}, "extends: no profile is called {}"),
-        ({"extends": "default"}, "extends: goes in a circle: default extends default"),
+        ({"extends": "plain"}, "extends: goes in a circle: plain extends plain"),
     ],
 )
 def test_a_bad_profile_is_refused_with_the_path_of_the_field(
     change: Mapping[str, Any], path: str
 ) -> None:
-    with pytest.raises(ValueError, match=r"profile 'default': ") as refused:
-        SHIPPED.reconfigured({"default": change})
+    with pytest.raises(ValueError, match=r"profile 'plain': ") as refused:
+        KEPT.reconfigured({"plain": change})
 
-    assert str(refused.value).startswith(f"profile 'default': {path}")
+    assert str(refused.value).startswith(f"profile 'plain': {path}")
 
 
 def test_all_faults_are_told_at_once() -> None:
     changes: dict[str, dict[str, Any]] = {
         "annie": {"limit": -1, "legs": {"dense": {"depth": "deep", "weight": float("nan")}}},
-        "default": {
+        "plain": {
             "legs": {"dense": {"depth": -1}, "graph": {"walk": {"hops": 3}}},
             "decay": {"floor": 2},
         },
@@ -180,26 +182,26 @@ def test_all_faults_are_told_at_once() -> None:
     }
 
     with pytest.raises(ValueError, match=r"^profile 'annie': ") as refused:
-        SHIPPED.reconfigured(changes)
+        KEPT.reconfigured(changes)
 
     assert [each.split(": ")[:2] for each in str(refused.value).split("; ")] == [
         ["profile 'annie'", "legs.dense.weight"],
         ["profile 'annie'", "legs.dense.depth"],
-        ["profile 'default'", "legs.dense.depth"],
-        ["profile 'default'", "legs.graph.walk.hops"],
-        ["profile 'default'", "decay.floor"],
         ["profile 'facts'", "legs.facts"],
         ["profile 'facts'", "legs.graph"],
+        ["profile 'plain'", "legs.dense.depth"],
+        ["profile 'plain'", "legs.graph.walk.hops"],
+        ["profile 'plain'", "decay.floor"],
     ]
 
 
 def test_what_drowns_out_others_is_named_before_them_and_with_its_finds() -> None:
-    with pytest.raises(ValueError, match="default") as refused:
-        SHIPPED.reconfigured({"default": {"legs": {"graph": {"weight": 9}}}})
+    with pytest.raises(ValueError, match="plain") as refused:
+        KEPT.reconfigured({"plain": {"legs": {"graph": {"weight": 9}}}})
 
     first, second, *_ = str(refused.value).split("; ")
-    assert first.startswith("profile 'default': legs.graph: it can fill the answer alone")
-    assert second.startswith("profile 'default': legs.lexical: nothing that it alone finds")
+    assert first.startswith("profile 'plain': legs.graph: it can fill the answer alone")
+    assert second.startswith("profile 'plain': legs.lexical: nothing that it alone finds")
     assert "20 finds of other legs are worth more (20 of graph)" in second
 
 
@@ -246,9 +248,9 @@ def test_a_change_reaches_those_who_extend_the_profile() -> None:
 
 
 def test_a_leg_that_is_set_to_nothing_goes() -> None:
-    changed = SHIPPED.reconfigured({"default": {"legs": {"facts": None}}})
+    changed = KEPT.reconfigured({"plain": {"legs": {"facts": None}}})
 
-    assert [leg.name for leg in changed["default"].legs] == ["lexical", "dense", "graph"]
+    assert [leg.name for leg in changed["plain"].legs] == ["lexical", "dense", "graph"]
 
 
 def test_a_leg_that_an_heir_sets_to_nothing_goes_however_it_is_kept(tmp_path: Path) -> None:
@@ -256,7 +258,7 @@ def test_a_leg_that_an_heir_sets_to_nothing_goes_however_it_is_kept(tmp_path: Pa
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(heir))
 
     for book in (SHIPPED.reconfigured({"mine": heir}), ProfileBook.load(tmp_path)):
-        assert [leg.name for leg in book["mine"].legs] == ["lexical", "dense", "graph"]
+        assert [leg.name for leg in book["mine"].legs] == ["lexical", "dense", "graph", "related"]
 
 
 def test_legs_may_be_given_in_any_order() -> None:
@@ -303,22 +305,22 @@ def test_a_definition_makes_the_same_profile_again() -> None:
 
 
 def test_a_users_folder_adds_and_replaces(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("extends: default\nlimit: 3\n")
+    (tmp_path / "mine.yaml").write_text("extends: default\nlimit: 13\n")
     (tmp_path / "annie.yaml").write_text("description: ours\nlegs: {lexical: {}}\n")
 
     book = ProfileBook.load(tmp_path)
 
-    assert book["mine"].limit == 3
+    assert book["mine"].limit == 13
     assert [leg.name for leg in book["annie"].legs] == ["lexical"]
 
 
 def test_a_users_profile_may_extend_the_shipped_one_of_its_name(tmp_path: Path) -> None:
-    (tmp_path / "default.yaml").write_text("extends: default\nlimit: 3\n")
+    (tmp_path / "default.yaml").write_text("extends: default\nlimit: 13\n")
     (tmp_path / "two_stage.yml").write_text("extends: two_stage\nlimit: 4\n")
 
     book = ProfileBook.load(tmp_path)
 
-    assert book["default"].limit == 3
+    assert book["default"].limit == 13
     assert book["default"].legs == SHIPPED["default"].legs
     assert (book["two_stage"].limit, book["two_stage"].rerank) == (4, SHIPPED["two_stage"].rerank)
 

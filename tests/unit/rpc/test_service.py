@@ -26,7 +26,7 @@ def service() -> TriviumService:
 
 
 def test_changes_are_laid_over_the_profiles_of_the_start(service: TriviumService) -> None:
-    service.reconfigure({"profiles": {"default": {"limit": 3}}})
+    service.reconfigure({"profiles": {"default": {"limit": 13}}})
     service.reconfigure({"profiles": {"annie": {"limit": 4}}})
 
     assert service.profiles["default"].limit == ProfileBook.load()["default"].limit
@@ -49,11 +49,11 @@ def test_changes_are_laid_over_the_profiles_of_the_start(service: TriviumService
 def test_whatever_is_wrong_the_profiles_before_go_on_and_it_is_said(
     service: TriviumService, user_config: Any, said: str
 ) -> None:
-    service.reconfigure({"profiles": {"default": {"limit": 3}}})
+    service.reconfigure({"profiles": {"default": {"limit": 13}}})
 
     service.reconfigure(user_config)
 
-    assert service.profiles["default"].limit == 3
+    assert service.profiles["default"].limit == 13
     assert service.refused_profiles.startswith(said)
 
 
@@ -69,6 +69,6 @@ def test_an_error_that_nobody_thought_of_ends_nothing_and_is_not_quoted() -> Non
 
 def test_what_is_mended_is_no_longer_refused(service: TriviumService) -> None:
     service.reconfigure({"profiles": {"default": {"limit": 0}}})
-    service.reconfigure({"profiles": {"default": {"limit": 5}}})
+    service.reconfigure({"profiles": {"default": {"limit": 15}}})
 
-    assert (service.profiles["default"].limit, service.refused_profiles) == (5, "")
+    assert (service.profiles["default"].limit, service.refused_profiles) == (15, "")

@@ -1,0 +1,55 @@
+"""What is related to segments by what both mention: the Cypher, its parameters, its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from serving.adapters.neo4j.projection import Row
+from serving.adapters.neo4j.search import REACHED_MENTIONS, scope_parameters
+from serving.adapters.neo4j.walks import VISIBLE
+from serving.domain.query import Scope
+from serving.domain.ranking import Candidate, best_first
+from serving.domain.records import segment_id
+
+MAX_NAMES = 4
+"""The shared entities that a candidate's path names."""
+
+# Scores are whole billionths, since sums of floats in another order differ in their last bits
+# and would break ties at random.
+RELATED_SEGMENTS = f"""CYPHER replan=skip
+UNWIND range(0, size($given.segments) - 1) AS place
+MATCH (seed:Segment {{tenant: $given.tenant, id: $given.segments[place]}})
+      -[:MENTIONS]->(entity:Entity)
+WITH place, seed, entity, COUNT {{ (entity)<-[:MENTIONS]-() }} AS mentions
+WHERE 1 < mentions <= $given.most_mentions
+CALL (seed, entity) {{
+    MATCH (entity)<-[:MENTIONS]-(segment)
+    WHERE segment <> seed AND segment.tenant = $given.tenant AND {VISIBLE}
+    RETURN segment
+}}
+WITH segment, toInteger(1e9 / ((place + 2) * mentions)) AS gain, entity
+ORDER BY gain DESC, entity.key
+WITH segment, sum(gain) AS score, collect(DISTINCT entity.name)[..$given.names] AS names
+ORDER BY score DESC, segment.id LIMIT $given.depth
+RETURN collect([segment.id, score, names]) AS found
+"""
+
+
+def parameters(scope: Scope, seeds: Sequence[str], depth: int) -> Row:
+    """What the statement is given."""
+    return {
+        **scope_parameters(scope),
+        "segments": list(seeds),
+        "depth": depth,
+        "most_mentions": REACHED_MENTIONS,
+        "names": MAX_NAMES,
+    }
+
+
+def candidates(found: Sequence[Sequence[object]]) -> list[Candidate]:
+    """What was found, best first; its path has the entities that it shares."""
+    return best_first(
+        Candidate(segment_id(str(id_)), cast(int, score) / 1e9, ", ".join(cast(list[str], names)))
+        for id_, score, names in found
+    )
