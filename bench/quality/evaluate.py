@@ -10,7 +10,8 @@ from bench.collection import Collection, Query
 from bench.connections import LIMIT, Connections
 from bench.ingest import LEGS, only
 from bench.load import Advance, closed_loop, leg_faults
-from bench.quality.metrics import estimate, ndcg_at, recall_at, reciprocal_rank_at
+from bench.quality.intervals import mean_interval
+from bench.quality.metrics import ndcg_at, recall_at, reciprocal_rank_at
 from bench.results import Json, Result
 from trivium.values import Fact, Hit, Retrieval
 
@@ -54,7 +55,9 @@ def ranked_segments(hits: Iterable[Hit], depth: int = LIMIT) -> list[str]:
 def score(answers: Sequence[Answer]) -> dict[str, Json]:
     """Each metric over the answers, with its interval."""
     return {
-        name: estimate([metric(each.ranked, each.query.relevant) for each in answers]).as_record()
+        name: mean_interval(
+            [metric(each.ranked, each.query.relevant) for each in answers]
+        ).as_record()
         for name, metric in METRICS.items()
     }
 

@@ -1,16 +1,54 @@
-"""Scores ranked lists against binary judgments, and says how sure a mean is."""
+"""Scores the answer to one question against binary judgments.
+
+Judgments say which segments answer the question, so what is scored are segments: in the order of
+the hits, each fact as its evidence (`bench.quality.answers`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
 
-import numpy as np
+DEPTH = 10
+"""How much of a ranked list the metrics look at."""
 
-BOOTSTRAP_SAMPLES = 2000
-CONFIDENCE = 0.95
+BRIEFING_CHARS = 2000
+"""The length of the block for a prompt within which evidence is looked for."""
+
+EVIDENCE = f"evidence@{BRIEFING_CHARS}"
+"""The one metric that is not of the ranked list but of the block for a prompt."""
+
+METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr@10", "all-gold@10", EVIDENCE)
+"""Every metric, in the order in which people read them."""
+
+
+def scores(
+    ranked: Sequence[str],
+    relevant: AbstractSet[str],
+    briefed: AbstractSet[str] | None = None,
+) -> dict[str, float]:
+    """Every metric of one answer, by its name.
+
+    Args:
+        ranked: Ids of segments, best first, none twice.
+        relevant: Those that answer the question; at least one.
+        briefed: Those whose text is in the block for a prompt; None if no block was asked for,
+            and then its metric is not among the scores.
+
+    Raises:
+        ValueError: Nothing is relevant: such a question says nothing about quality.
+    """
+    if not relevant:
+        raise ValueError("a question without a relevant segment cannot be scored")
+    found = {
+        "recall@5": recall_at(5, ranked, relevant),
+        "recall@10": recall_at(10, ranked, relevant),
+        "ndcg@10": ndcg_at(10, ranked, relevant),
+        "mrr@10": reciprocal_rank_at(10, ranked, relevant),
+        "all-gold@10": all_gold_at(10, ranked, relevant),
+    }
+    return found if briefed is None else {**found, EVIDENCE: evidence_recall(briefed, relevant)}
 
 
 def recall_at(depth: int, ranked: Sequence[str], relevant: AbstractSet[str]) -> float:
@@ -39,32 +77,19 @@ def reciprocal_rank_at(depth: int, ranked: Sequence[str], relevant: AbstractSet[
     return 0.0
 
 
+def all_gold_at(depth: int, ranked: Sequence[str], relevant: AbstractSet[str]) -> float:
+    """1 if everything that is relevant is among the first `depth`, else 0.
+
+    A question of several hops is answered only by all of its evidence. More than
+    `depth` relevant segments cannot all be there, and score 0.
+    """
+    return float(relevant <= set(ranked[:depth]))
+
+
+def evidence_recall(briefed: AbstractSet[str], relevant: AbstractSet[str]) -> float:
+    """The share of what is relevant that reached the block for a prompt."""
+    return len(relevant & briefed) / len(relevant)
+
+
 def _discounted(ranks: Sequence[int] | range) -> float:
     return math.fsum(1 / math.log2(rank + 1) for rank in ranks)
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean with the interval that covers the true one in 95 of 100 samples of queries."""
-
-    mean: float
-    low: float
-    high: float
-
-    def as_record(self) -> dict[str, float]:
-        """As it is written to a result."""
-        return asdict(self)
-
-
-def estimate(scores: Sequence[float], seed: int = 0) -> Estimate:
-    """The mean over queries, with a bootstrap percentile interval over 2,000 samples.
-
-    Args:
-        scores: One for each query; not empty.
-        seed: Of the samples.
-    """
-    values = np.asarray(scores, dtype=np.float64)
-    drawn = np.random.default_rng(seed).integers(len(values), size=(BOOTSTRAP_SAMPLES, len(values)))
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(values[drawn].mean(axis=1), [tail, 1 - tail])
-    return Estimate(*(round(float(each), 4) for each in (values.mean(), low, high)))

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 import pytest
 
-from bench.quality.metrics import estimate, ndcg_at, recall_at, reciprocal_rank_at
+from bench.quality.metrics import (
+    EVIDENCE,
+    METRICS,
+    all_gold_at,
+    evidence_recall,
+    ndcg_at,
+    recall_at,
+    reciprocal_rank_at,
+    scores,
+)
 
 RANKED = list("abcdef")
 RELEVANT = frozenset("bez")
@@ -34,23 +43,41 @@ def test_the_reciprocal_rank_is_that_of_the_first_relevant() -> None:
     assert reciprocal_rank_at(1, RANKED, RELEVANT) == 0
 
 
+def test_all_gold_is_there_only_if_nothing_is_missing_above_the_cut() -> None:
+    assert all_gold_at(5, RANKED, frozenset("be")) == 1
+    assert all_gold_at(4, RANKED, frozenset("be")) == 0
+    assert all_gold_at(5, RANKED, RELEVANT) == 0
+
+
+def test_evidence_is_what_reached_the_block_and_not_what_was_ranked() -> None:
+    assert evidence_recall(frozenset("bx"), RELEVANT) == pytest.approx(1 / 3)
+
+
 def test_nothing_found_scores_nothing() -> None:
-    scores = [metric(10, [], RELEVANT) for metric in (recall_at, ndcg_at, reciprocal_rank_at)]
-
-    assert scores == [0, 0, 0]
+    assert scores([], RELEVANT, frozenset()) == dict.fromkeys(METRICS, 0)
 
 
-def test_the_interval_holds_the_mean_and_narrows_with_more_queries() -> None:
-    few, many = estimate([0.0, 1.0] * 20), estimate([0.0, 1.0] * 2000)
+def test_every_metric_of_an_answer_has_its_name() -> None:
+    found = scores(RANKED, RELEVANT, frozenset("b"))
 
-    assert few.low < few.mean < few.high
-    assert (few.mean, many.mean) == (0.5, 0.5)
-    # The normal approximation: 1.96 * 0.5 / sqrt(n).
-    assert few.high - few.low == pytest.approx(2 * 0.155, abs=0.03)
-    assert many.high - many.low == pytest.approx(2 * 0.0155, abs=0.003)
+    assert tuple(found) == METRICS
+    assert found == pytest.approx(
+        {
+            "recall@5": 2 / 3,
+            "recall@10": 2 / 3,
+            "ndcg@10": 0.47762,
+            "mrr@10": 0.5,
+            "all-gold@10": 0,
+            EVIDENCE: 1 / 3,
+        },
+        abs=1e-5,
+    )
 
 
-def test_the_same_scores_have_the_same_interval() -> None:
-    scores = [0.1, 0.7, 0.4]
+def test_without_a_block_nothing_is_said_of_evidence() -> None:
+    assert EVIDENCE not in scores(RANKED, RELEVANT)
 
-    assert estimate(scores) == estimate(scores)
+
+def test_a_question_without_judgments_is_refused_and_not_scored_as_zero() -> None:
+    with pytest.raises(ValueError, match="without a relevant segment"):
+        scores(RANKED, frozenset())

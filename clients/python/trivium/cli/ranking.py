@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -23,22 +23,34 @@ seeds_option = click.option(
 def to_changes(
     ctx: click.Context, parameter: click.Parameter, given: Sequence[str]
 ) -> Mapping[str, Any]:
+    """Reads the values of an option as `read_changes` does.
+
+    Raises:
+        click.BadParameter: One cannot be read.
+    """
+    try:
+        return read_changes(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from None
+
+
+def read_changes(given: Iterable[str]) -> dict[str, Any]:
     """Reads `legs.graph.weight=0` and the like into the form of a profile file.
 
     Raises:
-        click.BadParameter: One has no `=`, or goes through what another set.
+        ValueError: One has no `=`, or goes through what another set.
     """
     changes: dict[str, Any] = {}
     for each in given:
         path, equals, value = each.partition("=")
         if not (equals and path):
-            raise click.BadParameter(f"{each!r} is not FIELD=VALUE", ctx, parameter)
+            raise ValueError(f"{each!r} is not FIELD=VALUE")
         *outer, last = path.split(".")
         section = changes
         for name in outer:
             section = section.setdefault(name, {})
             if not isinstance(section, dict):
-                raise click.BadParameter(f"{each!r} goes through a value", ctx, parameter)
+                raise ValueError(f"{each!r} goes through a value")
         section[last] = _value(value)
     return changes
 

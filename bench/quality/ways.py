@@ -1,0 +1,119 @@
+"""The ways in which a question is asked: a profile, and what is changed in it.
+
+A leg is taken away by the weight 0, which the service reports as skipped and not as failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving.profiles.book import merged
+from trivium.cli.ranking import read_changes
+from trivium.tuning import Profile
+
+DEFAULT_PROFILE = "default"
+WORDS, MEANING = "lexical", "dense"
+WORDS_AND_MEANING = "words + meaning"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to ask.
+
+    Args:
+        name: What it is called in tables and results.
+        profile: The profile it begins with.
+        changes: What is changed in that, in the form of a profile file.
+    """
+
+    name: str
+    profile: str = DEFAULT_PROFILE
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def without(self, *legs: str, name: str = "") -> Way:
+        """The same with some legs at weight 0.
+
+        Args:
+            legs: The legs to take away.
+            name: Of the new way; empty means "this - leg - leg".
+        """
+        given = self.changes.get("legs", {})
+        silent = {leg: {**(given.get(leg) or {}), "weight": 0} for leg in legs}
+        return Way(
+            name or " - ".join((self.name, *legs)),
+            self.profile,
+            {**self.changes, "legs": {**given, **silent}},
+        )
+
+
+def parse_way(text: str) -> Way:
+    """Reads `NAME=PROFILE key=value key=value`; the keys are those of the client's `--set`.
+
+    An empty PROFILE is the default one. Values are JSON without blanks, or text.
+
+    Raises:
+        ValueError: It has no name, or a change is not `key=value`.
+    """
+    name, equals, rest = text.partition("=")
+    if not (name.strip() and equals):
+        raise ValueError(f"{text!r} is not 'NAME=PROFILE key=value ...'")
+    profile, _, changes = rest.partition(" ")
+    return Way(name.strip(), profile or DEFAULT_PROFILE, read_changes(changes.split()))
+
+
+def legs_of(way: Way, profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """The legs that a way carries: those of a weight above 0, in the profile's order.
+
+    Args:
+        way: The way.
+        profiles: As the service lists them.
+
+    Raises:
+        ValueError: The service has no such profile.
+    """
+    by_name = {profile.name: profile for profile in profiles}
+    if way.profile not in by_name:
+        known = ", ".join(sorted(by_name))
+        raise ValueError(f"way {way.name!r}: no profile is called {way.profile!r}; known: {known}")
+    legs = merged(by_name[way.profile].definition, way.changes).get("legs", {})
+    return tuple(name for name, leg in legs.items() if leg.get("weight", 1.0) > 0)
+
+
+def only(way: Way, legs: Sequence[str], carried: Sequence[str], name: str = "") -> Way:
+    """The way with no other than these legs of those that it carries."""
+    others = [leg for leg in carried if leg not in legs]
+    return way.without(*others, name=name or " + ".join(legs))
+
+
+def without(way: Way, leg: str, profiles: Iterable[Profile]) -> Way:
+    """The ablation of a way by one leg.
+
+    Raises:
+        ValueError: It does not carry that leg, so that nothing would be taken away.
+    """
+    carried = legs_of(way, profiles)
+    if leg not in carried:
+        raise ValueError(f"way {way.name!r} carries no leg {leg!r}, but {', '.join(carried)}")
+    return way.without(leg)
+
+
+def default_ways(profiles: Sequence[Profile], profile: str = DEFAULT_PROFILE) -> tuple[Way, ...]:
+    """Asks what each leg of a profile is worth: all, it alone, words + meaning, all without it.
+
+    Two ways with the same legs are one, under the name that comes first.
+
+    Raises:
+        ValueError: The service has no such profile.
+    """
+    whole = Way(profile, profile)
+    carried = legs_of(whole, profiles)
+    ways = [whole, *(only(whole, [leg], carried) for leg in carried)]
+    if {WORDS, MEANING} <= set(carried):
+        ways.append(only(whole, [WORDS, MEANING], carried, WORDS_AND_MEANING))
+    ways += [whole.without(leg) for leg in carried]
+    by_legs: dict[tuple[str, ...], Way] = {}
+    for way in ways:
+        by_legs.setdefault(legs_of(way, profiles), way)
+    return tuple(way for legs, way in by_legs.items() if legs)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+
+from bench.quality.ways import Way, default_ways, legs_of, parse_way, without
+from trivium.tuning import Profile
+
+
+def profile(name: str, **weights: float) -> Profile:
+    legs = {leg: {"weight": weight, "depth": 20} for leg, weight in weights.items()}
+    return Profile(name=name, description="", definition={"legs": legs, "limit": 10})
+
+
+FOUR = profile("default", lexical=1, dense=1, facts=1, graph=2)
+TWO = profile("two", lexical=1, dense=1, graph=0)
+PROFILES = (FOUR, TWO)
+
+
+def test_a_way_is_read_as_the_command_line_has_its_changes() -> None:
+    way = parse_way("short=two legs.dense.depth=5 fold_from=null sort=recency")
+
+    assert way == Way(
+        "short", "two", {"legs": {"dense": {"depth": 5}}, "fold_from": None, "sort": "recency"}
+    )
+
+
+def test_a_way_without_a_profile_begins_with_the_default() -> None:
+    assert parse_way("as it is=") == Way("as it is")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("default", "is not 'NAME=PROFILE"),
+        ("=default", "is not 'NAME=PROFILE"),
+        ("x=default legs.graph", "is not FIELD=VALUE"),
+        ("x=default a=1 a.b=1", "goes through a value"),
+    ],
+)
+def test_a_malformed_way_is_refused_with_what_is_wrong(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_way(text)
+
+
+def test_the_legs_of_a_way_are_those_of_its_profile_with_its_changes() -> None:
+    assert legs_of(Way("all"), PROFILES) == ("lexical", "dense", "facts", "graph")
+    assert legs_of(Way("two", "two"), PROFILES) == ("lexical", "dense")
+    assert legs_of(parse_way("x=two legs.graph.weight=1 legs.dense=null"), PROFILES) == (
+        "lexical",
+        "graph",
+    )
+
+
+def test_an_unknown_profile_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="no profile is called 'three'; known: default, two"):
+        legs_of(Way("x", "three"), PROFILES)
+
+
+def test_an_ablation_keeps_all_other_changes() -> None:
+    way = parse_way("x=default legs.graph.depth=5 limit=7")
+
+    assert without(way, "graph", PROFILES) == Way(
+        "x - graph", "default", {"limit": 7, "legs": {"graph": {"depth": 5, "weight": 0}}}
+    )
+    assert way.changes["legs"] == {"graph": {"depth": 5}}
+
+
+def test_a_leg_that_is_not_there_cannot_be_taken_away() -> None:
+    with pytest.raises(ValueError, match="'two' carries no leg 'graph', but lexical, dense"):
+        without(Way("two", "two"), "graph", PROFILES)
+
+
+def test_by_default_each_leg_is_asked_alone_and_left_out() -> None:
+    asked = {way.name: legs_of(way, PROFILES) for way in default_ways(PROFILES)}
+
+    assert asked == {
+        "default": ("lexical", "dense", "facts", "graph"),
+        "lexical": ("lexical",),
+        "dense": ("dense",),
+        "facts": ("facts",),
+        "graph": ("graph",),
+        "words + meaning": ("lexical", "dense"),
+        "default - lexical": ("dense", "facts", "graph"),
+        "default - dense": ("lexical", "facts", "graph"),
+        "default - facts": ("lexical", "dense", "graph"),
+        "default - graph": ("lexical", "dense", "facts"),
+    }
+
+
+def test_ways_with_the_same_legs_are_asked_once() -> None:
+    assert [way.name for way in default_ways(PROFILES, "two")] == ["two", "lexical", "dense"]
