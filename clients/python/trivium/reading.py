@@ -4,7 +4,8 @@ There are three kinds of file, told apart by their first line, whatever their na
 
 * *segments*, JSON lines with `id` and `text`, and as wanted `title`, `speaker`,
   `timestamp`, `session`, `entities`, `kind`, `importance`, `sensitive`, `labels`,
-  `entity`, `scope`;
+  `entity`, `scope`. A corpus of BEIR is read as it comes: its `_id` is the id, and
+  its `metadata` is not read;
 * *relations*, JSON lines with `subject`, `relation`, `object`, and as wanted `id`,
   `sentence`, `doc_id` or `evidence`, `timestamp`, `valid_from`, `valid_to`,
   `retracted_at`, `weight`, `sensitive`, `closes`, `single_valued`, `scope`. One
@@ -53,6 +54,7 @@ OBSERVATION = "observation"
 
 _SEGMENT_FIELDS = frozenset(
     {
+        "_id",
         "id",
         "text",
         "title",
@@ -65,6 +67,7 @@ _SEGMENT_FIELDS = frozenset(
         "sensitive",
         "labels",
         "entity",
+        "metadata",
         "scope",
     }
 )
@@ -210,7 +213,7 @@ def _to_segment(record: Record) -> Found[Segment]:
         raise ValueError("is a relation among segments; relations need a file of their own")
     record.check_names(_SEGMENT_FIELDS)
     segment = Segment(
-        id=record.needed("id"),
+        id=identifier(record),
         text=record.needed("text"),
         title=record.string("title"),
         kind=record.string("kind"),
@@ -224,6 +227,19 @@ def _to_segment(record: Record) -> Found[Segment]:
         entity=record.string("entity"),
     )
     return Found(segment, record.string("scope"), record.place)
+
+
+def identifier(record: Record) -> str:
+    """The id of a segment or a question, which BEIR calls `_id`.
+
+    Raises:
+        ValueError: It has none, or both.
+    """
+    if "_id" not in record.fields:
+        return record.needed("id")
+    if "id" in record.fields:
+        raise ValueError("has both 'id' and '_id'")
+    return record.needed("_id")
 
 
 def _to_fact(record: Record) -> Found[Fact]:

@@ -27,7 +27,7 @@ TRIPLES = [
 QUERIES = [
     {"id": "q1", "text": "Where to?", "scope": "chat-1", "as_of": "2024-01-21T07:19:56"},
     {"id": "q2", "text": "Who flew?", "scope": "chat-1", "category": "adversarial"},
-    {"id": "q3", "text": "Who ruled?", "category": "bridge"},
+    {"id": "q3", "text": "Who ruled?", "category": "bridge", "stratum": "multi-hop"},
     {"id": "q4", "text": "Why?", "category": "bridge"},
 ]
 JUDGMENTS = "q1\tt1\t1\nq1\tt9\t0\nq2\tt1\t1\nq3\tp1\t4\n"
@@ -99,6 +99,14 @@ def test_questions_ask_their_own_tenant_at_their_own_time(collection: Collection
     assert asked["q3"] == ("small", None)
 
 
+def test_a_question_has_the_category_and_the_stratum_that_its_line_says(
+    collection: Collection,
+) -> None:
+    said = {query.id: (query.category, query.stratum) for query in collection.queries}
+
+    assert (said["q1"], said["q3"]) == (("", ""), ("bridge", "multi-hop"))
+
+
 def test_only_grades_above_0_are_relevant(collection: Collection) -> None:
     relevant = {query.id: query.relevant for query in collection.queries}
 
@@ -113,3 +121,60 @@ def test_adversarial_and_unjudged_questions_do_not_count_for_quality(
 
 def test_nothing_of_a_well_formed_set_is_left_out(collection: Collection) -> None:
     assert collection.problems == []
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    """A folder as the public downloads are."""
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"_id": "d1", "title": "Teutberga", "text": "A queen.", "metadata": {"url": "x"}}\n'
+        '{"_id": "d2", "title": "", "text": "Goa is warm.", "metadata": {}}\n'
+    )
+    (tmp_path / "queries.jsonl").write_text(
+        '{"_id": "1", "text": "Who reigned?", "metadata": {}}\n'
+        '{"_id": "2", "text": "Of another split?", "metadata": {}}\n'
+    )
+    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\td1\t2.0\n1\td2\t0\n")
+    return tmp_path
+
+
+def test_a_public_download_of_beir_is_read_as_it_comes(beir: Path) -> None:
+    collection = read_collection(beir)
+
+    (memory,) = collection.memories.values()
+    assert [(each.id, each.title, each.text) for each in memory.segments] == [
+        ("d1", "Teutberga", "A queen."),
+        ("d2", "", "Goa is warm."),
+    ]
+    assert [(query.id, query.relevant) for query in collection.judged] == [("1", frozenset({"d1"}))]
+    assert collection.problems == []
+
+
+def test_judgments_beside_the_questions_go_before_those_of_a_split(beir: Path) -> None:
+    (beir / "qrels.tsv").write_text("2\td2\t1\n")
+
+    assert [query.id for query in read_collection(beir).judged] == ["2"]
+
+
+def test_what_cannot_be_read_is_named_by_file_and_line(beir: Path) -> None:
+    with (beir / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "d3", "id": "d3", "text": "Twice named."}\n{"text": "Unnamed."}\n')
+    with (beir / "queries.jsonl").open("a") as queries:
+        queries.write('{"_id": "1", "text": "Again?"}\n{"_id": "4"}\n')
+    with (beir / "qrels/test.tsv").open("a") as judgments:
+        judgments.write("1\td9\t1\n1 d1 1\n1\td1\tgood\n")
+
+    problems = [
+        (Path(place.file).name, place.line, why) for place, why in read_collection(beir).problems
+    ]
+
+    assert problems == [
+        ("corpus.jsonl", 3, "has both 'id' and '_id'"),
+        ("corpus.jsonl", 4, "'id' is missing or blank"),
+        ("test.tsv", 4, "judges 'd9', which is not in corpus.jsonl"),
+        ("test.tsv", 5, "is not a question, a segment and a grade with tabs between: ['1 d1 1']"),
+        ("test.tsv", 6, "the grade is not a number: 'good'"),
+        ("queries.jsonl", 3, "is a second question of the id '1'"),
+        ("queries.jsonl", 4, "'text' is missing or blank"),
+    ]
