@@ -11,8 +11,13 @@ from bench.report import figures, markdown_table
 from bench.results import Json, Record, read_records
 
 IGNORED = frozenset(
-    {"curve_ms", "by_category", "outcomes", "vectors", "batches", "n", "low", "high"}
+    {
+        *("curve_ms", "by_category", "by_stratum", "difference", "outcomes", "vectors", "batches"),
+        *("n", "low", "high"),
+    }
 )
+FOLLOWING = frozenset({"rate_per_s", "legs", "changes", "baseline", "command"})
+"""Parameters that follow from the others, or from the run itself."""
 
 
 def changes(old: Sequence[Record], new: Sequence[Record]) -> list[tuple[str, float, float]]:
@@ -33,8 +38,7 @@ def _numbers(records: Sequence[Record]) -> dict[str, float]:
 def _name(record: Record) -> str:
     parameters = record["parameters"]
     assert isinstance(parameters, Mapping), "a result has parameters; this is a bug"
-    # The rate of an open loop follows from the run itself.
-    told = [str(value) for name, value in parameters.items() if name != "rate_per_s"]
+    told = [str(value) for name, value in parameters.items() if name not in FOLLOWING]
     return " ".join([str(record["scenario"]), *told])
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
+from typing import Unpack
 
 from bench.collection import Query
 from trivium.aio import AsyncClient
-from trivium.values import LegOverride, Retrieval
+from trivium.requests import RetrieveOptions
+from trivium.tuning import Profile
+from trivium.values import BriefingOptions, Retrieval
 
 CALLS_PER_CONNECTION = 8
 MAX_CONNECTIONS = 8
@@ -22,7 +25,8 @@ CALL_TIMEOUT_S = 5.0
 
 LIMIT = 10
 
-NO_OVERRIDES: Mapping[str, LegOverride] = {}
+NOBODY = "bench"
+"""The tenant of calls that need none."""
 
 
 def connections_for(in_flight: int) -> int:
@@ -40,16 +44,30 @@ class Connections:
         """A client for the tenant, over the next connection."""
         return next(self._turn).for_tenant(tenant)
 
+    async def profiles(self) -> tuple[Profile, ...]:
+        """The ranking profiles that the service has."""
+        return await self.client(NOBODY).profiles()
+
     async def ask(
-        self, query: Query, overrides: Mapping[str, LegOverride] = NO_OVERRIDES
+        self,
+        query: Query,
+        *,
+        timeout: float = CALL_TIMEOUT_S,
+        briefing: BriefingOptions | None = None,
+        **options: Unpack[RetrieveOptions],
     ) -> Retrieval:
-        """Asks a question within its own tenant, as of its own time."""
+        """Asks a question within its own tenant, as of its own time.
+
+        Args:
+            query: The question.
+            timeout: In seconds.
+            briefing: How to write the block for a prompt; None writes none.
+            **options: As the client takes them; `limit` is `LIMIT` if not given.
+        """
+        options.setdefault("limit", LIMIT)
+        options.setdefault("as_of", query.as_of)
         return await self.client(query.tenant).retrieve(
-            query.text,
-            limit=LIMIT,
-            as_of=query.as_of,
-            overrides=overrides,
-            timeout=CALL_TIMEOUT_S,
+            query.text, timeout=timeout, briefing=briefing, **options
         )
 
 
@@ -62,7 +80,7 @@ async def connected(address: str, count: int) -> AsyncIterator[Connections]:
     """
     async with contextlib.AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(AsyncClient(address, tenant="bench"))
+            await stack.enter_async_context(AsyncClient(address, tenant=NOBODY))
             for _ in range(count)
         ]
         for client in clients:

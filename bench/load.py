@@ -158,10 +158,13 @@ def _leg_medians(retrievals: Iterable[Retrieval]) -> Mapping[str, float]:
 
 def leg_faults(retrievals: Iterable[Retrieval]) -> dict[str, Json]:
     """How often which leg ended other than it should, such as {"graph: timed out": 3}."""
-    faults = Counter(
+    return dict(Counter(fault for retrieval in retrievals for fault in faults_of(retrieval)))
+
+
+def faults_of(retrieval: Retrieval) -> list[str]:
+    """The legs of an answer that ended other than they should, such as "graph: timed out"."""
+    return [
         f"{report.leg}: {report.state.value}"
-        for retrieval in retrievals
         for report in retrieval.leg_reports
         if report.state not in (LegState.OK, LegState.SKIPPED)
-    )
-    return dict(faults)
+    ]

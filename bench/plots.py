@@ -116,9 +116,14 @@ _CPU = ("measured", "cpu")
 
 def _draw_quality(axes: Axes, ways: Sequence[Record]) -> None:
     for offset, metric, colour in ((-0.16, "recall@10", COLOURS[0]), (0.16, "ndcg@10", COLOURS[1])):
-        means, lows, highs = (
-            [number(way, "measured", metric, part) or 0.0 for way in ways]
-            for part in ("mean", "low", "high")
+        means = [number(way, "measured", metric, "mean") or 0.0 for way in ways]
+        # Of one question nothing is known: no interval.
+        lows, highs = (
+            [
+                mean if (end := number(way, "measured", metric, part)) is None else end
+                for way, mean in zip(ways, means, strict=True)
+            ]
+            for part in ("low", "high")
         )
         errors = (
             [mean - low for mean, low in zip(means, lows, strict=True)],
@@ -131,7 +136,7 @@ def _draw_quality(axes: Axes, ways: Sequence[Record]) -> None:
     _name_bars(axes, [str(table(way, "parameters").get("way")) for way in ways])
     axes.set_xlim(0, 1)
     axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right")
-    _head(axes, "Quality by legs asked", "mean over questions, with its 95 % interval")
+    _head(axes, "Quality by way", "mean over questions, with its 95 % interval")
 
 
 def _draw_visibility(axes: Axes, legs: Sequence[Record]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench.goals import GOALS
+from bench.quality.metrics import METRICS
 from bench.results import Json, Record, find, number, select, table
 
 Row = Sequence[str]
@@ -178,24 +179,32 @@ def _floors(records: Sequence[Record]) -> str:
 
 
 def _quality(records: Sequence[Record]) -> str:
-    metrics = ("recall@5", "recall@10", "ndcg@10", "mrr@10")
+    ways = select(records, "quality")
     rows = [
         (
             str(table(record, "parameters").get("way")),
             figures(number(record, "n")),
-            *(_estimate(record, metric) for metric in metrics),
+            *(estimate(table(record, "measured", metric)) for metric in METRICS),
             counts({**table(record, "errors"), **table(record, "measured", "leg_faults")}),
         )
-        for record in select(records, "quality")
+        for record in ways
     ]
-    return markdown_table(("legs", "n", *metrics, "faults"), rows) if rows else ""
+    return markdown_table(("way", "n", *METRICS, "faults"), rows) if rows else ""
 
 
-def _estimate(record: Record, metric: str) -> str:
-    mean, low, high = (
-        number(record, "measured", metric, part) or 0.0 for part in ("mean", "low", "high")
-    )
-    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+def estimate(found: Record, sign: str = "") -> str:
+    """A mean with its interval; the mean alone where one question says nothing of it.
+
+    Args:
+        found: With `mean`, `low` and `high`; empty if it was not measured.
+        sign: "+" to write that of a difference.
+    """
+    mean, low, high = (number(found, part) for part in ("mean", "low", "high"))
+    if mean is None:
+        return "-"
+    if low is None or high is None:
+        return f"{mean:{sign}.3f}"
+    return f"{mean:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
 
 
 def _memory(records: Sequence[Record]) -> str:

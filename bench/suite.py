@@ -32,7 +32,9 @@ from bench.load import (
     split,
 )
 from bench.processes import ServiceProcesses
-from bench.quality.evaluate import WAYS, measure_quality
+from bench.quality.evaluate import Answers, ask_way
+from bench.quality.outcome import outcome
+from bench.quality.ways import default_ways, legs_of
 from bench.results import Json, Result
 from bench.service import Target, fresh_data, started
 
@@ -47,6 +49,9 @@ WARM_UP_CALLS = 4000
 
 SETTLING_CALLS = 100
 """Before each loop, for its connections."""
+
+QUALITY_CALLERS = 8
+"""For speed: what latencies this gives is the load's to say."""
 
 IDLE_S = 15.0
 
@@ -206,9 +211,19 @@ class Suite:
         )
 
     async def _quality(self) -> None:
-        bar = self._bar("judging answers", len(self._collection.judged) * len(WAYS))
+        queries = self._collection.judged
         async with connected(self._target.address, 1) as connections:
-            self._take_all(await measure_quality(connections, self._collection, bar))
+            profiles = await connections.profiles()
+            ways = default_ways(profiles)
+            bar = self._bar("judging answers", len(queries) * len(ways))
+            baseline: Answers | None = None
+            for way in ways:
+                legs = legs_of(way, profiles)
+                answers = await ask_way(
+                    connections, queries, way, legs, bar, callers=QUALITY_CALLERS
+                )
+                baseline = baseline or answers
+                self._take(outcome(answers, baseline))
 
     # ---------------------------------------------------------------- the rest
 

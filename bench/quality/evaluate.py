@@ -1,115 +1,166 @@
-"""Asks the judged questions by each leg alone, by two and by all, and scores the answers."""
+"""Asks the judged questions in each way, and scores the answers question by question.
+
+An answer that failed found nothing, so it scores 0 everywhere; one that lacks a leg scores what it
+found. Either is marked, counted and shown, so that a broken service is not taken for a bad one.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from bench.collection import Collection, Query
+from bench.collection import Query
 from bench.connections import LIMIT, Connections
-from bench.ingest import LEGS, only
-from bench.load import Advance, closed_loop, leg_faults
-from bench.quality.intervals import mean_interval
-from bench.quality.metrics import ndcg_at, recall_at, reciprocal_rank_at
-from bench.results import Json, Result
-from trivium.values import Fact, Hit, Retrieval
+from bench.latency import Latency
+from bench.load import Advance, Run, closed_loop, faults_of
+from bench.quality.answers import BRIEFING, briefed_segments, ranked_segments
+from bench.quality.metrics import METRICS, scores
+from bench.quality.ways import Way
+from trivium.errors import TriviumError
+from trivium.values import Retrieval
 
-IN_FLIGHT = 8
-
-WAYS: Mapping[str, Sequence[str]] = {
-    **{leg: (leg,) for leg in LEGS},
-    "words + meaning": ("lexical", "dense"),
-    "all": LEGS,
-}
-"""Which legs are asked, by name of the way."""
-
-Metric = Callable[[Sequence[str], frozenset[str]], float]
-
-METRICS: Mapping[str, Metric] = {
-    "recall@5": lambda ranked, relevant: recall_at(5, ranked, relevant),
-    "recall@10": lambda ranked, relevant: recall_at(10, ranked, relevant),
-    "ndcg@10": lambda ranked, relevant: ndcg_at(10, ranked, relevant),
-    "mrr@10": lambda ranked, relevant: reciprocal_rank_at(10, ranked, relevant),
-}
+TIMEOUT_S = 30.0
+"""So long that no leg is cut short: quality is measured here, and not what a deadline leaves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A judged question and the segments found, best first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """The answer to one question in one way.
+
+    Args:
+        query: The question.
+        ranked: The segments found, best first.
+        scores: Every metric by its name.
+        failed: The code of the error that came instead of an answer; empty for none.
+        partial: The legs that ended other than they should, and how.
+    """
 
     query: Query
-    ranked: Sequence[str]
+    ranked: Sequence[str] = ()
+    scores: dict[str, float]
+    failed: str = ""
+    partial: Sequence[str] = ()
+
+    @property
+    def fault(self) -> str:
+        """What went wrong, in words; empty for nothing."""
+        return f"failed: {self.failed}" if self.failed else ", ".join(self.partial)
 
 
-def ranked_segments(hits: Iterable[Hit], depth: int = LIMIT) -> list[str]:
-    """The ids of segments in the order of hits, each fact as its evidence; at most `depth`."""
-    ids = (
-        id_
-        for hit in hits
-        for id_ in (hit.item.evidence if isinstance(hit.item, Fact) else (hit.id,))
-    )
-    return list(dict.fromkeys(ids))[:depth]
+@dataclass(frozen=True)
+class Answers:
+    """The answers to all questions in one way, in the order of the questions.
+
+    Args:
+        way: How they were asked.
+        legs: The legs that it carries.
+        scored: One for each question.
+        run: The calls, for their times and errors.
+    """
+
+    way: Way
+    legs: Sequence[str]
+    scored: Sequence[Scored]
+    run: Run
+
+    def values(self, metric: str) -> list[float]:
+        """The metric of each question."""
+        return [each.scores[metric] for each in self.scored]
+
+    @cached_property
+    def clusters(self) -> list[str]:
+        """The conversation of each question."""
+        return [each.query.tenant for each in self.scored]
+
+    @property
+    def failed(self) -> int:
+        """How many questions got no answer."""
+        return sum(bool(each.failed) for each in self.scored)
+
+    @property
+    def partial(self) -> int:
+        """How many answers lack what a leg should have brought."""
+        return sum(bool(each.partial) for each in self.scored)
+
+    @property
+    def leg_faults(self) -> dict[str, int]:
+        """How often which leg ended other than it should."""
+        return dict(Counter(fault for each in self.scored for fault in each.partial))
+
+    @property
+    def server(self) -> Latency | None:
+        """The server's own time of the calls that succeeded; None if none did."""
+        totals = [each.statistics.total.total_seconds() for _, each in self.run.answered]
+        return Latency.of(totals) if totals else None
 
 
-def score(answers: Sequence[Answer]) -> dict[str, Json]:
-    """Each metric over the answers, with its interval."""
-    return {
-        name: mean_interval(
-            [metric(each.ranked, each.query.relevant) for each in answers]
-        ).as_record()
-        for name, metric in METRICS.items()
-    }
-
-
-def score_by_category(answers: Sequence[Answer]) -> dict[str, Json]:
-    """Recall@10 by the questions' category."""
-    by_category: defaultdict[str, list[float]] = defaultdict(list)
-    for answer in answers:
-        recall = METRICS["recall@10"](answer.ranked, answer.query.relevant)
-        by_category[answer.query.category].append(recall)
-    return {
-        category: {"n": len(recalls), "recall@10": round(sum(recalls) / len(recalls), 4)}
-        for category, recalls in sorted(by_category.items())
-    }
-
-
-async def measure_quality(
-    connections: Connections, collection: Collection, advance: Advance
-) -> list[Result]:
-    """Measures every way; what was written must be projected by now."""
-    return [
-        await _measure(connections, collection.judged, way, legs, advance)
-        for way, legs in WAYS.items()
-    ]
-
-
-async def _measure(
+async def ask_way(
     connections: Connections,
     queries: Sequence[Query],
-    way: str,
+    way: Way,
     legs: Sequence[str],
     advance: Advance,
-) -> Result:
-    overrides = only(*legs)
-    answers: list[Answer] = []
+    *,
+    limit: int = LIMIT,
+    callers: int = 1,
+) -> Answers:
+    """Asks all questions in one way; what was written must be projected by now.
+
+    Args:
+        connections: To the service.
+        queries: Judged questions, no two of one id.
+        way: How to ask.
+        legs: The legs that it carries, for the record.
+        advance: Called after each answer.
+        limit: How many hits to ask for.
+        callers: How many questions at a time. One measures the latency of an idle service.
+    """
+    scored: dict[str, Scored] = {}
 
     async def ask(query: Query) -> Retrieval:
-        retrieval = await connections.ask(query, overrides)
-        answers.append(Answer(query, ranked_segments(retrieval.hits)))
+        try:
+            retrieval = await ask_once(connections, query, way, limit=limit)
+        except TriviumError as error:
+            scored[query.id] = _failed(query, error)
+            raise
+        scored[query.id] = score(query, retrieval)
         return retrieval
 
-    run = await closed_loop(ask, queries, IN_FLIGHT, advance)
-    return Result(
-        scenario="quality",
-        parameters={"way": way, "legs": list(legs), "limit": LIMIT},
-        n=len(answers),
-        throughput_per_s=run.throughput_per_s,
-        latency=run.latency,
-        errors=run.errors,
-        measured={
-            **(score(answers) if answers else {}),
-            "by_category": score_by_category(answers),
-            "leg_faults": leg_faults(retrieval for _, retrieval in run.answered),
-        },
+    run = await closed_loop(ask, queries, callers, advance)
+    return Answers(way, tuple(legs), [scored[query.id] for query in queries], run)
+
+
+async def ask_once(
+    connections: Connections, query: Query, way: Way, *, limit: int = LIMIT, explain: bool = False
+) -> Retrieval:
+    """Asks one question in one way, with the block for a prompt.
+
+    Raises:
+        TriviumError: There was no answer.
+    """
+    return await connections.ask(
+        query,
+        timeout=TIMEOUT_S,
+        briefing=BRIEFING,
+        limit=limit,
+        profile=way.profile,
+        changes=way.changes,
+        explain=explain,
     )
+
+
+def score(query: Query, retrieval: Retrieval) -> Scored:
+    """Scores an answer."""
+    ranked = ranked_segments(retrieval.hits)
+    return Scored(
+        query=query,
+        ranked=ranked,
+        scores=scores(ranked, query.relevant, briefed_segments(retrieval)),
+        partial=faults_of(retrieval),
+    )
+
+
+def _failed(query: Query, error: TriviumError) -> Scored:
+    return Scored(query=query, scores=dict.fromkeys(METRICS, 0.0), failed=error.code.name)

@@ -64,7 +64,7 @@ def parse_way(text: str) -> Way:
 
 
 def legs_of(way: Way, profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """The legs that a way carries: those of a weight above 0, in the profile's order.
+    """The legs that a way carries, by name: those of a weight above 0.
 
     Args:
         way: The way.
@@ -78,7 +78,8 @@ def legs_of(way: Way, profiles: Iterable[Profile]) -> tuple[str, ...]:
         known = ", ".join(sorted(by_name))
         raise ValueError(f"way {way.name!r}: no profile is called {way.profile!r}; known: {known}")
     legs = merged(by_name[way.profile].definition, way.changes).get("legs", {})
-    return tuple(name for name, leg in legs.items() if leg.get("weight", 1.0) > 0)
+    # Sorted, since a profile's definition comes as a map without an order.
+    return tuple(sorted(name for name, leg in legs.items() if leg.get("weight", 1.0) > 0))
 
 
 def only(way: Way, legs: Sequence[str], carried: Sequence[str], name: str = "") -> Way:

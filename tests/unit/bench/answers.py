@@ -5,9 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from trivium.values import Hit, LegReport, LegState, Retrieval, Statistics
+from trivium.values import (
+    Fact,
+    Hit,
+    Item,
+    LegReport,
+    LegState,
+    Retrieval,
+    Segment,
+    Statistics,
+)
 
 NO_TIME = timedelta()
+
+
+def hit(rank: int, item: Item) -> Hit:
+    """A hit at a rank."""
+    return Hit(item=item, rank=rank, score=1 / rank)
+
+
+def said(id_: str) -> Segment:
+    """A segment."""
+    return Segment(id=id_, text="...")
+
+
+def known(*evidence: str) -> Fact:
+    """A fact that rests on these segments."""
+    return Fact(id="f", subject="a", relation="knows", object="b", evidence=evidence)
 
 
 def report(leg: str, state: LegState = LegState.OK, *, elapsed_ms: float = 0) -> LegReport:
@@ -29,6 +53,7 @@ def retrieval(
     total: timedelta = NO_TIME,
     embedding: timedelta = NO_TIME,
     reports: Sequence[LegReport] = (),
+    briefing: str = "",
 ) -> Retrieval:
     """An answer."""
     statistics = Statistics(
@@ -46,7 +71,7 @@ def retrieval(
         hits=tuple(hits),
         leg_reports=tuple(reports),
         statistics=statistics,
-        briefing="",
+        briefing=briefing,
         coercions=(),
         profile="default",
     )

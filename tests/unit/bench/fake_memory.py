@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import grpc
+from google.protobuf.json_format import MessageToDict, ParseDict
+
 from tests.unit.client.fake_service import FakeService
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2, segment_pb2
 
 LEGS = ("lexical", "dense", "facts", "graph")
+BRIEFED = 2
+"""How many hits have room in a block for a prompt."""
 
 
 class FakeMemory(FakeService):
-    """Remembers segments by tenant.
+    """Remembers segments by tenant, and has one profile, of all legs.
 
+    A question that begins with "Fail" fails, and one with "Slow" lacks the leg of words.
     `stale_answers` is how often a question with a token is answered as stale, and
     `pending_answers` how often the statistics tell of pending changes.
     """
@@ -37,17 +43,32 @@ class FakeMemory(FakeService):
 
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.asked.append(request)
+        if request.query.startswith("Fail"):
+            context.abort(grpc.StatusCode.INTERNAL, "broken")
         response = retrieval_service_pb2.RetrieveResponse()
         stale = bool(request.consistency_token) and self._stale_answers > 0
         self._stale_answers -= stale
         off = {override.leg for override in request.leg_overrides if override.weight == 0}
+        changed = MessageToDict(request.profile_overrides).get("legs", {})
+        off |= {leg for leg, change in changed.items() if change.get("weight") == 0}
         for leg in LEGS:
-            state = "SKIPPED" if leg in off else "STALE" if stale else "OK"
+            slow = request.query.startswith("Slow") and leg == "lexical"
+            state = "TIMED_OUT" if slow else "STALE" if stale else "OK"
+            state = "SKIPPED" if leg in off else state
             number = retrieval_service_pb2.LegState.Value(f"LEG_STATE_{state}")
             response.leg_reports.add(leg=leg, state=number)
         if not stale:
             for rank, segment in enumerate(self.segments[request.tenant], start=1):
                 response.hits.add(segment=segment, rank=rank)
+        if request.HasField("briefing"):
+            lines = [f"- {hit.segment.text}" for hit in response.hits[:BRIEFED]]
+            response.briefing = "\n".join(["<memory>", *lines, "</memory>"]) if lines else ""
+        return response
+
+    def ListProfiles(self, request: Any, context: Any) -> Any:  # noqa: N802
+        response = retrieval_service_pb2.ListProfilesResponse()
+        legs = {leg: {"weight": 1.0} for leg in LEGS}
+        ParseDict({"legs": legs}, response.profiles.add(name="default").definition)
         return response
 
     def Forget(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -63,7 +63,7 @@ EVERYTHING = records(
     Result(scenario="visible after", parameters={"leg": "graph"}, n=5, latency=Latency.of([0.3])),
     Result(scenario="healthy after", parameters={"start": "second"}, n=1, measured={"seconds": 30}),
     quality("lexical", 0.61),
-    quality("all", 0.65),
+    quality("default", 0.65),
     Result(
         scenario="memory",
         parameters={"when": "loaded"},
@@ -121,7 +121,7 @@ def test_cpu_stands_by_process_with_what_idling_costs() -> None:
 
 
 def test_a_summary_of_one_result_has_no_empty_section() -> None:
-    assert summary(records(quality("all", 0.7))).count("\n## ") == 2
+    assert summary(records(quality("default", 0.7))).count("\n## ") == 2
 
 
 def test_results_read_back_as_they_were_written(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_result_is_found_by_its_parameters() -> None:
 
 def test_a_picture_is_drawn_of_what_there_is(tmp_path: Path) -> None:
     save_picture(EVERYTHING, tmp_path / "all.png")
-    save_picture(records(quality("all", 0.7)), tmp_path / "one.png")
+    save_picture(records(quality("default", 0.7)), tmp_path / "one.png")
     save_picture(records(Result(scenario="echo", n=1)), tmp_path / "none.png")
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.png", "one.png"]

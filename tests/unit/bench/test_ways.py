@@ -43,11 +43,11 @@ def test_a_malformed_way_is_refused_with_what_is_wrong(text: str, why: str) -> N
 
 
 def test_the_legs_of_a_way_are_those_of_its_profile_with_its_changes() -> None:
-    assert legs_of(Way("all"), PROFILES) == ("lexical", "dense", "facts", "graph")
-    assert legs_of(Way("two", "two"), PROFILES) == ("lexical", "dense")
+    assert legs_of(Way("all"), PROFILES) == ("dense", "facts", "graph", "lexical")
+    assert legs_of(Way("two", "two"), PROFILES) == ("dense", "lexical")
     assert legs_of(parse_way("x=two legs.graph.weight=1 legs.dense=null"), PROFILES) == (
-        "lexical",
         "graph",
+        "lexical",
     )
 
 
@@ -66,7 +66,7 @@ def test_an_ablation_keeps_all_other_changes() -> None:
 
 
 def test_a_leg_that_is_not_there_cannot_be_taken_away() -> None:
-    with pytest.raises(ValueError, match="'two' carries no leg 'graph', but lexical, dense"):
+    with pytest.raises(ValueError, match="'two' carries no leg 'graph', but dense, lexical"):
         without(Way("two", "two"), "graph", PROFILES)
 
 
@@ -74,18 +74,18 @@ def test_by_default_each_leg_is_asked_alone_and_left_out() -> None:
     asked = {way.name: legs_of(way, PROFILES) for way in default_ways(PROFILES)}
 
     assert asked == {
-        "default": ("lexical", "dense", "facts", "graph"),
+        "default": ("dense", "facts", "graph", "lexical"),
         "lexical": ("lexical",),
         "dense": ("dense",),
         "facts": ("facts",),
         "graph": ("graph",),
-        "words + meaning": ("lexical", "dense"),
+        "words + meaning": ("dense", "lexical"),
         "default - lexical": ("dense", "facts", "graph"),
-        "default - dense": ("lexical", "facts", "graph"),
-        "default - facts": ("lexical", "dense", "graph"),
-        "default - graph": ("lexical", "dense", "facts"),
+        "default - dense": ("facts", "graph", "lexical"),
+        "default - facts": ("dense", "graph", "lexical"),
+        "default - graph": ("dense", "facts", "lexical"),
     }
 
 
 def test_ways_with_the_same_legs_are_asked_once() -> None:
-    assert [way.name for way in default_ways(PROFILES, "two")] == ["two", "lexical", "dense"]
+    assert [way.name for way in default_ways(PROFILES, "two")] == ["two", "dense", "lexical"]

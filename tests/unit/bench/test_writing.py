@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bench.collection import Collection, Memory, Query
+from bench.collection import Collection, Memory
 from bench.connections import Connections, connected, connections_for
 from bench.ingest import (
     BATCH_ITEMS,
@@ -22,7 +22,6 @@ from bench.ingest import (
     measure_visibility,
     only,
 )
-from bench.quality.evaluate import WAYS, measure_quality
 from tests.unit.bench.fake_memory import FakeMemory
 from tests.unit.client.fake_service import running
 from trivium.values import Fact, Segment
@@ -135,20 +134,3 @@ def test_to_ask_one_leg_the_others_are_turned_off() -> None:
         "facts": 0,
         "graph": 0,
     }
-
-
-async def test_quality_asks_every_judged_question_each_way(memory: FakeMemory) -> None:
-    queries = [
-        Query(id="q1", tenant="t", text="First?", relevant=frozenset({"s0"})),
-        Query(id="q2", tenant="t", text="None?", category="adversarial", relevant=frozenset("x")),
-    ]
-    collection = Collection(name="c", memories={"t": Memory(segments(3))}, queries=queries)
-
-    async with connections_to(memory) as connections:
-        await BatchLoader(connections, silent).load(collection)
-        results = await measure_quality(connections, collection, silent)
-
-    assert [result.parameters["way"] for result in results] == list(WAYS)
-    assert [request.query for request in memory.asked] == ["First?"] * len(WAYS)
-    assert all(result.n == 1 for result in results)
-    assert {result.measured["recall@10"]["mean"] for result in results} == {1.0}  # type: ignore[index, call-overload]
