@@ -5,7 +5,9 @@ A leg is taken away by the weight 0, which the service reports as skipped and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +65,25 @@ def parse_way(text: str) -> Way:
     return Way(name.strip(), profile or DEFAULT_PROFILE, read_changes(changes.split()))
 
 
+def spelled(way: Way) -> str:
+    """Writes a way so that `parse_way` reads it."""
+    changes = [f"{path}={_written(value)}" for path, value in _leaves("", way.changes)]
+    return " ".join([f"{way.name}={way.profile}", *changes])
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and (value or not path):
+        for name, inner in value.items():
+            yield from _leaves(f"{path}.{name}" if path else name, inner)
+    else:
+        yield path, value
+
+
+def _written(value: Any) -> str:
+    # JSON knows another way to write a blank within a text, which would end the change.
+    return json.dumps(value, separators=(",", ":")).replace(" ", "\\u0020")
+
+
 def legs_of(way: Way, profiles: Iterable[Profile]) -> tuple[str, ...]:
     """The legs that a way carries, by name: those of a weight above 0.
 
@@ -118,3 +139,38 @@ def default_ways(profiles: Sequence[Profile], profile: str = DEFAULT_PROFILE) ->
     for way in ways:
         by_legs.setdefault(legs_of(way, profiles), way)
     return tuple(way for legs, way in by_legs.items() if legs)
+
+
+def choose(
+    profiles: Sequence[Profile],
+    given: Sequence[Way] = (),
+    without_legs: Sequence[str] = (),
+    baseline: str = "",
+) -> tuple[Way, ...]:
+    """The ways to ask, the one that the others are compared with first.
+
+    Args:
+        profiles: As the service lists them.
+        given: Ways named by the user; none asks the default ways, or with `without_legs` the
+            default profile.
+        without_legs: Legs to take away from the baseline, one at a time.
+        baseline: The name of the way to compare with; empty means that of the default profile
+            if it is there, else the first.
+
+    Raises:
+        ValueError: A profile, a leg or the baseline is not there, or two ways have one name.
+    """
+    default = (Way(DEFAULT_PROFILE),) if without_legs else default_ways(profiles)
+    ways = list(given or default)
+    names = [way.name for way in ways]
+    wanted = baseline or (DEFAULT_PROFILE if DEFAULT_PROFILE in names else names[0])
+    if wanted not in names:
+        raise ValueError(f"no way is called {wanted!r}; there are {', '.join(names)}")
+    first = ways.pop(names.index(wanted))
+    ways = [first, *ways, *(without(first, leg, profiles) for leg in without_legs)]
+    for way in ways:
+        legs_of(way, profiles)
+    twice = [name for name, count in Counter(way.name for way in ways).items() if count > 1]
+    if twice:
+        raise ValueError(f"two ways are called {twice[0]!r}")
+    return tuple(ways)

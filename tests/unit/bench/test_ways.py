@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from bench.quality.ways import Way, default_ways, legs_of, parse_way, without
+from bench.quality.ways import (
+    Way,
+    choose,
+    default_ways,
+    legs_of,
+    parse_way,
+    spelled,
+    without,
+)
 from trivium.tuning import Profile
 
 
@@ -89,3 +97,57 @@ def test_by_default_each_leg_is_asked_alone_and_left_out() -> None:
 
 def test_ways_with_the_same_legs_are_asked_once() -> None:
     assert [way.name for way in default_ways(PROFILES, "two")] == ["two", "dense", "lexical"]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        Way("default"),
+        Way("words + meaning", "two", {"legs": {"graph": {"weight": 0}, "dense": None}}),
+        Way("all sorts", "two", {"sort": "recency", "fold_from": 0.5, "description": "two words"}),
+        Way("empty", "two", {"signals": {}}),
+    ],
+)
+def test_a_way_is_spelled_as_it_is_read(way: Way) -> None:
+    assert parse_way(spelled(way)) == way
+
+
+def test_a_change_is_spelled_as_the_client_takes_it() -> None:
+    assert spelled(Way("default").without("graph")) == "default - graph=default legs.graph.weight=0"
+
+
+def chosen(*given: Way, without_legs: tuple[str, ...] = (), baseline: str = "") -> list[str]:
+    return [way.name for way in choose(PROFILES, given, without_legs, baseline)]
+
+
+def test_the_baseline_comes_first() -> None:
+    a, b, default = Way("a", "two"), Way("b", "two"), Way("default")
+
+    assert chosen(a, b) == ["a", "b"]
+    assert chosen(a, b, baseline="b") == ["b", "a"]
+    assert chosen(a, default) == ["default", "a"]
+
+
+def test_legs_are_taken_from_the_baseline() -> None:
+    assert chosen(without_legs=("graph",)) == ["default", "default - graph"]
+    assert chosen(Way("a", "two"), without_legs=("dense",)) == ["a", "a - dense"]
+
+
+def test_with_nothing_chosen_the_default_ways_are_asked() -> None:
+    assert chosen() == [way.name for way in default_ways(PROFILES)]
+
+
+@pytest.mark.parametrize(
+    ("given", "without_legs", "baseline", "why"),
+    [
+        ([Way("a"), Way("a")], (), "", "two ways are called 'a'"),
+        ([Way("a")], (), "b", "no way is called 'b'; there are a"),
+        ([Way("a", "none")], (), "", "no profile is called 'none'"),
+        ([Way("a", "two")], ("graph",), "", "carries no leg 'graph'"),
+    ],
+)
+def test_a_choice_that_cannot_be_asked_is_refused(
+    given: list[Way], without_legs: tuple[str, ...], baseline: str, why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        choose(PROFILES, given, without_legs, baseline)
