@@ -118,7 +118,7 @@ def read_collection(folder: Path, *, query_limit: int | None = None, seed: int =
     for found in read_items([str(path) for path in paths], problems.append):
         memories[found.scope or name].add(found.item)
     known = frozenset(segment.id for memory in memories.values() for segment in memory.segments)
-    judgments = read_judgments(_judgments_of(folder), problems.append, known)
+    judgments = read_judgments(judgments_of(folder), problems.append, known)
     lines = read_lines(str(folder / QUERIES), problems.append)
     to_query = partial(_to_query, name, judgments, set())
     queries = list(read_records(lines, to_query, problems.append))
@@ -184,7 +184,8 @@ def _has_headings(line: Line) -> bool:
     return len(line.text.split("\t")) == len(Judgment._fields)
 
 
-def _judgments_of(folder: Path) -> Path:
+def judgments_of(folder: Path) -> Path:
+    """Where the judgments of a set lie."""
     paths = [folder / name for name in JUDGMENTS]
     return next((path for path in paths if path.exists()), paths[0])
 

@@ -73,11 +73,12 @@ def read_rows(path: Path) -> list[Row]:
         StoredError: A line is no row; names it.
     """
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            rows.append(_row(line))
-        except (ValueError, TypeError) as error:
-            raise StoredError(f"{path}:{number}: is no stored score: {error}") from None
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                rows.append(_row(line))
+            except (ValueError, TypeError) as error:
+                raise StoredError(f"{path}:{number}: is no stored score: {error}") from None
     if not rows:
         raise StoredError(f"{path}: holds no scores")
     return rows
