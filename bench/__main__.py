@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +11,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench import environment
 from bench.baselines import BaselineError
-from bench.collection import Collection, read_collection
+from bench.collection import read_collection
 from bench.plots import save_picture
+from bench.progress import progress_bars
 from bench.report import summary
 from bench.results import Json, Record, Result, append_record
 from bench.sample import multiplied_sample
@@ -110,7 +109,7 @@ def main(
         collection = read_collection(data, query_limit=limit_queries)
     for problem in collection.problems[:10]:
         console.print(f"left out: {problem}", style="yellow")
-    about = _about(collection)
+    about = environment.about(collection)
     folder = out / f"{collection.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True)
     recorder = Recorder(folder, about)
@@ -130,7 +129,7 @@ def main(
 
 async def _measure(plan: Plan, target: Target | None, recorder: Recorder) -> None:
     async with _running(plan, target, recorder) as running:
-        with _bars() as bars:
+        with progress_bars(console) as bars:
             await Suite(plan, running, recorder.take, bars).run()
 
 
@@ -143,33 +142,6 @@ async def _running(plan: Plan, target: Target | None, recorder: Recorder) -> Asy
     async with service(plan, recorder.take) as running:
         yield running
         console.print("stopping the service")
-
-
-def _bars() -> Progress:
-    # Drawn seldom: the client's CPU counts as a part of each request.
-    return Progress(
-        TextColumn("{task.description:<32}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        refresh_per_second=1,
-    )
-
-
-def _about(collection: Collection) -> dict[str, Json]:
-    return {
-        "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "collection": {
-            "name": collection.name,
-            "tenants": len(collection.memories),
-            "segments": collection.segment_count,
-            "facts": collection.fact_count,
-            "queries": len(collection.queries),
-            "judged": len(collection.judged),
-        },
-        **environment.describe(),
-    }
 
 
 if __name__ == "__main__":

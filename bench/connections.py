@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Unpack
 
 from bench.collection import Query
@@ -35,14 +35,25 @@ def connections_for(in_flight: int) -> int:
 
 
 class Connections:
-    """A few clients over connections of their own."""
+    """A few clients over connections of their own.
 
-    def __init__(self, clients: list[AsyncClient]) -> None:
+    Args:
+        clients: At least one.
+        suffix: What is added to the name of every tenant.
+    """
+
+    def __init__(self, clients: Sequence[AsyncClient], suffix: str = "") -> None:
+        self._clients = clients
         self._turn = itertools.cycle(clients)
+        self._suffix = suffix
+
+    def apart(self, suffix: str) -> Connections:
+        """The same connections for tenants of other names, which share no data with others."""
+        return Connections(self._clients, suffix)
 
     def client(self, tenant: str) -> AsyncClient:
         """A client for the tenant, over the next connection."""
-        return next(self._turn).for_tenant(tenant)
+        return next(self._turn).for_tenant(tenant + self._suffix)
 
     async def profiles(self) -> tuple[Profile, ...]:
         """The ranking profiles that the service has."""

@@ -7,11 +7,13 @@ import json
 import os
 import platform
 import subprocess
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
 
+from bench.collection import Collection
 from bench.results import Json
 from serving.adapters.embedded_neo4j import jars
 from serving.config import Settings, load_settings
@@ -39,8 +41,24 @@ _WHERE: dict[str, bool | set[str]] = {
 """Settings that say where and not what."""
 
 
+def about(collection: Collection) -> dict[str, Json]:
+    """What was measured when, with what data and where, as it stands in each result."""
+    return {
+        "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "collection": {
+            "name": collection.name,
+            "tenants": len(collection.memories),
+            "segments": collection.segment_count,
+            "facts": collection.fact_count,
+            "queries": len(collection.queries),
+            "judged": len(collection.judged),
+        },
+        **describe(),
+    }
+
+
 def describe() -> dict[str, Json]:
-    """All of it, as it stands in each result."""
+    """What was measured where."""
     return {
         "commit": commit(),
         "config_hash": config_hash(load_settings()),

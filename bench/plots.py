@@ -36,7 +36,7 @@ def save_picture(records: Sequence[Record], path: Path) -> None:
     FigureCanvasAgg(figure)
     for place, (draw, found) in enumerate(panels, start=1):
         axes = figure.add_subplot(rows, columns, place)
-        _prepare(axes)
+        prepare(axes)
         draw(axes, found)
     figure.suptitle(_title(records[0]), x=0.01, ha="left", color=INK, size=13, weight="bold")
     figure.savefig(path, dpi=130, facecolor="white")
@@ -50,7 +50,8 @@ def _title(record: Record) -> str:
     )
 
 
-def _prepare(axes: Axes) -> None:
+def prepare(axes: Axes) -> None:
+    """Leaves of the frame what is of use, in quiet colours."""
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
     axes.grid(axis="x", color=GRID)
@@ -58,12 +59,14 @@ def _prepare(axes: Axes) -> None:
     axes.tick_params(colors=INK, length=0)
 
 
-def _head(axes: Axes, title: str, unit: str) -> None:
+def head(axes: Axes, title: str, unit: str) -> None:
+    """Names a panel, and what its numbers are."""
     axes.set_title(title, loc="left", color=INK, size=11, weight="bold", pad=10)
     axes.set_xlabel(unit, color=MUTED)
 
 
-def _name_bars(axes: Axes, names: Sequence[str]) -> None:
+def name_bars(axes: Axes, names: Sequence[str]) -> None:
+    """Names what stands at 0, 1, 2 ... from the top."""
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
 
@@ -83,7 +86,7 @@ def _draw_latency(axes: Axes, loads: Sequence[Record]) -> None:
     axes.set_yticks((50, 95), ("p50", "p95"))
     axes.grid(axis="y", color=GRID)
     axes.legend(frameon=False, loc="lower right", fontsize=8, labelcolor=INK)
-    _head(axes, "Questions answered within", "ms, from the question or from when it was due")
+    head(axes, "Questions answered within", "ms, from the question or from when it was due")
 
 
 def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
@@ -98,7 +101,7 @@ def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
         axes.text(total, place, f"  {total:.1f}, idle {idle:.1f}", va="center", color=INK, size=8)
     axes.axvline(CPU_GOAL_MS, color=INK, linewidth=1, linestyle=":")
     axes.set_xlim(0, 1.28 * max(*lefts, CPU_GOAL_MS))
-    _name_bars(axes, [load_name(load) for load in loads])
+    name_bars(axes, [load_name(load) for load in loads])
     axes.legend(
         frameon=False,
         fontsize=8,
@@ -108,7 +111,7 @@ def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
         loc="upper center",
         bbox_to_anchor=(0.5, -0.13),
     )
-    _head(axes, "CPU of all processes", "ms a question; dotted: the goal at 32 at a time")
+    head(axes, "CPU of all processes", "ms a question; dotted: the goal at 32 at a time")
 
 
 _CPU = ("measured", "cpu")
@@ -133,10 +136,10 @@ def _draw_quality(axes: Axes, ways: Sequence[Record]) -> None:
         axes.errorbar(means, places, xerr=errors, fmt="o", color=colour, label=metric, capsize=3)
         for mean, place in zip(means, places, strict=True):
             axes.text(mean, place - 0.09, f"{mean:.3f}", ha="center", color=INK, size=8)
-    _name_bars(axes, [str(table(way, "parameters").get("way")) for way in ways])
+    name_bars(axes, [str(table(way, "parameters").get("way")) for way in ways])
     axes.set_xlim(0, 1)
     axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right")
-    _head(axes, "Quality by way", "mean over questions, with its 95 % interval")
+    head(axes, "Quality by way", "mean over questions, with its 95 % interval")
 
 
 def _draw_visibility(axes: Axes, legs: Sequence[Record]) -> None:
@@ -147,10 +150,10 @@ def _draw_visibility(axes: Axes, legs: Sequence[Record]) -> None:
         axes.plot([p50, p95], [place, place], color=COLOURS[0], linewidth=5, alpha=0.35)
         axes.plot([p50], [place], "o", color=COLOURS[0])
         axes.text(p95, place, f"   p50 {p50:.0f}, p95 {p95:.0f}", va="center", color=INK, size=8)
-    _name_bars(axes, [str(table(leg, "parameters").get("leg")) for leg in legs])
+    name_bars(axes, [str(table(leg, "parameters").get("leg")) for leg in legs])
     axes.set_xlim(0, 1.35 * slowest)
     axes.margins(y=0.15)
-    _head(axes, "A write is found after", "ms from its acknowledgement, idle service, p50 to p95")
+    head(axes, "A write is found after", "ms from its acknowledgement, idle service, p50 to p95")
 
 
 def _has(record: Record, part: str) -> bool:

@@ -14,7 +14,7 @@ Row = Sequence[str]
 def summary(records: Sequence[Record]) -> str:
     """The Markdown of a run; `records` has at least one."""
     sections = (
-        _head(records[0]),
+        head(records[0]),
         _section("Goals", _goals(records)),
         _section("Questions, c at a time or a second on a schedule", _loads(records)),
         _section("Where the time goes, ms p50", _splits(records)),
@@ -42,7 +42,8 @@ def _section(title: str, body: str) -> str:
     return f"## {title}\n\n{body}\n" if body else ""
 
 
-def _head(record: Record) -> str:
+def head(record: Record) -> str:
+    """What was measured: the collection, when, and where."""
     machine, versions = table(record, "machine"), table(record, "versions")
     collection = table(record, "collection")
     named = ", ".join(f"{name} {version}" for name, version in versions.items())

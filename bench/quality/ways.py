@@ -174,3 +174,15 @@ def choose(
     if twice:
         raise ValueError(f"two ways are called {twice[0]!r}")
     return tuple(ways)
+
+
+def gate_ways(profiles: Sequence[Profile]) -> tuple[Way, ...]:
+    """What ranking is gated by: the default profile, and words and meaning alone where it has them.
+
+    Raises:
+        ValueError: The service has no default profile.
+    """
+    whole = Way(DEFAULT_PROFILE)
+    carried = legs_of(whole, profiles)
+    alone = [leg for leg in (WORDS, MEANING) if leg in carried]
+    return (whole, *(only(whole, [leg], carried) for leg in alone))

@@ -29,6 +29,8 @@ class FakeMemory(FakeService):
         self.segments: defaultdict[str, list[segment_pb2.Segment]] = defaultdict(list)
         self.written: list[tuple[str, int]] = []
         self.asked: list[retrieval_service_pb2.RetrieveRequest] = []
+        self.forgets = False
+        """Whether it finds nothing any more."""
         self._stale_answers = stale_answers
         self._pending_answers = pending_answers
 
@@ -57,7 +59,7 @@ class FakeMemory(FakeService):
             state = "SKIPPED" if leg in off else state
             number = retrieval_service_pb2.LegState.Value(f"LEG_STATE_{state}")
             response.leg_reports.add(leg=leg, state=number)
-        if not stale:
+        if not stale and not self.forgets:
             for rank, segment in enumerate(self.segments[request.tenant], start=1):
                 response.hits.add(segment=segment, rank=rank)
         if request.HasField("briefing"):

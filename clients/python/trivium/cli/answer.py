@@ -109,7 +109,7 @@ def _hits(hits: Sequence[Hit], explain: bool) -> Table:
     for hit in hits:
         rows.add_row(str(hit.rank), Text(roads(hit.legs), "cyan"), _hit(hit), f"{hit.score:.4f}")
         if explain and hit.ledger is not None:
-            for line in _ledger(hit.ledger):
+            for line in ledger_lines(hit.ledger):
                 rows.add_row("", "", line, "")
     return rows
 
@@ -127,7 +127,8 @@ def _hit(hit: Hit) -> Text:
     return Text.assemble(styled(" · ".join(filter(None, about)), "dim"), "\n", styled(hit.text))
 
 
-def _ledger(ledger: Ledger) -> Iterator[Text]:
+def ledger_lines(ledger: Ledger) -> Iterator[Text]:
+    """How a score came about, a line for each step."""
     for term in ledger.leg_terms:
         yield from _term(term, ledger)
     yield Text(f"sum {ledger.fused_score:.5f}", "green")

@@ -1,0 +1,253 @@
+"""The command `python -m bench.quality`: how good the answers are, and whether they got worse."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+
+from bench import environment
+from bench.collection import Collection, read_collection
+from bench.connections import LIMIT, connected
+from bench.progress import progress_bars
+from bench.quality import folder, gate, slices, stored
+from bench.quality.session import Measured, RejectedError, Session
+from bench.quality.stored import Row, StoredError
+from bench.quality.ways import Way, choose, gate_ways, parse_way
+from bench.service import ServiceStartError, fresh_data, started
+from trivium.errors import TriviumError
+from trivium.tuning import Profile
+
+RESULTS = Path(__file__).parents[1] / "results"
+SHOWN_PROBLEMS = 10
+FAILED = 1
+
+console = Console(stderr=True)
+
+Choose = Callable[[Sequence[Profile]], Sequence[Way]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to measure.
+
+    Args:
+        collections: The sets, no two of one name.
+        choose: Chooses the ways among the profiles of the service, the baseline first.
+        address: Of a running service; None starts one on fresh data.
+        limit: How many hits to ask for.
+        callers: How many questions at a time.
+    """
+
+    collections: Sequence[Collection]
+    choose: Choose
+    address: str | None
+    limit: int
+    callers: int
+
+
+def _ways(_context: click.Context, _option: click.Parameter, given: Sequence[str]) -> list[Way]:
+    try:
+        return [parse_way(each) for each in given]
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument(
+    "folders",
+    nargs=-1,
+    metavar="[FOLDER]...",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+@click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Ask this profile.")
+@click.option(
+    "--way",
+    "ways",
+    multiple=True,
+    callback=_ways,
+    metavar="'NAME=PROFILE FIELD=VALUE ...'",
+    help="Ask a profile with changes, and call it NAME.",
+)
+@click.option(
+    "--without", "without_legs", multiple=True, metavar="LEG", help="Ask the baseline without it."
+)
+@click.option("--baseline", default="", metavar="WAY", help="What the others are compared with.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    help="Where to make a folder of results for each set.",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="A running service, instead of starting one. The sets are written to it, and stay.",
+)
+@click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=100),
+    default=LIMIT,
+    show_default=True,
+    help="How many hits to ask for.",
+)
+@click.option(
+    "--callers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many questions at a time.",
+)
+@click.option(
+    "--skip-unreadable", is_flag=True, help="Leave out lines that cannot be read, and go on."
+)
+@click.option(
+    "--gate",
+    "gate_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Compare with these stored scores; end with 1 if any fell significantly.",
+)
+@click.option(
+    "--store",
+    "store_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the scores to this file, for --gate.",
+)
+@click.pass_context
+def main(
+    ctx: click.Context,
+    folders: Sequence[Path],
+    profiles: Sequence[str],
+    ways: Sequence[Way],
+    without_legs: Sequence[str],
+    baseline: str,
+    out: Path,
+    address: str | None,
+    limit_queries: int | None,
+    limit: int,
+    callers: int,
+    skip_unreadable: bool,
+    gate_file: Path | None,
+    store_file: Path | None,
+) -> None:
+    """Measure how good the answers to the questions of each FOLDER are.
+
+    A FOLDER has corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them; without one, the
+    slices that ship are asked. Without a profile or a way, each leg of the default profile is
+    asked alone and left out; for a gate, the default profile, words alone and meaning alone.
+    docs/quality.md is the guide.
+    """
+    given = [*(Way(name, name) for name in profiles), *ways]
+    gating = bool(gate_file or store_file)
+
+    def chosen(of: Sequence[Profile]) -> Sequence[Way]:
+        fallback = gate_ways(of) if gating and not without_legs else ()
+        return choose(of, given or fallback, without_legs, baseline)
+
+    try:
+        collections = _read(folders or slices.FOLDERS, limit_queries, skip_unreadable)
+        before = stored.read_rows(gate_file) if gate_file else []
+        plan = Plan(
+            collections=collections, choose=chosen, address=address, limit=limit, callers=callers
+        )
+        rows = asyncio.run(_measure(plan, out))
+        if store_file is not None:
+            _store(store_file, rows)
+        passed = not gate_file or _gate(before, rows)
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    except _EXPECTED as error:
+        raise click.ClickException(str(error)) from error
+    ctx.exit(0 if passed else FAILED)
+
+
+_EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError, RejectedError, StoredError)
+
+
+def _read(
+    folders: Sequence[Path], query_limit: int | None, skip_unreadable: bool
+) -> list[Collection]:
+    collections = [read_collection(each, query_limit=query_limit) for each in folders]
+    names = [each.name for each in collections]
+    for collection in collections:
+        if names.count(collection.name) > 1:
+            raise click.UsageError(f"two folders are called {collection.name!r}")
+        problems = [str(problem) for problem in collection.problems]
+        shown = "\n".join(problems[:SHOWN_PROBLEMS])
+        if problems and not skip_unreadable:
+            raise click.ClickException(
+                f"{len(problems)} lines of {collection.name} cannot be read; "
+                f"--skip-unreadable leaves them out:\n{shown}"
+            )
+        if problems:
+            console.print(f"left out {len(problems)} lines:\n{shown}", style="yellow", markup=False)
+        if not collection.judged:
+            raise click.ClickException(f"{collection.name} has no judged question")
+    return collections
+
+
+async def _measure(plan: Plan, out: Path) -> list[Row]:
+    """Measures the sets one after the other, each written to disk as soon as it is there."""
+    rows: list[Row] = []
+    async with _running(plan.address) as address, connected(address, 1) as connections:
+        profiles = await connections.profiles()
+        ways = plan.choose(profiles)
+        for collection in plan.collections:
+            with progress_bars(console) as bars:
+                session = Session(
+                    connections, profiles, bars, limit=plan.limit, callers=plan.callers
+                )
+                measured = await session.measure(collection, ways)
+            _write(out, measured, plan.limit)
+            rows += (
+                row for each in measured.answers for row in stored.rows_of(collection.name, each)
+            )
+    return rows
+
+
+@contextlib.asynccontextmanager
+async def _running(address: str | None) -> AsyncIterator[str]:
+    if address is not None:
+        yield address
+        return
+    console.print("starting the service")
+    with fresh_data() as data_dir:
+        async with started(data_dir) as target:
+            yield target.address
+            console.print("stopping the service")
+
+
+def _write(out: Path, measured: Measured, limit: int) -> None:
+    collection = measured.collection
+    records = folder.records_of(measured, environment.about(collection), limit=limit)
+    where = folder.results_folder(out, collection.name, datetime.now(UTC))
+    console.print(Markdown(folder.write(where, measured, records)))
+    console.print(f"written to {where}", markup=False)
+
+
+def _store(path: Path, rows: Sequence[Row]) -> None:
+    if faulty := [row for row in rows if row.fault]:
+        raise StoredError(
+            f"{len(faulty)} answers are not whole, such as that to {faulty[0].query!r} "
+            f"({faulty[0].fault}): nothing is stored"
+        )
+    stored.write_rows(path, rows)
+    console.print(f"stored in {path}", markup=False)
+
+
+def _gate(before: Sequence[Row], now: Sequence[Row]) -> bool:
+    compared = gate.compare(before, now)
+    console.print(Markdown(gate.verdict(compared)))
+    return not any(each.fell for each in compared)
+
+
+if __name__ == "__main__":
+    main()

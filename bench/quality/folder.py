@@ -1,0 +1,70 @@
+"""Writes what a set gave: results and scores, which hold no texts, a summary, and a page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from bench.connections import LIMIT
+from bench.quality import stored
+from bench.quality.html import page
+from bench.quality.outcome import outcome
+from bench.quality.session import Measured
+from bench.quality.summary import summary
+from bench.quality.ways import Way, spelled
+from bench.results import Json, Record, append_record
+
+SUMMARY_NAME = "summary.md"
+PAGE_NAME = "report.html"
+"""Holds texts, so git ignores it."""
+
+
+def results_folder(out: Path, collection: str, at: datetime) -> Path:
+    """Where the results of a set go."""
+    return out / f"quality-{collection}-{at:%Y%m%d-%H%M%S}"
+
+
+def records_of(
+    measured: Measured, about: Mapping[str, Json], *, limit: int = LIMIT
+) -> list[Record]:
+    """A record for each way, the baseline first, whole in itself."""
+    baseline = measured.baseline
+    name = measured.collection.name
+    return [
+        outcome(
+            answers,
+            baseline,
+            limit=limit,
+            command=command(name, (answers.way, baseline.way), limit),
+        ).as_record(about)
+        for answers in measured.answers
+    ]
+
+
+def write(folder: Path, measured: Measured, records: Sequence[Record]) -> str:
+    """Writes the files of a set; returns the summary."""
+    folder.mkdir(parents=True)
+    for record in records:
+        append_record(folder, record)
+    rows = (row for each in measured.answers for row in stored.rows_of(_name(measured), each))
+    stored.write_rows(folder / stored.FILE_NAME, rows)
+    written = summary(records)
+    (folder / SUMMARY_NAME).write_text(written, encoding="utf-8")
+    (folder / PAGE_NAME).write_text(page(measured, records), encoding="utf-8")
+    return written
+
+
+def command(collection: str, ways: Sequence[Way], limit: int = LIMIT) -> str:
+    """What measures a way again, and what it is compared with; the set is named by its folder."""
+    given = [part for way in dict.fromkeys(map(spelled, ways)) for part in ("--way", way)]
+    if len(ways) > 1 and ways[0] != ways[1]:
+        given += ["--baseline", ways[1].name]
+    if limit != LIMIT:
+        given += ["--limit", str(limit)]
+    return shlex.join(["python", "-m", "bench.quality", collection, *given])
+
+
+def _name(measured: Measured) -> str:
+    return measured.collection.name

@@ -1,0 +1,10 @@
+"""The sets that ship, and the scores that they are held against; NOTICE has their origin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDERS = tuple(Path(__file__).parent / name for name in ("musique", "2wiki", "sample"))
+
+EXPECTED = Path(__file__).parent / "expected.jsonl"
+"""What `make quality-gate` compares with, and `make quality-gate-store` writes."""

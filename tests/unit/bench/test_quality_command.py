@@ -1,0 +1,237 @@
+"""The command against a service that finds what was written, in the order of writing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bench.quality.__main__ import main
+from bench.quality.stored import read_rows
+from bench.results import read_records, table
+from tests.unit.bench.fake_memory import FakeMemory
+from tests.unit.client.fake_service import running
+
+TEXTS = ("The boiler is behind the stairs.", "Rent is due on Fridays.", "<script>alert(1)</script>")
+QUESTIONS = ("Where is the boiler?", "When is rent due?", "Which <b>script</b> runs?")
+
+
+def lines(*records: object) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.fixture
+def memory() -> Iterator[FakeMemory]:
+    memory = FakeMemory()
+    with running(memory):
+        yield memory
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What a newcomer writes: three lines of each kind."""
+    folder = tmp_path / "house"
+    folder.mkdir()
+    corpus = ({"id": f"d{place}", "text": text} for place, text in enumerate(TEXTS))
+    (folder / "corpus.jsonl").write_text(lines(*corpus))
+    queries = (
+        {"id": f"q{place}", "text": text, "category": "plain", "stratum": "exact"}
+        for place, text in enumerate(QUESTIONS)
+    )
+    (folder / "queries.jsonl").write_text(lines(*queries))
+    (folder / "qrels.tsv").write_text("".join(f"q{place}\td{place}\t1\n" for place in range(3)))
+    return folder
+
+
+def run(memory: FakeMemory, *arguments: str | Path) -> Result:
+    given = [*map(str, arguments), "--address", memory.address]
+    return CliRunner().invoke(main, given, catch_exceptions=False)
+
+
+def written(out: Path) -> Path:
+    (folder,) = out.iterdir()
+    return folder
+
+
+def test_three_lines_of_each_kind_give_a_report(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    result = run(memory, folder, "--out", tmp_path / "out")
+
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in written(tmp_path / "out").iterdir()) == [
+        "queries.jsonl",
+        "report.html",
+        "results.jsonl",
+        "summary.md",
+    ]
+    assert written(tmp_path / "out").name.startswith("quality-house-")
+    records = read_records(written(tmp_path / "out"))
+    assert [table(each, "parameters")["way"] for each in records][:2] == ["default", "dense"]
+    mean = table(records[0], "measured", "mrr@10")["mean"]
+    assert mean == pytest.approx((1 + 1 / 2 + 1 / 3) / 3, abs=1e-4)
+
+
+def test_what_may_be_published_holds_no_text_and_the_page_is_kept_out_of_git(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    run(memory, folder, "--out", tmp_path / "out")
+
+    for name in ("results.jsonl", "queries.jsonl", "summary.md"):
+        published = (written(tmp_path / "out") / name).read_text()
+        assert not [text for text in (*TEXTS, *QUESTIONS) if text in published], name
+        assert str(tmp_path) not in published, name
+    ignored = (Path(__file__).parents[3] / ".gitignore").read_text().splitlines()
+    assert "/bench/results/*/report.html" in ignored
+
+
+def test_the_page_shows_texts_and_runs_none_of_them(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    run(memory, folder, "--out", tmp_path / "out")
+
+    page = (written(tmp_path / "out") / "report.html").read_text()
+    assert "The boiler is behind the stairs." in page
+    assert "Which &lt;b&gt;script&lt;/b&gt; runs?" in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    # Nothing is fetched: it can be sent to somebody, and read without a network.
+    assert not [each for each in ("src=", "@import", "url(http", "<link") if each in page]
+    assert page.count("<svg") == 3
+
+
+def test_a_page_has_no_id_twice(memory: FakeMemory, folder: Path, tmp_path: Path) -> None:
+    run(memory, folder, "--out", tmp_path / "out")
+
+    page = (written(tmp_path / "out") / "report.html").read_text()
+    ids = [part.split('"')[0] for part in page.split(' id="')[1:]]
+    assert len(ids) == len(set(ids)), sorted(id_ for id_ in set(ids) if ids.count(id_) > 1)
+
+
+def test_ways_are_asked_as_given_and_compared_with_the_baseline(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    result = run(
+        memory, folder, "--out", tmp_path / "out", "--way", "words=default legs.dense.weight=0",
+        "--profile", "default", "--without", "graph", "--baseline", "words",
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    records = read_records(written(tmp_path / "out"))
+    assert {
+        str(table(each, "parameters")["way"]): table(each, "parameters")["command"]
+        for each in records
+    } == {
+        "words": "python -m bench.quality house --way 'words=default legs.dense.weight=0'",
+        "default": "python -m bench.quality house --way default=default "
+        "--way 'words=default legs.dense.weight=0' --baseline words",
+        "words - graph": "python -m bench.quality house "
+        "--way 'words - graph=default legs.dense.weight=0 legs.graph.weight=0' "
+        "--way 'words=default legs.dense.weight=0' --baseline words",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--way", "words"], "is not 'NAME=PROFILE"),
+        (["--profile", "none"], "no profile is called 'none'; known: default"),
+        (["--without", "none"], "'default' carries no leg 'none'"),
+        (["--baseline", "none"], "no way is called 'none'"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_words(
+    memory: FakeMemory, folder: Path, tmp_path: Path, arguments: Sequence[str], why: str
+) -> None:
+    result = run(memory, folder, "--out", tmp_path / "out", *arguments)
+
+    assert result.exit_code != 0
+    assert why in result.output
+
+
+def test_a_line_that_cannot_be_read_stops_the_run_unless_told_otherwise(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    with (folder / "qrels.tsv").open("a") as judgments:
+        judgments.write("q0 d0 1\n")
+
+    refused = run(memory, folder, "--out", tmp_path / "out")
+    skipped = run(memory, folder, "--out", tmp_path / "out", "--skip-unreadable")
+
+    assert refused.exit_code == 1
+    assert "qrels.tsv:4: is not a question, a segment and a grade" in refused.output
+    assert skipped.exit_code == 0
+
+
+def test_a_set_is_stored_anew_only_if_it_changed(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    run(memory, folder, "--out", tmp_path / "a", "--profile", "default")
+    run(memory, folder, "--out", tmp_path / "b", "--profile", "default")
+    with (folder / "corpus.jsonl").open("a") as corpus:
+        corpus.write(lines({"id": "d3", "text": "Another."}))
+    run(memory, folder, "--out", tmp_path / "c", "--profile", "default")
+
+    first, again, changed = (tenant for tenant, _ in memory.written)
+    assert first == again != changed
+
+
+# ---------------------------------------------------------------- the gate
+
+
+def test_stored_scores_pass_their_own_gate(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    stored = tmp_path / "stored.jsonl"
+    run(memory, folder, "--out", tmp_path / "a", "--store", stored)
+
+    result = run(memory, folder, "--out", tmp_path / "b", "--gate", stored)
+
+    assert result.exit_code == 0, result.output
+    assert {row.way for row in read_rows(stored)} == {"default", "lexical", "dense"}
+    assert "0 of 18 figures in 3 ways fell" in result.output
+
+
+def test_a_loss_ends_with_1_and_is_told(memory: FakeMemory, folder: Path, tmp_path: Path) -> None:
+    stored = tmp_path / "stored.jsonl"
+    run(memory, folder, "--out", tmp_path / "a", "--store", stored)
+    memory.forgets = True
+
+    result = run(memory, folder, "--out", tmp_path / "b", "--gate", stored)
+
+    assert result.exit_code == 1
+    assert "fell significantly" in result.output
+    assert "house: default" in result.output
+
+
+def test_other_questions_than_the_stored_are_an_error(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    stored = tmp_path / "stored.jsonl"
+    run(memory, folder, "--out", tmp_path / "a", "--store", stored)
+
+    result = run(memory, folder, "--out", tmp_path / "b", "--gate", stored, "--limit-queries", "2")
+
+    assert result.exit_code == 1
+    assert "other questions are stored than were asked: 3 and 2" in result.output
+
+
+def test_faulty_answers_are_neither_stored_nor_passed(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    stored = tmp_path / "stored.jsonl"
+    queries = (folder / "queries.jsonl").read_text()
+    run(memory, folder, "--out", tmp_path / "a", "--store", stored)
+    (folder / "queries.jsonl").write_text(queries.replace("When is", "Fail: when is"))
+
+    gated = run(memory, folder, "--out", tmp_path / "b", "--gate", stored)
+    again = run(memory, folder, "--out", tmp_path / "c", "--store", tmp_path / "again.jsonl")
+
+    assert gated.exit_code == 1
+    assert "1 answers asked are not whole, such as that to 'q1' (failed: INTERNAL)" in gated.output
+    assert again.exit_code == 1
+    assert not (tmp_path / "again.jsonl").exists()
+    assert "1 of 3 failed, and score 0" in (written(tmp_path / "b") / "summary.md").read_text()
