@@ -50,6 +50,18 @@ serve: $(VENV)/.desk ## Serve in the foreground on persistent data
 bench: $(VENV)/.dev ## Measure; DATA=FOLDER names a collection, else the sample multiplied
 	@$(BIN)/python -m bench $(if $(DATA),--data $(DATA))
 
+.PHONY: quality
+quality: $(VENV)/.dev ## Measure how good answers are; DATA="DIR DIR" names sets, else the slices that ship
+	@$(BIN)/python -m bench.quality $(DATA)
+
+.PHONY: quality-gate
+quality-gate: $(VENV)/.dev ## Compare the answers to the slices with the stored scores
+	@$(BIN)/python -m bench.quality --out bench/results/gate --gate bench/quality/slices/expected.jsonl
+
+.PHONY: quality-gate-store
+quality-gate-store: $(VENV)/.dev ## Store the scores of the slices anew, after a change that is meant
+	@$(BIN)/python -m bench.quality --out bench/results/gate --store bench/quality/slices/expected.jsonl
+
 # ---- develop
 
 .PHONY: format

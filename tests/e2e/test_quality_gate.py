@@ -1,0 +1,61 @@
+"""Ranking has not got worse: the slices that ship against their stored scores.
+
+In one placement: what differs between the two is the way to a leg, and not what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from rich.progress import Progress
+
+from bench.collection import read_collection
+from bench.connections import connected
+from bench.quality.gate import Compared, compare, verdict
+from bench.quality.session import Session
+from bench.quality.slices import EXPECTED, FOLDERS
+from bench.quality.stored import Row, read_rows, rows_of
+from bench.quality.ways import DEFAULT_PROFILE, MEANING, Way, gate_ways
+from tests.fix_service import Service
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.timeout(600),
+    pytest.mark.parametrize("service", ["fused"], indirect=True, scope="session"),
+]
+
+
+async def asked(service: Service, *ways: Way) -> list[Row]:
+    """What the slices score; they are written once, whichever test comes first."""
+    rows: list[Row] = []
+    async with connected(service.address, 1) as connections:
+        profiles = await connections.profiles()
+        session = Session(connections, profiles, Progress(disable=True))
+        for folder in FOLDERS:
+            collection = read_collection(folder)
+            measured = await session.measure(collection, ways or gate_ways(profiles), explain=False)
+            rows += (row for each in measured.answers for row in rows_of(collection.name, each))
+    return rows
+
+
+def fallen(compared: Sequence[Compared]) -> list[Compared]:
+    return [each for each in compared if each.fell]
+
+
+async def test_no_figure_fell_below_what_is_stored(service: Service) -> None:
+    compared = compare(read_rows(EXPECTED), await asked(service))
+
+    assert not fallen(compared), verdict(compared)
+
+
+async def test_a_leg_that_is_switched_off_is_noticed(service: Service) -> None:
+    crippled = Way(DEFAULT_PROFILE).without(MEANING, name=DEFAULT_PROFILE)
+    stored = [row for row in read_rows(EXPECTED) if row.way == DEFAULT_PROFILE]
+
+    compared = compare(stored, await asked(service, crippled))
+
+    assert fallen(compared), verdict(compared)
