@@ -20,6 +20,7 @@ from bench.progress import progress_bars
 from bench.quality import folder, gate, slices, stored
 from bench.quality.session import Measured, RejectedError, Session
 from bench.quality.stored import Row, StoredError
+from bench.quality.summary import headlines
 from bench.quality.ways import Way, choose, gate_ways, parse_way
 from bench.service import ServiceStartError, fresh_data, started
 from trivium.errors import TriviumError
@@ -229,7 +230,8 @@ def _write(out: Path, measured: Measured, limit: int) -> None:
     collection = measured.collection
     records = folder.records_of(measured, environment.about(collection), limit=limit)
     where = folder.results_folder(out, collection.name, datetime.now(UTC))
-    console.print(Markdown(folder.write(where, measured, records)))
+    folder.write(where, measured, records)
+    console.print(Markdown(headlines(records)))
     console.print(f"written to {where}", markup=False)
 
 

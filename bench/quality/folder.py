@@ -43,17 +43,15 @@ def records_of(
     ]
 
 
-def write(folder: Path, measured: Measured, records: Sequence[Record]) -> str:
-    """Writes the files of a set; returns the summary."""
+def write(folder: Path, measured: Measured, records: Sequence[Record]) -> None:
+    """Writes the files of a set."""
     folder.mkdir(parents=True)
     for record in records:
         append_record(folder, record)
     rows = (row for each in measured.answers for row in stored.rows_of(_name(measured), each))
     stored.write_rows(folder / stored.FILE_NAME, rows)
-    written = summary(records)
-    (folder / SUMMARY_NAME).write_text(written, encoding="utf-8")
+    (folder / SUMMARY_NAME).write_text(summary(records), encoding="utf-8")
     (folder / PAGE_NAME).write_text(page(measured, records), encoding="utf-8")
-    return written
 
 
 def command(collection: str, ways: Sequence[Way], limit: int = LIMIT) -> str:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.quality.intervals import Estimate, paired_difference
+from bench.quality.intervals import LEAST_QUESTIONS, Estimate, paired_difference
 from bench.quality.stored import Row, StoredError
 from bench.report import estimate, markdown_table
 
@@ -118,6 +118,8 @@ def _checked(
             f"{name}: other questions are stored than were asked: {len(before)} and "
             f"{len(after)}, not in both is {lacking[0]!r}"
         )
+    if len(before) < LEAST_QUESTIONS:
+        raise StoredError(f"{name}: nothing can be said of {len(before)} questions")
     for when, rows in (("stored", before), ("asked", after)):
         if faulty := [row for row in rows.values() if row.fault]:
             raise StoredError(

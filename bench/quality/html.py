@@ -30,7 +30,7 @@ from bench.quality.summary import (
 from bench.report import counts, estimate, figures, head
 from bench.results import Record, number, table
 from trivium.cli.answer import ledger_lines
-from trivium.values import Fact, Hit, Retrieval
+from trivium.values import Fact, Hit, Item, Retrieval
 
 TEMPLATE = "report.html.j2"
 LONGEST_TEXT = 500
@@ -128,6 +128,7 @@ def page(measured: Measured, ways: Sequence[Record]) -> str:
     others = ways[1:]
     return environment.get_template(TEMPLATE).render(
         name=measured.collection.name,
+        commit=ways[0].get("commit"),
         about=head(ways[0]).splitlines()[-1],
         warnings=warnings(ways),
         baseline=name_of(ways[0]),
@@ -258,7 +259,7 @@ def _shown(collection: Collection, explained: Explained) -> Shown:
 def _gold(collection: Collection, explained: Explained) -> Iterator[GoldRow]:
     query, ranked = explained.scored.query, list(explained.scored.ranked)
     memory = collection.memories.get(query.tenant)
-    texts = {segment.id: segment.text for segment in memory.segments} if memory else {}
+    texts = {segment.id: _said(segment) for segment in memory.segments} if memory else {}
     briefed = briefed_segments(explained.retrieval) if explained.retrieval else frozenset()
     for id_ in sorted(query.relevant):
         rank = str(ranked.index(id_) + 1) if id_ in ranked else "–"
@@ -276,13 +277,21 @@ def _hits(query: Query, retrieval: Retrieval) -> Iterator[HitRow]:
             briefed=not briefed.isdisjoint(stands_for),
             legs=", ".join(hit.legs),
             score=f"{hit.score:.4f}",
-            text=_short(hit.text),
+            text=_short(_said(hit.item)),
             ledger=[line.plain for line in ledger_lines(hit.ledger)] if hit.ledger else [],
         )
 
 
 def _stands_for(hit: Hit) -> Sequence[str]:
     return hit.item.evidence if isinstance(hit.item, Fact) else (hit.id,)
+
+
+def _said(item: Item) -> str:
+    """A text after its title and its speaker, as it is embedded; a fact as its sentence."""
+    if isinstance(item, Fact):
+        return item.statement
+    before = f"{item.title}. " if item.title else ""
+    return before + (f"{item.speaker}: {item.text}" if item.speaker else item.text)
 
 
 def _short(text: str) -> str:

@@ -21,6 +21,10 @@ from scipy.stats import bootstrap
 
 BOOTSTRAP_SAMPLES = 2000
 CONFIDENCE = 0.95
+LEAST_QUESTIONS = 6
+"""Of fewer there is no interval: were each a loss, a sign test could still not be sure of it at
+this confidence, while resampling so few values makes intervals that are far too narrow."""
+
 _BATCH = 100
 """Samples held in memory at once."""
 
@@ -31,8 +35,8 @@ _Floats = npt.NDArray[np.float64]
 class Estimate:
     """A mean with the interval that covers the true one in 95 of 100 samples of questions.
 
-    `low` and `high` are not a number where there is only one observation, of which nothing can be
-    said; every comparison with them is then false, so nothing is significant.
+    `low` and `high` are not a number where there are too few questions to say anything; every
+    comparison with them is then false, so nothing is significant.
     """
 
     mean: float
@@ -61,7 +65,7 @@ class Estimate:
 def mean_interval(
     values: Sequence[float], clusters: Sequence[str] | None = None, *, seed: int = 0
 ) -> Estimate:
-    """The mean over questions, with its bootstrap percentile interval.
+    """The mean over questions, with its bootstrap percentile interval if there are enough of them.
 
     Args:
         values: One for each question; not empty.
@@ -77,7 +81,7 @@ def mean_interval(
     observed = np.asarray(values, dtype=np.float64)
     sums, counts = _totals(observed, clusters)
     mean = math.fsum(values) / len(values)
-    if len(sums) < 2:
+    if len(values) < LEAST_QUESTIONS:
         return Estimate(mean, math.nan, math.nan)
     found = bootstrap(
         (sums, counts),

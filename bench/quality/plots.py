@@ -130,5 +130,14 @@ def _draw_time(axes: Axes, ways: Sequence[Record], title: str) -> None:
     axes.set_xlim(left=0)
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        axes.legend(handles, labels, frameon=False, labelcolor=INK, fontsize=8)
+        axes.legend(
+            handles,
+            labels,
+            frameon=False,
+            labelcolor=INK,
+            fontsize=8,
+            loc="lower right",
+            bbox_to_anchor=(1, 1),
+            ncols=2,
+        )
     head(axes, title, "ms, p50 to p95")

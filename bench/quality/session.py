@@ -10,7 +10,7 @@ from typing import Literal
 
 from rich.progress import Progress
 
-from bench.collection import Collection
+from bench.collection import Collection, Query
 from bench.connections import LIMIT, Connections
 from bench.ingest import BatchLoader, measure_projection
 from bench.quality.evaluate import Answers, Scored, ask_once, ask_way
@@ -20,6 +20,9 @@ from bench.results import Result, table
 from trivium.errors import TriviumError
 from trivium.tuning import Profile
 from trivium.values import Retrieval
+
+WARM_UP = 50
+"""Questions asked before those that count."""
 
 EXTREMES = 10
 """How many of the best and of the worst answers of a way are looked at."""
@@ -105,6 +108,7 @@ class Session:
         connections = self._connections.apart(f"-{fingerprint(collection)}")
         await self._write(connections, collection)
         queries = collection.judged
+        await self._warm_up(connections, queries, ways[0])
         bar = self._bars.add_task(f"asking {collection.name}", total=len(queries) * len(ways))
         answers = [
             await ask_way(
@@ -132,6 +136,18 @@ class Session:
         bar = self._bars.add_task(f"projecting {collection.name}", total=1)
         await measure_projection(connections, collection, loader.tokens, since)
         self._bars.advance(bar)
+
+    async def _warm_up(self, connections: Connections, queries: Sequence[Query], way: Way) -> None:
+        """Asks without measuring, so that what is asked first does not pay for the start."""
+        bar = self._bars.add_task("warming up", total=min(WARM_UP, len(queries)))
+        await ask_way(
+            connections,
+            queries[:WARM_UP],
+            way,
+            (),
+            lambda: self._bars.advance(bar),
+            limit=self._limit,
+        )
 
     async def _explain(self, connections: Connections, answers: Answers) -> list[Explained]:
         best, worst = extremes(answers.scored)

@@ -35,6 +35,20 @@ def summary(ways: Sequence[Record]) -> str:
     return "\n".join(sections)
 
 
+def headlines(ways: Sequence[Record]) -> str:
+    """What fits a terminal: the mean of each way, bold where it differs from the baseline."""
+    rows = []
+    for way in ways:
+        cells = []
+        for metric in METRICS:
+            mean, _, _ = estimate(table(way, "measured", metric)).partition(" ")
+            cells.append(f"**{mean}**" if significant(difference(way, metric)) else mean)
+        rows.append((name_of(way), *cells, times(way)[1]))
+    columns = (f"{table(ways[0], 'collection').get('name')}", *METRICS, "ms p50 / p95")
+    told = "".join(f"**{mark}**\n\n" for mark in warnings(ways))
+    return told + markdown_table(columns, rows)
+
+
 def name_of(way: Record) -> str:
     """What a way is called."""
     return str(table(way, "parameters").get("way"))

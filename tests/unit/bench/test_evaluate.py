@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -111,17 +112,18 @@ async def test_the_default_ways_are_those_of_the_service_and_switch_its_legs_off
 async def test_a_result_tells_means_differences_and_groups_with_their_intervals(
     asked: tuple[FakeMemory, Connections],
 ) -> None:
-    baseline = await ask(asked, Way("default"))
-    result = outcome(await ask(asked, Way("other")), baseline)
+    questions = [replace(each, id=f"{each.id}{copy}") for each in QUESTIONS for copy in range(4)]
+    baseline = await ask(asked, Way("default"), *questions)
+    result = outcome(await ask(asked, Way("other"), *questions), baseline)
 
     assert result.parameters["baseline"] == "default"
     for metric in METRICS:
         assert number(result.measured, metric, "mean") is not None
         assert table(result.measured, "difference", metric) == {"mean": 0, "low": 0, "high": 0}
     strata = table(result.measured, "by_stratum")
-    assert {name: number(strata, name, "n") for name in strata} == {"exact": 2, "partial": 2}
+    assert {name: number(strata, name, "n") for name in strata} == {"exact": 8, "partial": 8}
     assert number(strata, "exact", "recall@10", "mean") == 0.75
-    assert number(result.measured, "by_category", "c", "n") == 4
+    assert number(result.measured, "by_category", "c", "n") == 16
 
 
 async def test_the_baseline_is_not_compared_with_itself(

@@ -93,6 +93,11 @@ def test_what_cannot_be_compared_is_an_error_and_no_pass(now: list[Row], why: st
         compare(STORED, now)
 
 
+def test_too_few_questions_are_no_pass() -> None:
+    with pytest.raises(StoredError, match="nothing can be said of 5 questions"):
+        compare(rows([1.0] * 5), rows([1.0] * 5))
+
+
 def test_rows_read_back_as_they_were_written(tmp_path: Path) -> None:
     write_rows(tmp_path / "deep/rows.jsonl", reversed(STORED))
 

@@ -52,29 +52,30 @@ def test_chats_that_are_all_alike_make_the_interval_no_wider() -> None:
 
 
 def test_a_chat_counts_by_its_questions() -> None:
-    estimate = mean_interval([1.0, 0.0, 0.0, 0.0], ["small", "large", "large", "large"])
+    estimate = mean_interval([1.0] * 2 + [0.0] * 6, ["small"] * 2 + ["large"] * 6)
 
     assert (estimate.mean, estimate.low, estimate.high) == (0.25, 0, 1)
 
 
 def test_one_chat_is_no_cluster_but_a_sample_of_questions() -> None:
-    values = [0.1, 0.7, 0.4]
+    values = [0.1, 0.7, 0.4] * 2
 
-    assert mean_interval(values, ["only"] * 3) == mean_interval(values)
+    assert mean_interval(values, ["only"] * 6) == mean_interval(values)
 
 
-def test_of_one_question_nothing_is_significant() -> None:
-    alone = mean_interval([-1.0])
+def test_of_five_questions_nothing_is_significant() -> None:
+    few = mean_interval([-1.0] * 5)
 
-    assert alone.mean == -1
-    assert math.isnan(alone.low)
-    assert math.isnan(alone.high)
-    assert not alone.below_zero
-    assert alone.as_record() == {"mean": -1, "low": None, "high": None}
+    assert few.mean == -1
+    assert math.isnan(few.low)
+    assert math.isnan(few.high)
+    assert not few.below_zero
+    assert few.as_record() == {"mean": -1, "low": None, "high": None}
+    assert mean_interval([-1.0] * 6).below_zero
 
 
 def test_the_same_values_have_the_same_interval() -> None:
-    values = [0.1, 0.7, 0.4]
+    values = [0.1, 0.7, 0.4] * 2
 
     assert mean_interval(values) == mean_interval(values)
 

@@ -30,20 +30,28 @@ def memory() -> Iterator[FakeMemory]:
         yield memory
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """What a newcomer writes: three lines of each kind."""
-    folder = tmp_path / "house"
+def written_set(folder: Path, questions: int) -> Path:
+    """A set of three segments, to each of which there are as many questions."""
     folder.mkdir()
     corpus = ({"id": f"d{place}", "text": text} for place, text in enumerate(TEXTS))
     (folder / "corpus.jsonl").write_text(lines(*corpus))
-    queries = (
-        {"id": f"q{place}", "text": text, "category": "plain", "stratum": "exact"}
-        for place, text in enumerate(QUESTIONS)
-    )
+    asked = range(questions)
+    queries = ({"id": f"q{n}", "text": QUESTIONS[n % 3], "category": "plain"} for n in asked)
     (folder / "queries.jsonl").write_text(lines(*queries))
-    (folder / "qrels.tsv").write_text("".join(f"q{place}\td{place}\t1\n" for place in range(3)))
+    (folder / "qrels.tsv").write_text("".join(f"q{n}\td{n % 3}\t1\n" for n in asked))
     return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What a newcomer writes: three lines of each kind."""
+    return written_set(tmp_path / "house", 3)
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Path:
+    """Enough questions to say something of."""
+    return written_set(tmp_path / "house", 9)
 
 
 def run(memory: FakeMemory, *arguments: str | Path) -> Result:
@@ -78,7 +86,7 @@ def test_three_lines_of_each_kind_give_a_report(
 def test_what_may_be_published_holds_no_text_and_the_page_is_kept_out_of_git(
     memory: FakeMemory, folder: Path, tmp_path: Path
 ) -> None:
-    run(memory, folder, "--out", tmp_path / "out")
+    run(memory, folder, "--out", tmp_path / "out", "--without", "graph")
 
     for name in ("results.jsonl", "queries.jsonl", "summary.md"):
         published = (written(tmp_path / "out") / name).read_text()
@@ -91,7 +99,7 @@ def test_what_may_be_published_holds_no_text_and_the_page_is_kept_out_of_git(
 def test_the_page_shows_texts_and_runs_none_of_them(
     memory: FakeMemory, folder: Path, tmp_path: Path
 ) -> None:
-    run(memory, folder, "--out", tmp_path / "out")
+    run(memory, folder, "--out", tmp_path / "out", "--without", "graph")
 
     page = (written(tmp_path / "out") / "report.html").read_text()
     assert "The boiler is behind the stairs." in page
@@ -104,7 +112,7 @@ def test_the_page_shows_texts_and_runs_none_of_them(
 
 
 def test_a_page_has_no_id_twice(memory: FakeMemory, folder: Path, tmp_path: Path) -> None:
-    run(memory, folder, "--out", tmp_path / "out")
+    run(memory, folder, "--out", tmp_path / "out", "--without", "graph")
 
     page = (written(tmp_path / "out") / "report.html").read_text()
     ids = [part.split('"')[0] for part in page.split(' id="')[1:]]
@@ -158,8 +166,10 @@ def test_a_line_that_cannot_be_read_stops_the_run_unless_told_otherwise(
     with (folder / "qrels.tsv").open("a") as judgments:
         judgments.write("q0 d0 1\n")
 
-    refused = run(memory, folder, "--out", tmp_path / "out")
-    skipped = run(memory, folder, "--out", tmp_path / "out", "--skip-unreadable")
+    refused = run(memory, folder, "--out", tmp_path / "out", "--profile", "default")
+    skipped = run(
+        memory, folder, "--out", tmp_path / "out", "--profile", "default", "--skip-unreadable"
+    )
 
     assert refused.exit_code == 1
     assert "qrels.tsv:4: is not a question, a segment and a grade" in refused.output
@@ -182,25 +192,23 @@ def test_a_set_is_stored_anew_only_if_it_changed(
 # ---------------------------------------------------------------- the gate
 
 
-def test_stored_scores_pass_their_own_gate(
-    memory: FakeMemory, folder: Path, tmp_path: Path
-) -> None:
+def test_stored_scores_pass_their_own_gate(memory: FakeMemory, gated: Path, tmp_path: Path) -> None:
     stored = tmp_path / "stored.jsonl"
-    run(memory, folder, "--out", tmp_path / "a", "--store", stored)
+    run(memory, gated, "--out", tmp_path / "a", "--store", stored)
 
-    result = run(memory, folder, "--out", tmp_path / "b", "--gate", stored)
+    result = run(memory, gated, "--out", tmp_path / "b", "--gate", stored)
 
     assert result.exit_code == 0, result.output
     assert {row.way for row in read_rows(stored)} == {"default", "lexical", "dense"}
     assert "0 of 18 figures in 3 ways fell" in result.output
 
 
-def test_a_loss_ends_with_1_and_is_told(memory: FakeMemory, folder: Path, tmp_path: Path) -> None:
+def test_a_loss_ends_with_1_and_is_told(memory: FakeMemory, gated: Path, tmp_path: Path) -> None:
     stored = tmp_path / "stored.jsonl"
-    run(memory, folder, "--out", tmp_path / "a", "--store", stored)
+    run(memory, gated, "--out", tmp_path / "a", "--store", stored)
     memory.forgets = True
 
-    result = run(memory, folder, "--out", tmp_path / "b", "--gate", stored)
+    result = run(memory, gated, "--out", tmp_path / "b", "--gate", stored)
 
     assert result.exit_code == 1
     assert "fell significantly" in result.output
@@ -208,30 +216,42 @@ def test_a_loss_ends_with_1_and_is_told(memory: FakeMemory, folder: Path, tmp_pa
 
 
 def test_other_questions_than_the_stored_are_an_error(
-    memory: FakeMemory, folder: Path, tmp_path: Path
+    memory: FakeMemory, gated: Path, tmp_path: Path
 ) -> None:
     stored = tmp_path / "stored.jsonl"
-    run(memory, folder, "--out", tmp_path / "a", "--store", stored)
+    run(memory, gated, "--out", tmp_path / "a", "--store", stored, "--profile", "default")
 
-    result = run(memory, folder, "--out", tmp_path / "b", "--gate", stored, "--limit-queries", "2")
+    result = run(
+        memory,
+        gated,
+        "--out",
+        tmp_path / "b",
+        "--gate",
+        stored,
+        "--limit-queries",
+        "8",
+        "--profile",
+        "default",
+    )
 
     assert result.exit_code == 1
-    assert "other questions are stored than were asked: 3 and 2" in result.output
+    assert "other questions are stored than were asked: 9 and 8" in result.output
 
 
 def test_faulty_answers_are_neither_stored_nor_passed(
-    memory: FakeMemory, folder: Path, tmp_path: Path
+    memory: FakeMemory, gated: Path, tmp_path: Path
 ) -> None:
     stored = tmp_path / "stored.jsonl"
-    queries = (folder / "queries.jsonl").read_text()
-    run(memory, folder, "--out", tmp_path / "a", "--store", stored)
-    (folder / "queries.jsonl").write_text(queries.replace("When is", "Fail: when is"))
+    queries = (gated / "queries.jsonl").read_text()
+    run(memory, gated, "--out", tmp_path / "a", "--store", stored, "--profile", "default")
+    (gated / "queries.jsonl").write_text(queries.replace("When is", "Fail: when is"))
 
-    gated = run(memory, folder, "--out", tmp_path / "b", "--gate", stored)
-    again = run(memory, folder, "--out", tmp_path / "c", "--store", tmp_path / "again.jsonl")
+    compared = run(memory, gated, "--out", tmp_path / "b", "--gate", stored, "--profile", "default")
+    again = run(memory, gated, "--out", tmp_path / "c", "--store", tmp_path / "again.jsonl")
 
-    assert gated.exit_code == 1
-    assert "1 answers asked are not whole, such as that to 'q1' (failed: INTERNAL)" in gated.output
+    assert compared.exit_code == 1
+    assert "3 answers asked are not whole, such as that to 'q" in compared.output
+    assert "(failed: INTERNAL): this says nothing of the ranking" in compared.output
     assert again.exit_code == 1
     assert not (tmp_path / "again.jsonl").exists()
-    assert "1 of 3 failed, and score 0" in (written(tmp_path / "b") / "summary.md").read_text()
+    assert "3 of 9 failed, and score 0" in (written(tmp_path / "b") / "summary.md").read_text()
