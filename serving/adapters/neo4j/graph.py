@@ -27,6 +27,7 @@ from serving.adapters.neo4j.names import (
     near_spans,
     question_spans,
 )
+from serving.adapters.neo4j.planning import BackgroundPlanning
 from serving.adapters.neo4j.projection import (
     Row,
     fact_row,
@@ -48,18 +49,12 @@ logger = logging.getLogger(__name__)
 ROWS_PER_STATEMENT = 500
 TIMED_OUT_CODE = "Neo.ClientError.Transaction.TransactionTimedOut"
 REFUSAL_CODES = ("Neo.ClientError.Statement.", "Neo.ClientError.Schema.")
-NOTHING_ASKED = Search(
-    scope=Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC)),
-    walk=Walk(),
-    seeds=(),
-    depth=1,
-    yields=Yields.EVIDENCE,
-).parameters()
+_NOTHING = Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC))
+NOTHING_ASKED = {
+    **related.parameters(_NOTHING, (), depth=1),
+    **Search(scope=_NOTHING, walk=Walk(), seeds=(), depth=1, yields=Yields.EVIDENCE).parameters(),
+}
 """What every search can be planned by, and finds nothing with."""
-
-NOTHING_RELATED = related.parameters(
-    Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC)), (), 1
-)
 
 PREPARE_EVERY_S = 0.5
 """How often a lost Neo4j is tried again."""
@@ -98,19 +93,21 @@ class Neo4jGraph:
         self._settings = settings
         self._opened: neo4j.AsyncDriver | None = None
         self._preparing: asyncio.Task[None] | None = None
+        self._planning = BackgroundPlanning(self._plan)
         self._closing = asyncio.Event()
 
     async def prepare(self) -> None:
-        """Sets up constraints and indexes and plans the searches; a repeat changes nothing."""
-        timeout_s = self._settings.write_timeout_s
+        """Sets up constraints and indexes and plans the usual searches; a repeat changes nothing.
+
+        The other searches are planned in the background: nobody who never asks them need
+        wait for them.
+        """
         async with self._write_errors():
             for statement in statements.SCHEMA:
-                await self._run(statement, {}, timeout_s, neo4j.WRITE_ACCESS)
-        for statement in walks.SEARCHES:
-            async with self._write_errors():
-                await self._run(statement, NOTHING_ASKED, timeout_s)
-        async with self._write_errors():
-            await self._run(related.RELATED_SEGMENTS, NOTHING_RELATED, timeout_s)
+                await self._run(statement, {}, self._settings.write_timeout_s, neo4j.WRITE_ACCESS)
+        for search in (*walks.USUAL, related.RELATED_SEGMENTS):
+            await self._plan(search)
+        self._planning.start(walks.OTHERS)
 
     async def search(
         self,
@@ -198,14 +195,17 @@ class Neo4jGraph:
 
     async def close(self) -> None:
         """Closes all connections; the next call would open them again."""
+        patience_s = 2 * self._settings.connect_timeout_s
+        self._closing.set()
         if self._preparing is not None:
             # Not cancelled at once: the driver leaves a connection behind that it was just making.
-            self._closing.set()
-            await asyncio.wait([self._preparing], timeout=2 * self._settings.connect_timeout_s)
+            await asyncio.wait([self._preparing], timeout=patience_s)
             self._preparing.cancel()
+        await self._planning.stop(patience_s)
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
+        self._closing.clear()
 
     # ------------------------------------------------------------ searching
 
@@ -278,13 +278,18 @@ class Neo4jGraph:
             # A connection that was pooled before Neo4j went away says so only when used.
             return await self._fetch(query, given, access)
 
+    async def _plan(self, search: LiteralString) -> None:
+        async with self._write_errors():
+            await self._run(search, NOTHING_ASKED, self._settings.write_timeout_s)
+
     def _prepare_when_back(self) -> None:
         """Sees to it that a Neo4j that restarts has planned the searches before it is asked.
 
         Planning takes it seconds then, more than a caller has; each would ask it in vain.
         """
+        if self._closing.is_set():
+            return
         if self._preparing is None or self._preparing.done():
-            self._closing.clear()
             self._preparing = asyncio.create_task(self._prepare_until_done(), name="graph-prepare")
 
     async def _prepare_until_done(self) -> None:

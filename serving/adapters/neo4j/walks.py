@@ -8,8 +8,8 @@ distance (`NEAREST_...`) asks how far away things are rather than how much arriv
 recorded by when is asked by a second statement of each (`AS_KNOWN`).
 
 Planning a search takes 0.1 to 0.5 s, and seconds while the JVM is cold. So all are
-planned ahead, and keep their first plan (`replan=skip`), since whatever the graph
-holds they start at its indexes.
+planned ahead, the usual ones before the graph is ready and the others after, and keep their
+first plan (`replan=skip`), since whatever the graph holds they start at its indexes.
 """
 
 from __future__ import annotations
@@ -394,14 +394,13 @@ NEAREST_FACTS = _by_distance(
     f"            WITH *, second AS fact, false AS cited WHERE {_passes(_OURS)}",
 )
 
-SEARCHES = (
-    FIND_SEGMENTS,
-    FIND_FACTS,
-    FOLLOW_TO_SEGMENTS,
-    FOLLOW_TO_FACTS,
-    NEAREST_SEGMENTS,
-    NEAREST_FACTS,
-)
+USUAL = (FIND_SEGMENTS, FIND_FACTS)
+"""What the default profile asks, and what asks for facts in its place."""
+
+OTHERS = (FOLLOW_TO_SEGMENTS, FOLLOW_TO_FACTS, NEAREST_SEGMENTS, NEAREST_FACTS)
+"""What only a profile asks that tells the walk where to start, what to follow or how far."""
+
+SEARCHES = USUAL + OTHERS
 """All that a question may lead to, but for `NEAR_NAMES`, which needs no planning to speak of, and
 for `AS_KNOWN`."""
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import LiteralString
 
+import neo4j
 import pytest
 
-from serving.adapters.neo4j import Neo4jGraph
+from serving.adapters.neo4j import Neo4jGraph, walks
 from serving.adapters.neo4j.graph import Neo4jSettings
+from serving.adapters.neo4j.projection import Row
 from serving.deployments.ray_environment import LOOPBACK, free_ports
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
@@ -14,11 +17,17 @@ from serving.domain.profile import Yields
 from tests.builders import query
 
 
+def nowhere(connect_timeout_s: float = 1) -> Neo4jSettings:
+    """An address that nobody listens at."""
+    uri = f"bolt://{LOOPBACK}:{free_ports(1)}"
+    return Neo4jSettings(uri=uri, connect_timeout_s=connect_timeout_s)
+
+
 class Reluctant(Neo4jGraph):
     """Is prepared at the second try, and says so."""
 
     def __init__(self) -> None:
-        super().__init__(Neo4jSettings(uri=f"bolt://{LOOPBACK}:{free_ports(1)}"))
+        super().__init__(nowhere())
         self.tries = 0
         self.prepared = asyncio.Event()
 
@@ -42,3 +51,38 @@ async def test_a_lost_graph_is_prepared_again_as_soon_as_it_is_back() -> None:
         await graph.close()
 
     assert graph.tries == 2
+
+
+class Slow(Neo4jGraph):
+    """Runs statements in no time but for a walk that is not usual, which it never ends."""
+
+    def __init__(self) -> None:
+        super().__init__(nowhere(connect_timeout_s=0))
+        self.walks: list[str] = []
+        self.other_begun = asyncio.Event()
+
+    async def _run(
+        self,
+        statement: LiteralString,
+        given: Row,
+        timeout_s: float,
+        access: str = neo4j.READ_ACCESS,
+    ) -> list[neo4j.Record]:
+        if statement in walks.SEARCHES:
+            self.walks.append(statement)
+        if statement in walks.OTHERS:
+            self.other_begun.set()
+            await asyncio.Event().wait()
+        return []
+
+
+async def test_it_is_prepared_with_the_usual_walks_and_plans_the_others_beside() -> None:
+    graph = Slow()
+    async with asyncio.timeout(10):
+        await graph.prepare()
+        before_it_is_ready = list(graph.walks)
+        await graph.other_begun.wait()
+        await graph.close()
+
+    assert before_it_is_ready == list(walks.USUAL)
+    assert graph.walks == [*walks.USUAL, walks.OTHERS[0]]

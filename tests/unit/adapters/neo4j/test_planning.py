@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import LiteralString
+
+import pytest
+
+from serving.adapters.neo4j.planning import BackgroundPlanning
+from serving.domain.errors import DependencyError
+
+PATIENCE_S = 10.0
+
+
+class Planner:
+    """Has a plan made, except of a search that is `refused`, and holds `slow` ones back."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.planned: list[str] = []
+        self.begun = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.all_planned = asyncio.Event()
+
+    async def plan(self, search: LiteralString) -> None:
+        self.asked.append(search)
+        if search == "refused":
+            raise DependencyError("graph", "Neo4j did not answer")
+        if search == "slow":
+            self.begun.set()
+            await self.gate.wait()
+        self.planned.append(search)
+        if search == "last":
+            self.all_planned.set()
+
+
+@pytest.fixture
+def planner() -> Planner:
+    return Planner()
+
+
+@pytest.fixture
+async def planning(planner: Planner) -> AsyncIterator[BackgroundPlanning]:
+    planning = BackgroundPlanning(planner.plan)
+    yield planning
+    await planning.stop(within_s=0)
+
+
+async def test_searches_are_planned_one_after_another_and_nobody_waits(
+    planner: Planner, planning: BackgroundPlanning
+) -> None:
+    planning.start(["slow", "last"])
+    at_once = list(planner.asked)
+    await planner.begun.wait()
+    meanwhile = list(planner.asked)
+    planner.gate.set()
+    await planner.all_planned.wait()
+
+    assert (at_once, meanwhile, planner.planned) == ([], ["slow"], ["slow", "last"])
+
+
+async def test_a_search_that_cannot_be_planned_is_logged_and_the_next_is_planned(
+    planner: Planner, planning: BackgroundPlanning, caplog: pytest.LogCaptureFixture
+) -> None:
+    planning.start(["refused", "last"])
+    await planner.all_planned.wait()
+
+    [logged] = caplog.records
+    assert logged.getMessage() == "a search is not planned ahead"
+    assert logged.__dict__["reason"] == "graph: Neo4j did not answer"
+
+
+async def test_started_anew_it_plans_everything_once_more(
+    planner: Planner, planning: BackgroundPlanning
+) -> None:
+    planning.start(["slow", "second", "last"])
+    await planner.begun.wait()
+    planning.start(["first", "second", "last"])
+    planner.gate.set()
+    await planner.all_planned.wait()
+
+    assert planner.planned == ["slow", "first", "second", "last"]
+
+
+async def test_stopped_it_finishes_the_search_under_way_and_plans_no_other(
+    planner: Planner, planning: BackgroundPlanning
+) -> None:
+    planning.start(["slow", "last"])
+    await planner.begun.wait()
+    stopping = asyncio.create_task(planning.stop(PATIENCE_S))
+    await asyncio.sleep(0)
+    planner.gate.set()
+    await stopping
+
+    assert planner.planned == ["slow"]
+
+
+async def test_stopped_it_gives_up_a_search_that_is_not_done_in_time(
+    planner: Planner, planning: BackgroundPlanning
+) -> None:
+    planning.start(["slow"])
+    await planner.begun.wait()
+    await planning.stop(within_s=0)
+    planner.gate.set()
+    await asyncio.sleep(0)
+
+    assert planner.planned == []
