@@ -26,6 +26,7 @@ from serving.pipeline.legs import (
     FACTS,
     GRAPH,
     RELATED,
+    Brought,
     Finding,
     Leg,
     LegRequest,
@@ -52,6 +53,13 @@ class LegState(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
     STALE = "stale"
+    PARTIAL = "partial"
+    """It answered without what another leg was to bring, since that broke."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether what it found is used."""
+        return self in (LegState.OK, LegState.STALE, LegState.PARTIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +114,7 @@ class Legs:
                 vector=vector,
                 deadline=deadline,
                 limit=profile.limit,
-                found_by={name: partial(_candidates, asked[name]) for name in spec.leans_on},
+                found_by={name: partial(_brought, asked[name]) for name in spec.leans_on},
             )
             asked[spec.name] = asyncio.create_task(self._ask(request))
         results = await asyncio.gather(*asked.values())
@@ -124,9 +132,11 @@ class Legs:
         finding: Finding | None = None
         try:
             finding = await self._find(request)
-            state, reason = (LegState.STALE, "the write behind the token is not there yet")
-            if not finding.stale:
-                state, reason = LegState.OK, ""
+            state, reason = LegState.OK, ""
+            if finding.lacking:
+                state, reason = LegState.PARTIAL, f"without what others find; {finding.lacking}"
+            if finding.stale:
+                state, reason = LegState.STALE, "the write behind the token is not there yet"
         except LegSkippedError as error:
             state, reason = LegState.SKIPPED, str(error)
         except NotReadyError as error:
@@ -173,9 +183,15 @@ def _earlier(instant: datetime, by: timedelta) -> datetime | None:
         return None
 
 
-async def _candidates(asked: asyncio.Task[LegResult]) -> Sequence[Candidate]:
+async def _brought(asked: asyncio.Task[LegResult]) -> Brought:
+    """What a leg brings to those that lean on it."""
     # A leg that gives up waiting must not take the finds from the others.
-    return (await asyncio.shield(asked)).candidates
+    result = await asyncio.shield(asked)
+    report = result.report
+    if report.state.answered:
+        return Brought(result.candidates)
+    why = f"{report.leg}: {report.reason or report.state.value}"
+    return Brought(skipped=(why,)) if report.state is LegState.SKIPPED else Brought(broken=(why,))
 
 
 def _leg_result(

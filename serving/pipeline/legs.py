@@ -51,12 +51,33 @@ class LegSkippedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a leg brings: candidates best first, and how it came by them."""
+    """What a leg brings: candidates best first, and how it came by them.
+
+    `lacking` says which legs that it leans on broke, and how; it has done without them.
+    """
 
     candidates: Sequence[Candidate]
     below_floor: int = 0
     stale: bool = False
     index_epoch: int | None = None
+    lacking: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What legs bring to one that leans on them.
+
+    `skipped` and `broken` say of those that did not answer why, such as "dense: its weight is 0".
+    """
+
+    candidates: Sequence[Candidate] = ()
+    skipped: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> list[ItemId]:
+        """The items, each once, in the order in which they were brought."""
+        return list(dict.fromkeys(candidate.item for candidate in self.candidates))
 
 
 class QueryVector:
@@ -109,14 +130,16 @@ class LegRequest:
     vector: QueryVector
     deadline: Deadline
     limit: int
-    found_by: Mapping[str, Callable[[], Awaitable[Sequence[Candidate]]]] = field(
-        default_factory=dict
-    )
+    found_by: Mapping[str, Callable[[], Awaitable[Brought]]] = field(default_factory=dict)
 
-    async def found_before(self, legs: Sequence[str]) -> list[ItemId]:
-        """What these legs found, in their order; nothing from one that failed."""
+    async def found_before(self, legs: Sequence[str]) -> Brought:
+        """What these legs found, in their order; nothing from one that did not answer."""
         found = await asyncio.gather(*(self.found_by[leg]() for leg in legs))
-        return list(dict.fromkeys(candidate.item for each in found for candidate in each))
+        return Brought(
+            [candidate for each in found for candidate in each.candidates],
+            tuple(why for each in found for why in each.skipped),
+            tuple(why for each in found for why in each.broken),
+        )
 
 
 class Leg(Protocol):
@@ -175,19 +198,21 @@ class DenseLeg:
 
     async def find(self, request: LegRequest) -> Finding:
         """Finds segments near the question, or orders those of a pool by it."""
-        pool = request.spec.pool
-        only = None if pool is None else await self._members(pool, request)
+        pool, only, lacking = request.spec.pool, None, ""
+        if pool is not None:
+            only, lacking = await self._members(pool, request)
         answer = await _nearest(ItemKind.SEGMENT, request, only)
         kept, below = above_floor(answer.candidates, request.spec.floor)
-        return Finding(kept, below, answer.stale, answer.epoch)
+        return Finding(kept, below, answer.stale, answer.epoch, lacking)
 
-    async def _members(self, pool: CandidatePool, request: LegRequest) -> set[ItemId]:
+    async def _members(self, pool: CandidatePool, request: LegRequest) -> tuple[set[ItemId], str]:
+        """The pool, and what is lacking in it, since a leg broke whose finds join it."""
         scope = request.query.scope
-        recent, found = await asyncio.gather(
+        recent, brought = await asyncio.gather(
             self._access.recently_accessed(scope, pool.recently_accessed, request.deadline),
             request.found_before(pool.joined_by),
         )
-        return {*recent, *found}
+        return {*recent, *brought.items}, "; ".join(brought.broken)
 
 
 class FactsLeg:
@@ -236,7 +261,10 @@ class GraphLeg:
         if request.query.seeds:
             return [segment_id(id_) for id_ in request.query.seeds]
         if leg := request.spec.walk.seeds_from:
-            return await request.found_before([leg])
+            brought = await request.found_before([leg])
+            for why in (*brought.broken, *brought.skipped):
+                raise LegSkippedError(f"nothing to start from; {why}")
+            return brought.items
         _require_text(request.query)
         return None
 
@@ -267,24 +295,28 @@ class RelatedLeg:
 
     async def find(self, request: LegRequest) -> Finding:
         """Finds segments that share rare entities with what the other legs found first."""
-        spec, deadline = request.spec, request.deadline
-        stale = await _graph_is_stale(self._consistency, request)
-        seeds = await self._seeds(request)
-        found = await self._graph.related(request.query.scope, seeds, spec.depth, deadline)
-        kept, below = above_floor(found, spec.floor)
-        return Finding(kept, below, stale)
-
-    async def _seeds(self, request: LegRequest) -> list[ItemId]:
         expansion = request.spec.expansion
         assert expansion is not None, "the form of a profile gives it one; this is a bug"
-        lists = [
-            RankedList(leg, tuple((await request.found_by[leg]())[:SEEDING_DEPTH]))
-            for leg in expansion.found_by
-        ]
-        fused = fuse(lists, weights=dict.fromkeys(expansion.found_by, 1.0))
-        if not fused:
-            raise LegSkippedError(f"{' and '.join(expansion.found_by)} found nothing to begin with")
-        return [one.item for one in fused[: expansion.seeds]]
+        stale = await _graph_is_stale(self._consistency, request)
+        brought = {leg: await request.found_by[leg]() for leg in expansion.found_by}
+        broken = [why for each in brought.values() for why in each.broken]
+        skipped = [why for each in brought.values() for why in each.skipped]
+        if len(broken) + len(skipped) == len(brought):
+            raise LegSkippedError(f"nothing to begin with; {'; '.join([*broken, *skipped])}")
+        seeds = _fused_heads(brought)[: expansion.seeds]
+        found = await self._graph.related(
+            request.query.scope, seeds, request.spec.depth, request.deadline
+        )
+        kept, below = above_floor(found, request.spec.floor)
+        return Finding(kept, below, stale, lacking="; ".join(broken))
+
+
+def _fused_heads(brought: Mapping[str, Brought]) -> list[ItemId]:
+    """What the heads of the legs' lists agree on, best first."""
+    lists = [
+        RankedList(leg, tuple(each.candidates[:SEEDING_DEPTH])) for leg, each in brought.items()
+    ]
+    return [one.item for one in fuse(lists, weights=dict.fromkeys(brought, 1.0))]
 
 
 class TemporalLeg:

@@ -25,6 +25,7 @@ _LEG_STATES = {
     LegState.FAILED: retrieval_service_pb2.LEG_STATE_FAILED,
     LegState.SKIPPED: retrieval_service_pb2.LEG_STATE_SKIPPED,
     LegState.STALE: retrieval_service_pb2.LEG_STATE_STALE,
+    LegState.PARTIAL: retrieval_service_pb2.LEG_STATE_PARTIAL,
 }
 
 _STAGES = {

@@ -55,6 +55,10 @@ class Loss(StrEnum):
     NOT_PROJECTED = "not projected"
     NOT_MATCHED = "not matched"
     BELOW_DEPTH = "below depth"
+    NOT_SEARCHED = "not searched"
+    """A leg would bring it that searched more: further back, or beyond its pool."""
+    UNANSWERED = "unanswered"
+    """A leg that might have brought it did not answer, then or when asked to look deeper."""
     FOLDED = "folded"
     DECAYED = "decayed"
     BELOW_HEAD = "below head"
@@ -67,8 +71,9 @@ class Loss(StrEnum):
 class LegAbsence:
     """What one leg makes of an item.
 
-    `rank` and `score` are those it has if the leg looks as deep as it can; None if it does not
-    find it even then. `reason` says why the leg did not bring it; empty if it did.
+    `rank` and `score` are those it has if the leg looks as deep as it can, if need be without its
+    lookback and pool; None if it does not find it even then. `reason` says why the leg did not
+    bring it; empty if it did.
     """
 
     leg: str

@@ -349,6 +349,8 @@ class LegState(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
     STALE = "stale"
+    PARTIAL = "partial"
+    """It answered without what another leg was to bring, since that broke."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

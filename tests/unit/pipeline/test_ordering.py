@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.domain.errors import DependencyError
 from serving.domain.fusion import fuse
 from serving.domain.ledger import FusionMethod
-from serving.domain.leg_options import CandidatePool
+from serving.domain.leg_options import CandidatePool, Walk
 from serving.domain.priors import Decay, Importance, ImportanceStyle
 from serving.domain.profile import (
     Diversity,
@@ -20,12 +21,15 @@ from serving.domain.profile import (
     SignalSpec,
     Sort,
 )
+from serving.domain.query import Filter, TimeRange
 from serving.domain.ranking import RankStyle
 from serving.domain.records import segment_id
-from serving.pipeline.legs import DenseLeg
+from serving.pipeline.asking import LegState
+from serving.pipeline.legs import DenseLeg, GraphLeg, Leg, LegSkippedError
 from serving.pipeline.ordering import Hit, Ordering
 from tests.builders import NOON, days, fact, ids, query, ranked, scope, segment
-from tests.fakes import FixedLeg, RecordingAccess
+from tests.fake_graph import InMemoryGraph
+from tests.fakes import BrokenLeg, FixedConsistency, FixedLeg, RecordingAccess
 from tests.unit.pipeline.retrieving import hit_ids, retriever, soon, store_of
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_from=None)
@@ -44,6 +48,20 @@ async def test_a_leg_that_looks_back_is_asked_for_that_time_only() -> None:
     asked = [leg.requests[0].query.scope for leg in (lexical, dense)]
     assert asked[0].filter.event_time.start == asked[0].as_of - days(7)
     assert asked[1] == scope()
+
+
+@pytest.mark.parametrize(("asked", "start"), [(-3, -3), (-30, -7)])
+async def test_of_a_lookback_and_a_filters_start_the_later_holds(asked: int, start: int) -> None:
+    lexical = FixedLeg()
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", lookback=days(7)),))
+    narrow = scope(filter_=Filter(event_time=TimeRange(scope().as_of + days(asked))))
+
+    await retriever(await store_of(), {"lexical": lexical}).retrieve(
+        query("?", scope=narrow), profile, soon()
+    )
+
+    seen = lexical.requests[0].query.scope
+    assert seen.filter.event_time.start == seen.as_of + days(start)
 
 
 @pytest.mark.parametrize("as_of", [NOON, datetime(1, 1, 2, tzinfo=UTC)])
@@ -92,7 +110,71 @@ async def test_a_pool_is_what_was_accessed_and_what_earlier_legs_found() -> None
         access=access,
     ).retrieve(query("?"), profile, soon())
 
-    assert found == [set(ids("new", "newer", "old"))]
+    assert found == [(set(ids("new", "newer", "old")), "")]
+
+
+POOLED = replace(
+    PLAIN,
+    legs=(
+        LegSpec(name="lexical"),
+        LegSpec(name="dense", pool=CandidatePool(recently_accessed=2, joined_by=("lexical",))),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "reason"),
+    [
+        (FixedLeg("a"), LegState.OK, ""),
+        (
+            BrokenLeg(TimeoutError()),
+            LegState.PARTIAL,
+            "without what others find; lexical: the budget ran out",
+        ),
+        (BrokenLeg(LegSkippedError("its weight is 0")), LegState.OK, ""),
+    ],
+)
+async def test_a_pool_without_the_finds_of_a_leg_that_broke_is_partial(
+    words: Leg, state: LegState, reason: str
+) -> None:
+    legs = {"lexical": words, "dense": DenseLeg(RecordingAccess())}
+
+    answer = await retriever(await store_of(segment("a")), legs).retrieve(
+        query("?"), POOLED, soon()
+    )
+
+    assert (answer.reports[1].state, answer.reports[1].reason) == (state, reason)
+
+
+@pytest.mark.parametrize(
+    ("meaning", "state", "reason"),
+    [
+        (FixedLeg(), LegState.OK, ""),
+        (
+            BrokenLeg(DependencyError("index", "is down")),
+            LegState.SKIPPED,
+            "nothing to start from; dense: index: is down",
+        ),
+        (
+            BrokenLeg(LegSkippedError("its weight is 0")),
+            LegState.SKIPPED,
+            "nothing to start from; dense: its weight is 0",
+        ),
+    ],
+)
+async def test_a_walk_whose_seeds_nobody_brought_is_no_walk_that_found_nothing(
+    meaning: Leg, state: LegState, reason: str
+) -> None:
+    graph = LegSpec(name="graph", walk=Walk(seeds_from="dense"))
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical"), LegSpec(name="dense"), graph))
+    walking = GraphLeg(InMemoryGraph(), FixedConsistency())
+    legs = {"lexical": FixedLeg("a"), "dense": meaning, "graph": walking}
+
+    answer = await retriever(await store_of(segment("a")), legs).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert (answer.reports[2].state, answer.reports[2].reason) == (state, reason)
 
 
 async def test_signals_reorder_what_was_found_and_bring_nothing() -> None:

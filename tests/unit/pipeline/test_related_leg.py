@@ -9,7 +9,7 @@ from serving.pipeline.retrieve import Retrieval
 from serving.ports import GraphChanges, GraphSegment
 from tests.builders import TENANT, query, segment
 from tests.fake_graph import InMemoryGraph
-from tests.fakes import FixedConsistency, FixedLeg
+from tests.fakes import BrokenLeg, FixedConsistency, FixedLeg
 from tests.unit.pipeline.retrieving import hit_ids, retriever, soon, states, store_of
 
 SEGMENTS = (
@@ -27,20 +27,26 @@ async def graph_of_all() -> InMemoryGraph:
     return graph
 
 
-async def ask(*, lexical: str, dense: str, seeds: int = 5, depth: int = 20) -> Retrieval:
-    """Asks two legs that find what they are told, and the one that leads on from them."""
+async def ask(
+    *,
+    lexical: str,
+    dense: str | None,
+    seeds: int = 5,
+    found_by: tuple[str, ...] = ("lexical", "dense"),
+) -> Retrieval:
+    """Asks two legs that find what they are told, or break, and the one that leads on."""
     consistency = FixedConsistency()
     legs: dict[str, Leg] = {
         "lexical": FixedLeg(lexical),
-        "dense": FixedLeg(dense),
+        "dense": BrokenLeg(RuntimeError("a bug")) if dense is None else FixedLeg(dense),
         "related": RelatedLeg(await graph_of_all(), consistency),
     }
-    expansion = Expansion(found_by=("lexical", "dense"), seeds=seeds)
+    expansion = Expansion(found_by=found_by, seeds=seeds)
     profile = Profile(
         name="two steps",
         legs=(
-            LegSpec(name="lexical", depth=depth),
-            LegSpec(name="dense", depth=depth),
+            LegSpec(name="lexical"),
+            LegSpec(name="dense"),
             LegSpec(name="related", expansion=expansion),
         ),
     )
@@ -64,8 +70,23 @@ async def test_it_begins_with_what_the_others_agree_on() -> None:
     assert "other-life" not in hit_ids(answer)
 
 
-async def test_where_the_others_find_nothing_it_is_skipped_and_says_so() -> None:
+async def test_where_the_others_find_nothing_it_finds_nothing() -> None:
     answer = await ask(lexical="", dense="")
 
+    assert states(answer)["related"] is LegState.OK
+    assert answer.hits == ()
+
+
+async def test_without_one_of_the_others_it_goes_on_and_says_so() -> None:
+    answer = await ask(lexical="film", dense=None)
+
+    assert hit_ids(answer) == ["film", "life"]
+    assert answer.reports[2].state is LegState.PARTIAL
+    assert answer.reports[2].reason == "without what others find; dense: internal error"
+
+
+async def test_without_all_of_the_others_it_is_skipped_and_says_why() -> None:
+    answer = await ask(lexical="film", dense=None, found_by=("dense",))
+
     assert states(answer)["related"] is LegState.SKIPPED
-    assert answer.reports[2].reason == "lexical and dense found nothing to begin with"
+    assert answer.reports[2].reason == "nothing to begin with; dense: internal error"

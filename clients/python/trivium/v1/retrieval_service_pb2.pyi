@@ -37,6 +37,7 @@ class LegState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LEG_STATE_FAILED: _ClassVar[LegState]
     LEG_STATE_SKIPPED: _ClassVar[LegState]
     LEG_STATE_STALE: _ClassVar[LegState]
+    LEG_STATE_PARTIAL: _ClassVar[LegState]
 
 class Loss(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -53,6 +54,8 @@ class Loss(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LOSS_RERANKED_DOWN: _ClassVar[Loss]
     LOSS_DISPLACED: _ClassVar[Loss]
     LOSS_CUT: _ClassVar[Loss]
+    LOSS_NOT_SEARCHED: _ClassVar[Loss]
+    LOSS_UNANSWERED: _ClassVar[Loss]
 STAGE_UNSPECIFIED: Stage
 STAGE_RERANKED: Stage
 STAGE_COARSE: Stage
@@ -67,6 +70,7 @@ LEG_STATE_TIMED_OUT: LegState
 LEG_STATE_FAILED: LegState
 LEG_STATE_SKIPPED: LegState
 LEG_STATE_STALE: LegState
+LEG_STATE_PARTIAL: LegState
 LOSS_UNSPECIFIED: Loss
 LOSS_NONE: Loss
 LOSS_NOT_STORED: Loss
@@ -80,6 +84,8 @@ LOSS_BELOW_HEAD: Loss
 LOSS_RERANKED_DOWN: Loss
 LOSS_DISPLACED: Loss
 LOSS_CUT: Loss
+LOSS_NOT_SEARCHED: Loss
+LOSS_UNANSWERED: Loss
 
 class RetrieveRequest(_message.Message):
     __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing", "profile_overrides", "seed_ids", "known_at")
