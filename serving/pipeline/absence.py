@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
-from serving.domain.profile import MAX_DEPTH, LegSpec, Profile
+from serving.domain.profile import Profile
 from serving.domain.query import Query, Scope
 from serving.domain.records import Item, ItemId, Segment, segment_id
-from serving.pipeline.asking import LegResult, LegState
-from serving.pipeline.legs import DENSE, FACTS, GRAPH, LEXICAL
-from serving.pipeline.ordering import Hit, Ordering, Stage, hidden_by
+from serving.pipeline.leg_absence import LegAbsence, LegInquiry, Miss
+from serving.pipeline.legs import DENSE, FACTS, GRAPH
+from serving.pipeline.ordering import Hit, Stage, hidden_by
 from serving.pipeline.retrieve import Retriever, Traced
 from serving.pipeline.spaces import VectorSpaces
 from serving.ports import Graph, MemoryStore
@@ -34,40 +35,22 @@ class Loss(StrEnum):
     """No leg finds it, however deep it looks."""
     BELOW_DEPTH = "below_depth"
     """A leg that looks deeper, or has no floor, would bring it."""
+    NOT_SEARCHED = "not_searched"
+    """A leg would bring it that searched more: further back, or beyond its pool."""
+    UNANSWERED = "unanswered"
+    """A leg that might have brought it did not answer, then or when asked to look deeper."""
     FOLDED = "folded"
     """A near-duplicate stands for it."""
     DECAYED = "decayed"
     """Without its age it would be in the answer."""
     BELOW_HEAD = "below_head"
-    """It lies beyond what is reranked."""
+    """It lies beyond what is reranked, and no other step cost it its place."""
     RERANKED_DOWN = "reranked_down"
     """Reranking took it out of the answer."""
     DISPLACED = "displaced"
-    """Diversification took it out of the answer."""
+    """Diversification, or what has a reserved place, took it out of the answer."""
     CUT = "cut"
     """It lies below the last place."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegAbsence:
-    """What one leg makes of the item.
-
-    Attributes:
-        leg: The leg.
-        state: How the leg ended in the retrieval that is explained.
-        rank: The item's place if the leg looks as deep as it can and has no floor; None if it
-            does not find it even then.
-        score: The leg's score of it there.
-        depth: How deep it looked.
-        reason: Why it did not bring it; empty if it did.
-    """
-
-    leg: str
-    state: LegState
-    rank: int | None
-    score: float | None
-    depth: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +74,14 @@ class Absence:
     legs: tuple[LegAbsence, ...] = ()
 
 
+_LOSS_BY_MISS = {
+    Miss.BELOW: Loss.BELOW_DEPTH,
+    Miss.HIDDEN: Loss.NOT_SEARCHED,
+    Miss.UNANSWERED: Loss.UNANSWERED,
+}
+"""What a leg's miss means for an item that no leg brought; the first that one has decides."""
+
+
 class AbsenceExplainer:
     """Finds out what became of one item, by asking the same question again and again."""
 
@@ -98,6 +89,7 @@ class AbsenceExplainer:
         self, retriever: Retriever, store: MemoryStore, spaces: VectorSpaces, graph: Graph
     ) -> None:
         self._retriever = retriever
+        self._legs = LegInquiry(retriever)
         self._store = store
         self._spaces = spaces
         self._graph = graph
@@ -120,10 +112,16 @@ class AbsenceExplainer:
         if reason := hidden_by(row, query.scope, evidence):
             return Absence(loss=Loss.FILTERED, reason=reason)
         traced = await self._retriever.trace(query, profile, deadline)
-        legs = await self._legs(query, profile, row, traced, deadline)
+        legs = await self._legs.ask(query, profile, row, traced.results, deadline)
         if all(fused.item != item for fused in traced.fused):
             return await self._not_found(query, row, legs)
-        return _among_candidates(item, profile, traced, legs)
+        if early := _before_the_order(item, traced):
+            return replace(early, legs=legs)
+        if place := _place(item, traced.retrieval.hits):
+            hit = traced.retrieval.hits[place - 1]
+            return Absence(loss=Loss.NONE, reason="", rank=place, hit=hit, legs=legs)
+        below = await self._below_the_cut(query, profile, item, traced, deadline)
+        return replace(below, legs=legs)
 
     async def _evidence(self, scope: Scope, row: Item, deadline: Deadline) -> Sequence[Segment]:
         if isinstance(row, Segment):
@@ -132,27 +130,45 @@ class AbsenceExplainer:
         rows = await self._store.load(scope.tenant, ids, deadline)
         return [found for found in rows.values() if isinstance(found, Segment)]
 
-    async def _legs(
-        self, query: Query, profile: Profile, row: Item, traced: Traced, deadline: Deadline
-    ) -> tuple[LegAbsence, ...]:
-        """Asks each leg as deep as it can look."""
-        deeper = replace(profile, legs=tuple(_as_deep_as_can_be(leg) for leg in profile.legs))
-        deep = await self._retriever.ask_legs(query, deeper, deadline)
-        return tuple(
-            _leg_absence(row, spec, profile.limit, before, after)
-            for spec, before, after in zip(profile.legs, traced.results, deep, strict=True)
-        )
-
     async def _not_found(self, query: Query, row: Item, legs: tuple[LegAbsence, ...]) -> Absence:
-        found = [leg for leg in legs if leg.rank is not None]
-        if found:
-            reason = "; ".join(f"{leg.leg}: {leg.reason}" for leg in found)
-            return Absence(loss=Loss.BELOW_DEPTH, reason=reason, legs=legs)
+        """What became of an item that no leg brought: the surest that can be said."""
+        for miss, loss in _LOSS_BY_MISS.items():
+            if those := [leg for leg in legs if leg.miss is miss]:
+                reason = "; ".join(f"{leg.leg}: {leg.reason}" for leg in those)
+                return Absence(loss=loss, reason=reason, legs=legs)
         missing = [] if row.sensitive else await self._missing_from(query, row, legs)
         if missing:
             reason = f"not in {' and '.join(missing)} yet"
             return Absence(loss=Loss.NOT_PROJECTED, reason=reason, legs=legs)
         return Absence(loss=Loss.NOT_MATCHED, reason="no leg of the profile finds it", legs=legs)
+
+    async def _below_the_cut(
+        self, query: Query, profile: Profile, item: ItemId, traced: Traced, deadline: Deadline
+    ) -> Absence:
+        """Which step cost the item its place: the last without which it would be in the answer."""
+        order = traced.ordering.before_the_cut()
+        place = _place(item, order)
+        assert place is not None, "what has not vanished and is not folded is there; this is a bug"
+        hit = order[place - 1]
+        where = f"its place is {place}, and the answer has {profile.limit}"
+        below = Absence(loss=Loss.CUT, reason=where, rank=place, hit=hit)
+        if by := traced.ordering.gave_way().get(item):
+            took = f"{by.item.id!r} took it, for which {by.ledger.reserved_by} has it reserved"
+            reason = f"its place is {place}, and {took}"
+            return replace(below, loss=Loss.DISPLACED, reason=reason, by=by.item.item)
+        for step in _STEPS:
+            without = step.without(profile)
+            if without == profile:
+                continue
+            answer = await self._retriever.reorder(traced, query, without, deadline)
+            if kept_at := _place(item, answer):
+                reason = f"{where}; {step.said.format(kept_at)}"
+                return replace(below, loss=step.loss, reason=reason, by=step.by(hit))
+        if hit.stage is Stage.COARSE:
+            why = "it is sensitive, and so" if hit.item.sensitive else "it"
+            reason = f"{where}; {why} was not among the hits that are reranked"
+            return replace(below, loss=Loss.BELOW_HEAD, reason=reason)
+        return below
 
     async def _missing_from(self, query: Query, row: Item, legs: Sequence[LegAbsence]) -> list[str]:
         """The projections that legs of the profile stand on and that lack the item."""
@@ -170,97 +186,60 @@ class AbsenceExplainer:
         return missing
 
 
-def _as_deep_as_can_be(leg: LegSpec) -> LegSpec:
-    return replace(leg, depth=MAX_DEPTH, depth_per_limit=0, floor=None)
+def _place(item: ItemId, hits: Sequence[Hit]) -> int | None:
+    """The item's place, from 1; None if it is not there."""
+    places = (place for place, hit in enumerate(hits, start=1) if hit.item.item == item)
+    return next(places, None)
 
 
-def _leg_absence(
-    row: Item, spec: LegSpec, limit: int, before: LegResult, after: LegResult
-) -> LegAbsence:
-    place = next(
-        (n for n, candidate in enumerate(after.candidates, start=1) if candidate.item == row.item),
-        None,
-    )
-    score = None if place is None else after.candidates[place - 1].score
-    brought = any(candidate.item == row.item for candidate in before.candidates)
-    depth = spec.depth_for(limit)
-    return LegAbsence(
-        leg=spec.name,
-        state=before.report.state,
-        rank=place,
-        score=score,
-        depth=depth,
-        reason="" if brought else _why_not_brought(row, spec, depth, before, place, score),
-    )
+def _nobody(hit: Hit) -> ItemId | None:
+    del hit
+    return None
 
 
-def _why_not_brought(
-    row: Item,
-    spec: LegSpec,
-    depth: int,
-    before: LegResult,
-    place: int | None,
-    score: float | None,
-) -> str:
-    if before.report.state not in (LegState.OK, LegState.STALE):
-        return before.report.reason or before.report.state.value
-    if place is None or score is None:
-        if row.sensitive and spec.name != LEXICAL:
-            return "it is sensitive, and so found by words only"
-        return f"not among its best {MAX_DEPTH}"
-    if spec.floor is not None and score < spec.floor:
-        return f"its score {score:.4g} is below the floor {spec.floor:g}"
-    return f"its rank {place} is below the depth {depth}"
+def _closest(hit: Hit) -> ItemId | None:
+    """What was chosen before it and is most like it."""
+    return hit.ledger.diversity.closest if hit.ledger.diversity is not None else None
 
 
-def _among_candidates(
-    item: ItemId, profile: Profile, traced: Traced, legs: tuple[LegAbsence, ...]
-) -> Absence:
-    """What became of an item that a leg brought."""
+class _Step(NamedTuple):
+    """A step after the fusion that can cost an item its place, and who then has it."""
+
+    loss: Loss
+    said: str
+    without: Callable[[Profile], Profile]
+    by: Callable[[Hit], ItemId | None] = _nobody
+
+
+_STEPS = (
+    _Step(
+        Loss.DISPLACED,
+        "before diversification it was {}",
+        lambda profile: replace(profile, diversity=None),
+        _closest,
+    ),
+    _Step(
+        Loss.RERANKED_DOWN,
+        "before reranking it was {}",
+        lambda profile: replace(profile, rerank=None),
+    ),
+    _Step(
+        Loss.DECAYED,
+        "its age takes it from place {}",
+        lambda profile: replace(profile, decay=None),
+    ),
+)
+"""The last first."""
+
+
+def _before_the_order(item: ItemId, traced: Traced) -> Absence | None:
+    """What became of an item that a leg brought and that is in no order; None if it is in one."""
     ordering = traced.ordering
     if item in ordering.vanished:
         reason = "it was written or erased while the question was answered"
-        return Absence(loss=Loss.NOT_STORED, reason=reason, legs=legs)
+        return Absence(loss=Loss.NOT_STORED, reason=reason)
     if item in ordering.folded_into:
         stands_in = ordering.folded_into[item]
-        return Absence(
-            loss=Loss.FOLDED,
-            reason=f"{stands_in.id!r} says nearly the same",
-            by=stands_in,
-            legs=legs,
-        )
-    order = ordering.before_the_cut()
-    place = next(n for n, hit in enumerate(order, start=1) if hit.item.item == item)
-    hit = order[place - 1]
-    found = next((hit for hit in traced.retrieval.hits if hit.item.item == item), None)
-    if found is not None:
-        return Absence(loss=Loss.NONE, reason="", rank=place, hit=found, legs=legs)
-    loss, reason, by = _below_the_cut(hit, place, profile, ordering)
-    return Absence(loss=loss, reason=reason, by=by, rank=place, hit=hit, legs=legs)
-
-
-def _below_the_cut(
-    hit: Hit, place: int, profile: Profile, ordering: Ordering
-) -> tuple[Loss, str, ItemId | None]:
-    """Which step took the item below the last place; the earliest that would have kept it."""
-    item, limit = hit.item.item, profile.limit
-    where = f"its place is {place}, and the answer has {limit}"
-    diversity = hit.ledger.diversity
-    if diversity is not None and ordering.place_before_diversity(item) <= limit:
-        reason = f"{where}; before diversification it was {ordering.place_before_diversity(item)}"
-        return Loss.DISPLACED, reason, diversity.closest
-    if hit.stage is Stage.RERANKED and ordering.coarse_place(item) <= limit:
-        return (
-            Loss.RERANKED_DOWN,
-            f"{where}; before reranking it was {ordering.coarse_place(item)}",
-            None,
-        )
-    if hit.stage is Stage.COARSE:
-        return Loss.BELOW_HEAD, f"{where}; it was not among the hits that are reranked", None
-    if hit.ledger.decay is not None and ordering.place_without_decay(item) <= limit:
-        return (
-            Loss.DECAYED,
-            f"{where}; its age takes it from place {ordering.place_without_decay(item)}",
-            None,
-        )
-    return Loss.CUT, where, None
+        reason = f"{stands_in.id!r} says nearly the same"
+        return Absence(loss=Loss.FOLDED, reason=reason, by=stands_in)
+    return None

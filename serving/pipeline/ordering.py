@@ -69,6 +69,9 @@ class Ordering:
     ) -> None:
         self.profile = profile
         self.scope = scope
+        self._fused = fused
+        self._rows: dict[ItemId, Item] = {}
+        self._logits: Mapping[ItemId, float] | None = None
         self._waiting = list(fused)
         self._reads_all = thorough or not _fused_order_is_final(profile)
         self._hits: list[Hit] = []
@@ -94,6 +97,7 @@ class Ordering:
 
     def take(self, batch: Sequence[ItemId], rows: Mapping[ItemId, Item]) -> None:
         """Takes over the rows that were read for `next_to_load()`."""
+        self._rows.update(rows)
         taken, self._waiting = self._waiting[: len(batch)], self._waiting[len(batch) :]
         present = [
             Hit(item=rows[fused.item], ledger=_ledger(self.profile, self.scope, fused, rows))
@@ -140,6 +144,7 @@ class Ordering:
         """Takes over what the reranker said of `head()`; the rest follows in coarse order."""
         rerank = self.profile.rerank
         assert rerank is not None, "asked only of a profile that reranks; this is a bug"
+        self._logits = logits
         scale = self._scale()
         reranked = [
             replace(
@@ -175,19 +180,22 @@ class Ordering:
 
     # ------------------------------------------------------------ looking back
 
-    def place_before_diversity(self, item: ItemId) -> int:
-        """The item's place, from 1, before hits were diversified."""
-        return _place_of(item, self._hits)
+    def under(self, profile: Profile) -> Ordering:
+        """The same candidates and rows under another profile, not reranked yet."""
+        again = Ordering(profile, self.scope, self._fused, thorough=True)
+        again.take(again.next_to_load(), self._rows)
+        return again
 
-    def coarse_place(self, item: ItemId) -> int:
-        """Its place, from 1, before hits were reranked."""
-        coarse = [replace(hit, ledger=replace(hit.ledger, rerank=None)) for hit in self._hits]
-        return _place_of(item, sorted(coarse, key=self._place))
+    def known_logits(self, hits: Sequence[Hit]) -> dict[ItemId, float] | None:
+        """What the reranker said of these; None if it was not asked of one."""
+        known = self._logits
+        if known is None or any(hit.item.item not in known for hit in hits):
+            return None
+        return {hit.item.item: known[hit.item.item] for hit in hits}
 
-    def place_without_decay(self, item: ItemId) -> int:
-        """The place, from 1, that it would have if nothing aged."""
-        fresh = [replace(hit, ledger=replace(hit.ledger, decay=None)) for hit in self._hits]
-        return _place_of(item, sorted(fresh, key=self._place))
+    def gave_way(self) -> dict[ItemId, Hit]:
+        """What lost its place in the answer to a hit that has a reserved one, and to which."""
+        return _with_reserved(self.before_the_cut(), self.profile)[1]
 
     # ------------------------------------------------------------ the answer
 
@@ -197,11 +205,7 @@ class Ordering:
 
     def hits(self) -> tuple[Hit, ...]:
         """The hits, best first, as many as the profile's limit."""
-        return tuple(_with_reserved(self.before_the_cut(), self.profile))
-
-
-def _place_of(item: ItemId, hits: Sequence[Hit]) -> int:
-    return next(place for place, hit in enumerate(hits, start=1) if hit.item.item == item)
+        return tuple(_with_reserved(self.before_the_cut(), self.profile)[0])
 
 
 def _fused_order_is_final(profile: Profile) -> bool:
@@ -263,28 +267,33 @@ def _diversity_term(chosen: Chosen, hits: Sequence[Hit], trade_off: float) -> Di
     return DiversityTerm(trade_off, chosen.relevance, chosen.max_similarity, chosen.value, closest)
 
 
-def _with_reserved(hits: Sequence[Hit], profile: Profile) -> list[Hit]:
-    """The first hits, the last of which make room for those that have a reserved place."""
+def _with_reserved(hits: Sequence[Hit], profile: Profile) -> tuple[list[Hit], dict[ItemId, Hit]]:
+    """The first hits, the last of which make room for those that have a reserved place.
+
+    Returns:
+        The answer; and for each that made room, the hit that took its place.
+    """
     reserved: dict[ItemId, str] = {}
     for leg in profile.legs:
         if leg.reserved:
             reserved.update(dict.fromkeys(_best_of(leg.name, leg.reserved, hits), leg.name))
-    if not reserved:
-        return list(hits[: profile.limit])
     answer = [hit.item.item for hit in hits[: profile.limit]]
-    missing = [item for item in reserved if item not in answer]
-    for item in missing:
+    taken: dict[ItemId, ItemId] = {}
+    for item in [item for item in reserved if item not in answer]:
         give_way = [place for place, there in enumerate(answer) if there not in reserved]
         if not give_way:
             break
+        taken[answer[give_way[-1]]] = item
         answer[give_way[-1]] = item
-    return [
-        replace(hit, ledger=replace(hit.ledger, reserved_by=reserved[hit.item.item]))
-        if hit.item.item in missing
+    lifted = set(taken.values())
+    shown = {
+        hit.item.item: replace(hit, ledger=replace(hit.ledger, reserved_by=reserved[hit.item.item]))
+        if hit.item.item in lifted
         else hit
         for hit in hits
         if hit.item.item in answer
-    ]
+    }
+    return list(shown.values()), {item: shown[by] for item, by in taken.items()}
 
 
 def _best_of(leg: str, count: int, hits: Sequence[Hit]) -> list[ItemId]:

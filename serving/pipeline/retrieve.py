@@ -24,7 +24,7 @@ from serving.domain.records import Item, ItemId
 from serving.domain.signals import ACCESS, Known, ranked_by, words_asked
 from serving.pipeline.asking import LegReport, LegResult, Legs
 from serving.pipeline.legs import QueryVector
-from serving.pipeline.ordering import Hit, Ordering
+from serving.pipeline.ordering import Hit, Ordering, Stage
 from serving.pipeline.rerank import RerankReport, RerankStage
 from serving.pipeline.spaces import VectorSpaces
 from serving.ports import AccessLog, MemoryStore, Reranker
@@ -117,6 +117,25 @@ class Retriever:
             BudgetExhaustedError: The time ran out between the legs and the rows.
         """
         return await self._retrieve(query, profile, deadline, thorough=True)
+
+    async def reorder(
+        self, traced: Traced, query: Query, profile: Profile, deadline: Deadline
+    ) -> tuple[Hit, ...]:
+        """The answer that a traced retrieval would give with other steps after the fusion.
+
+        Nothing is asked or read again; only what the reranker has not read yet, it reads.
+        """
+        ordering = traced.ordering.under(profile)
+        report = traced.retrieval.rerank
+        if profile.rerank is None or report is None:
+            return ordering.hits()
+        if report.stage is Stage.COARSE_FALLBACK:
+            ordering.fall_back()
+        elif (logits := traced.ordering.known_logits(ordering.head())) is not None:
+            ordering.take_logits(logits)
+        else:
+            await self._rerank.rerank(query.text, ordering, deadline)
+        return ordering.hits()
 
     async def ask_legs(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegResult]:
         """Only asks the legs, each until the deadline less a reserve; in the profile's order.

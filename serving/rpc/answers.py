@@ -9,8 +9,9 @@ from serving.domain.comparison import RankChange, compare
 from serving.domain.ledger import FusionMethod, Ledger, LegTerm, worth
 from serving.domain.reachability import notes
 from serving.domain.records import ItemKind, Segment
-from serving.pipeline.absence import Absence, LegAbsence, Loss
+from serving.pipeline.absence import Absence, Loss
 from serving.pipeline.asking import LegReport, LegState
+from serving.pipeline.leg_absence import LegAbsence
 from serving.pipeline.ordering import Hit, Stage
 from serving.pipeline.rerank import RerankReport
 from serving.pipeline.retrieve import Retrieval

@@ -2,18 +2,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from serving.domain.errors import DependencyError
 from serving.domain.ledger import FusionMethod
-from serving.domain.priors import Decay
-from serving.domain.profile import Diversity, LegSpec, Profile, Rerank
+from serving.domain.leg_options import CandidatePool, Walk, WordsMode, WordsSearch
+from serving.domain.priors import Decay, Importance, ImportanceStyle
+from serving.domain.profile import Diversity, LegSpec, Profile, Rerank, Sort
 from serving.domain.query import NO_FILTER, Filter, TimeRange
 from serving.domain.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.pipeline.absence import Absence, AbsenceExplainer, Loss
-from serving.pipeline.legs import Leg, LegSkippedError
+from serving.pipeline.leg_absence import Miss
+from serving.pipeline.legs import Finding, Leg, LegRequest, LegSkippedError
 from serving.ports import GraphChanges, GraphSegment
 from tests.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 from tests.fake_graph import InMemoryGraph
@@ -131,9 +135,9 @@ async def test_below_a_legs_depth_its_rank_and_score_there_are_told() -> None:
 
 
 class FlooredLeg(FixedLeg):
-    """Finds one item, unless a floor is asked for."""
+    """Finds what it is told, down to the floor that is asked for."""
 
-    async def find(self, request):  # type: ignore[no-untyped-def]
+    async def find(self, request: LegRequest) -> Finding:
         finding = await super().find(request)
         floor = request.spec.floor
         kept = [one for one in finding.candidates if floor is None or one.score >= floor]
@@ -172,6 +176,15 @@ async def test_a_leg_that_was_not_asked_says_so() -> None:
     absence = await explained(await store_of(*texts()), legs, "b")
 
     assert [leg.reason for leg in absence.legs] == ["not among its best 1000", "its weight is 0"]
+
+
+async def test_a_leg_that_the_profile_silences_is_none_that_did_not_answer() -> None:
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical"), LegSpec(name="temporal", weight=0)))
+    legs = {"lexical": FixedLeg("a"), "temporal": FixedLeg("b")}
+
+    absence = await explained(await store_of(*texts()), legs, "b", profile)
+
+    assert (absence.loss, absence.legs[1].reason) == (Loss.NOT_MATCHED, "its weight is 0")
 
 
 async def test_a_near_duplicate_that_stands_for_it_is_named() -> None:
@@ -261,62 +274,373 @@ async def test_to_look_deeper_asks_the_legs_alone_and_reranks_nothing_again() ->
     explainer = AbsenceExplainer(asked, store, spaces(), InMemoryGraph())
 
     await explainer.explain(query("?"), RERANKED, segment_id("d"), soon())
+    once = len(reranker.asked)
+    diverse = replace(RERANKED, diversity=Diversity())
+    await explainer.explain(query("?"), diverse, segment_id("d"), soon())
 
-    assert len(reranker.asked) == 3
+    assert (once, len(reranker.asked)) == (3, 6)
 
+
+class LookingBackLeg(FixedLeg):
+    """Finds what it is told, but for what was said before the time that it is asked for."""
+
+    def __init__(self, found: str, said: Mapping[str, datetime]) -> None:
+        super().__init__(found)
+        self._said = said
+
+    async def find(self, request: LegRequest) -> Finding:
+        finding = await super().find(request)
+        asked = request.query.scope.filter.event_time
+        kept = [one for one in finding.candidates if self._said[one.item.id] in asked]
+        return replace(finding, candidates=kept)
+
+
+async def test_older_than_a_legs_lookback_is_told_with_its_rank_in_all_time() -> None:
+    old = segment("old", "one", event_time=NOON - days(30))
+    store = await store_of(old, segment("new", "two"))
+    leg = LookingBackLeg("old new", {"old": old.event_time, "new": NOON})
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", lookback=days(7)),))
+
+    absence = await explained(store, {"lexical": leg}, "old", profile)
+
+    assert absence.loss is Loss.NOT_SEARCHED
+    assert absence.reason == "lexical: it lies further back than its lookback of 7 days"
+    assert (absence.legs[0].rank, absence.legs[0].miss) == (1, Miss.HIDDEN)
+
+
+class PooledLeg(FixedLeg):
+    """Finds of what it is told that which is in its pool."""
+
+    def __init__(self, found: str, recent: str) -> None:
+        super().__init__(found)
+        self._recent = ids(*recent.split())
+
+    async def find(self, request: LegRequest) -> Finding:
+        finding = await super().find(request)
+        if request.spec.pool is None:
+            return finding
+        joined = await request.found_before(request.spec.pool.joined_by)
+        pool = {*self._recent, *joined.items}
+        kept = [one for one in finding.candidates if one.item in pool]
+        return replace(finding, candidates=kept)
+
+
+async def test_what_is_outside_of_a_legs_pool_is_told_though_a_deeper_leg_would_join_it() -> None:
+    pool = CandidatePool(recently_accessed=1, joined_by=("lexical",))
+    profile = replace(
+        PLAIN,
+        legs=(LegSpec(name="lexical", depth=1), LegSpec(name="dense", pool=pool)),
+    )
+    legs = {"lexical": FixedLeg("a b"), "dense": PooledLeg("b c a", "c")}
+
+    absence = await explained(await store_of(*texts()), legs, "b", profile)
+
+    lexical, dense = absence.legs
+    assert absence.loss is Loss.BELOW_DEPTH
+    assert lexical.reason == "its rank 2 is below the depth 1"
+    assert dense.reason == "it is not among the 1 accessed last, and not found by lexical"
+    assert (dense.rank, dense.miss) == (1, Miss.HIDDEN)
+
+
+async def test_what_two_restrictions_hide_at_once_is_told_with_both() -> None:
+    old = segment("old", "one", event_time=NOON - days(1.5))
+    said = {"old": old.event_time}
+    profile = replace(
+        PLAIN,
+        legs=(LegSpec(name="dense", lookback=days(1), pool=CandidatePool(recently_accessed=5)),),
+    )
+
+    class Both(LookingBackLeg):
+        async def find(self, request: LegRequest) -> Finding:
+            finding = await super().find(request)
+            return finding if request.spec.pool is None else replace(finding, candidates=[])
+
+    absence = await explained(await store_of(old), {"dense": Both("old", said)}, "old", profile)
+
+    assert absence.reason == (
+        "dense: it lies further back than its lookback of 1 day, "
+        "and it is not among the 5 accessed last"
+    )
+
+
+class SeededLeg(FixedLeg):
+    """Finds what it is told, once for each segment that it may start from."""
+
+    async def find(self, request: LegRequest) -> Finding:
+        seeds = await request.found_before([request.spec.walk.seeds_from])
+        finding = await super().find(request)
+        return replace(finding, candidates=finding.candidates[: len(seeds.items)])
+
+
+async def test_a_walk_is_looked_at_from_the_finds_that_it_really_starts_from() -> None:
+    walk = Walk(seeds_from="dense")
+    profile = replace(
+        PLAIN, legs=(LegSpec(name="dense", depth=1), LegSpec(name="graph", walk=walk))
+    )
+    legs = {"dense": FixedLeg("a b c"), "graph": SeededLeg("d e")}
+
+    absence = await explained(await store_of(*texts()), legs, "e", profile)
+
+    assert absence.legs[1].rank is None
+    assert absence.legs[1].reason == "not among its best 1000, from what dense found"
+
+
+async def test_a_walk_is_looked_at_deeper_from_all_that_it_starts_from() -> None:
+    walk = Walk(seeds_from="dense")
+    profile = replace(
+        PLAIN, legs=(LegSpec(name="dense", depth=2), LegSpec(name="graph", depth=1, walk=walk))
+    )
+    legs = {"dense": FixedLeg("a b c"), "graph": SeededLeg("d e")}
+
+    absence = await explained(await store_of(*texts()), legs, "e", profile)
+
+    assert (absence.loss, absence.legs[1].rank) == (Loss.BELOW_DEPTH, 2)
+
+
+class WordsLeg(FixedLeg):
+    """Rows with all words, if any; else those with some, whose rank is above the gate."""
+
+    async def find(self, request: LegRequest) -> Finding:
+        finding = await super().find(request)
+        words, (all_words, *some) = request.spec.words, finding.candidates
+        if words.mode is WordsMode.ANY:
+            return finding
+        if request.limit == 1:
+            return replace(finding, candidates=[all_words])
+        kept = [one for one in some if one.score > words.rank_gate]
+        return replace(finding, candidates=[all_words, *kept])
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        (1, "it has some of the words, and others that have all are enough"),
+        (2, "it has some of the words, and its rank is not above the gate of 0.9"),
+    ],
+)
+async def test_words_that_are_not_looked_for_are_told(limit: int, reason: str) -> None:
+    words = WordsSearch(mode=WordsMode.ALL_THEN_ANY, rank_gate=0.9)
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", words=words),), limit=limit)
+
+    absence = await explained(await store_of(*texts()), {"lexical": WordsLeg("a b")}, "b", profile)
+
+    assert (absence.loss, absence.reason) == (Loss.NOT_SEARCHED, f"lexical: {reason}")
+
+
+class TiringLeg(FixedLeg):
+    """Answers once."""
+
+    async def find(self, request: LegRequest) -> Finding:
+        if self.requests:
+            raise DependencyError("index", "is tired")
+        return await super().find(request)
+
+
+async def test_a_leg_that_fails_when_asked_deeper_is_not_said_to_find_nothing() -> None:
+    legs = {"lexical": FixedLeg("a"), "dense": TiringLeg("a")}
+
+    both = await explained(await store_of(*texts()), legs, "b")
+    alone = await explained(
+        await store_of(*texts()),
+        {"dense": TiringLeg("a")},
+        "b",
+        replace(PLAIN, legs=(LegSpec(name="dense"),)),
+    )
+
+    said = "dense: asked to look deeper, it did not answer"
+    assert (both.loss, alone.loss) == (Loss.UNANSWERED, Loss.UNANSWERED)
+    assert both.reason.startswith(f"{said}: index")
+    assert alone.reason == said
+
+
+class WakingLeg(FixedLeg):
+    """Answers from the second time on."""
+
+    async def find(self, request: LegRequest) -> Finding:
+        finding = await super().find(request)
+        if len(self.requests) == 1:
+            raise TimeoutError
+        return finding
+
+
+async def test_a_leg_that_was_late_is_said_to_have_been_that_and_not_shallow() -> None:
+    legs = {"lexical": FixedLeg("a"), "dense": WakingLeg("b")}
+
+    absence = await explained(await store_of(*texts()), legs, "b")
+
+    assert (absence.loss, absence.reason) == (Loss.UNANSWERED, "dense: the budget ran out")
+    assert absence.legs[1].rank == 1
+
+
+RESERVING = replace(
+    PLAIN,
+    legs=(LegSpec(name="dense"), LegSpec(name="graph", weight=0.1, reserved=2)),
+    limit=3,
+)
+
+
+async def test_who_took_its_place_by_a_reserved_one_is_told_with_the_leg() -> None:
+    legs = {"dense": FixedLeg("a b c d"), "graph": FixedLeg("e f")}
+    store = await store_of(*texts())
+
+    lost = [await explained(store, legs, name, RESERVING) for name in "bcd"]
+    shown = await explained(store, legs, "f", RESERVING)
+
+    assert [(each.loss, each.rank, each.by) for each in lost] == [
+        (Loss.DISPLACED, 2, segment_id("f")),
+        (Loss.DISPLACED, 3, segment_id("e")),
+        (Loss.CUT, 4, None),
+    ]
+    assert lost[1].reason == "its place is 3, and 'e' took it, for which graph has it reserved"
+    assert (shown.loss, shown.rank) == (Loss.NONE, 3)
+    assert shown.hit is not None
+    assert shown.hit.ledger.reserved_by == "graph"
+
+
+async def test_the_displacer_is_what_it_is_like_and_not_always_the_first() -> None:
+    store = await store_of(
+        segment("a", "the cat is ill"),
+        segment("b", "we fly to Goa in March"),
+        segment("c", "we fly to Goa in April"),
+        segment("d", "bread and salt"),
+    )
+    profile = replace(PLAIN, legs=(LegSpec(name="dense"),), diversity=Diversity(), limit=3)
+
+    absence = await explained(store, {"dense": FixedLeg("a b c d")}, "c", profile)
+
+    assert (absence.loss, absence.by) == (Loss.DISPLACED, segment_id("b"))
+
+
+async def test_what_is_sensitive_and_so_not_reranked_says_so() -> None:
+    store = await store_of(*texts("abc"), segment("s", "six", sensitive=True))
+    legs = {"dense": FixedLeg("a b s c")}
+
+    lost = await explained(store, legs, "s", RERANKED, logits=LOGITS)
+
+    assert (lost.loss, lost.reason) == (
+        Loss.BELOW_HEAD,
+        "its place is 4, and the answer has 2; it is sensitive, and so was not among the hits "
+        "that are reranked",
+    )
+
+
+# ------------------------------------------------ against runs that lack one step
+
+SAID = {
+    "a": "we fly to Goa in early March one",
+    "b": "we fly to Goa in early March two",
+    "c": "the cat of our neighbour is ill three",
+    "d": "the cat of our neighbour is ill four",
+    "e": "rain on all days five",
+    "f": "bread and salt six",
+}
+"""Two pairs of near-duplicates, which share seven words of nine, and two of their own."""
 
 names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
+places = st.integers(1, 6)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    floors = st.none() | st.sampled_from([0.2, 0.3, 0.5])
+    legs = tuple(
+        LegSpec(
+            name=name,
+            weight=draw(st.sampled_from([0.2, 1.0])),
+            depth=draw(places),
+            floor=draw(floors),
+            reserved=draw(st.sampled_from([0, 0, 1, 2])),
+        )
+        for name in ("lexical", "dense")
+    )
+    sort = draw(st.sampled_from([Sort.RELEVANCE, Sort.RELEVANCE, *Sort]))
+    by_relevance = sort is Sort.RELEVANCE
+    head = min(draw(places), sum(leg.depth for leg in legs))
+    return replace(
+        PLAIN,
+        legs=legs,
+        limit=draw(st.integers(1, 4)),
+        sort=sort,
+        decay=draw(st.none() | st.sampled_from([Decay(), Decay(half_life=days(400))])),
+        importance=draw(
+            st.sampled_from([Importance(), Importance(style=ImportanceStyle.MULTIPLY)])
+        ),
+        fold_from=draw(st.none() | st.just(0.7)),
+        diversity=draw(st.none() | st.just(Diversity())) if by_relevance else None,
+        rerank=draw(st.none() | st.just(Rerank(head=head))) if by_relevance else None,
+    )
+
+
+def unreserved(profile: Profile) -> Profile:
+    return replace(profile, legs=tuple(replace(leg, reserved=0) for leg in profile.legs))
+
+
+def bottomless(profile: Profile) -> Profile:
+    return replace(profile, legs=tuple(replace(leg, depth=100, floor=None) for leg in profile.legs))
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None
+)
 @given(
     lexical=names,
     dense=names,
-    limit=st.integers(1, 4),
-    depth=st.integers(1, 4),
-    diversity=st.none() | st.just(Diversity()),
-    decay=st.none() | st.just(Decay()),
+    profile=profiles(),
+    order=st.permutations([-9.0, -3.0, -1.0, 1.0, 3.0, 9.0]),
 )
-async def test_for_every_item_it_says_what_an_exhaustive_run_shows(
-    lexical: Sequence[str],
-    dense: Sequence[str],
-    limit: int,
-    depth: int,
-    diversity: Diversity | None,
-    decay: Decay | None,
+async def test_for_every_item_it_says_what_runs_without_one_step_show(
+    lexical: Sequence[str], dense: Sequence[str], profile: Profile, order: Sequence[float]
 ) -> None:
     store = await store_of(
         *(
-            segment(name, f"we saw {word} today", event_time=NOON - days(place * 40))
-            for place, (name, word) in enumerate(
-                zip("abcdef", [*LOGITS, "five", "six"], strict=True)
-            )
+            segment(name, text, event_time=NOON - days(place * 40), importance=place % 3 / 2)
+            for place, (name, text) in enumerate(SAID.items())
         )
     )
-    legs = {"lexical": FixedLeg(" ".join(lexical)), "dense": FixedLeg(" ".join(dense))}
-    profile = replace(
-        PLAIN,
-        legs=(LegSpec(name="lexical", depth=depth), LegSpec(name="dense", depth=depth)),
-        limit=limit,
-        diversity=diversity,
-        decay=decay,
-    )
-    ask = retriever(store, legs)
-    answer = await ask.retrieve(query("?"), profile, soon())
-    endless = await ask.retrieve(query("?"), replace(profile, limit=6), soon())
-    shown = [hit.item.item for hit in answer.hits]
-    pool = [*lexical[:depth], *dense[:depth]]
+    logits = dict(zip(SAID.values(), order, strict=True))
+    legs = {"lexical": FlooredLeg(" ".join(lexical)), "dense": FlooredLeg(" ".join(dense))}
 
-    for item in ids(*"abcdef"):
-        absence = await explained(store, legs, item, profile)
-        assert (absence.loss is Loss.NONE) == (item in shown)
-        assert (absence.rank is not None) == (item.id in pool)
-        if item in shown:
-            assert absence.rank == shown.index(item) + 1
-        elif item.id in pool and diversity is None:
-            assert absence.rank == [hit.item.item for hit in endless.hits].index(item) + 1
+    async def shown(of: Profile) -> list[str]:
+        ask = retriever(store, legs, reranker=FixedReranker(logits))
+        return [hit.item.id for hit in (await ask.retrieve(query("?"), of, soon())).hits]
+
+    answer = await shown(profile)
+    endless = await shown(replace(profile, limit=6))
+    unfolded = await shown(replace(profile, limit=6, fold_from=None))
+    everything = await shown(bottomless(replace(profile, limit=6, fold_from=None)))
+    coarse = await shown(replace(profile, limit=6, rerank=None, diversity=None))
+    steps = {
+        Loss.DISPLACED: [unreserved(profile), replace(profile, diversity=None)],
+        Loss.RERANKED_DOWN: [replace(profile, rerank=None)],
+        Loss.DECAYED: [replace(profile, decay=None)],
+    }
+    lacking = {loss: [await shown(of) for of in ofs] for loss, ofs in steps.items()}
+
+    def expected(item: str) -> Loss:
+        if item in answer:
+            return Loss.NONE
+        if item not in unfolded:
+            return Loss.BELOW_DEPTH if item in everything else Loss.NOT_PROJECTED
+        if item not in endless:
+            return Loss.FOLDED
+        for loss, answers in lacking.items():
+            if any(item in other for other in answers):
+                return loss
+        if profile.rerank is not None and coarse.index(item) >= profile.rerank.head:
+            return Loss.BELOW_HEAD
+        return Loss.CUT
+
+    for item in SAID:
+        absence = await explained(store, legs, item, profile, logits=logits)
+        assert absence.loss is expected(item)
+        if item in answer:
+            assert absence.rank == answer.index(item) + 1
+        elif item in endless:
+            assert absence.rank == endless.index(item) + 1
+        else:
+            assert absence.rank is None
         for leg, found in zip(absence.legs, (lexical, dense), strict=True):
-            assert leg.rank == (found.index(item.id) + 1 if item.id in found else None)
+            assert leg.rank == (found.index(item) + 1 if item in found else None)
 
 
 async def test_what_the_graph_has_not_got_yet_is_told_and_what_it_has_is_not() -> None:
