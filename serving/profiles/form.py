@@ -6,7 +6,7 @@ classes, which these mirror.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -45,6 +45,7 @@ from serving.domain.profile import (
     by_need,
 )
 from serving.domain.ranking import RankStyle
+from serving.domain.signals import SIGNALS
 from serving.pipeline.legs import OPTIONS_OF_LEGS
 from serving.profiles.faults import Fault, FieldError, Gathered
 
@@ -172,10 +173,15 @@ class ProfileForm(_Form):
             FieldError: Values are out of range; names each field by its path.
         """
         gathered = Gathered()
+        # In an order of our own: data that travels as a Struct has lost the one it was given in.
         legs = [
-            gathered.made(partial(_leg, leg, form, self.legs)) for leg, form in self.legs.items()
+            gathered.made(partial(_leg, leg, self.legs[leg], self.legs))
+            for leg in _in_order_of(OPTIONS_OF_LEGS, self.legs)
         ]
-        signals = [gathered.made(partial(_signal, *of)) for of in self.signals.items()]
+        signals = [
+            gathered.made(partial(_signal, signal, self.signals[signal]))
+            for signal in _in_order_of(SIGNALS, self.signals)
+        ]
         importance = gathered.made(partial(_made, "importance", Importance, self.importance))
         decay = gathered.made(partial(_made_if_given, "decay", Decay, self.decay))
         rerank = gathered.made(partial(_made_if_given, "rerank", Rerank, self.rerank))
@@ -198,6 +204,12 @@ class ProfileForm(_Form):
                 diversity=diversity,
                 sort=self.sort,
             )
+
+
+def _in_order_of(known: Iterable[str], given: Iterable[str]) -> list[str]:
+    """What is given in the order in which it is known, and the unknown after that."""
+    places = {name: place for place, name in enumerate(known)}
+    return sorted(given, key=lambda name: (places.get(name, len(places)), name))
 
 
 _ALL_OPTIONS = frozenset[str]().union(*OPTIONS_OF_LEGS.values())
