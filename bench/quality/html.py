@@ -29,7 +29,7 @@ from bench.quality.summary import (
 )
 from bench.report import counts, estimate, figures, head
 from bench.results import Record, number, table
-from trivium.cli.answer import ledger_lines
+from trivium.cli.ledger import ledger_lines
 from trivium.values import Fact, Hit, Item, Retrieval
 
 TEMPLATE = "report.html.j2"
@@ -278,7 +278,7 @@ def _hits(query: Query, retrieval: Retrieval) -> Iterator[HitRow]:
             legs=", ".join(hit.legs),
             score=f"{hit.score:.4f}",
             text=_short(_said(hit.item)),
-            ledger=[line.plain for line in ledger_lines(hit.ledger)] if hit.ledger else [],
+            ledger=[*ledger_lines(hit.ledger)] if hit.ledger else [],
         )
 
 

@@ -427,7 +427,9 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
         method=FUSION_METHOD_RECIPROCAL_RANK,
         fused_score=2 / 62,
         importance=ImportanceTerm(importance=0.5, multiplier=0.85),
-        decay=DecayTerm(age=Duration(seconds=86400), multiplier=0.5),
+        decay=DecayTerm(
+            age=Duration(seconds=86400), half_life=Duration(seconds=86400), multiplier=0.5
+        ),
     )
     hit = Hit(segment=segment("t1"), rank=1, score=0.01, legs=["graph"], ledger=ledger)
     reports = [
@@ -443,12 +445,13 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
 
     assert fake_service.request().explain
     for part in (
-        "graph: 2 / (60 + 2) (leg score 0.25) = 0.03226",
-        "sum 0.03226",
+        "graph: 2 / (60 + 2) = 0.0322581 (leg score 0.25)",
+        "sum: 0.0322581 = 0.0322581",
         "harmonium -[repaired by]-> Anselm",
         "evidence of f1",
-        "importance 0.5: x 0.850 + 0.00000",
-        "age 1.0 days: x 0.500",
+        "importance 0.5: x 0.85",
+        "age: 2^-(1 / 1), in days = 0.5",
+        "score: 0.0322581 x 0.85 x 0.5 = 0.0137097",
         "4.2 ms",
         "total 12.3 ms",
         "dense timed out: the budget ran out",

@@ -9,19 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trivium.cli.ledger import ledger_lines
 from trivium.cli.output import day, milliseconds, stdout, styled, table
 from trivium.reading import Question
-from trivium.values import (
-    Fact,
-    FusionMethod,
-    Hit,
-    Ledger,
-    LegReport,
-    LegTerm,
-    Retrieval,
-    Stage,
-    Statistics,
-)
+from trivium.values import Fact, Hit, LegReport, Retrieval, Stage, Statistics
 
 FIRST = 3
 """An answer is satisfying if it is among the first so many hits."""
@@ -110,7 +101,7 @@ def _hits(hits: Sequence[Hit], explain: bool) -> Table:
         rows.add_row(str(hit.rank), Text(roads(hit.legs), "cyan"), _hit(hit), f"{hit.score:.4f}")
         if explain and hit.ledger is not None:
             for line in ledger_lines(hit.ledger):
-                rows.add_row("", "", line, "")
+                rows.add_row("", "", styled(line, "green"), "")
     return rows
 
 
@@ -127,62 +118,6 @@ def _hit(hit: Hit) -> Text:
     return Text.assemble(styled(" · ".join(filter(None, about)), "dim"), "\n", styled(hit.text))
 
 
-def ledger_lines(ledger: Ledger) -> Iterator[Text]:
-    """How a score came about, a line for each step."""
-    for term in ledger.leg_terms:
-        yield from _term(term, ledger)
-    yield Text(f"sum {ledger.fused_score:.5f}", "green")
-    if ledger.importance is not None:
-        importance = ledger.importance
-        yield Text(
-            f"importance {importance.importance:g}: "
-            f"x {importance.multiplier:.3f} + {importance.boost:.5f}",
-            "green",
-        )
-    if ledger.decay is not None:
-        decay = ledger.decay
-        age = decay.age.total_seconds() / 86400
-        yield Text(f"age {age:.1f} days: x {decay.multiplier:.3f}", "green")
-    if ledger.rerank is not None:
-        rerank = ledger.rerank
-        yield Text(
-            f"reranked: {1 - rerank.weight:g} x coarse / {rerank.scale:.5g} + "
-            f"{rerank.weight:g} x sigmoid({rerank.logit:.3f})",
-            "green",
-        )
-    if ledger.diversity is not None:
-        diversity = ledger.diversity
-        like = f" (like {diversity.closest_id})" if diversity.closest_id else ""
-        yield styled(
-            f"diversity: {diversity.trade_off:g} x {diversity.relevance:.3f} - "
-            f"{1 - diversity.trade_off:g} x {diversity.max_similarity:.3f}{like} "
-            f"= {diversity.value:.3f}",
-            "green",
-        )
-    if ledger.reserved_by:
-        yield styled(f"in a place reserved for {ledger.reserved_by}", "green")
-
-
-def _term(term: LegTerm, ledger: Ledger) -> Iterator[Text]:
-    yield styled(f"{term.leg}: {_formula(term, ledger)} = {term.term:.5f}", "green")
-    if term.path:
-        yield styled(f"  {term.path}", "green")
-    if term.fact_ids:
-        yield styled(f"  evidence of {', '.join(term.fact_ids)}", "green")
-
-
-def _formula(term: LegTerm, ledger: Ledger) -> str:
-    score = f"leg score {term.leg_score:.3g}"
-    match ledger.method:
-        case FusionMethod.RECIPROCAL_RANK:
-            return f"{term.weight:g} / ({ledger.rank_constant:g} + {term.rank}) ({score})"
-        case FusionMethod.CONVEX:
-            ends = f"{term.least:.3g} to {term.most:.3g}"
-            return f"{term.weight:g} x its share of {ends} ({score}, rank {term.rank})"
-        case _:
-            return f"{term.weight:g} x {score} (rank {term.rank})"
-
-
 def _remarks(answer: Answer) -> Iterator[Text]:
     question, retrieval = answer.question, answer.retrieval
     if question.answer:
@@ -191,13 +126,19 @@ def _remarks(answer: Answer) -> Iterator[Text]:
         count = len(retrieval.hits)
         said = f"has no answer, yet {count} found" if count else "has no answer, and none is given"
         yield Text(said, "yellow" if count else "green")
+    for line in shortcomings(retrieval):
+        yield styled(line, "yellow")
+
+
+def shortcomings(retrieval: Retrieval) -> Iterator[str]:
+    """What an answer lacks of what was asked for: coercions, legs, reranking."""
     for coercion in retrieval.coercions:
-        yield styled(f"{coercion.field}: {coercion.used} instead of {coercion.given}", "yellow")
+        yield f"{coercion.field}: {coercion.used} instead of {coercion.given}"
     for report in retrieval.leg_reports:
         if report.reason:
-            yield styled(f"{report.leg} {report.state}: {report.reason}", "yellow")
+            yield f"{report.leg} {report.state}: {report.reason}"
     if retrieval.rerank is not None and retrieval.rerank.reason:
-        yield styled(f"{retrieval.rerank.stage}: {retrieval.rerank.reason}", "yellow")
+        yield f"{retrieval.rerank.stage}: {retrieval.rerank.reason}"
 
 
 def _expectation(answer: Answer) -> Text:

@@ -1,0 +1,126 @@
+"""A ledger in lines that a person can work out again, in the order of the formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from trivium.values import (
+    DecayTerm,
+    DiversityTerm,
+    FusionMethod,
+    ImportanceTerm,
+    Ledger,
+    LegTerm,
+    RerankTerm,
+)
+
+_DAY = timedelta(days=1)
+
+
+def ledger_lines(ledger: Ledger) -> Iterator[str]:
+    """Writes every step from ranks to the score, each with all of its numbers."""
+    for term in ledger.leg_terms:
+        yield from _term(term, ledger)
+    yield f"sum: {_sum(ledger)} = {_number(ledger.fused_score)}"
+    if ledger.importance is not None:
+        yield _importance(ledger.importance)
+    if ledger.decay is not None:
+        yield f"age: {_ageing(ledger.decay)} = {_number(ledger.decay.multiplier)}"
+    if ledger.importance is not None or ledger.decay is not None:
+        yield f"score: {_weighed(ledger)} = {_number(_coarse(ledger))}"
+    if ledger.rerank is not None:
+        yield f"reranked: {_reranked(ledger.rerank, ledger)} = {_number(ledger.recompute())}"
+    if ledger.diversity is not None:
+        yield _diversity(ledger.diversity)
+    if ledger.reserved_by:
+        yield f"in a place reserved for {ledger.reserved_by}"
+
+
+def _number(value: float) -> str:
+    """Six digits: what is worked out from them is right to five."""
+    return f"{value:.6g}"
+
+
+def _days(duration: timedelta) -> str:
+    return _number(duration / _DAY)
+
+
+def _term(term: LegTerm, ledger: Ledger) -> Iterator[str]:
+    yield f"{term.leg}: {_formula(term, ledger)} = {_number(term.term)}{_aside(term, ledger)}"
+    if term.path:
+        yield f"  {term.path}"
+    if term.fact_ids:
+        yield f"  evidence of {', '.join(term.fact_ids)}"
+
+
+def _formula(term: LegTerm, ledger: Ledger) -> str:
+    weight, score = _number(term.weight), _number(term.leg_score)
+    match ledger.method:
+        case FusionMethod.RECIPROCAL_RANK:
+            return f"{weight} / ({_number(ledger.rank_constant)} + {term.rank})"
+        case FusionMethod.CONVEX:
+            least, most = _number(term.least), _number(term.most)
+            return f"{weight} x ({score} - {least}) / ({most} - {least})"
+        case _:
+            return f"{weight} x {score}"
+
+
+def _aside(term: LegTerm, ledger: Ledger) -> str:
+    """What the leg said of the hit beside what the formula takes of it."""
+    if ledger.method is FusionMethod.RECIPROCAL_RANK:
+        return f" (leg score {_number(term.leg_score)})"
+    return f" (rank {term.rank})"
+
+
+def _sum(ledger: Ledger) -> str:
+    return " + ".join(_number(term.term) for term in ledger.leg_terms)
+
+
+def _importance(importance: ImportanceTerm) -> str:
+    effect = _times(importance) + _plus(importance) or " nothing"
+    return f"importance {_number(importance.importance)}:{effect}"
+
+
+def _times(importance: ImportanceTerm) -> str:
+    return f" x {_number(importance.multiplier)}" if importance.multiplier != 1 else ""
+
+
+def _plus(importance: ImportanceTerm) -> str:
+    return f" + {_number(importance.boost)}" if importance.boost else ""
+
+
+def _ageing(decay: DecayTerm) -> str:
+    faded = f"2^-({_days(decay.age)} / {_days(decay.half_life)})"
+    return f"max({_number(decay.floor)}, {faded}), in days" if decay.floor else f"{faded}, in days"
+
+
+def _weighed(ledger: Ledger) -> str:
+    importance, decay = ledger.importance, ledger.decay
+    times = _times(importance) if importance is not None else ""
+    aged = f" x {_number(decay.multiplier)}" if decay is not None else ""
+    plus = _plus(importance) if importance is not None else ""
+    return f"{_number(ledger.fused_score)}{times}{aged}{plus}"
+
+
+def _coarse(ledger: Ledger) -> float:
+    """The score before reranking."""
+    score = ledger.fused_score
+    if ledger.importance is not None:
+        score *= ledger.importance.multiplier
+    if ledger.decay is not None:
+        score *= ledger.decay.multiplier
+    return score + (ledger.importance.boost if ledger.importance is not None else 0.0)
+
+
+def _reranked(rerank: RerankTerm, ledger: Ledger) -> str:
+    coarse = f"{_number(_coarse(ledger))} / {_number(rerank.scale)}"
+    said = f"sigmoid({_number(rerank.logit)})"
+    return f"{_number(1 - rerank.weight)} x {coarse} + {_number(rerank.weight)} x {said}"
+
+
+def _diversity(diversity: DiversityTerm) -> str:
+    relevance = f"{_number(diversity.trade_off)} x {_number(diversity.relevance)}"
+    likeness = f"{_number(1 - diversity.trade_off)} x {_number(diversity.max_similarity)}"
+    like = f" (like {diversity.closest_id})" if diversity.closest_id else ""
+    return f"diversity: {relevance} - {likeness} = {_number(diversity.value)}{like}"

@@ -1,0 +1,132 @@
+"""What `--explain` prints can be worked out again by whoever reads it."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivium import DecayTerm, FusionMethod, ImportanceTerm, Ledger, LegTerm, RerankTerm
+from trivium.cli.ledger import ledger_lines
+from trivium.values import DiversityTerm
+
+
+def worked_out(expression: str) -> float:
+    """The value of an expression as it is printed."""
+    python = expression.replace(" x ", " * ").replace("^", "**").removesuffix(", in days")
+    assert re.fullmatch(r"[-+*/() .,e\d]*|.*(max|sigmoid).*", python), python
+    names = {"max": max, "sigmoid": lambda logit: 0.5 * (1 + math.tanh(logit / 2))}
+    return float(eval(python, {"__builtins__": {}}, names))
+
+
+def printed(ledger: Ledger) -> dict[str, tuple[str, float]]:
+    """What each line works out, by what it is called: the expression, and its value."""
+    lines = [line for line in ledger_lines(ledger) if " = " in line]
+    parts = [re.fullmatch(r"([\w ]+): (.+) = ([-\d.e+]+)( \(.*\))?", line) for line in lines]
+    return {part[1]: (part[2], float(part[3])) for part in parts if part}
+
+
+def term(leg: str, rank: int, leg_score: float, method: FusionMethod) -> LegTerm:
+    of = LegTerm(leg=leg, rank=rank, weight=0.6, leg_score=leg_score, term=0, least=-1, most=1)
+    worth = of.worth(method, 60)
+    return LegTerm(
+        leg=leg, rank=rank, weight=0.6, leg_score=leg_score, term=worth, least=-1, most=1
+    )
+
+
+ledgers = st.builds(
+    lambda method, ranks, score, importance, decay, rerank: Ledger(
+        method=method,
+        rank_constant=60,
+        leg_terms=(terms := tuple(term(f"leg{n}", r, score, method) for n, r in enumerate(ranks))),
+        fused_score=math.fsum(each.term for each in terms),
+        importance=importance,
+        decay=decay,
+        rerank=rerank,
+    ),
+    st.sampled_from([FusionMethod.RECIPROCAL_RANK, FusionMethod.CONVEX, FusionMethod.SCORE]),
+    st.lists(st.integers(1, 300), min_size=1, max_size=4),
+    st.floats(0.01, 1),
+    st.none()
+    | st.builds(
+        ImportanceTerm,
+        importance=st.floats(0, 1),
+        multiplier=st.just(1.0) | st.floats(0.7, 1),
+        boost=st.just(0.0) | st.floats(0.001, 0.01),
+    ),
+    st.none()
+    | st.builds(
+        lambda age, half_life, floor: DecayTerm(
+            age=timedelta(days=age),
+            half_life=timedelta(days=half_life),
+            floor=floor,
+            multiplier=max(floor, 2 ** -(timedelta(days=age) / timedelta(days=half_life))),
+        ),
+        st.floats(0, 100),
+        st.floats(5, 60),
+        st.sampled_from([0.0, 0.3]),
+    ),
+    st.none()
+    | st.builds(
+        RerankTerm, logit=st.floats(-9, 9), weight=st.floats(0, 1), scale=st.floats(0.01, 1)
+    ),
+)
+
+
+@given(ledgers)
+def test_every_line_gives_what_it_says_and_the_last_the_score(ledger: Ledger) -> None:
+    lines = printed(ledger)
+
+    for expression, value in lines.values():
+        assert worked_out(expression) == pytest.approx(value, rel=1e-4, abs=1e-7)
+    last = "reranked" if "reranked" in lines else "score" if "score" in lines else "sum"
+    assert lines[last][1] == pytest.approx(ledger.recompute(), rel=1e-5, abs=1e-9)
+    if "score" in lines and ledger.decay is not None:
+        assert lines["age"][1] == pytest.approx(ledger.decay.multiplier, rel=1e-5)
+
+
+def test_the_lines_follow_the_formula() -> None:
+    ledger = Ledger(
+        leg_terms=(term("dense", 1, 0.5, FusionMethod.RECIPROCAL_RANK),),
+        rank_constant=60,
+        fused_score=0.6 / 61,
+        importance=ImportanceTerm(importance=0.9, multiplier=0.97, boost=0.002),
+        decay=DecayTerm(
+            age=timedelta(days=3), half_life=timedelta(days=30), floor=0.3, multiplier=2**-0.1
+        ),
+        rerank=RerankTerm(logit=1.5, weight=0.7, scale=0.02),
+        diversity=DiversityTerm(
+            trade_off=0.7,
+            relevance=0.0154321,
+            max_similarity=0.0625,
+            value=-0.00795,
+            closest_id="b",
+        ),
+        reserved_by="graph",
+    )
+
+    assert list(ledger_lines(ledger)) == [
+        "dense: 0.6 / (60 + 1) = 0.00983607 (leg score 0.5)",
+        "sum: 0.00983607 = 0.00983607",
+        "importance 0.9: x 0.97 + 0.002",
+        "age: max(0.3, 2^-(3 / 30)), in days = 0.933033",
+        "score: 0.00983607 x 0.97 x 0.933033 + 0.002 = 0.0109021",
+        "reranked: 0.3 x 0.0109021 / 0.02 + 0.7 x sigmoid(1.5) = 0.735833",
+        "diversity: 0.7 x 0.0154321 - 0.3 x 0.0625 = -0.00795 (like b)",
+        "in a place reserved for graph",
+    ]
+
+
+def test_what_importance_does_not_change_is_said() -> None:
+    ledger = Ledger(
+        leg_terms=(),
+        rank_constant=60,
+        fused_score=0.0,
+        importance=ImportanceTerm(importance=0.5, multiplier=1, boost=0),
+    )
+
+    assert "importance 0.5: nothing" in ledger_lines(ledger)
