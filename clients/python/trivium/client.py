@@ -23,6 +23,7 @@ from trivium.channel import (
 from trivium.errors import TriviumError, not_connected, to_error
 from trivium.requests import (
     CONTEXT_LIMIT,
+    CONTEXT_PROFILE,
     CONTEXT_QUERY,
     CONTEXT_TIMEOUT_S,
     Batcher,
@@ -203,9 +204,10 @@ class Client:
         Args:
             query: What to begin with.
             timeout: The longest that this takes, in seconds.
-            **options: As in `RetrieveOptions`; `limit` is 10 if not given.
+            **options: As in `RetrieveOptions`; if not given, `limit` is 10 and `profile` `annie`.
         """
         options.setdefault("limit", CONTEXT_LIMIT)
+        options.setdefault("profile", CONTEXT_PROFILE)
         try:
             return self.briefing(query, timeout=timeout, **options)
         except TriviumError as error:

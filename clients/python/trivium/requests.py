@@ -33,6 +33,8 @@ MAX_BATCH_BYTES = 1 << 20
 """Bytes in one message of a stream, well below gRPC's usual limit of 4 MiB."""
 
 CONTEXT_QUERY = "recent conversations and key facts"
+CONTEXT_PROFILE = "annie"
+"""Whose legs have no floor: nothing is much like this question, and all of it is wanted."""
 CONTEXT_LIMIT = 10
 CONTEXT_TIMEOUT_S = 3.0
 """What a bot asks before anybody has spoken, and how long it waits for the answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
@@ -25,6 +26,7 @@ _LEG_STATES = {
     retrieval_service_pb2.LEG_STATE_FAILED: values.LegState.FAILED,
     retrieval_service_pb2.LEG_STATE_SKIPPED: values.LegState.SKIPPED,
     retrieval_service_pb2.LEG_STATE_STALE: values.LegState.STALE,
+    retrieval_service_pb2.LEG_STATE_PARTIAL: values.LegState.PARTIAL,
 }
 
 _METHODS = {
@@ -75,11 +77,20 @@ def to_profiles(response: retrieval_service_pb2.ListProfilesResponse) -> tuple[P
         Profile(
             name=each.name,
             description=each.description,
-            definition=MessageToDict(each.definition),
+            definition=_with_whole_numbers(MessageToDict(each.definition)),
             notes={note.leg: note.text for note in each.notes},
         )
         for each in response.profiles
     )
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """The data of a Struct, which has no integers: those that it made floats of are some again."""
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(of) for name, of in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def to_comparison(response: retrieval_service_pb2.CompareResponse) -> Comparison:

@@ -297,7 +297,7 @@ class Stage(StrEnum):
     RERANKED = "reranked"
     COARSE = "coarse"
     """It lay beyond what is reranked, or is sensitive."""
-    COARSE_FALLBACK = "coarse fallback"
+    COARSE_FALLBACK = "coarse_fallback"
     """Nothing could be reranked; the coarse order stands."""
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from click.testing import CliRunner, Result
+from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.profiles import ProfileBook
 from tests.unit.client.fake_service import Failure, FakeService
 from trivium import (
     AsyncClient,
@@ -178,7 +182,7 @@ def test_a_context_is_a_briefing_within_three_seconds(
     fake_service.will_answer("Retrieve", messages.RetrieveResponse(briefing="<memory></memory>"))
 
     assert client.load_context() == "<memory></memory>"
-    assert fake_service.request().limit == 10
+    assert (fake_service.request().limit, fake_service.request().profile) == (10, "annie")
     assert fake_service.deadlines_s[0] == pytest.approx(3, rel=0.1)
 
 
@@ -230,8 +234,26 @@ def test_profiles_are_listed_and_one_is_shown_whole(run: Run, fake_service: Fake
     fake_service.will_answer("ListProfiles", answer, answer, answer)
 
     assert "of a voice" in run("profiles").stdout
-    assert '"limit": 5' in run("profiles", "annie").stdout
+    assert "limit: 5" in run("profiles", "annie").stdout
     assert run("profiles", "nobody").exit_code == 1
+
+
+@pytest.mark.parametrize("name", sorted(ProfileBook.load()))
+def test_a_profile_is_shown_as_a_file_that_makes_it_again(
+    run: Run, fake_service: FakeService, tmp_path: Path, name: str
+) -> None:
+    book = ProfileBook.load()
+    answer = messages.ListProfilesResponse()
+    ParseDict(book.definition(name), answer.profiles.add(name=name).definition)
+    answer.profiles[0].notes.add(leg="dense", text="while the others agree: " + "long " * 40)
+    fake_service.will_answer("ListProfiles", answer)
+
+    shown = run("profiles", name).stdout
+
+    (tmp_path / "copied.yaml").write_text(shown)
+    assert replace(ProfileBook.load(tmp_path)["copied"], name=name) == book[name]
+    assert shown.splitlines()[0] == f"# {name}"
+    assert ".0\n" not in shown
 
 
 def test_two_orders_are_shown_side_by_side(run: Run, fake_service: FakeService) -> None:
@@ -252,6 +274,53 @@ def test_two_orders_are_shown_side_by_side(run: Run, fake_service: FakeService) 
     assert ["new", "-", "2", "new"] in lines
     assert "33% of all hits are in both" in result.stdout
     assert fake_service.request().against == "default"
+
+
+def test_a_comparison_shows_what_moved_and_what_either_answer_lacks(
+    run: Run, fake_service: FakeService
+) -> None:
+    hit = messages.Hit(segment=Segment(id="up", text="We sailed to Goa."), rank=1)
+    retrieved = messages.RetrieveResponse(
+        profile="two_stage",
+        hits=[hit],
+        rerank=messages.RerankReport(
+            stage=messages.STAGE_COARSE_FALLBACK, reason="the service has no reranker"
+        ),
+    )
+    late = messages.LegReport(
+        leg="dense", state=messages.LEG_STATE_TIMED_OUT, reason="the budget ran out"
+    )
+    against = messages.RetrieveResponse(profile="two_stage_baseline", leg_reports=[late])
+    fake_service.will_answer(
+        "Compare",
+        messages.CompareResponse(
+            retrieved=retrieved,
+            against=against,
+            rank_changes=[messages.RankChange(segment_id="up", rank=1)],
+        ),
+    )
+
+    shown = run("compare", "why?", "--against", "two_stage_baseline").stdout
+
+    assert "We sailed to Goa." in shown
+    assert "two_stage: coarse_fallback: the service has no reranker" in shown
+    assert "two_stage_baseline: dense timed out: the budget ran out" in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "method"),
+    [(["compare", "--against", "annie"], "Compare"), (["why", "t1"], "ExplainAbsence")],
+)
+def test_clocks_go_along_with_whatever_asks(
+    run: Run, fake_service: FakeService, command: Sequence[str], method: str
+) -> None:
+    name, *rest = command
+
+    run(name, "why?", *rest, "--as-of", "2025-10-21", "--known-at", "2025-10-22")
+
+    asked = fake_service.request().retrieve
+    assert asked.as_of.ToJsonString() == "2025-10-21T00:00:00Z"
+    assert asked.known_at.ToJsonString() == "2025-10-22T00:00:00Z"
 
 
 def test_a_comparison_needs_something_to_compare_with(run: Run) -> None:

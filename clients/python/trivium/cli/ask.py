@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import click
@@ -13,7 +13,13 @@ from trivium.cli.answer import FIRST, Answer, print_answer, print_summary
 from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import json_option, plain, print_json
-from trivium.cli.ranking import changes_option, profile_option, seeds_option
+from trivium.cli.ranking import (
+    as_of_option,
+    changes_option,
+    known_at_option,
+    profile_option,
+    seeds_option,
+)
 from trivium.client import Client
 from trivium.reading import Question, read_questions
 from trivium.records import Problem
@@ -53,14 +59,8 @@ class _Manner:
 )
 @click.option("--limit", default=0, metavar="N", help="How many hits.  [default: the profile's]")
 @profile_option
-@click.option(
-    "--as-of", type=click.DateTime(), help="The clock of the question, in UTC.  [default: now]"
-)
-@click.option(
-    "--known-at",
-    type=click.DateTime(),
-    help="Hide what was recorded later, in UTC.  [default: hide nothing]",
-)
+@as_of_option
+@known_at_option
 @click.option("--wait", "token", default="", metavar="TOKEN", help="Wait for the write of TOKEN.")
 @changes_option
 @seeds_option
@@ -95,8 +95,8 @@ def ask(
     manner = _Manner(
         limit=limit,
         profile=profile,
-        as_of=as_of.replace(tzinfo=UTC) if as_of else None,
-        known_at=known_at.replace(tzinfo=UTC) if known_at else None,
+        as_of=as_of,
+        known_at=known_at,
         token=token,
         explain=explain,
         briefing=briefing,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import unicodedata
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 import click
 from rich.console import Console
@@ -63,3 +65,19 @@ def _encode(value: object) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
     raise TypeError(f"this is a bug: {type(value)} has no JSON form")
+
+
+def print_yaml(values: Mapping[str, Any]) -> None:
+    """Writes a mapping as a YAML file has it; no line is broken, so that it can be copied."""
+    for line in _yaml(values, ""):
+        click.echo(line)
+
+
+def _yaml(values: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{name}:"
+            yield from _yaml(value, indent + "  ")
+        else:
+            # All of JSON is YAML.
+            yield f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}"

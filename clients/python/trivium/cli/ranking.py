@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -17,6 +18,27 @@ seeds_option = click.option(
     multiple=True,
     metavar="ID",
     help="Walk the graph from this object, and not from the names in the question.",
+)
+
+
+def _in_utc(
+    ctx: click.Context, parameter: click.Parameter, given: datetime | None
+) -> datetime | None:
+    del ctx, parameter
+    return None if given is None else given.replace(tzinfo=UTC)
+
+
+as_of_option = click.option(
+    "--as-of",
+    type=click.DateTime(),
+    callback=_in_utc,
+    help="The clock of the question, in UTC.  [default: now]",
+)
+known_at_option = click.option(
+    "--known-at",
+    type=click.DateTime(),
+    callback=_in_utc,
+    help="Hide what was recorded later, in UTC.  [default: hide nothing]",
 )
 
 

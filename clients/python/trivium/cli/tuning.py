@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from trivium.cli.answer import print_hits
+from trivium.cli.answer import print_hits, shortcomings
 from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
-from trivium.cli.output import json_option, plain, print_json, stdout, styled, table
-from trivium.cli.ranking import changes_option, profile_option, seeds_option, to_changes
+from trivium.cli.output import (
+    json_option,
+    plain,
+    print_json,
+    print_yaml,
+    stdout,
+    styled,
+    table,
+)
+from trivium.cli.ranking import (
+    as_of_option,
+    changes_option,
+    known_at_option,
+    profile_option,
+    seeds_option,
+    to_changes,
+)
 from trivium.tuning import Absence, Comparison, Loss, Profile, RankChange
+
+FIRST = ("description", "limit", "legs")
+"""The fields that a profile file begins with."""
 
 
 @click.command()
@@ -56,6 +74,8 @@ def profiles(ctx: click.Context, connection: Connection, name: str | None, as_js
     help="Change a field of the other profile.",
 )
 @click.option("--limit", default=0, metavar="N", help="How many hits.  [default: the profile's]")
+@as_of_option
+@known_at_option
 @seeds_option
 @json_option
 @pass_connection
@@ -67,6 +87,8 @@ def compare(
     against: str,
     against_changes: Mapping[str, Any],
     limit: int,
+    as_of: datetime | None,
+    known_at: datetime | None,
     seeds: Sequence[str],
     as_json: bool,
 ) -> None:
@@ -81,6 +103,8 @@ def compare(
             against=against,
             against_changes=against_changes,
             limit=limit,
+            as_of=as_of,
+            known_at=known_at,
             seeds=seeds,
         )
     if as_json:
@@ -96,6 +120,8 @@ def compare(
 @profile_option
 @changes_option
 @click.option("--limit", default=0, metavar="N", help="How many hits.  [default: the profile's]")
+@as_of_option
+@known_at_option
 @seeds_option
 @json_option
 @pass_connection
@@ -109,6 +135,8 @@ def why(
     profile: str,
     changes: Mapping[str, Any],
     limit: int,
+    as_of: datetime | None,
+    known_at: datetime | None,
     seeds: Sequence[str],
     as_json: bool,
 ) -> None:
@@ -124,6 +152,8 @@ def why(
             profile=profile,
             changes=changes,
             limit=limit,
+            as_of=as_of,
+            known_at=known_at,
             seeds=seeds,
         )
     if as_json:
@@ -142,22 +172,35 @@ def _listed(found: Sequence[Profile]) -> Table:
 
 
 def _print_profile(profile: Profile) -> None:
-    console = stdout()
-    console.print(styled(profile.name, "bold"))
-    console.print(Text(json.dumps(profile.definition, indent=2, ensure_ascii=False)))
+    """Shows a profile as its file would have it; what is to be known of it is a comment."""
+    click.echo(f"# {plain(profile.name)}")
     for leg, note in profile.notes.items():
-        console.print(styled(f"{leg}: {note}", "yellow"))
+        click.echo(f"# {leg}: {plain(note)}")
+    first = {name: profile.definition[name] for name in FIRST if name in profile.definition}
+    print_yaml(first | dict(sorted(profile.definition.items())))
 
 
 def _print_comparison(found: Comparison) -> None:
     left, right = found.retrieved.profile, found.against.profile
-    rows = table("id", left, right if right != left else f"{right}, changed", "")
+    names = (left, right if right != left else f"{right}, changed")
+    rows = table("id", *names, "", "hit")
+    rows.columns[4].ratio, rows.columns[4].no_wrap, rows.expand = 1, True, True
+    hits = {hit.id: hit for answer in (found.against, found.retrieved) for hit in answer.hits}
     for change in found.rank_changes:
+        text = hits[change.id].text if change.id in hits else ""
         rows.add_row(
-            styled(change.id), _rank(change.rank), _rank(change.against_rank), _move(change)
+            styled(change.id),
+            _rank(change.rank),
+            _rank(change.against_rank),
+            _move(change),
+            styled(text),
         )
-    stdout().print(rows)
-    stdout().print(Text(f"{found.overlap:.0%} of all hits are in both", "dim"))
+    console = stdout()
+    console.print(rows)
+    console.print(Text(f"{found.overlap:.0%} of all hits are in both", "dim"))
+    for name, answer in zip(names, (found.retrieved, found.against), strict=True):
+        for line in shortcomings(answer):
+            console.print(styled(f"{name}: {line}", "yellow"))
 
 
 def _rank(rank: int | None) -> str:
