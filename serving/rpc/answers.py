@@ -9,6 +9,7 @@ from serving.domain.comparison import RankChange, compare
 from serving.domain.ledger import FusionMethod, Ledger, LegTerm, worth
 from serving.domain.reachability import notes
 from serving.domain.records import ItemKind, Segment
+from serving.domain.signals import SIGNALS
 from serving.pipeline.absence import Absence, Loss
 from serving.pipeline.asking import LegReport, LegState
 from serving.pipeline.leg_absence import LegAbsence
@@ -150,7 +151,7 @@ def _hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_service_pb2.Hit:
     message = retrieval_service_pb2.Hit(
         rank=rank,
         score=hit.score,
-        legs=[term.leg for term in hit.ledger.leg_terms],
+        legs=[term.leg for term in hit.ledger.leg_terms if term.leg not in SIGNALS],
         folded_ids=[item.id for item in hit.folded],
         ledger=_ledger(hit.ledger) if explain else None,
         stage=_STAGES[hit.stage],
