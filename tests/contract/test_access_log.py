@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -165,6 +165,19 @@ async def test_what_was_said_after_the_requests_clock_is_hidden(logged: Logged) 
     await logged.show(*ids("a", "c"))
 
     assert await logged.recent(now(as_of=TODAY - days(1.5))) == "c b"
+
+
+async def test_what_was_recorded_after_the_instant_known_is_hidden(logged: Logged) -> None:
+    await write(logged, "a")
+    (first,) = (await logged.store.load(TENANT, ids("a"), Deadline.after(10))).values()
+    await write(logged, "b", "c")
+    await logged.show(*ids("b"))
+    await logged.show(*ids("a"))
+
+    assert first.created_at is not None
+    assert await logged.recent(now(known_at=first.created_at - timedelta(microseconds=1))) == ""
+    assert await logged.recent(now(known_at=first.created_at)) == "a"
+    assert await logged.recent(now(known_at=TODAY + days(1))) == "a b c"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,159 @@
+"""What every leg of words does, the one in memory and PostgreSQL's in each of its modes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import NamedTuple
+
+import pytest
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.domain.budget import Deadline
+from serving.domain.leg_options import WordsMode, WordsSearch
+from serving.domain.query import Filter, TimeRange
+from serving.domain.records import TenantName
+from serving.ports import LexicalSearch, MemoryStore
+from tests.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.fake_store import InMemoryStore
+from tests.fake_words import InMemoryWords
+
+OTHER = TenantName("other")
+
+
+class Asked(NamedTuple):
+    """A mode, and how many finds are enough: one for each statement that PostgreSQL has."""
+
+    words: WordsSearch = WordsSearch()
+    enough: int = 10
+
+
+MODES: Mapping[str, Asked] = {
+    "bm25": Asked(),
+    "any": Asked(WordsSearch(mode=WordsMode.ANY)),
+    "all": Asked(WordsSearch(mode=WordsMode.ALL_THEN_ANY), enough=0),
+    "all, then any": Asked(WordsSearch(mode=WordsMode.ALL_THEN_ANY), enough=100),
+}
+
+
+class Stored(NamedTuple):
+    store: MemoryStore
+    lexical: LexicalSearch
+    asked: Asked = Asked()
+
+    async def found(
+        self, text: str, *, depth: int = 100, within_s: float = 10, **of_scope: object
+    ) -> list[str]:
+        """The ids of what is found, best first."""
+        within = query(text, scope=scope(**of_scope))  # type: ignore[arg-type]
+        words, enough = self.asked
+        found = await self.lexical.search(within, words, depth, enough, Deadline.after(within_s))
+        return [candidate.item.id for candidate in found]
+
+
+@pytest.fixture(
+    params=["memory", *(pytest.param(mode, marks=pytest.mark.postgres) for mode in MODES)]
+)
+def stored(request: pytest.FixtureRequest) -> Stored:
+    if request.param == "memory":
+        memory = InMemoryStore()
+        return Stored(memory, InMemoryWords(memory))
+    adapters: Postgres = request.getfixturevalue("postgres")
+    return Stored(adapters.store, adapters.lexical, MODES[request.param])
+
+
+async def test_segments_are_found_by_their_words_and_facts_are_not(stored: Stored) -> None:
+    await stored.store.write(
+        TENANT,
+        [
+            segment("said"),
+            segment("titled", "of it", title="Goa"),
+            segment("by them", "of it", speaker="Goa"),
+            segment("other", "We sailed to Rome."),
+            fact("f", "Ann", "likes", "Goa", sentence="Ann likes Goa."),
+        ],
+    )
+
+    assert sorted(await stored.found("goa")) == ["by them", "said", "titled"]
+
+
+async def test_equal_scores_are_ordered_by_id_and_the_depth_bounds_the_answer(
+    stored: Stored,
+) -> None:
+    await stored.store.write(TENANT, [segment(id_) for id_ in ("d", "a", "é", "c", "B")])
+
+    assert await stored.found("Goa") == ["B", "a", "c", "d", "é"]
+    assert await stored.found("Goa", depth=2) == ["B", "a"]
+
+
+async def test_what_was_said_after_the_requests_clock_is_hidden(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
+
+    assert await stored.found("Goa", as_of=NOON + days(1)) == ["now"]
+    assert await stored.found("Goa", as_of=NOON + days(2)) == ["later", "now"]
+
+
+async def test_what_was_recorded_after_the_instant_known_is_hidden(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("first")])
+    (first,) = (await stored.store.load(TENANT, ids("first"), Deadline.after(10))).values()
+    await stored.store.write(TENANT, [segment("second")])
+
+    assert first.created_at is not None
+    before = first.created_at - timedelta(microseconds=1)
+    assert await stored.found("Goa", known_at=before) == []
+    assert await stored.found("Goa", known_at=first.created_at) == ["first"]
+    assert await stored.found("Goa", known_at=first.created_at + days(1)) == ["first", "second"]
+
+
+async def test_an_update_is_not_recorded_anew(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("a", "We sailed to Rome.")])
+    (first,) = (await stored.store.load(TENANT, ids("a"), Deadline.after(10))).values()
+    await stored.store.write(TENANT, [segment("a")])
+
+    assert await stored.found("Goa", known_at=first.created_at) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("filter_", "passing"),
+    [
+        (Filter(kinds=("object",)), ["b"]),
+        (Filter(labels={"project": ("goa",)}), ["a", "b"]),
+        (Filter(min_importance=0.6), ["c"]),
+        (Filter(event_time=TimeRange(NOON + days(0.25))), ["b", "c"]),
+        (Filter(created_at=TimeRange(None, NOON - days(10_000))), []),
+        (Filter(speakers=("nobody",)), []),
+    ],
+)
+async def test_filters_hold(stored: Stored, filter_: Filter, passing: list[str]) -> None:
+    await stored.store.write(
+        TENANT,
+        [
+            segment("a", labels={"project": "goa"}),
+            segment("b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)),
+            segment("c", importance=0.9, event_time=NOON + days(0.5)),
+        ],
+    )
+
+    assert await stored.found("Goa", filter_=filter_) == passing
+
+
+async def test_what_is_sensitive_is_found_by_words(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("a", sensitive=True)])
+
+    assert await stored.found("Goa") == ["a"]
+
+
+async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("mine")])
+    await stored.store.write(OTHER, [segment("theirs")])
+
+    assert await stored.found("Goa") == ["mine"]
+    assert await stored.found("Goa", tenant=OTHER) == ["theirs"]
+    assert await stored.found("Goa", tenant="nobody") == []
+
+
+async def test_a_passed_deadline_is_a_timeout(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("a")])
+
+    with pytest.raises(TimeoutError):
+        await stored.found("Goa", within_s=0)
