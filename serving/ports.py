@@ -24,6 +24,7 @@ from serving.domain.profile import Yields
 from serving.domain.query import Filter, Query, Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.validity import Closing, final_end
 
 Vector = NDArray[np.float32]
 """float32 (dimension,), of unit length, on the host."""
@@ -140,10 +141,8 @@ class VectorIndex(Protocol):
 
         Waits for `token` until the deadline, then answers all the same with
         `stale` set. An item with several vectors counts by its best one. A
-        fact must be valid at `scope.as_of` and not retracted by then; where the
-        filter restricts, one of its evidence segments must pass it. With
-        `scope.known_at` a fact that was closed later may be found that held no
-        more; none that held is missed. With `only`, nothing else is considered.
+        fact must hold by `scope.clocks`; where the filter restricts, one of its evidence
+        segments must pass it. With `only`, nothing else is considered.
 
         Raises:
             ValueError: `vector` has another dimension than the index.
@@ -602,8 +601,8 @@ class IndexRow:
     """An item as the vector index keeps it: vectors, and what filters need.
 
     `vectors`: float16 (windows, dimension). For a segment `terms` are its
-    `segment_terms`; for a fact `evidence` are its segments' ids, `valid_to` is its
-    `final_end`, known since `valid_to_known_at`, and `stated_valid_to` what counted before.
+    `segment_terms`; for a fact `evidence` are its segments' ids, and `valid_to` is what was
+    stated, which `closings` may precede.
     """
 
     tenant: TenantName
@@ -616,11 +615,15 @@ class IndexRow:
     updated_at: datetime | None = None
     valid_from: datetime | None = None
     valid_to: datetime | None = None
-    valid_to_known_at: datetime | None = None
-    stated_valid_to: datetime | None = None
     recorded_at: datetime | None = None
     retracted_at: datetime | None = None
+    closings: tuple[Closing, ...] = ()
     evidence: tuple[str, ...] = ()
+
+    @property
+    def final_end(self) -> datetime | None:
+        """When the truth of a fact ended, as it is known for good; None if it had not."""
+        return final_end(self.valid_to, self.closings)
 
 
 @dataclass(frozen=True, slots=True)

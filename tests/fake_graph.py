@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from serving.domain.budget import Deadline
 from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
@@ -17,7 +16,6 @@ from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, Tenant
 from serving.domain.text import name_key
 from serving.pipeline.ordering import visible
 from serving.ports import GraphChanges
-from tests.naive_facts import projected_end
 
 HOP_DECAY = 0.5
 MOST_MENTIONS = 50
@@ -247,22 +245,15 @@ class _Memory:
             WalkDirection.FORWARD: at == subject,
             WalkDirection.BACKWARD: at == object_,
         }
-        return wanted and along[self._direction] and self._holds(fact)
+        return wanted and along[self._direction] and fact.holds(self._scope.clocks)
 
     def _visible(self, segment: Segment) -> bool:
         accepted = self._scope.segment_filter.accepts(segment)
         return segment.event_time <= self._scope.as_of and accepted
 
-    def _holds(self, fact: Fact) -> bool:
-        known = self._scope.clocks.know(fact.recorded_at, fact.retracted_at)
-        return known and self._scope.as_of in TimeRange(fact.valid_from, self._end(fact))
-
-    def _end(self, fact: Fact) -> datetime | None:
-        return projected_end(fact.final_end, fact.valid_to, self._scope.known_at)
-
     def _passes(self, fact: Fact) -> bool:
         filter_ = self._scope.filter
-        if not filter_.event_time.overlaps(fact.valid_from, self._end(fact)):
+        if not filter_.event_time.overlaps(fact.valid_from, fact.held_until(self._scope.clocks)):
             return False
         if not replace(filter_, event_time=TimeRange()).restricts:
             return True

@@ -17,7 +17,7 @@ from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
 from serving.domain.query import Filter, Scope, TimeRange, segment_terms
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
-from serving.domain.validity import End
+from serving.domain.validity import held_until
 from serving.ports import (
     EmbeddingModel,
     FeedDelta,
@@ -30,7 +30,6 @@ from serving.ports import (
     Vectors,
 )
 from tests.builders import TENANT
-from tests.naive_facts import projected_end
 
 FAKE_MODEL = EmbeddingModel("fake", 16)
 
@@ -139,11 +138,10 @@ def fact_row(fact: Fact, *vectors: Vector, tenant: TenantName = TENANT) -> Index
         item=fact.item,
         vectors=np.stack(vectors).astype(np.float16),
         valid_from=fact.valid_from,
-        valid_to=fact.final_end.at,
-        valid_to_known_at=fact.final_end.known_at,
-        stated_valid_to=fact.valid_to,
+        valid_to=fact.valid_to,
         recorded_at=fact.recorded_at,
         retracted_at=fact.retracted_at,
+        closings=fact.closings,
         evidence=fact.evidence,
     )
 
@@ -226,8 +224,7 @@ class InMemoryIndex:
 
     def _accepts_fact(self, row: IndexRow, scope: Scope) -> bool:
         assert row.recorded_at is not None
-        end = End(row.valid_to, row.valid_to_known_at)
-        until = projected_end(end, row.stated_valid_to, scope.known_at)
+        until = held_until(row.valid_to, row.closings, scope.clocks)
         return (
             scope.as_of in TimeRange(row.valid_from, until)
             and scope.clocks.know(row.recorded_at, row.retracted_at)

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from serving.domain.records import Fact
 from serving.domain.text import name_key
-from serving.domain.validity import End
 
 
 def closes(closer: Fact, fact: Fact) -> bool:
@@ -50,12 +49,6 @@ def held(facts: Iterable[Fact], as_of: datetime, known_at: datetime | None = Non
         and (fact.valid_to is None or as_of < fact.valid_to)
         and not any(closes(other, fact) and start(other) <= as_of for other in all_known)
     )
-
-
-def projected_end(end: End, stated: datetime | None, known_at: datetime | None) -> datetime | None:
-    """When a fact's truth ended as the projections see it: never too early."""
-    foreseen = None not in (known_at, end.known_at) and known_at < end.known_at  # type: ignore[operator]
-    return stated if foreseen else end.at
 
 
 def bare(fact: Fact) -> Fact:

@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName, segment_id
+from serving.domain.validity import Clocks, Closing
 from serving.ports import IndexRow, Neighbours, Vector
 
 LEAST_HEAD = 40
@@ -43,6 +45,8 @@ LEAST_DEAD_TO_COMPACT = 64
 """From here on, dead rows are given up once they are more than a quarter."""
 
 CACHED_MASKS = 32
+
+RESTS_ON_WIDTH, CLOSING_WIDTH = 2, 4
 
 Mask = NDArray[np.bool_]
 """bool (rows,)."""
@@ -63,8 +67,7 @@ _TIMES_IF_MISSING = {
     "updated_at": _BEFORE_ALL,
     "valid_from": _BEFORE_ALL,
     "valid_to": _AFTER_ALL,
-    "valid_to_known_at": _BEFORE_ALL,
-    "stated_valid_to": _AFTER_ALL,
+    "final_end": _AFTER_ALL,
     "recorded_at": _BEFORE_ALL,
     "retracted_at": _AFTER_ALL,
 }
@@ -72,6 +75,22 @@ _TIMES_IF_MISSING = {
 
 def _microseconds(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
+
+
+class _Clocks(NamedTuple):
+    """The clocks of a question in microseconds, as what they let count."""
+
+    as_of: int
+    recorded_by: int | None
+    retracted_by: int
+
+    @classmethod
+    def of(cls, clocks: Clocks) -> _Clocks:
+        as_of = _microseconds(clocks.as_of)
+        if clocks.known_at is None:
+            return cls(as_of, None, as_of)
+        known_at = _microseconds(clocks.known_at)
+        return cls(as_of, known_at, known_at)
 
 
 class _Numbers(dict[ItemId, int]):
@@ -91,7 +110,7 @@ class _Columns:
     """The rows of a shelf. Filled in order; what is below a view's count never changes.
 
     `numbers` holds that of each row's item, `rests_on` pairs of a fact's row and the
-    number of a segment it rests on.
+    number of a segment it rests on, `closings` a fact's row and the times of one of its closings.
     """
 
     def __init__(self, capacity: int, dimension: int, device: torch.device) -> None:
@@ -102,6 +121,7 @@ class _Columns:
         self.items: list[ItemId] = []
         self.evidence: list[tuple[str, ...]] = []
         self.rests_on = array("q")
+        self.closings = array("q")
         self.postings: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
 
     def __len__(self) -> int:
@@ -126,6 +146,8 @@ class _Columns:
         for slot in slots:
             for id_ in row.evidence:
                 self.rests_on.extend((slot, numbers[segment_id(id_)]))
+            for closing in row.closings:
+                self.closings.extend((slot, *_times_of(closing)))
         self.evidence.extend([row.evidence] * len(slots))
         self.items.extend([row.item] * len(slots))
         return slots
@@ -147,15 +169,35 @@ class _Columns:
             if (slots := slots[slots >= 0]).size:
                 copy.postings[term] = array("q", slots.tobytes())
         copy.numbers[:count] = self.numbers[kept]
-        pairs = _numpy(self.rests_on).reshape(-1, 2).copy()
-        pairs[:, 0] = renumbered[pairs[:, 0]]
-        copy.rests_on = array("q", pairs[pairs[:, 0] >= 0].tobytes())
+        copy.rests_on = _renumbered(_table(self.rests_on, RESTS_ON_WIDTH), renumbered)
+        copy.closings = _renumbered(_table(self.closings, CLOSING_WIDTH), renumbered)
         return copy
 
 
 def _numpy(growing: array[int]) -> Slots:
     # Through bytes: numpy must not hold the buffer of an array that may grow meanwhile.
     return np.frombuffer(growing.tobytes(), np.int64)
+
+
+def _table(growing: array[int], width: int) -> NDArray[np.int64]:
+    """The numbers in lines of so many, of which the first is a row: int64 (n, width)."""
+    return _numpy(growing).reshape(-1, width)
+
+
+def _renumbered(table: NDArray[np.int64], renumbered: Slots) -> array[int]:
+    """The lines of the kept rows, under the rows' new numbers; -1 is a row that goes."""
+    moved = np.column_stack([renumbered[table[:, 0]], table[:, 1:]])
+    return array("q", moved[moved[:, 0] >= 0].tobytes())
+
+
+def _times_of(closing: Closing) -> tuple[int, int, int]:
+    """When it ended the truth, when that was recorded, and when retracted."""
+    retracted_at = closing.retracted_at
+    return (
+        _microseconds(closing.at),
+        _microseconds(closing.recorded_at),
+        _AFTER_ALL if retracted_at is None else _microseconds(retracted_at),
+    )
 
 
 def _among(numbers: Slots, highest: int) -> Mask:
@@ -172,6 +214,8 @@ class _View:
     columns: _Columns
     alive: Mask
     latest_event: int = _BEFORE_ALL
+    last_retraction: int = _BEFORE_ALL
+    """Of a fact that closed another."""
 
     @property
     def count(self) -> int:
@@ -220,25 +264,25 @@ class _View:
         """The rows not later than the instant; None if that is all of them."""
         return None if self.latest_event <= as_of else self.time("event_time") <= as_of
 
-    def true_at(self, as_of: int, known_at: int | None) -> Mask:
-        """The rows of facts that were valid at the instant and not retracted by then.
+    def known(self, clocks: _Clocks) -> Mask:
+        """The rows of facts that were recorded and not retracted yet."""
+        mask: Mask = self.time("retracted_at") > clocks.retracted_by
+        if clocks.recorded_by is not None:
+            mask &= self.time("recorded_at") <= clocks.recorded_by
+        return mask
 
-        With `known_at` only what was recorded by then, and retracted by then, counts.
-        """
-        mask = (
-            (self.time("valid_from") <= as_of)
-            & (self._ends(known_at) > as_of)
-            & (self.time("retracted_at") > (as_of if known_at is None else known_at))
-        )
-        return mask if known_at is None else mask & (self.time("recorded_at") <= known_at)
-
-    def _ends(self, known_at: int | None) -> NDArray[np.int64]:
-        """When the truth of each fact ended; too late, if part of that was not known yet."""
-        ends = self.time("valid_to")
-        if known_at is None:
-            return ends
-        known = self.time("valid_to_known_at") <= known_at
-        return np.where(known, ends, self.time("stated_valid_to"))
+    def ends(self, clocks: _Clocks) -> NDArray[np.int64]:
+        """When the truth of each fact ended, as far as was known: int64 (rows,)."""
+        if clocks.recorded_by is None and clocks.retracted_by >= self.last_retraction:
+            return self.time("final_end")
+        closings = _table(self.columns.closings, CLOSING_WIDTH)
+        slots, at, recorded_at, retracted_at = closings[closings[:, 0] < self.count].T
+        known = retracted_at > clocks.retracted_by
+        if clocks.recorded_by is not None:
+            known &= recorded_at <= clocks.recorded_by
+        ends = self.time("valid_to").copy()
+        np.minimum.at(ends, slots[known], at[known])
+        return ends
 
     def numbers_of(self, mask: Mask) -> Slots:
         """The numbers of the items in the mask."""
@@ -250,19 +294,19 @@ class _View:
 
     def resting_on(self, numbers: Slots, highest: int) -> Mask:
         """The rows of facts that rest on one of the segments; all numbers are below `highest`."""
-        pairs = _numpy(self.columns.rests_on).reshape(-1, 2)
+        pairs = _table(self.columns.rests_on, RESTS_ON_WIDTH)
         pairs = pairs[(pairs[:, 0] < self.count) & (pairs[:, 1] < highest)]
         mask = np.zeros(self.count, np.bool_)
         mask[pairs[_among(numbers, highest)[pairs[:, 1]], 0]] = True
         return mask
 
-    def valid_within(self, allowed: TimeRange, known_at: int | None) -> Mask:
+    def valid_within(self, allowed: TimeRange, ends: NDArray[np.int64]) -> Mask:
         """The rows of facts whose validity overlaps the range, as `TimeRange.overlaps` has it."""
         mask = np.ones(self.count, np.bool_)
         if allowed.end is not None:
             mask &= self.time("valid_from") < _microseconds(allowed.end)
         if allowed.start is not None:
-            mask &= self._ends(known_at) > _microseconds(allowed.start)
+            mask &= ends > _microseconds(allowed.start)
         return mask
 
 
@@ -299,7 +343,9 @@ class _Shelf:
 
     def _publish(self, alive: Mask) -> None:
         latest = self._columns.times["event_time"][: len(alive)].max(initial=_BEFORE_ALL)
-        self.view = _View(self._columns, alive, int(latest))
+        retractions = _table(self._columns.closings, CLOSING_WIDTH)[:, -1]
+        last = retractions[retractions < _AFTER_ALL].max(initial=_BEFORE_ALL)
+        self.view = _View(self._columns, alive, int(latest), int(last))
 
     def _compact(self) -> None:
         kept = np.flatnonzero(self.view.alive)
@@ -348,11 +394,12 @@ class _Memory:
         return passing if happened is None else passing & happened
 
     def _accepted_facts(self, scope: Scope) -> Mask:
-        as_of = _microseconds(scope.as_of)
-        known_at = None if scope.known_at is None else _microseconds(scope.known_at)
-        mask = self.facts.alive & self.facts.true_at(as_of, known_at)
+        facts, clocks = self.facts, _Clocks.of(scope.clocks)
+        as_of, ends = clocks.as_of, facts.ends(clocks)
+        mask = facts.alive & facts.known(clocks)
+        mask &= (facts.time("valid_from") <= as_of) & (ends > as_of)
         if scope.filter.event_time != ANY_TIME:
-            mask &= self.facts.valid_within(scope.filter.event_time, known_at)
+            mask &= facts.valid_within(scope.filter.event_time, ends)
         if replace(scope.filter, event_time=ANY_TIME).restricts:
             of_evidence = replace(scope.segment_filter, event_time=ANY_TIME)
             mask &= self._with_evidence(of_evidence, as_of)

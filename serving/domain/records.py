@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
-from serving.domain.validity import Clocks, Closing, End, earliest, final_end
+from serving.domain.validity import Clocks, Closing, held_until
 
 TenantName = NewType("TenantName", str)
 """The caller's name of a tenant. No call crosses it."""
@@ -110,19 +110,9 @@ class Fact:
         """Whether it can end the truth of another fact."""
         return bool(self.closes) or self.single_valued
 
-    @property
-    def final_end(self) -> End:
-        """When its truth ended, as it is known for good."""
-        return final_end(self.valid_to, self.closings)
-
     def held_until(self, clocks: Clocks) -> datetime | None:
         """When its truth ended, as far as was known; None if it had not."""
-        ends = (
-            closing.at
-            for closing in self.closings
-            if clocks.know(closing.recorded_at, closing.retracted_at)
-        )
-        return earliest(self.valid_to, *ends)
+        return held_until(self.valid_to, self.closings, clocks)
 
     def holds(self, clocks: Clocks) -> bool:
         """Whether it was true, as far as was known."""

@@ -36,6 +36,10 @@ class Closing:
     recorded_at: datetime
     retracted_at: datetime | None = None
 
+    def known_by(self, clocks: Clocks) -> bool:
+        """Whether it counts by these clocks."""
+        return clocks.know(self.recorded_at, self.retracted_at)
+
     def implies(self, other: Closing) -> bool:
         """Whether whoever knows of `other` knows of this, which ended the truth no later."""
         return (
@@ -48,27 +52,27 @@ class Closing:
         )
 
 
-class End(NamedTuple):
-    """When the truth of a fact ended, and since when that is known; None is not, and always."""
-
-    at: datetime | None
-    known_at: datetime | None
-
-
 def earliest(*instants: datetime | None) -> datetime | None:
     """The earliest of those given; None, which is open, if none is."""
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def final_end(valid_to: datetime | None, closings: Iterable[Closing]) -> End:
-    """The end of a fact's truth as it is known for good, for the projections to keep.
+def final_end(valid_to: datetime | None, closings: Iterable[Closing]) -> datetime | None:
+    """The end of a fact's truth as it is known for good, for the projections to keep; None is open.
 
-    What a fact ended that was retracted, or is to be, does not count. So the end is never
-    earlier than it was for whoever asks without a `known_at`, or for one not before `End.known_at`.
+    What a fact ended that was retracted, or is to be, does not count. So this is the end for
+    whoever asks without a `known_at`, unless as of a time before such a retraction.
     """
-    lasting = [closing for closing in closings if closing.retracted_at is None]
-    known_at = max((closing.recorded_at for closing in lasting), default=None)
-    return End(earliest(valid_to, *(closing.at for closing in lasting)), known_at)
+    lasting = (closing.at for closing in closings if closing.retracted_at is None)
+    return earliest(valid_to, *lasting)
+
+
+def held_until(
+    valid_to: datetime | None, closings: Iterable[Closing], clocks: Clocks
+) -> datetime | None:
+    """When the truth of a fact ended, as far as was known; None if it had not."""
+    known = (closing.at for closing in closings if closing.known_by(clocks))
+    return earliest(valid_to, *known)
 
 
 def without_implied(closings: Iterable[Closing]) -> tuple[Closing, ...]:

@@ -383,7 +383,8 @@ async def test_a_walk_never_goes_back_to_where_it_was(graph: Graph) -> None:
         ({"recorded_at": NOON + days(9)}, True),
         ({"closings": (Closing("x", NOON, NOON),)}, False),
         ({"closings": (Closing("x", NOON + days(0.001), NOON),)}, True),
-        ({"closings": (Closing("x", NOON, NOON, NOON + days(9)),)}, True),
+        ({"closings": (Closing("x", NOON, NOON, NOON),)}, True),
+        ({"closings": (Closing("x", NOON, NOON, NOON + days(9)),)}, False),
         ({"closings": (Closing("x", NOON, NOON),), "valid_to": NOON + days(9)}, False),
     ],
 )
@@ -419,6 +420,10 @@ LATER = NOON + days(3)
         ({"closings": (Closing("x", NOON, LATER),)}, False),
         ({"closings": (Closing("x", NOON, LATER + days(1)),)}, True),
         ({"closings": (Closing("x", NOON, LATER + days(1)),), "valid_to": NOON}, False),
+        ({"closings": (Closing("x", NOON, LATER), Closing("y", NOON, LATER + days(1)))}, False),
+        ({"closings": (Closing("x", NOON, NOON, LATER),)}, True),
+        ({"closings": (Closing("x", NOON, NOON, LATER + days(1)),)}, False),
+        ({"closings": (Closing("x", LATER + days(6), NOON),)}, True),
     ],
 )
 async def test_a_fact_is_walked_as_far_as_it_was_known(

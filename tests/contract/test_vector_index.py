@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from serving.domain.validity import Closing
 from serving.ports import IndexEngine, IndexRow, Neighbours
 from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
 from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
-from tests.naive_facts import projected_end
 
 OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
@@ -305,6 +305,66 @@ def test_a_fact_brings_the_evidence_that_the_scope_accepts(
     assert found.evidence == ({} if evidence is None else {"f": evidence})
 
 
+LATER = NOON + days(3)
+
+
+@pytest.mark.parametrize(
+    ("times", "known"),
+    [
+        ({}, True),
+        ({"recorded_at": LATER}, True),
+        ({"recorded_at": LATER + days(1)}, False),
+        ({"retracted_at": LATER}, False),
+        ({"retracted_at": LATER + days(1)}, True),
+        ({"closings": (Closing("x", NOON, LATER),)}, False),
+        ({"closings": (Closing("x", NOON, LATER + days(1)),)}, True),
+        ({"closings": (Closing("x", NOON, LATER), Closing("y", NOON, LATER + days(1)))}, False),
+        ({"closings": (Closing("x", NOON, NOON, LATER),)}, True),
+        ({"closings": (Closing("x", NOON, NOON, LATER + days(1)),)}, False),
+        ({"closings": (Closing("x", LATER + days(6), NOON),)}, True),
+    ],
+)
+def test_a_fact_brings_its_evidence_as_far_as_it_was_known(
+    engine: IndexEngine, times: dict[str, Any], known: bool
+) -> None:
+    stored = fact("f", "x", "is", "y", evidence=("turn",), **times)
+    engine.apply(
+        [segment_row(segment("turn", created_at=NOON), unit(2)), fact_row(stored, unit(1))], []
+    )
+
+    found = find(engine, kind=ItemKind.FACT, as_of=LATER + days(5), known_at=LATER)
+
+    assert found.evidence == ({"f": ("turn",)} if known else {})
+
+
+def test_a_fact_was_closed_until_what_closed_it_was_retracted(engine: IndexEngine) -> None:
+    mistaken = Closing("x", NOON, NOON, retracted_at=LATER)
+    engine.apply([fact_row(fact("f", "x", "is", "y", closings=(mistaken,)), unit(1))], [])
+
+    assert names(find(engine, kind=ItemKind.FACT, as_of=LATER - days(1))) == []
+    assert names(find(engine, kind=ItemKind.FACT, as_of=LATER)) == [fact_id("f")]
+
+
+def test_facts_keep_their_closings_when_many_others_go(engine: IndexEngine) -> None:
+    closed = (Closing("x", NOON, LATER),)
+    engine.apply(
+        [
+            fact_row(fact(f"f{n}", "x", "is", "y", closings=closed if n % 2 else ()), unit(n))
+            for n in range(300)
+        ],
+        [],
+    )
+    engine.apply([], [(TENANT, fact_id(f"f{n}")) for n in range(285)])
+
+    before, after = (
+        {item.id for item in names(find(engine, kind=ItemKind.FACT, known_at=LATER - days(ago)))}
+        for ago in (1, 0)
+    )
+
+    assert before == {f"f{n}" for n in range(285, 300)}
+    assert after == {f"f{n}" for n in range(286, 300, 2)}
+
+
 def test_facts_keep_their_evidence_when_many_others_go(engine: IndexEngine) -> None:
     notes = Filter(kinds=("note",))
     engine.apply(
@@ -440,10 +500,9 @@ class Corpus:
 
     def accepts_fact(self, fact: Fact, in_scope: Scope) -> bool:
         without_time = replace(in_scope, filter=replace(in_scope.filter, event_time=TimeRange()))
-        end = projected_end(fact.final_end, fact.valid_to, in_scope.known_at)
+        end = fact.held_until(in_scope.clocks)
         return (
-            in_scope.as_of in TimeRange(fact.valid_from, end)
-            and in_scope.clocks.know(fact.recorded_at, fact.retracted_at)
+            fact.holds(in_scope.clocks)
             and in_scope.filter.event_time.overlaps(fact.valid_from, end)
             and (
                 not without_time.filter.restricts

@@ -25,7 +25,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
-from serving.domain.query import NO_FILTER, Filter
+from serving.domain.query import NO_FILTER, Filter, TimeRange
 from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.domain.validity import Closing
 from serving.ports import GraphChanges, GraphFact, GraphSegment
@@ -242,7 +242,14 @@ CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | REMOVED, min_size=1,
 @given(
     changes=CHANGES,
     question=st.sampled_from(["Ann", "Ben in Old Goa", "Ann Lee and Goa"]),
-    filter_=st.sampled_from([Filter(), Filter(kinds=("note",)), Filter(speakers=("ben",))]),
+    filter_=st.sampled_from(
+        [
+            Filter(),
+            Filter(kinds=("note",)),
+            Filter(speakers=("ben",)),
+            Filter(event_time=TimeRange(NOON - days(1), NOON + days(1))),
+        ]
+    ),
     yields=st.sampled_from(list(Yields)),
     walk=st.just(Walk()) | WALKS,
     seeds=SEEDS,

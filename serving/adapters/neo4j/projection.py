@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from serving.adapters.neo4j.names import entity_key, tenant_token
 from serving.domain.query import segment_terms
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName
 from serving.domain.text import name_key
+from serving.domain.validity import Closing
 from serving.ports import GraphFact, GraphSegment
 
 Value = object
 """What Bolt carries: None, bool, int, float, str, and lists and maps of these."""
 
 Row = dict[str, Value]
+
+EARLIEST, LATEST = -(2**63), 2**63 - 1
+"""What no instant precedes or follows, in microseconds."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -82,11 +86,25 @@ def _fact_properties(tenant: TenantName, fact: Fact) -> Row:
         "relation": fact.relation,
         "weight": fact.weight,
         "valid_from": _optional_microseconds(fact.valid_from),
-        "valid_to": _optional_microseconds(fact.final_end.at),
-        "valid_to_known_at": _optional_microseconds(fact.final_end.known_at),
-        "stated_valid_to": _optional_microseconds(fact.valid_to),
+        "valid_to": _optional_microseconds(fact.valid_to),
         "recorded_at": microseconds(fact.recorded_at),
         "retracted_at": _optional_microseconds(fact.retracted_at),
+        **_closings(fact.closings),
+    }
+
+
+def _closings(closings: Sequence[Closing]) -> Row:
+    """What ended the fact, as parallel lists; nothing of what nothing ended."""
+    if not closings:
+        return {}
+    return {
+        "closed_at": [microseconds(closing.at) for closing in closings],
+        "closing_recorded_at": [microseconds(closing.recorded_at) for closing in closings],
+        # A list has no place for null.
+        "closing_retracted_at": [
+            LATEST if closing.retracted_at is None else microseconds(closing.retracted_at)
+            for closing in closings
+        ],
     }
 
 

@@ -8,7 +8,7 @@ from typing import LiteralString, cast
 
 from serving.adapters.neo4j import walks
 from serving.adapters.neo4j.names import NamedSpan
-from serving.adapters.neo4j.projection import Row, microseconds
+from serving.adapters.neo4j.projection import EARLIEST, LATEST, Row, microseconds
 from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import Scope, TimeRange
@@ -49,9 +49,6 @@ LINKS = {
 }
 """The links by which a walk leaves an entity towards a fact."""
 
-_EARLIEST, _LATEST = -(2**63), 2**63 - 1
-
-
 USUAL_WALK = Walk()
 
 
@@ -77,10 +74,6 @@ class Search:
     @property
     def statement(self) -> LiteralString:
         """The statement that makes it."""
-        return self._statement if self.scope.known_at is None else walks.AS_KNOWN[self._statement]
-
-    @property
-    def _statement(self) -> LiteralString:
         to_facts = self.yields is Yields.FACTS
         if self.usual:
             return walks.FIND_FACTS if to_facts else walks.FIND_SEGMENTS
@@ -123,7 +116,9 @@ def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> R
     """The parameters of the usual walk, which all others need too."""
     return {
         **scope_parameters(scope),
-        "known_at": microseconds(scope.known_at or scope.as_of),
+        "as_known": scope.known_at is not None,
+        "recorded_by": LATEST if scope.known_at is None else microseconds(scope.known_at),
+        "retracted_by": microseconds(scope.known_at or scope.as_of),
         "spans": [[span.key, span.weight, span.start, span.end] for span in spans],
         "depth": depth,
         "seeds": MAX_SEEDS,
@@ -145,9 +140,10 @@ def scope_parameters(scope: Scope) -> Row:
     return {
         "tenant": scope.tenant,
         "as_of": microseconds(scope.as_of),
-        "earliest": _EARLIEST,
-        "latest": _LATEST,
+        "earliest": EARLIEST,
+        "latest": LATEST,
         "filtered": filter_.restricts,
+        "timed": filter_.event_time != TimeRange(),
         "term_groups": filter_.term_groups(),
         "min_importance": filter_.min_importance,
         **_range_parameters("event", filter_.event_time),
@@ -159,8 +155,8 @@ def scope_parameters(scope: Scope) -> Row:
 def _range_parameters(name: str, range_: TimeRange) -> Row:
     """Both ends of a range; an open end is one that no instant reaches."""
     return {
-        f"{name}_from": _EARLIEST if range_.start is None else microseconds(range_.start),
-        f"{name}_to": _LATEST if range_.end is None else microseconds(range_.end),
+        f"{name}_from": EARLIEST if range_.start is None else microseconds(range_.start),
+        f"{name}_to": LATEST if range_.end is None else microseconds(range_.end),
     }
 
 

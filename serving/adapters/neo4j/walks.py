@@ -4,8 +4,7 @@ The usual walk starts at the entities that a question names, follows every relat
 for two hops, and adds up what arrives; it has statements of its own
 (`FIND_SEGMENTS`, `FIND_FACTS`), without a clause that only the others need. One that
 is told where to start, what to follow or how far (`FOLLOW_TO_...`) differs by just that. And one by
-distance (`NEAREST_...`) asks how far away things are rather than how much arrives. What had been
-recorded by when is asked by a second statement of each (`AS_KNOWN`).
+distance (`NEAREST_...`) asks how far away things are rather than how much arrives.
 
 Planning a search takes 0.1 to 0.5 s, and seconds while the JVM is cold. So all are
 planned ahead, the usual ones before the graph is ready and the others after, and keep their
@@ -25,42 +24,37 @@ since the walk looks it up within the tenant."""
 # ---------------------------------------------------------------- what may be met
 
 
+def _if_given(asked: str, condition: str) -> str:
+    """The condition where the question asks for that; whatever else is not read.
+
+    As a CASE, since the planner rewrites a disjunction into as many clauses as
+    it can, and takes twice as long.
+    """
+    return f"CASE WHEN $given.{asked} THEN {condition} ELSE true END"
+
+
 def _end(fact: str) -> str:
-    """When the truth of a fact ended, as is known for good."""
-    return f"coalesce({fact}.valid_to, $given.latest)"
+    """When the truth of a fact ended, as far as was known; few facts have closings to read.
 
-
-def _believed(fact: str) -> str:
-    """Whether a fact was not retracted yet."""
-    return f"coalesce({fact}.retracted_at, $given.latest) > $given.as_of"
+    What was projected by a former version has none, and the end as it is known for good.
+    """
+    stated = f"coalesce({fact}.valid_to, $given.latest)"
+    return f"""CASE WHEN {fact}.closed_at IS NULL THEN {stated}
+      ELSE reduce(ended = {stated}, n IN range(0, size({fact}.closed_at) - 1) |
+        CASE WHEN {fact}.closed_at[n] < ended
+              AND {fact}.closing_recorded_at[n] <= $given.recorded_by
+              AND {fact}.closing_retracted_at[n] > $given.retracted_by
+             THEN {fact}.closed_at[n] ELSE ended END) END"""
 
 
 def _held(fact: str) -> str:
-    """Whether a fact, which must be the tenant's, holds at `as_of` as far as was known then."""
+    """Whether a fact, which must be the tenant's, holds at `as_of` as far as was known."""
+    recorded = f"coalesce({fact}.recorded_at, $given.earliest) <= $given.recorded_by"
     return f"""{fact}.tenant = $given.tenant
       AND coalesce({fact}.valid_from, $given.as_of) <= $given.as_of
       AND {_end(fact)} > $given.as_of
-      AND {_believed(fact)}"""
-
-
-def _as_known(statement: str) -> str:
-    """The statement for a question with a `known_at`, so that no other has a clause for it.
-
-    Whether segments were recorded is asked by the filter. An end of which part was not known yet
-    gives way to the stated one, which may be too late and never is too early. What was projected by
-    a former version has none of these properties, and counts as recorded.
-    """
-    for fact in ("first", "second", "fact"):
-        statement = statement.replace(
-            _end(fact),
-            f"""CASE WHEN coalesce({fact}.valid_to_known_at, $given.earliest) <= $given.known_at
-           THEN {_end(fact)} ELSE coalesce({fact}.stated_valid_to, $given.latest) END""",
-        ).replace(
-            _believed(fact),
-            f"""coalesce({fact}.retracted_at, $given.latest) > $given.known_at
-      AND coalesce({fact}.recorded_at, $given.earliest) <= $given.known_at""",
-        )
-    return statement
+      AND coalesce({fact}.retracted_at, $given.latest) > $given.retracted_by
+      AND {_if_given("as_known", recorded)}"""
 
 
 # All of a filter but its range of event times, which facts test against their validity.
@@ -70,15 +64,6 @@ _ACCEPTED = """segment.importance >= $given.min_importance
       AND coalesce(segment.created_at, $given.earliest) < $given.created_to
       AND $given.updated_from <= coalesce(segment.updated_at, $given.updated_from)
       AND coalesce(segment.updated_at, $given.earliest) < $given.updated_to"""
-
-
-def _if_given(filter_: str, condition: str) -> str:
-    """The condition where that part of the filter restricts.
-
-    As a CASE, since the planner rewrites a disjunction into as many clauses as
-    it can, and takes twice as long.
-    """
-    return f"CASE WHEN $given.{filter_} THEN {condition} ELSE true END"
 
 
 # A cited segment that nobody has written has no event_time, and so is never visible.
@@ -94,7 +79,9 @@ def _passes(evidence: str = "segment") -> str:
     """Whether a fact passes the filter: it by its time, else a segment of its evidence."""
     rests_on_accepted = f"""EXISTS {{
         (fact)-[:EVIDENCE]->({evidence}) WHERE {_SAID} AND {_ACCEPTED} }}"""
-    return f"{_OVERLAPS} AND {_if_given('evidence_filtered', rests_on_accepted)}"
+    return (
+        f"{_if_given('timed', _OVERLAPS)} AND {_if_given('evidence_filtered', rests_on_accepted)}"
+    )
 
 
 def _followed(link: str, fact: str, entity: str) -> str:
@@ -401,9 +388,4 @@ OTHERS = (FOLLOW_TO_SEGMENTS, FOLLOW_TO_FACTS, NEAREST_SEGMENTS, NEAREST_FACTS)
 """What only a profile asks that tells the walk where to start, what to follow or how far."""
 
 SEARCHES = USUAL + OTHERS
-"""All that a question may lead to, but for `NEAR_NAMES`, which needs no planning to speak of, and
-for `AS_KNOWN`."""
-
-AS_KNOWN = {statement: _as_known(statement) for statement in SEARCHES}
-"""Each search for a question with a `known_at`. Not planned ahead, since few ask so, and it would
-double the seconds that a start takes."""
+"""All that a question may lead to, but for `NEAR_NAMES`, which needs no planning to speak of."""

@@ -19,7 +19,6 @@ from serving.adapters.postgres.pool import Connection, Database
 from serving.adapters.postgres.rows import to_closings
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.domain.validity import final_end
 from serving.ports import EmbeddingModel, FeedDelta, FeedLostError, FeedPosition, IndexRow
 
 BATCH_ROWS = 1000
@@ -177,7 +176,6 @@ def _segment_row(row: Sequence[Any]) -> IndexRow:
 def _fact_row(row: Sequence[Any]) -> IndexRow:
     tenant, id_, vectors, valid_from, valid_to, recorded_at, retracted_at, *row = row
     evidence, created_at, updated_at, *closings = row
-    end = final_end(valid_to, to_closings(closings))
     return IndexRow(
         tenant=TenantName(tenant),
         item=ItemId(ItemKind.FACT, id_),
@@ -185,11 +183,10 @@ def _fact_row(row: Sequence[Any]) -> IndexRow:
         created_at=created_at,
         updated_at=updated_at,
         valid_from=valid_from,
-        valid_to=end.at,
-        valid_to_known_at=end.known_at,
-        stated_valid_to=valid_to,
+        valid_to=valid_to,
         recorded_at=recorded_at,
         retracted_at=retracted_at,
+        closings=to_closings(closings),
         evidence=tuple(evidence),
     )
 

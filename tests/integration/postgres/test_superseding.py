@@ -10,6 +10,7 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.records import Fact, ItemId, TenantName, fact_id
 from serving.domain.superseding import closings_of
+from serving.domain.validity import Closing
 from serving.ports import Selector
 from tests.builders import NOON, TENANT, days, fact
 from tests.integration.postgres.following import MODEL, bootstrap, embed, items, project_graph
@@ -125,7 +126,7 @@ async def test_the_projections_follow_a_closed_fact(postgres: Postgres) -> None:
     _, all_rows = await bootstrap(postgres)
 
     (closed,) = (change.fact for change in changes.facts if change.fact.id == "a")
-    assert closed.final_end == (NOON + days(1), NOON + days(2))
+    assert closed.closings == (Closing("b", NOON + days(1), NOON + days(2)),)
     for row in (*delta.rows, all_rows[TENANT, fact_id("a")]):
-        assert (row.item, row.recorded_at, row.valid_to) == (fact_id("a"), NOON, NOON + days(1))
-        assert (row.stated_valid_to, row.valid_to_known_at) == (None, NOON + days(2))
+        assert (row.item, row.recorded_at, row.valid_to) == (fact_id("a"), NOON, None)
+        assert (row.closings, row.final_end) == (closed.closings, NOON + days(1))
