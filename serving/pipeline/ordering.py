@@ -354,7 +354,11 @@ def _why_not_held(fact: Fact, scope: Scope) -> str:
         return ""
     if scope.known_at is not None and fact.recorded_at > scope.known_at:
         return f"known_at: it was recorded later, at {fact.recorded_at.isoformat()}"
-    closed = [closing.by for closing in fact.closings if closing.at <= scope.as_of]
+    closed = [
+        closing.by
+        for closing in fact.closings
+        if closing.at <= scope.as_of and closing.known_by(scope.clocks)
+    ]
     if closed and replace(fact, closings=()).holds(scope.clocks):
         return f"as_of: the fact does not hold then, it was closed by {closed[0]}"
     return "as_of: the fact does not hold then, or is retracted"

@@ -41,13 +41,14 @@ async def explained(
     *,
     logits: Mapping[str, float] | None = None,
     filter_: Filter = NO_FILTER,
+    known_at: datetime | None = None,
 ) -> Absence:
     reranker = FixedReranker(logits) if logits else None
     explainer = AbsenceExplainer(
         retriever(store, legs, reranker=reranker), store, spaces(), InMemoryGraph()
     )
     return await explainer.explain(
-        query("?", scope=scope(filter_=filter_)),
+        query("?", scope=scope(filter_=filter_, known_at=known_at)),
         profile,
         segment_id(item) if isinstance(item, str) else item,
         soon(),
@@ -120,6 +121,22 @@ async def test_a_fact_is_hidden_by_its_time_or_by_what_it_rests_on() -> None:
     assert over.reason == "as_of: the fact does not hold then, or is retracted"
     assert closed.reason == "as_of: the fact does not hold then, it was closed by toms"
     assert mels.reason == "filter.speakers: it does not pass"
+
+
+async def test_what_closed_a_fact_is_named_as_far_as_it_was_known() -> None:
+    later = {"closes": ("closed",), "valid_from": NOON - days(9), "recorded_at": NOON + days(9)}
+    store = await store_of(
+        fact("closed", "a", "b", "c"),
+        fact("known", "a", "b", "c", closes=("closed",)),
+        fact("not known", "a", "b", "c", **later),
+    )
+    profile = replace(PLAIN, legs=(LegSpec(name="facts"),))
+
+    closed = await explained(
+        store, {"facts": FixedLeg()}, fact_id("closed"), profile, known_at=NOON + days(1)
+    )
+
+    assert closed.reason == "as_of: the fact does not hold then, it was closed by known"
 
 
 async def test_below_a_legs_depth_its_rank_and_score_there_are_told() -> None:
