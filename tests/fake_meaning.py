@@ -23,7 +23,10 @@ from serving.ports import (
     FeedDelta,
     FeedLostError,
     FeedPosition,
+    IndexAnswer,
+    IndexEngine,
     IndexRow,
+    IndexStatus,
     Neighbours,
     TokenIds,
     Vector,
@@ -250,6 +253,35 @@ class InMemoryIndex:
             return self._accepts_segment(segment, scope.segment_filter, scope.as_of)
 
         return tuple(filter(accepts, self._rows[scope.tenant, fact].evidence))
+
+
+class EngineIndex:
+    """A `VectorIndex` of what an engine holds, which lacks nothing."""
+
+    def __init__(self, engine: IndexEngine) -> None:
+        self._engine = engine
+
+    async def search(
+        self,
+        vector: Vector,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
+    ) -> IndexAnswer:
+        found = self._engine.search(vector, kind, scope, depth, only)
+        return IndexAnswer(found.candidates, epoch=1, evidence=found.evidence)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        return self._engine.count(tenant, items)
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        return True
+
+    async def status(self) -> IndexStatus:
+        return IndexStatus(True, self._engine.vector_count, 1)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What a tenant's facts say by the definitions alone, which all else is held against."""
+"""What a tenant's items say by the definitions alone, which all else is held against."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from serving.domain.records import Fact
+from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment
 from serving.domain.text import name_key
 
 
@@ -49,6 +49,51 @@ def held(facts: Iterable[Fact], as_of: datetime, known_at: datetime | None = Non
         and (fact.valid_to is None or as_of < fact.valid_to)
         and not any(closes(other, fact) and start(other) <= as_of for other in all_known)
     )
+
+
+def walked(facts: Iterable[Fact], entity: str) -> set[str]:
+    """The ids of the facts that lie one and two steps from the entity, never back and forth."""
+    facts = [fact for fact in facts if len(_ends(fact)) == 2]
+    start = name_key(entity)
+    near = [fact for fact in facts if start in _ends(fact)]
+    reached = {end for fact in near for end in _ends(fact)} - {start}
+    far = [
+        fact for fact in facts for met in reached if met in _ends(fact) and start not in _ends(fact)
+    ]
+    return {fact.id for fact in (*near, *far)}
+
+
+def _ends(fact: Fact) -> set[str]:
+    return {name_key(fact.subject), name_key(fact.object)}
+
+
+class Table:
+    """All items as they were sent last, without anything worked out."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Fact] = {}
+        self.segments: dict[str, Segment] = {}
+
+    def write(self, items: Iterable[Item]) -> None:
+        """Takes the items in place of those of the same name."""
+        for item in items:
+            if isinstance(item, Fact):
+                self.facts[item.id] = item
+            else:
+                self.segments[item.id] = item
+
+    def erase(self, item: ItemId) -> None:
+        """Forgets an item, and with a segment the facts that have no other evidence."""
+        if item.kind is ItemKind.FACT:
+            self.facts.pop(item.id, None)
+            return
+        self.segments.pop(item.id, None)
+        for one in list(self.facts.values()):
+            left = tuple(said for said in one.evidence if said != item.id)
+            if one.evidence and not left:
+                del self.facts[one.id]
+            else:
+                self.facts[one.id] = replace(one, evidence=left)
 
 
 def bare(fact: Fact) -> Fact:

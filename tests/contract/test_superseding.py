@@ -18,7 +18,7 @@ from serving.domain.validity import Clocks, Closing
 from serving.ports import Catalog, MemoryStore, Selector
 from tests.builders import NOON, TENANT, days, fact, segment
 from tests.fake_store import InMemoryStore
-from tests.naive_facts import bare, held
+from tests.naive_facts import Table, bare, held
 
 OTHER = TenantName("other")
 
@@ -248,27 +248,6 @@ FACTS = st.builds(
 ERASED = st.sampled_from([*map(fact_id, IDS), *map(segment_id, SAID)])
 
 
-class Table:
-    """All facts as they were sent last, without anything worked out."""
-
-    def __init__(self) -> None:
-        self.facts: dict[str, Fact] = {}
-
-    def write(self, facts: list[Fact]) -> None:
-        self.facts.update((one.id, one) for one in facts)
-
-    def erase(self, kind: str, id_: str) -> None:
-        if kind == "fact":
-            self.facts.pop(id_, None)
-            return
-        for one in list(self.facts.values()):
-            left = tuple(said for said in one.evidence if said != id_)
-            if one.evidence and not left:
-                del self.facts[one.id]
-            else:
-                self.facts[one.id] = replace(one, evidence=left)
-
-
 @settings(
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -286,10 +265,10 @@ async def test_after_any_history_holds_what_a_table_of_the_facts_says(
     for change in history:
         if isinstance(change, list):
             batch: list[Item] = [*{one.id: one for one in change}.values()]
-            table.write([one for one in batch if isinstance(one, Fact)])
+            table.write(batch)
             await stored.store.write(tenant, batch)
         else:
-            table.erase(*change)
+            table.erase(change)
             await stored.store.erase(tenant, Selector(items=(change,)))
 
     found = await stored.facts(tenant)
