@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.fix_local_service import local_service
 from trivium import Fact, Segment
 from trivium.aio import AsyncClient
+from trivium.reading import read_items
 from trivium.values import LegState
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
 
+ROOT = Path(__file__).parents[2]
 ASKED = "Where does Nora live?"
 BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -104,6 +108,33 @@ async def test_segments_recorded_later_are_hidden_on_every_leg(memory: AsyncClie
 
     assert before.hits == ()
     assert [hit.id for hit in after.hits] == ["t1"]
+
+
+def documented_example() -> tuple[str, list[list[str]]]:
+    """The lines to ingest, and rows of as_of, known_at and what is shown."""
+    _, example = (ROOT / "docs/time.md").read_text().split("## An example")
+    lines = example.split("```json\n")[1].split("```")[0]
+    cells = [re.split(r" ?\| ?", row)[1:4] for row in example.splitlines() if row.startswith("|")]
+    return lines, [row for row in cells if row[0][:1] not in ("`", "-")]
+
+
+def instant(date: str) -> datetime | None:
+    """A date as the command line takes it."""
+    return datetime.fromisoformat(date).replace(tzinfo=UTC) if date else None
+
+
+async def test_the_documented_example_is_what_the_service_shows(
+    memory: AsyncClient, tmp_path: Path
+) -> None:
+    lines, answers = documented_example()
+    file = tmp_path / "facts.jsonl"
+    file.write_text(lines)
+    token = (await memory.ingest([found.item for found in read_items([str(file)], print)])).token
+
+    for as_of, known_at, expected in answers:
+        shown = await facts_shown(memory, token, instant(as_of), instant(known_at))
+        assert (as_of, known_at, " ".join(shown)) == (as_of, known_at, expected)
+    assert len(answers) == 6
 
 
 async def test_a_fact_that_closes_itself_is_refused(memory: AsyncClient) -> None:
