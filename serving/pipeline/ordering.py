@@ -242,11 +242,13 @@ def _diversified(hits: list[Hit], profile: Profile) -> list[Hit]:
     diversity = profile.diversity
     if diversity is None or not hits:
         return hits
-    best = hits[0].score if diversity.relative and hits[0].score > 0 else 1.0
     pool = max(diversity.pool, profile.limit)
+    # Not always the first's: what was not reranked comes last, whatever its score.
+    best = max(hit.score for hit in hits[:pool])
+    whole = best if diversity.relative and best > 0 else 1.0
     chosen = maximal_marginal_relevance(
         [_text(hit.item) for hit in hits],
-        [hit.score / best for hit in hits],
+        [hit.score / whole for hit in hits],
         trade_off=diversity.trade_off,
         pool=pool,
     )

@@ -16,10 +16,11 @@ def test_a_score_halves_every_thirty_days(age_days: float, factor: float) -> Non
     assert term.multiplier == pytest.approx(factor, abs=5e-4)
 
 
-def test_evergreen_kinds_decay_to_their_floor() -> None:
+@pytest.mark.parametrize("kind", ["person", "place", "relationship"])
+def test_evergreen_kinds_decay_to_their_floor(kind: str) -> None:
     old = NOON - days(3650)
 
-    assert decay_term(Decay(), kind="person", since=old, as_of=NOON).multiplier == 0.3
+    assert decay_term(Decay(), kind=kind, since=old, as_of=NOON).multiplier == 0.3
     assert decay_term(Decay(), kind="turn", since=old, as_of=NOON).multiplier < 1e-9
 
 

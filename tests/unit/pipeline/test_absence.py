@@ -254,6 +254,23 @@ async def test_who_displaced_it_for_diversity_is_told() -> None:
     assert absence.reason.endswith("before diversification it was 2")
 
 
+async def test_the_displacer_is_the_one_it_is_like_and_not_the_first() -> None:
+    store = await store_of(
+        segment("first", "the cat is ill"),
+        segment("second", "we fly to Goa in March"),
+        segment("like it", "we fly to Goa in April"),
+        segment("novel", "an umbrella"),
+    )
+    profile = replace(
+        PLAIN, legs=(LegSpec(name="dense"),), limit=3, diversity=Diversity(trade_off=0.5)
+    )
+    found = ids("first", "second", "like it", "novel")
+
+    absence = await explained(store, {"dense": FixedLeg(found)}, "like it", profile)
+
+    assert (absence.loss, absence.by) == (Loss.DISPLACED, segment_id("second"))
+
+
 RERANKED = replace(
     PLAIN,
     legs=(LegSpec(name="dense", depth=9),),

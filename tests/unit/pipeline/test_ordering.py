@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from serving.domain.errors import DependencyError
-from serving.domain.fusion import fuse
 from serving.domain.ledger import FusionMethod
 from serving.domain.leg_options import CandidatePool, Walk
-from serving.domain.priors import Decay, Importance, ImportanceStyle
+from serving.domain.priors import Decay
 from serving.domain.profile import (
     Diversity,
     LegSpec,
@@ -26,10 +22,10 @@ from serving.domain.ranking import RankStyle
 from serving.domain.records import segment_id
 from serving.pipeline.asking import LegState
 from serving.pipeline.legs import DenseLeg, GraphLeg, Leg, LegSkippedError
-from serving.pipeline.ordering import Hit, Ordering
-from tests.builders import NOON, days, fact, ids, query, ranked, scope, segment
+from serving.pipeline.ordering import Stage
+from tests.builders import NOON, days, fact, ids, query, scope, segment
 from tests.fake_graph import InMemoryGraph
-from tests.fakes import BrokenLeg, FixedConsistency, FixedLeg, RecordingAccess
+from tests.fakes import BrokenLeg, FixedConsistency, FixedLeg, FixedReranker, RecordingAccess
 from tests.unit.pipeline.retrieving import hit_ids, retriever, soon, store_of
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_from=None)
@@ -74,6 +70,24 @@ async def test_a_lookback_beyond_the_calendar_looks_at_all_time(as_of: datetime)
     )
 
     assert lexical.requests[0].query.scope.filter.event_time.start is None
+
+
+@pytest.mark.parametrize(
+    ("filter_from", "looks_from"), [(days(-1), days(-1)), (days(-9), days(-6))]
+)
+async def test_a_leg_that_looks_back_goes_no_further_than_the_filter(
+    filter_from: timedelta, looks_from: timedelta
+) -> None:
+    lexical = FixedLeg("a")
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", lookback=days(7)),))
+    since = scope(filter_=Filter(event_time=TimeRange(NOON + filter_from, NOON + days(1))))
+
+    await retriever(await store_of(segment("a")), {"lexical": lexical}).retrieve(
+        query("?", scope=since), profile, soon()
+    )
+
+    asked = lexical.requests[0].query.scope.filter.event_time
+    assert asked == TimeRange(NOON + looks_from, NOON + days(1))
 
 
 async def test_a_depth_per_limit_grows_with_the_answer() -> None:
@@ -273,93 +287,71 @@ async def test_facts_count_as_fresh_where_the_profile_says_so() -> None:
     assert multipliers["said"] < 0.01
 
 
-profiles = st.builds(
-    Profile,
-    name=st.just("any"),
-    legs=st.tuples(
-        st.builds(
-            LegSpec, name=st.just("lexical"), weight=st.floats(0.1, 9), reserved=st.integers(0, 2)
-        ),
-        st.builds(LegSpec, name=st.just("dense"), weight=st.floats(0, 9)),
-    ),
-    limit=st.integers(1, 6),
-    fusion=st.sampled_from(FusionMethod),
-    rank_constant=st.floats(0.5, 200),
-    rank_style=st.sampled_from(RankStyle),
-    importance=st.builds(Importance, style=st.sampled_from(ImportanceStyle)),
-    decay=st.none() | st.just(Decay()) | st.just(Decay(floor=0.5, facts_are_fresh=True)),
-    rerank=st.none() | st.builds(Rerank, head=st.integers(1, 4), weight=st.floats(0, 1)),
-    fold_from=st.none() | st.just(0.9),
-    diversity=st.none() | st.builds(Diversity, pool=st.integers(1, 9), relative=st.booleans()),
-)
-names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
-
-
-@given(
-    profile=profiles,
-    lexical=names,
-    dense=names,
-    importances=st.lists(st.floats(0, 1), min_size=6, max_size=6),
-    ages=st.lists(st.floats(0, 400), min_size=6, max_size=6),
-    logits=st.lists(st.floats(-9, 9), min_size=6, max_size=6),
-)
-def test_from_its_ledger_alone_every_score_can_be_worked_out_again(
-    profile: Profile,
-    lexical: list[str],
-    dense: list[str],
-    importances: list[float],
-    ages: list[float],
-    logits: list[float],
-) -> None:
-    rows = {
-        segment_id(name): segment(
-            name, f"the text of {name}", importance=importance, event_time=NOON - days(age)
-        )
-        for name, importance, age in zip("abcdef", importances, ages, strict=True)
-    }
-    lists = [ranked("lexical", " ".join(lexical)), ranked("dense", " ".join(dense))]
-    fused = fuse(
-        lists,
-        weights=profile.weights,
-        method=profile.fusion,
-        rank_constant=profile.rank_constant,
-        rank_style=profile.rank_style,
+async def test_what_was_not_reranked_follows_in_coarse_order_whatever_its_score() -> None:
+    store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
+    profile = replace(
+        PLAIN, legs=(LegSpec(name="dense"),), fusion=FusionMethod.SCORE, rerank=Rerank(head=2)
     )
-    ordering = Ordering(profile, scope(), fused)
-    while batch := ordering.next_to_load():
-        ordering.take(batch, rows)
-    head = ordering.head()
-    ordering.take_logits(
-        {hit.item.item: logit for hit, logit in zip(head, logits, strict=False)}
-    ) if profile.rerank else None
+    improbable = FixedReranker({"text a": -9.0, "text b": -8.0})
 
-    hits = ordering.hits()
+    answer = await retriever(store, {"dense": FixedLeg("a b c d")}, reranker=improbable).retrieve(
+        query("?"), profile, soon()
+    )
 
-    assert len(hits) <= profile.limit
-    for hit in hits:
-        assert math.isclose(hit.score, by_hand(hit), rel_tol=1e-9, abs_tol=1e-9)
+    assert hit_ids(answer) == ["a", "b", "c", "d"]
+    assert [hit.stage for hit in answer.hits] == [Stage.RERANKED] * 2 + [Stage.COARSE] * 2
+    assert answer.hits[2].score > answer.hits[1].score
 
 
-def by_hand(hit: Hit) -> float:
-    """The score by the documented formula, from what the ledger holds and nothing else."""
-    ledger = hit.ledger
-    terms = {
-        FusionMethod.RECIPROCAL_RANK: lambda t: t.weight / (ledger.rank_constant + t.rank),
-        FusionMethod.CONVEX: lambda t: (
-            t.weight * ((t.leg_score - t.least) / (t.most - t.least) if t.most > t.least else 1)
-        ),
-        FusionMethod.SCORE: lambda t: t.weight * t.leg_score,
+async def test_relevance_is_a_share_of_the_best_though_that_was_not_reranked() -> None:
+    store = await store_of(segment("a", "one"), segment("b", "two"))
+    profile = replace(
+        PLAIN,
+        legs=(LegSpec(name="dense"),),
+        fusion=FusionMethod.SCORE,
+        rerank=Rerank(head=1),
+        diversity=Diversity(),
+    )
+
+    answer = await retriever(
+        store, {"dense": FixedLeg("a b")}, reranker=FixedReranker({"one": -9.0})
+    ).retrieve(query("?"), profile, soon())
+
+    relevances = {
+        hit.item.id: hit.ledger.diversity.relevance for hit in answer.hits if hit.ledger.diversity
     }
-    score = math.fsum(terms[ledger.method](term) for term in ledger.leg_terms)
-    if ledger.importance is not None:
-        score *= ledger.importance.multiplier
-    if ledger.decay is not None:
-        age_in_half_lives = ledger.decay.age_s / ledger.decay.half_life_s
-        score *= max(ledger.decay.floor, 2**-age_in_half_lives)
-    if ledger.importance is not None:
-        score += ledger.importance.boost
-    if ledger.rerank is not None:
-        probability = 1 / (1 + math.exp(-ledger.rerank.logit))
-        weight = ledger.rerank.weight
-        score = (1 - weight) * score / ledger.rerank.scale + weight * probability
-    return score
+    assert relevances == {"a": pytest.approx(answer.hits[-1].score / 0.5), "b": 1.0}
+
+
+async def test_what_lies_beyond_the_diversified_pool_follows_as_it_was() -> None:
+    store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
+    profile = replace(PLAIN, legs=(LegSpec(name="dense"),), limit=2, diversity=Diversity(pool=2))
+
+    traced = await retriever(store, {"dense": FixedLeg("a b c d")}).trace(
+        query("?"), profile, soon()
+    )
+
+    assert [hit.item.id for hit in traced.ordering.before_the_cut()] == ["a", "b", "c", "d"]
+
+
+async def test_an_answer_longer_than_the_pool_is_diversified_as_a_whole() -> None:
+    store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
+    profile = replace(PLAIN, legs=(LegSpec(name="dense"),), limit=4, diversity=Diversity(pool=2))
+
+    answer = await retriever(store, {"dense": FixedLeg("a b c d")}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert [hit.ledger.diversity is not None for hit in answer.hits] == [True] * 4
+
+
+async def test_a_fact_that_is_not_fresh_ages_as_a_relationship() -> None:
+    known = fact("known", "a", "b", "c", valid_from=NOON - days(300))
+    profile = replace(PLAIN, decay=Decay())
+
+    answer = await retriever(await store_of(known), {"dense": FixedLeg([known.item])}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert answer.hits[0].ledger.decay is not None
+    assert answer.hits[0].ledger.decay.multiplier == 0.3

@@ -1,9 +1,9 @@
-"""What a client reads of an answer is all that it takes to work its scores out again."""
+"""What goes over the wire: domain values into messages, bytes, and the client's values again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
@@ -11,171 +11,259 @@ from hypothesis import strategies as st
 
 from serving.domain.diversity import jaccard, words_of
 from serving.domain.fusion import fuse
-from serving.domain.ledger import FusionMethod
+from serving.domain.ledger import FusionMethod, Ledger, LegTerm
 from serving.domain.priors import Decay, Importance, ImportanceStyle
-from serving.domain.profile import Diversity, LegSpec, Profile, Rerank, SignalSpec
-from serving.domain.records import Item, ItemId, segment_id
+from serving.domain.profile import Diversity, LegSpec, Profile, Rerank
+from serving.domain.ranking import RankStyle
+from serving.domain.records import Item, ItemId, Segment, fact_id, segment_id
 from serving.pipeline.absence import Absence, Loss
 from serving.pipeline.asking import LegState
 from serving.pipeline.leg_absence import LegAbsence, Miss
-from serving.pipeline.ordering import Hit, Ordering
-from serving.rpc import answers
-from tests.builders import NOON, days, ranked, scope, segment
+from serving.pipeline.ordering import Hit, Ordering, Stage
+from serving.pipeline.retrieve import Retrieval, Timings
+from serving.rpc.answers import from_absence, from_retrieval
+from serving.rpc.questions import RetrieveCall
+from tests.builders import NOON, days, fact, query, ranked, scope, segment
+from trivium import Absence as AbsenceRead
 from trivium import DiversityTerm, responses
-from trivium import Hit as ReadHit
-from trivium import Ledger as ReadLedger
-from trivium.tuning import Absence as ReadAbsence
+from trivium import Retrieval as RetrievalRead
+from trivium.v1 import retrieval_service_pb2
 
-SAID = {
-    "a": "we fly to Goa in early March",
-    "b": "we fly to Goa in late March",
-    "c": "the cat of our neighbour is ill",
-    "d": "the cat of our aunt is ill",
-    "e": "rain on all days in March",
-    "f": "bread and salt",
-}
+Drawn = TypeVar("Drawn")
 
-LOGITS = {name: 2.5 - place for place, name in enumerate("fbdace")}
 
-names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
+def read(profile: Profile, hits: Sequence[Hit]) -> RetrievalRead:
+    """The answer as the client has it."""
+    call = RetrieveCall(
+        query=query("?"), profile=profile, time_budget_s=1, explain=True, briefing=None
+    )
+    retrieval = Retrieval(
+        profile=profile.name,
+        hits=tuple(hits),
+        reports=(),
+        rerank=None,
+        timings=Timings(total_s=0, embedding_s=0, loading_s=0, reranking_s=0, ranking_s=0),
+        candidates=len(hits),
+        folded=0,
+        vanished=0,
+        index_epoch=1,
+    )
+    sent = from_retrieval(call, retrieval).SerializeToString()
+    return responses.to_retrieval(retrieval_service_pb2.RetrieveResponse.FromString(sent))
+
+
+def read_absence(absence: Absence) -> AbsenceRead:
+    """The explanation as the client has it."""
+    sent = from_absence(absence).SerializeToString()
+    return responses.to_absence(retrieval_service_pb2.ExplainAbsenceResponse.FromString(sent))
+
+
+# ---------------------------------------------------------------- the ledger
+
 profiles = st.builds(
     Profile,
-    name=st.just("random"),
-    legs=st.builds(
-        lambda weight, reserved: (
-            LegSpec(name="lexical", weight=weight),
-            LegSpec(name="dense", least_score=-1.0, reserved=reserved),
+    name=st.just("any"),
+    legs=st.tuples(
+        st.builds(
+            LegSpec, name=st.just("lexical"), weight=st.floats(0.1, 9), reserved=st.integers(0, 2)
         ),
-        st.floats(0.05, 3),
-        st.integers(0, 2),
+        st.builds(
+            LegSpec,
+            name=st.just("dense"),
+            weight=st.floats(0, 9),
+            least_score=st.sampled_from([0.0, -1.0]),
+        ),
     ),
-    fusion=st.sampled_from(FusionMethod),
-    rank_constant=st.floats(1, 100),
     limit=st.integers(1, 6),
-    fold_from=st.none() | st.just(0.5),
+    fusion=st.sampled_from(FusionMethod),
+    rank_constant=st.floats(0.5, 200),
+    rank_style=st.sampled_from(RankStyle),
     importance=st.builds(Importance, style=st.sampled_from(ImportanceStyle)),
-    decay=st.none() | st.builds(Decay, half_life=st.sampled_from([days(7), days(30)])),
-    rerank=st.none() | st.builds(Rerank, head=st.integers(1, 6), weight=st.floats(0, 1)),
-    diversity=st.none() | st.builds(Diversity, trade_off=st.floats(0, 1), relative=st.booleans()),
+    decay=st.none() | st.just(Decay()) | st.just(Decay(floor=0.5, facts_are_fresh=True)),
+    rerank=st.none() | st.builds(Rerank, head=st.integers(1, 4), weight=st.floats(0, 1)),
+    fold_from=st.none() | st.just(0.9),
+    diversity=st.none()
+    | st.builds(
+        Diversity, trade_off=st.floats(0, 1), pool=st.integers(1, 9), relative=st.booleans()
+    ),
 )
+NAMES = "abcdef"
+names = st.lists(st.sampled_from(NAMES), unique=True, max_size=len(NAMES))
 
 
-def ordered(
-    profile: Profile, lexical: Sequence[str], dense: Sequence[str], rows: Mapping[ItemId, Item]
-) -> Sequence[Hit]:
-    fused = fuse(
-        [ranked("lexical", " ".join(lexical)), ranked("dense", " ".join(dense))],
-        weights=profile.weights,
-        method=profile.fusion,
-        rank_constant=profile.rank_constant,
-        least_scores=profile.least_scores,
-    )
-    ordering = Ordering(profile, scope(), fused, thorough=True)
-    ordering.take(ordering.next_to_load(), rows)
-    if profile.rerank is not None:
-        ordering.take_logits(
-            {hit.item.item: len(hit.item.item.id) - 2.5 for hit in ordering.head()}
-        )
-    return ordering.hits()
+def one_each(values: st.SearchStrategy[Drawn]) -> st.SearchStrategy[list[Drawn]]:
+    """A value for each name."""
+    return st.lists(values, min_size=len(NAMES), max_size=len(NAMES))
 
 
-def read(absence: Absence) -> ReadAbsence:
-    """What a client makes of it, by way of the wire."""
-    message = answers.from_absence(absence)
-    return responses.to_absence(type(message).FromString(message.SerializeToString()))
-
-
-def read_hit(hit: Hit) -> tuple[ReadHit, ReadLedger]:
-    found = read(Absence(loss=Loss.NONE, reason="", rank=1, hit=hit)).hit
-    assert found is not None
-    assert found.ledger is not None
-    return found, found.ledger
+words = st.sampled_from(["we", "saw", "boats", "and", "gulls", "at", "noon"])
+texts = one_each(st.lists(words, min_size=1, max_size=5).map(" ".join))
 
 
 @given(
     profile=profiles,
     lexical=names,
     dense=names,
-    importances=st.lists(st.floats(0, 1), min_size=6, max_size=6),
-    ages=st.lists(st.floats(0, 400), min_size=6, max_size=6),
+    texts=texts,
+    importances=one_each(st.floats(0, 1)),
+    ages=one_each(st.floats(0, 400)),
+    logits=one_each(st.floats(-9, 9)),
 )
-def test_a_client_works_every_score_out_again_from_what_it_reads_of_a_hit(
+def test_from_a_hit_that_crossed_the_wire_alone_its_score_can_be_worked_out_again(
     profile: Profile,
     lexical: list[str],
     dense: list[str],
+    texts: list[str],
     importances: list[float],
     ages: list[float],
+    logits: list[float],
 ) -> None:
     rows: dict[ItemId, Item] = {
         segment_id(name): segment(name, text, importance=importance, event_time=NOON - days(age))
-        for (name, text), importance, age in zip(SAID.items(), importances, ages, strict=True)
+        for name, text, importance, age in zip(NAMES, texts, importances, ages, strict=True)
     }
+    ordering = ordered(profile, {"lexical": lexical, "dense": dense}, rows, logits)
 
-    hits = ordered(profile, lexical, dense, rows)
+    hits = ordering.hits()
+    answer = read(profile, hits)
 
-    for hit in hits:
-        found, ledger = read_hit(hit)
-        assert found.score == hit.score
+    assert len(answer.hits) == len(hits) <= profile.limit
+    whole_order = ordering.before_the_cut()
+    said = {hit.item.id: hit.item.text for hit in whole_order if isinstance(hit.item, Segment)}
+    best = max((hit.score for hit in whole_order if hit.ledger.diversity), default=0)
+    for sent, hit in zip(hits, answer.hits, strict=True):
+        ledger = hit.ledger
+        assert ledger is not None
+        assert hit.score == sent.score
         assert ledger.recompute() == pytest.approx(hit.score, rel=1e-9, abs=1e-9)
-        assert ledger.reserved_by == hit.ledger.reserved_by
-        assert set(ledger.reserved_by.split()) <= {"dense"}
+        assert ledger.reserved_by == sent.ledger.reserved_by
         if ledger.importance is not None:
-            assert ledger.importance.importance == rows[hit.item.item].importance  # type: ignore[union-attr]
-        if profile.diversity is not None:
-            assert ledger.diversity is not None
-            assert_worked_out(found.id, ledger.diversity)
+            assert ledger.importance.importance == importances[NAMES.index(hit.id)]
+        if ledger.decay is not None:
+            halvings = ledger.decay.age / ledger.decay.half_life
+            assert ledger.decay.multiplier == pytest.approx(max(ledger.decay.floor, 2**-halvings))
+        if ledger.diversity is not None and profile.diversity is not None:
+            relative_to = best if profile.diversity.relative and best > 0 else 1
+            assert ledger.diversity.relevance == pytest.approx(hit.score / relative_to)
+            check_diversity(ledger.diversity, hit.text, said)
 
 
-def assert_worked_out(id_: str, term: DiversityTerm) -> None:
-    """Holds what diversity did of a hit to the texts, and to its formula."""
-    of_closest = words_of(SAID[term.closest_id]) if term.closest_id else frozenset()
-    assert term.max_similarity == pytest.approx(jaccard(words_of(SAID[id_]), of_closest))
-    relevance = term.trade_off * term.relevance
-    assert term.value == pytest.approx(relevance - (1 - term.trade_off) * term.max_similarity)
+def check_diversity(term: DiversityTerm, text: str, said: Mapping[str, str]) -> None:
+    """Works a term out again from the text, and that of the hit which it names."""
+    closest = said[term.closest_id] if term.closest_id else ""
+    assert term.max_similarity == jaccard(words_of(text), words_of(closest))
+    assert term.value == pytest.approx(
+        term.trade_off * term.relevance - (1 - term.trade_off) * term.max_similarity
+    )
 
 
-def test_a_reserved_place_is_read_with_its_leg() -> None:
-    legs = (LegSpec(name="lexical"), LegSpec(name="dense", weight=0.1, reserved=1))
-    rows: dict[ItemId, Item] = {segment_id(name): segment(name) for name in "abc"}
-    profile = Profile(name="p", legs=legs, limit=2, fold_from=None)
+def ordered(
+    profile: Profile,
+    found: Mapping[str, Sequence[str]],
+    rows: Mapping[ItemId, Item],
+    logits: Sequence[float],
+) -> Ordering:
+    """What the legs found on its way to hits, reranked where the profile asks for it."""
+    fused = fuse(
+        [ranked(leg, " ".join(names)) for leg, names in found.items()],
+        weights=profile.weights,
+        method=profile.fusion,
+        rank_constant=profile.rank_constant,
+        rank_style=profile.rank_style,
+        least_scores=profile.least_scores,
+    )
+    ordering = Ordering(profile, scope(), fused)
+    while batch := ordering.next_to_load():
+        ordering.take(batch, rows)
+    if profile.rerank is not None:
+        ordering.take_logits(
+            {hit.item.item: of for hit, of in zip(ordering.head(), logits, strict=False)}
+        )
+    return ordering
 
-    hits = ordered(profile, ["a", "b"], ["c"], rows)
 
-    assert [read_hit(hit)[1].reserved_by for hit in hits] == ["", "dense"]
+# ---------------------------------------------------------------- an absence
+
+A_LEDGER = Ledger(
+    rank_constant=60,
+    leg_terms=(
+        LegTerm(leg="dense", rank=3, weight=0.5, leg_score=0.25, path="a way", facts=("f1",)),
+    ),
+)
+LOST = Absence(
+    loss=Loss.DISPLACED,
+    reason="its place is 3",
+    by=segment_id("other"),
+    rank=3,
+    hit=Hit(item=segment("a", "a text"), ledger=A_LEDGER, stage=Stage.COARSE),
+    legs=(
+        LegAbsence(
+            leg="dense", state=LegState.OK, rank=3, score=0.25, depth=20, reason="", miss=Miss.NONE
+        ),
+        LegAbsence(
+            leg="graph",
+            state=LegState.TIMED_OUT,
+            rank=None,
+            score=None,
+            depth=9,
+            reason="late",
+            miss=Miss.UNANSWERED,
+        ),
+    ),
+)
 
 
-def test_signals_find_nothing_and_so_are_no_legs_of_a_hit() -> None:
-    legs, signals = (LegSpec(name="dense"),), (SignalSpec(name="recency"),)
-    profile = Profile(name="p", legs=legs, signals=signals, fold_from=None)
-    lists = [ranked("dense", "a"), ranked("recency", "a")]
-    ordering = Ordering(profile, scope(), fuse(lists, weights=profile.weights))
-    ordering.take(ordering.next_to_load(), {segment_id("a"): segment("a")})
+def test_an_absence_crosses_the_wire_whole() -> None:
+    found = read_absence(LOST)
 
-    found, ledger = read_hit(ordering.hits()[0])
-
-    assert found.legs == ("dense",)
-    assert [term.leg for term in ledger.leg_terms] == ["dense", "recency"]
+    assert (found.loss.name, found.reason, found.by_id, found.rank) == (
+        "DISPLACED",
+        "its place is 3",
+        "other",
+        3,
+    )
+    assert found.hit is not None
+    assert (found.hit.id, found.hit.rank, found.hit.score) == ("a", 3, 0.5 / 63)
+    assert found.hit.ledger is not None
+    (term,) = found.hit.ledger.leg_terms
+    assert (term.path, term.fact_ids, term.leg_score) == ("a way", ("f1",), 0.25)
+    dense, graph = found.legs
+    assert (dense.leg, dense.state.name, dense.rank, dense.score, dense.depth) == (
+        "dense",
+        "OK",
+        3,
+        0.25,
+        20,
+    )
+    assert (graph.state.name, graph.rank, graph.score, graph.reason) == (
+        "TIMED_OUT",
+        None,
+        None,
+        "late",
+    )
 
 
 @pytest.mark.parametrize("loss", Loss)
-def test_a_loss_is_read_with_who_took_the_place_and_what_each_leg_says(loss: Loss) -> None:
-    leg = LegAbsence(
-        leg="dense",
-        state=LegState.PARTIAL,
-        rank=7,
-        score=0.5,
-        depth=5,
-        reason="its rank 7 is below the depth 5",
-        miss=Miss.BELOW,
-    )
-    absence = Absence(loss=loss, reason="why", by=segment_id("b"), rank=3, legs=(leg,))
+def test_every_loss_has_a_name_that_the_client_knows(loss: Loss) -> None:
+    assert read_absence(Absence(loss=loss, reason="")).loss.name == loss.name
 
-    found = read(absence)
 
-    assert found.loss.name == loss.name
-    assert (found.reason, found.by_id, found.rank, found.hit) == ("why", "b", 3, None)
-    [of_leg] = found.legs
-    assert of_leg.state.name == "PARTIAL"
-    assert (of_leg.rank, of_leg.score, of_leg.depth) == (7, 0.5, 5)
-    assert of_leg.reason == leg.reason
-    assert read(replace(absence, by=None, rank=None, legs=())).by_id == ""
+def test_what_has_no_place_and_was_taken_by_nobody_says_so() -> None:
+    found = read_absence(Absence(loss=Loss.NOT_MATCHED, reason="no leg finds it"))
+
+    assert (found.by_id, found.rank, found.hit, found.legs) == ("", None, None, ())
+
+
+def test_a_fact_that_stands_for_another_is_named_by_its_id() -> None:
+    standing_in = Absence(loss=Loss.FOLDED, reason="", by=fact_id("f2"))
+
+    assert read_absence(standing_in).by_id == "f2"
+
+
+def test_a_hit_that_is_a_fact_is_read_as_one() -> None:
+    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
+    known = Hit(item=fact("f1", "Nora", "owns", "a boat"), ledger=A_LEDGER)
+
+    (hit,) = read(profile, [known]).hits
+
+    assert (hit.id, hit.text, hit.legs) == ("f1", "Nora owns a boat", ("dense",))
