@@ -233,8 +233,8 @@ class Graph(Protocol):
         Args:
             query: The question, whose scope all that is found must pass.
             walk: What is followed, how far, and how what is reached is ordered.
-            seeds: The segments to start from: at the entities that they stand for. None means
-                the entities that the question names.
+            seeds: The segments to start from, the best first: at the entities that they stand
+                for. None means the entities that the question names.
             depth: The most candidates.
             yields: Whether facts or segments are asked for.
             deadline: When to give up.

@@ -44,6 +44,8 @@ class _Gain:
     amount: float
     path: str
     facts: tuple[str, ...] = ()
+    seed: int = 0
+    """The place of the segment that the way began at, among those given."""
 
 
 class InMemoryGraph:
@@ -171,15 +173,21 @@ class _Memory:
                         yield _Gain(way.over[-1].item, way.activation, way.path)
 
     def by_distance(self, starts: Sequence[_Way], yields: Yields) -> Iterator[_Gain]:
-        """How near each is, on every way to it."""
-        for start in starts:
+        """How near each is, on every way to it, and from which of the given segments."""
+        for place, start in enumerate(starts):
+            seed = place if start.seed else 0
             for first in self._steps(replace(start, seed=start.at)):
                 for way in (first, *self._further(first)):
                     near = replace(way, activation=self._nearness(way))
-                    if yields is Yields.EVIDENCE:
-                        yield from self._reached(near)
-                    elif self._passes(way.over[-1]):
-                        yield _Gain(way.over[-1].item, near.activation, way.path)
+                    for gain in self._ended(near, yields):
+                        yield replace(gain, seed=seed)
+
+    def _ended(self, way: _Way, yields: Yields) -> Iterator[_Gain]:
+        """What a way by distance brings."""
+        if yields is Yields.EVIDENCE:
+            yield from self._reached(way)
+        elif self._passes(way.over[-1]):
+            yield _Gain(way.over[-1].item, way.activation, way.path)
 
     def _nearness(self, way: _Way) -> float:
         relations = self._relations
@@ -297,13 +305,12 @@ def _added_up(gains: Iterator[_Gain]) -> list[Candidate]:
 
 
 def _nearest(gains: Iterator[_Gain]) -> list[Candidate]:
-    """By the nearest way."""
-    return best_first(
-        _candidate(
-            sorted(ways, key=lambda way: (-way.amount, way.path)), max(way.amount for way in ways)
-        )
-        for ways in _by_item(gains)
-    )
+    """By the nearest way; what is equally near by the first seed that leads there, then by id."""
+    nearest = [
+        sorted(ways, key=lambda way: (-way.amount, way.seed, way.path)) for ways in _by_item(gains)
+    ]
+    ordered = sorted(nearest, key=lambda ways: (-ways[0].amount, ways[0].seed, ways[0].item))
+    return [_candidate(ways, ways[0].amount) for ways in ordered]
 
 
 def _by_item(gains: Iterator[_Gain]) -> list[list[_Gain]]:

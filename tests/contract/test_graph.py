@@ -760,6 +760,29 @@ async def test_by_distance_what_is_near_comes_first_and_equals_go_by_id(graph: G
     ]
 
 
+async def test_what_is_equally_near_goes_by_the_order_of_the_seeds(graph: Graph) -> None:
+    callers = [segment(name, entity=name) for name in ("zoe", "abe", "both")]
+    await put(
+        graph,
+        *(segment(name, entity=name) for name in ("first", "second")),
+        *callers,
+        fact("1", "zoe", "calls", "first"),
+        fact("2", "abe", "calls", "second"),
+        fact("3", "both", "calls", "second"),
+        fact("4", "both", "calls", "first"),
+    )
+    walk = Walk(order=WalkOrder.DISTANCE, hops=1)
+
+    by_first = await walk_from(graph, "first", "second", walk=walk)
+    by_second = await walk_from(graph, "second", "first", walk=walk)
+
+    assert named(by_first) == ["both", "zoe", "abe"]
+    assert named(by_second) == ["abe", "both", "zoe"]
+    assert {each.item.id: each.path for each in by_first}["both"] == "first <-[calls]- both"
+    assert {each.item.id: each.path for each in by_second}["both"] == "second <-[calls]- both"
+    assert named(await walk_from(graph, "first", "second", walk=walk, depth=2)) == ["both", "zoe"]
+
+
 async def test_at_one_distance_the_order_is_that_of_the_relations(graph: Graph) -> None:
     await put(graph, *PROGRAM)
     walk = Walk(order=WalkOrder.DISTANCE, relations=("calls", "Defined_In", "calls"))

@@ -131,9 +131,11 @@ class Neo4jGraph:
 
         By distance, the score is `1 / (hops + place / (count + 1))`, with the place
         from 0 of the last relation among the `count` that are followed; of several
-        ways the nearest counts. An entity that is reached brings the segments that stand
-        for it or, where none does, the evidence of the fact that led there; so among
-        objects it finds objects, and in conversations what was said. Mentions do not count.
+        ways the nearest counts. What is equally near goes by the first of the segments
+        `seeds` that leads there, then by id. An entity that is reached brings the
+        segments that stand for it or, where none does, the evidence of the fact that led
+        there; so among objects it finds objects, and in conversations what was said.
+        Mentions do not count.
 
         What stands for a seed is found only from another one; but by activation, a
         name does find what stands for it.

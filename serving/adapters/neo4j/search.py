@@ -215,8 +215,10 @@ def candidates(
         order: How they were ordered.
     """
     kind = ItemKind.FACT if yields is Yields.FACTS else ItemKind.SEGMENT
-    of_order = _nearest if order is WalkOrder.DISTANCE else _most_activated
-    return best_first(of_order(kind, *item) for item in found)
+    if order is WalkOrder.ACTIVATION:
+        return best_first(_most_activated(kind, *item) for item in found)
+    # What is equally near was ordered by seeds, which the sort leaves as it is.
+    return sorted((_nearest(kind, *item) for item in found), key=lambda one: -one.score)
 
 
 def _most_activated(kind: ItemKind, id_: object, billionths: object, trails: object) -> Candidate:
@@ -227,7 +229,8 @@ def _most_activated(kind: ItemKind, id_: object, billionths: object, trails: obj
 
 
 def _nearest(kind: ItemKind, id_: object, _: object, trails: object) -> Candidate:
-    ways = sorted(_ways(trails), key=lambda way: (-way.gain, str(way)))
+    # The first seed's of the nearest ways: they come in the order of seeds.
+    ways = sorted(_ways(trails), key=lambda way: -way.gain)
     return _candidate(ItemId(kind, str(id_)), ways[0].gain, ways)
 
 

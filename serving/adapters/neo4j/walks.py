@@ -112,19 +112,20 @@ MATCH (entity:Entity {{tenant: $given.tenant, key: span[0]}})
 WITH collect([entity, span[1], span[2], span[3], COUNT {{ (entity)<-[:MENTIONS]-() }}]) AS named
 {_WEIGHED}"""
 
-# Names, or segments: one of both is empty. Segments weigh all alike.
+# Names, or segments: one of both is empty. Segments weigh all alike, and keep their order.
 _TOLD_SEEDS = f"""CYPHER replan=skip
 CALL () {{
     UNWIND $given.spans AS span
     MATCH (entity:Entity {{tenant: $given.tenant, key: span[0]}})
-    RETURN entity, span
+    RETURN entity, span, 0 AS place
   UNION ALL
-    UNWIND $given.segments AS id
-    MATCH (:Segment {{tenant: $given.tenant, id: id}})-[:IS]->(entity:Entity)
+    UNWIND range(0, size($given.segments) - 1) AS place
+    MATCH (:Segment {{tenant: $given.tenant, id: $given.segments[place]}})-[:IS]->(entity:Entity)
     WHERE entity.tenant = $given.tenant
-    WITH DISTINCT entity
-    RETURN entity, [entity.key, 1.0, -1, -1] AS span
+    WITH entity, min(place) AS place
+    RETURN entity, [entity.key, 1.0, -1, -1] AS span, place
 }}
+WITH entity, span, place ORDER BY place
 WITH collect([entity, span[1], span[2], span[3], COUNT {{ (entity)<-[:MENTIONS]-() }}]) AS named
 {_WEIGHED}"""
 
@@ -179,15 +180,16 @@ _WRITTEN_TRAILS = """[trail IN trails[..$given.trails] | [
         trail[8]]]"""
 
 
-def _best(item: str) -> str:
+def _best(item: str, tie: str = "0") -> str:
     """Orders what was found and returns the best in one record, the cheapest to receive.
 
     Scores are compared as whole billionths, since sums of floats in another
-    order differ in their last bits and would break ties at random.
+    order differ in their last bits and would break ties at random. Equal ones
+    go by `tie`, then by id.
     """
     return f"""
-    WITH {item}, toInteger(1e9 * score) AS score, trails
-    ORDER BY score DESC, {item}.id LIMIT $given.depth
+    WITH {item}, toInteger(1e9 * score) AS score, trails, {tie} AS tie
+    ORDER BY score DESC, tie, {item}.id LIMIT $given.depth
     RETURN collect([{item}.id, score, {_WRITTEN_TRAILS}]) AS found
 }}
 RETURN size(seeds) AS seeds, found"""
@@ -319,14 +321,14 @@ def _standing_for(fact: str, entity: str) -> str:
 
 # Hop by hop, over all seeds, so that what is near is there before the limit on rows is reached.
 _FIRST_STEPS = f"""
-        UNWIND seeds AS row
-        WITH row[0] AS seed
+        UNWIND range(0, size(seeds) - 1) AS place
+        WITH place, seeds[place][0] AS seed
         CALL (seed) {{
             MATCH (seed)<-[leaving:SUBJECT|OBJECT]-(first)-[:SUBJECT|OBJECT]->(middle)
             WHERE middle <> seed AND {_followed("leaving", "first", "middle")}
             RETURN leaving, first, middle LIMIT $given.facts_per_seed
         }}
-        WITH collect([seed, leaving, first, middle]) AS walks
+        WITH collect([seed, leaving, first, middle, place]) AS walks
 """
 _SECOND_STEPS = f"""
             UNWIND walks AS walk
@@ -341,7 +343,7 @@ _SECOND_STEPS = f"""
 
 
 def _by_distance(item: str, near: str, far: str) -> str:
-    """Orders items by the nearest way to each.
+    """Orders items by the nearest way to each; equally near ones as their seeds are ordered.
 
     `near` turns `first` and `middle` into items, `far` does `second` and `end`;
     each says whether the item was `cited`.
@@ -362,10 +364,11 @@ CALL (seeds) {{
             RETURN {item}, {_nearness(2, "second")} AS gain, seed, walk, onward, second, end, cited
             LIMIT $given.rows
         }}
-        WITH * ORDER BY gain DESC
-        RETURN {item}, max(gain) AS score, collect({_TRAIL}) AS trails
+        WITH * ORDER BY gain DESC, walk[4], walk[2].id, second.id
+        RETURN {item}, max(gain) AS score, collect({_TRAIL}) AS trails,
+               head(collect(CASE WHEN $given.by_name THEN 0 ELSE walk[4] END)) AS seed_place
     }}
-{_best(item)}"""
+{_best(item, "seed_place")}"""
 
 
 FIND_SEGMENTS = _find_segments(told=False)

@@ -79,7 +79,7 @@ def test_facts_are_candidates_without_facts_of_their_own_and_equal_scores_go_by_
     assert found[0].path == "Mara -[likes]-> Goa"
 
 
-def test_of_several_ways_the_nearest_is_shown_and_scores() -> None:
+def test_of_several_ways_the_nearest_of_the_first_seed_is_shown_and_scores() -> None:
     trails = [
         walk(0.5, "f1 calls scan", cited=False),
         walk(1.0, "f2 calls lex", seed="parse"),
@@ -88,7 +88,15 @@ def test_of_several_ways_the_nearest_is_shown_and_scores() -> None:
 
     [found] = candidates([["s", 7, trails]], Yields.EVIDENCE, WalkOrder.DISTANCE)
 
-    assert found == Candidate(segment_id("s"), 1.0, "main -[calls]-> scan", ("f2",))
+    assert found == Candidate(segment_id("s"), 1.0, "parse -[calls]-> lex", ("f2",))
+
+
+def test_what_is_equally_near_stays_in_the_order_of_its_seeds() -> None:
+    trails = [walk(1.0, "f1 calls scan", cited=False)]
+
+    found = candidates([["b", 9, trails], ["a", 9, trails]], Yields.EVIDENCE, WalkOrder.DISTANCE)
+
+    assert [candidate.item.id for candidate in found] == ["b", "a"]
 
 
 def test_what_only_hubs_brought_has_no_path_to_show() -> None:
