@@ -143,8 +143,7 @@ def main(
 
     A FOLDER has corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them; without one, the
     slices that ship are asked. Without a profile or a way, each leg of the default profile is
-    asked alone and left out; for a gate, the default profile, words alone and meaning alone.
-    docs/quality.md is the guide.
+    asked alone and left out; for a gate, only alone. docs/quality.md is the guide.
     """
     given = [*(Way(name, name) for name in profiles), *ways]
     gating = bool(gate_file or store_file)

@@ -177,12 +177,13 @@ def choose(
 
 
 def gate_ways(profiles: Sequence[Profile]) -> tuple[Way, ...]:
-    """What ranking is gated by: the default profile, and words and meaning alone where it has them.
+    """What ranking is gated by: the default profile, and each of its legs alone.
+
+    Fusion hides much of what befalls a leg, since others find the same; alone, none is covered up.
 
     Raises:
         ValueError: The service has no default profile.
     """
     whole = Way(DEFAULT_PROFILE)
     carried = legs_of(whole, profiles)
-    alone = [leg for leg in (WORDS, MEANING) if leg in carried]
-    return (whole, *(only(whole, [leg], carried) for leg in alone))
+    return (whole, *(only(whole, [leg], carried) for leg in carried))

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from bench.quality.__main__ import main
 from bench.quality.stored import read_rows
 from bench.results import read_records, table
-from tests.unit.bench.fake_memory import FakeMemory
+from tests.unit.bench.fake_memory import LEGS, FakeMemory
 from tests.unit.client.fake_service import running
 
 TEXTS = ("The boiler is behind the stairs.", "Rent is due on Fridays.", "<script>alert(1)</script>")
@@ -199,8 +199,8 @@ def test_stored_scores_pass_their_own_gate(memory: FakeMemory, gated: Path, tmp_
     result = run(memory, gated, "--out", tmp_path / "b", "--gate", stored)
 
     assert result.exit_code == 0, result.output
-    assert {row.way for row in read_rows(stored)} == {"default", "lexical", "dense"}
-    assert "0 of 18 figures in 3 ways fell" in result.output
+    assert {row.way for row in read_rows(stored)} == {"default", *LEGS}
+    assert "0 of 30 figures in 5 ways fell" in result.output
 
 
 def test_a_loss_ends_with_1_and_is_told(memory: FakeMemory, gated: Path, tmp_path: Path) -> None:
