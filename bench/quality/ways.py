@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from serving.profiles.book import merged
+from serving.profiles.book import merged, without_nulls
 from trivium.cli.ranking import read_changes
 from trivium.tuning import Profile
 
@@ -94,13 +94,24 @@ def legs_of(way: Way, profiles: Iterable[Profile]) -> tuple[str, ...]:
     Raises:
         ValueError: The service has no such profile.
     """
+    legs = _definition(way, profiles).get("legs", {})
+    # Sorted, since a profile's definition comes as a map without an order.
+    return tuple(sorted(name for name, leg in legs.items() if leg.get("weight", 1.0) > 0))
+
+
+def _definition(way: Way, profiles: Iterable[Profile]) -> Mapping[str, Any]:
+    """A way's profile with its changes, as a whole definition."""
     by_name = {profile.name: profile for profile in profiles}
     if way.profile not in by_name:
         known = ", ".join(sorted(by_name))
         raise ValueError(f"way {way.name!r}: no profile is called {way.profile!r}; known: {known}")
-    legs = merged(by_name[way.profile].definition, way.changes).get("legs", {})
-    # Sorted, since a profile's definition comes as a map without an order.
-    return tuple(sorted(name for name, leg in legs.items() if leg.get("weight", 1.0) > 0))
+    return without_nulls(merged(by_name[way.profile].definition, way.changes))
+
+
+def _independent(way: Way, profiles: Iterable[Profile]) -> list[str]:
+    """The legs of a way that can be asked alone: those that begin with nothing of others."""
+    legs = _definition(way, profiles).get("legs", {})
+    return [leg for leg in legs_of(way, profiles) if "expansion" not in legs[leg]]
 
 
 def only(way: Way, legs: Sequence[str], carried: Sequence[str], name: str = "") -> Way:
@@ -124,21 +135,32 @@ def without(way: Way, leg: str, profiles: Iterable[Profile]) -> Way:
 def default_ways(profiles: Sequence[Profile], profile: str = DEFAULT_PROFILE) -> tuple[Way, ...]:
     """Asks what each leg of a profile is worth: all, it alone, words + meaning, all without it.
 
-    Two ways with the same legs are one, under the name that comes first.
+    And what each signal is: all without it. Two ways with the same legs are one, under the
+    name that comes first.
 
     Raises:
         ValueError: The service has no such profile.
     """
     whole = Way(profile, profile)
     carried = legs_of(whole, profiles)
-    ways = [whole, *(only(whole, [leg], carried) for leg in carried)]
+    ways = [whole, *(only(whole, [leg], carried) for leg in _independent(whole, profiles))]
     if {WORDS, MEANING} <= set(carried):
         ways.append(only(whole, [WORDS, MEANING], carried, WORDS_AND_MEANING))
     ways += [whole.without(leg) for leg in carried]
     by_legs: dict[tuple[str, ...], Way] = {}
     for way in ways:
         by_legs.setdefault(legs_of(way, profiles), way)
-    return tuple(way for legs, way in by_legs.items() if legs)
+    signals = _definition(whole, profiles).get("signals", {})
+    return (
+        *(way for legs, way in by_legs.items() if legs),
+        *(_unheard(whole, signal) for signal in sorted(signals) if signals[signal] > 0),
+    )
+
+
+def _unheard(way: Way, signal: str) -> Way:
+    """The ablation of a way by one signal."""
+    silent = {**way.changes.get("signals", {}), signal: 0}
+    return Way(f"{way.name} - {signal}", way.profile, {**way.changes, "signals": silent})
 
 
 def choose(
@@ -177,7 +199,7 @@ def choose(
 
 
 def gate_ways(profiles: Sequence[Profile]) -> tuple[Way, ...]:
-    """What ranking is gated by: the default profile, and each of its legs alone.
+    """What ranking is gated by: the default profile, and each leg alone that can be.
 
     Fusion hides much of what befalls a leg, since others find the same; alone, none is covered up.
 
@@ -186,4 +208,4 @@ def gate_ways(profiles: Sequence[Profile]) -> tuple[Way, ...]:
     """
     whole = Way(DEFAULT_PROFILE)
     carried = legs_of(whole, profiles)
-    return (whole, *(only(whole, [leg], carried) for leg in carried))
+    return (whole, *(only(whole, [leg], carried) for leg in _independent(whole, profiles)))

@@ -151,3 +151,22 @@ def test_a_choice_that_cannot_be_asked_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         choose(PROFILES, given, without_legs, baseline)
+
+
+def test_what_begins_with_others_finds_is_not_asked_alone_and_signals_are_taken_away_too() -> None:
+    legs = {leg: {"weight": 1} for leg in ("lexical", "dense")}
+    related = {"weight": 1, "expansion": {"found_by": ["lexical", "dense"]}}
+    definition = {"legs": {**legs, "related": related}, "signals": {"speaker": 0.5, "access": 0}}
+
+    ways = default_ways([Profile(name="default", description="", definition=definition)])
+
+    assert [way.name for way in ways] == [
+        "default",
+        "dense",
+        "lexical",
+        "words + meaning",
+        "default - dense",
+        "default - lexical",
+        "default - speaker",
+    ]
+    assert ways[-1].changes == {"signals": {"speaker": 0}}
