@@ -41,7 +41,7 @@ DEPLOY = PROJECT / "deploy"
 START_TIMEOUT_S = 60.0
 DEPLOY_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 60.0
-RAY_PORTS = 4
+RAY_PORTS = 5
 SERVE_PORTS = 2
 START_LOG = "ray-start.log"
 
@@ -57,37 +57,38 @@ class Cluster:
     folder: Path
     process: psutil.Process
     dashboard: str
+    metrics: str
     http_port: int
     grpc_port: int
 
     def client(self, tenant: str) -> Client:
         return Client(f"{LOOPBACK}:{self.grpc_port}", tenant=tenant, timeout=30)
 
-    def deploy(self, placement: str) -> None:
-        """Runs `serve deploy` with a copy of the shipped file, and waits until all of it runs."""
-        shipped = self._copy(f"serve.{placement}.yaml")
-        command = [str(self.python), "-m", "ray.serve.scripts", "deploy"]
-        run([*command, "--address", self.dashboard, str(shipped)], self.environment)
-        until(lambda: self._is_running(placement), DEPLOY_TIMEOUT_S)
+    def deploy(self, placement: str, **settings: Mapping[str, str]) -> None:
+        """Runs `serve deploy` with a copy of the shipped file, and waits until all of it runs.
 
-    def _copy(self, name: str) -> Path:
-        """The shipped file, but for where it listens.
-
-        It says all interfaces and the usual ports, which on a machine that others use would be
-        open to them, or taken.
+        Args:
+            placement: Whose file.
+            settings: Sections of the settings to add to it.
         """
+        name = f"serve.{placement}.yaml"
         config = yaml.safe_load((DEPLOY / name).read_text())
+        # It says all interfaces and the usual ports, which on a machine that others use would be
+        # open to them, or taken.
         config["http_options"].update(host=LOOPBACK, port=self.http_port)
         config["grpc_options"].update(port=self.grpc_port)
-        copy = self.folder / name
-        copy.write_text(yaml.safe_dump(config))
-        return copy
+        arguments = config["applications"][0]["args"]
+        arguments.update(settings)
+        (self.folder / name).write_text(yaml.safe_dump(config))
+        command = [str(self.python), "-m", "ray.serve.scripts", "deploy"]
+        run([*command, "--address", self.dashboard, str(self.folder / name)], self.environment)
+        until(lambda: self._runs(arguments), DEPLOY_TIMEOUT_S)
 
-    def _is_running(self, placement: str) -> bool:
+    def _runs(self, arguments: Mapping[str, Any]) -> bool:
         application = self.application()
         assert application["status"] != "DEPLOY_FAILED", messages(application)
-        deployed = application["deployed_app_config"]["args"]["serve"]["placement"]
-        return bool(application["status"] == "RUNNING" and deployed == placement)
+        deployed = application["deployed_app_config"]["args"]
+        return bool(application["status"] == "RUNNING" and deployed == arguments)
 
     def application(self) -> Any:
         """What is deployed, and how it is."""
@@ -217,6 +218,7 @@ def started_cluster(
             folder=folder,
             process=psutil.Process(process.pid),
             dashboard=f"http://{LOOPBACK}:{first}",
+            metrics=f"http://{LOOPBACK}:{first + 4}/metrics",
             http_port=first + RAY_PORTS,
             grpc_port=first + RAY_PORTS + 1,
         )
@@ -267,6 +269,7 @@ def start_options(folder: Path, first_port: int) -> list[str]:
         "port": first_port + 1,
         "dashboard-agent-listen-port": first_port + 2,
         "ray-client-server-port": first_port + 3,
+        "metrics-export-port": first_port + 4,
         "min-worker-port": 0,
         "max-worker-port": 0,
         "object-store-memory": 80_000_000,

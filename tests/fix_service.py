@@ -128,7 +128,7 @@ def _lines(process: subprocess.Popen[str], timeout_s: float) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session", params=["fused", "split"])
-def service(request: pytest.FixtureRequest) -> Iterator[Service]:
-    """The service, in one placement after the other."""
-    with started_service(request.param) as running:
+def service(request: pytest.FixtureRequest, tiny_bert_reranker: Path) -> Iterator[Service]:
+    """The service with a tiny model for reranking, in one placement after the other."""
+    with started_service(request.param, TRIVIUM_RERANKER__MODEL=str(tiny_bert_reranker)) as running:
         yield running

@@ -12,8 +12,10 @@ import grpc
 import pytest
 
 from serving.deployments.ray_environment import LOOPBACK as LOCAL
+from tests.e2e.test_operations import until_shown
+from tests.e2e.test_reranking import when_loaded
 from tests.fix_cluster import DEPLOY, PROJECT, Cluster, in_environment, inherited
-from trivium import Client, Fact, Retrieval, Segment
+from trivium import Client, Fact, Retrieval, Segment, Stage
 from trivium.errors import to_error
 from trivium.values import LegState
 
@@ -116,6 +118,27 @@ def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
     # Ray's proxy reads the request in a process of its own, and hands over what it made of it.
     assert to_error(refused.value).reason == "INVALID_FIELD"
     assert [line for line in cluster.log_of("Fusion") if line.startswith(SLOW_WAY_IN)]
+
+
+@started("without")
+@pytest.mark.timeout(300)
+def test_a_reranker_that_is_not_there_is_said_and_counted_and_the_rest_goes_on(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.deploy("fused", reranker={"model": str(tmp_path / "gone"), "load": "start"})
+
+    with new_client(cluster) as memory:
+        usual = told_and_asked(memory)
+        answer = when_loaded(lambda: memory.retrieve(QUESTION, profile="two_stage"))
+
+    assert usual.hits[0].id == "hired"
+    assert answer.rerank is not None
+    assert answer.rerank.reason.startswith("reranker: the model is no folder")
+    assert {hit.id: hit.stage for hit in answer.hits} == {
+        "hired": Stage.COARSE_FALLBACK,
+        "heat": Stage.COARSE_FALLBACK,
+    }
+    until_shown(cluster.metrics, 'stage="coarse_fallback"')
 
 
 def new_client(cluster: Cluster) -> Client:

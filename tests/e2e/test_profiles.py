@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from serving.profiles import ProfileBook
 from tests.e2e.test_sample import questions, sample
 from tests.fix_service import Service
-from trivium import Client, LegState, Loss, Stage
+from trivium import Client, LegState, Loss
 from trivium.cli.app import trivium
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
@@ -55,16 +55,6 @@ def test_every_profile_is_asked_by_name_from_the_command_line(
 
     assert result.exit_code == 0, result.stderr
     assert "candidates" in result.stdout
-
-
-def test_without_a_reranker_two_stages_fall_back_and_say_so(sample: tuple[Client, str]) -> None:
-    memory, token = sample
-
-    answer = memory.retrieve(QUESTION, profile="two_stage", token=token)
-
-    assert {hit.stage for hit in answer.hits} == {Stage.COARSE_FALLBACK}
-    assert answer.rerank is not None
-    assert answer.rerank.reason == "the service has no reranker"
 
 
 def test_two_profiles_are_compared_side_by_side(sample: tuple[Client, str]) -> None:

@@ -1,0 +1,104 @@
+"""What a cross-encoder makes of an answer, in both placements."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from serving.adapters.reranker.checkpoint import open_checkpoint
+from serving.pipeline.reranking import LOADING
+from tests.contract.test_cross_encoder import CLOSE, Score, classifier_forward
+from tests.e2e.test_operations import until_shown
+from tests.fix_service import Service
+from tests.waiting import until
+from trivium import Client, Retrieval, Segment, Stage
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+
+QUESTION = "When did Caroline visit the agency?"
+SAID = {
+    "visit": "Caroline did visit the adoption agency.",
+    "sailed": "We sailed to Goa with the family, and then went home.",
+    "talk": "Memory retrieval over many years of talk is hard.",
+    "home": "Then Caroline went home.",
+}
+SENSITIVE = Segment(id="secret", text="Caroline is hard on the agency.", sensitive=True)
+
+
+@pytest.fixture(scope="module")
+def memory(service: Service) -> tuple[Client, str]:
+    """A client of a tenant that holds what was said, and the token of its writes."""
+    client = service.client(tenant="reranking")
+    said = [Segment(id=id_, text=text, speaker="Mel") for id_, text in SAID.items()]
+    return client, client.ingest([*said, SENSITIVE]).token
+
+
+@pytest.fixture(scope="module")
+def logit(tiny_bert_reranker: Path) -> Score:
+    """The model of the service, run outside of it by the transformers library."""
+    return classifier_forward(open_checkpoint(str(tiny_bert_reranker)))
+
+
+def when_loaded(ask: Callable[[], Retrieval]) -> Retrieval:
+    """The first answer from when no model is being loaded, which a first question begins."""
+    answers: list[Retrieval] = []
+
+    def loaded() -> bool:
+        answers.append(ask())
+        said = answers[-1].rerank
+        return said is not None and not said.reason.endswith(LOADING)
+
+    until(loaded)
+    return answers[-1]
+
+
+def test_every_hit_is_scored_by_its_cosine_and_the_logit_of_the_model(
+    memory: tuple[Client, str], logit: Score
+) -> None:
+    client, token = memory
+    answer = when_loaded(
+        lambda: client.retrieve(QUESTION, profile="two_stage", token=token, explain=True)
+    )
+
+    assert {hit.id: hit.stage for hit in answer.hits} == dict.fromkeys(SAID, Stage.RERANKED)
+    for hit in answer.hits:
+        expected = logit(QUESTION, f"Mel: {SAID[hit.id]}")
+        assert hit.ledger is not None
+        assert hit.ledger.rerank is not None
+        assert hit.ledger.rerank.logit == pytest.approx(expected, abs=CLOSE, rel=CLOSE)
+        [cosine] = [term.leg_score for term in hit.ledger.leg_terms]
+        mixed = 0.3 * cosine + 0.7 / (1 + math.exp(-expected))
+        assert hit.score == pytest.approx(mixed, abs=CLOSE)
+    scores = [hit.score for hit in answer.hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_what_is_sensitive_is_found_by_its_words_and_not_sent_to_the_model(
+    memory: tuple[Client, str],
+) -> None:
+    client, token = memory
+    also = {"rerank": {"head": 50, "weight": 0.7}}
+    answer = when_loaded(lambda: client.retrieve(QUESTION, changes=also, token=token, explain=True))
+
+    secret = next(hit for hit in answer.hits if hit.id == SENSITIVE.id)
+    assert secret.stage is Stage.COARSE
+    assert secret.ledger is not None
+    assert secret.ledger.rerank is None
+    assert {hit.stage for hit in answer.hits if hit is not secret} == {Stage.RERANKED}
+    assert answer.rerank is not None
+    assert answer.rerank.hit_count == len(answer.hits) - 1
+
+
+def test_reranked_answers_are_counted(service: Service, memory: tuple[Client, str]) -> None:
+    client, token = memory
+    when_loaded(lambda: client.retrieve(QUESTION, profile="two_stage", token=token))
+
+    counted = until_shown(service.metrics, 'stage="reranked"')
+
+    assert re.search(
+        r'ray_trivium_reranked_answers_total{.*profile="two_stage".*"reranked"', counted
+    )
