@@ -7,26 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import Tokenizer, processors
 
 from serving.adapters.encoder.checkpoint import Checkpoint, open_checkpoint
 from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.config import default_cache_dir
 from serving.ports import TextEncoder
-
-WORDS = (
-    "we sailed to goa with the family and then went home when did caroline visit the adoption "
-    "agency memory retrieval over many years of talk is hard but a b c 1 2 3 ! ? . , :"
-)
+from tests.tiny_tokenizers import VOCABULARY, byte_pairs, wordpieces
 
 LONGEST = 96
 """The window of the tiny models."""
@@ -88,7 +76,7 @@ def _write_bert(folder: Path, pooling: str) -> None:
 
     torch.manual_seed(7)
     config = BertConfig(
-        vocab_size=300,
+        vocab_size=VOCABULARY,
         hidden_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
@@ -98,7 +86,7 @@ def _write_bert(folder: Path, pooling: str) -> None:
     )
     BertModel(config).save_pretrained(folder)
     _write_modules(folder, pooling, query_prompt="when : ")
-    _bert_tokenizer().save(str(folder / "tokenizer.json"))
+    wordpieces().save(str(folder / "tokenizer.json"))
     _write_tokenizer_config(folder, "[PAD]")
 
 
@@ -108,7 +96,7 @@ def _write_qwen3(folder: Path) -> None:
 
     torch.manual_seed(7)
     config = Qwen3Config(
-        vocab_size=300,
+        vocab_size=VOCABULARY,
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
@@ -147,32 +135,8 @@ def _write_tokenizer_config(folder: Path, padding: str) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
-def _bert_tokenizer() -> Tokenizer:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer.train_from_iterator(
-        [WORDS],
-        trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False),
-    )
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return tokenizer
-
-
 def _qwen3_tokenizer() -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<|endoftext|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([WORDS], trainer)
+    tokenizer = byte_pairs(["<|endoftext|>"])
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", 0)]
     )

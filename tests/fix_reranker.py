@@ -5,24 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tokenizers import (
-    AddedToken,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import AddedToken, Tokenizer, processors
 
-from tests.fix_encoder import SPREAD, WORDS
+from tests.fix_encoder import SPREAD
+from tests.tiny_tokenizers import VOCABULARY, byte_pairs, unigrams, wordpieces
 
 LONGEST = 64
 """The window of the tiny classifiers."""
 
 LONGEST_WITH_PROMPT = 384
 """That of the tiny Qwen3, whose prompt takes 223 of it."""
+
+THOUGHTS = ("<think>", "</think>")
+"""The tokens that the real Qwen3 has beyond those of its training."""
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +50,7 @@ def write_bert_reranker(folder: Path, labels: int = 1) -> None:
 
     _save_tokenizer(
         folder,
-        _wordpieces(),
+        wordpieces(),
         pad_token="[PAD]",
         unk_token="[UNK]",
         cls_token="[CLS]",
@@ -66,7 +61,7 @@ def write_bert_reranker(folder: Path, labels: int = 1) -> None:
     )
     torch.manual_seed(3)
     config = BertConfig(
-        vocab_size=300,
+        vocab_size=VOCABULARY,
         hidden_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
@@ -84,7 +79,7 @@ def write_xlmr_reranker(folder: Path) -> None:
 
     _save_tokenizer(
         folder,
-        _unigrams(),
+        unigrams(),
         bos_token="<s>",
         eos_token="</s>",
         cls_token="<s>",
@@ -95,7 +90,7 @@ def write_xlmr_reranker(folder: Path) -> None:
     )
     torch.manual_seed(2)
     config = XLMRobertaConfig(
-        vocab_size=300,
+        vocab_size=VOCABULARY,
         hidden_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
@@ -114,14 +109,14 @@ def write_qwen3_reranker(folder: Path, longest: int = LONGEST_WITH_PROMPT) -> No
 
     _save_tokenizer(
         folder,
-        _bytes(),
+        _qwen3_tokenizer(),
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
         padding_side="left",
     )
     torch.manual_seed(1)
     config = Qwen3Config(
-        vocab_size=320,
+        vocab_size=VOCABULARY + len(THOUGHTS),
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
@@ -144,54 +139,10 @@ def _save_tokenizer(folder: Path, tokenizer: Tokenizer, **settings: object) -> N
     wrapped.save_pretrained(folder)
 
 
-def _wordpieces() -> Tokenizer:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer.train_from_iterator(
-        [WORDS],
-        trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False),
-    )
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    return tokenizer
-
-
-def _unigrams() -> Tokenizer:
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=100,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        unk_token="<unk>",
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([WORDS], trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>",
-        pair="<s> $A </s> </s> $B </s>",
-        special_tokens=[("<s>", 0), ("</s>", 2)],
-    )
-    return tokenizer
-
-
-def _bytes() -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+def _qwen3_tokenizer() -> Tokenizer:
     # As words of their own and often, so that each becomes one token, as in the real one.
-    tokenizer.train_from_iterator([WORDS, *["yes", "no"] * 50], trainer)
-    tokenizer.add_tokens([AddedToken(tag, special=False) for tag in ("<think>", "</think>")])
+    answers = ["yes", "no"] * 50
+    tokenizer = byte_pairs(["<|endoftext|>", "<|im_start|>", "<|im_end|>"], answers)
+    tokenizer.add_tokens([AddedToken(tag, special=False) for tag in THOUGHTS])
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     return tokenizer
