@@ -57,33 +57,8 @@ def _tell_nobody(lane: LaneName, windows: int) -> None:
     del lane, windows
 
 
-@dataclass(slots=True)
-class LaneCounts:
-    """What a lane did since the start.
-
-    `texts` were encoded as `windows`, in `batches`, the largest of which had
-    `largest_batch` windows: equal questions share one, long documents have
-    several. `dropped` were cancelled or late, `refused` found the queue full.
-    """
-
-    texts: int = 0
-    windows: int = 0
-    batches: int = 0
-    largest_batch: int = 0
-    dropped: int = 0
-    refused: int = 0
-
-    def count_batch(self, windows: int) -> None:
-        """Counts one batch of so many windows."""
-        self.windows += windows
-        self.batches += 1
-        self.largest_batch = max(self.largest_batch, windows)
-
-
 class _Lane(Protocol):
     """A queue of work of one sort. Callers append to it; the thread takes steps."""
-
-    counts: LaneCounts
 
     @property
     def waiting(self) -> int:
@@ -119,7 +94,6 @@ class _QuestionLane:
         self._on_batch = on_batch
         self._token_budget = token_budget
         self._queue: deque[_Question] = deque()
-        self.counts = LaneCounts()
 
     @property
     def waiting(self) -> int:
@@ -151,14 +125,10 @@ class _QuestionLane:
             self._answer(list(askers.values()), list(windows.values()))
 
     def _is_dropped(self, question: _Question) -> bool:
-        late = question.deadline.passed
-        if not late and not question.future.cancelled():
-            return False
-        # Counted first: whoever is told may look at the counts at once.
-        self.counts.dropped += 1
-        if late:
+        if question.deadline.passed:
             fail(question.future, TimeoutError())
-        return True
+            return True
+        return question.future.cancelled()
 
     def _tokenize(self, question: _Question) -> TokenIds | None:
         try:
@@ -168,8 +138,6 @@ class _QuestionLane:
             return None
 
     def _answer(self, askers: list[list[_Question]], windows: list[TokenIds]) -> None:
-        self.counts.texts += sum(len(equal) for equal in askers)
-        self.counts.count_batch(len(windows))
         self._on_batch("query", len(windows))
         try:
             answers = list(zip(askers, self._encoder.encode(windows), strict=True))
@@ -244,7 +212,6 @@ class _BulkLane:
         self._character_budget = character_budget
         self._queue: deque[_Documents] = deque()
         self._pieces: list[_Piece] = []
-        self.counts = LaneCounts()
 
     @property
     def waiting(self) -> int:
@@ -269,7 +236,6 @@ class _BulkLane:
             documents = self._queue[0]
             if documents.future.done() or not documents.untokenized:
                 self._queue.popleft()
-                self.counts.dropped += documents.untokenized
                 continue
             budget -= len(documents.next_text)
             self._pieces += self._tokenize_next(documents)
@@ -278,12 +244,10 @@ class _BulkLane:
 
     def _tokenize_next(self, documents: _Documents) -> list[_Piece]:
         try:
-            pieces = documents.split_next(self._encoder.tokenize_document(documents.next_text))
+            return documents.split_next(self._encoder.tokenize_document(documents.next_text))
         except Exception as error:
             fail(documents.future, error)
             return []
-        self.counts.texts += 1
-        return pieces
 
     def _encode_some(self) -> None:
         batch: list[_Piece] = []
@@ -297,7 +261,6 @@ class _BulkLane:
             self._encode(batch)
 
     def _encode(self, batch: list[_Piece]) -> None:
-        self.counts.count_batch(len(batch))
         self._on_batch("bulk", len(batch))
         try:
             rows = self._encoder.encode([piece.tokens for piece in batch])
@@ -367,16 +330,6 @@ class BatchedEmbedder:
         await asyncio.to_thread(self._thread.join)
 
     @property
-    def query_counts(self) -> LaneCounts:
-        """What was done with questions, for telemetry."""
-        return self._questions.counts
-
-    @property
-    def bulk_counts(self) -> LaneCounts:
-        """What was done with documents, for telemetry."""
-        return self._bulk.counts
-
-    @property
     def waiting_queries(self) -> int:
         """The questions that wait."""
         return self._questions.waiting
@@ -428,7 +381,6 @@ class BatchedEmbedder:
             raise _closed()
         waiting = lane.waiting
         if waiting and waiting + more > limit:
-            lane.counts.refused += more
             raise OverloadedError("the embedder's queue", round(self._seconds_per_step, 3))
 
     def _work(self) -> None:

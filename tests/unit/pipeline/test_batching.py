@@ -74,9 +74,7 @@ async def test_questions_that_come_while_the_encoder_works_make_one_batch() -> N
         encoder.release(2)
         await asyncio.gather(first, *later)
 
-        assert [len(batch) for batch in encoder.batches] == [1, 5]
-        assert embedder.query_counts.batches == 2
-        assert embedder.query_counts.largest_batch == 5
+    assert [len(batch) for batch in encoder.batches] == [1, 5]
 
 
 async def test_each_batch_is_told_with_its_lane_and_its_windows() -> None:
@@ -118,9 +116,8 @@ async def test_equal_questions_share_a_row() -> None:
         one, other, _ = await asyncio.gather(*equal)
         await first
 
-        assert [len(batch) for batch in encoder.batches] == [1, 1]
-        assert embedder.query_counts.texts == 4
-        assert not np.shares_memory(one, other)
+    assert [len(batch) for batch in encoder.batches] == [1, 1]
+    assert not np.shares_memory(one, other)
 
 
 async def test_a_batch_of_questions_keeps_to_its_budget() -> None:
@@ -201,8 +198,7 @@ async def test_a_cancelled_question_is_dropped_before_it_runs() -> None:
         encoder.release(2)
         await asyncio.gather(first, last)
 
-        assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
-        assert embedder.query_counts.dropped == 1
+    assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
 
 
 async def test_a_late_question_is_dropped_before_it_runs() -> None:
@@ -218,8 +214,8 @@ async def test_a_late_question_is_dropped_before_it_runs() -> None:
 
         with pytest.raises(TimeoutError):
             await late
-        assert first_words(encoder.batches, "first late") == ["first"]
-        assert embedder.query_counts.dropped == 1
+
+    assert first_words(encoder.batches, "first late") == ["first"]
 
 
 async def test_a_caller_does_not_wait_beyond_its_deadline() -> None:
@@ -270,8 +266,7 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back(
         encoder.release(2)
         await asyncio.gather(first, waiting)
 
-        assert refused.value.retry_after_s > 0
-        assert embedder.query_counts.refused + embedder.bulk_counts.refused == 1
+    assert refused.value.retry_after_s > 0
 
 
 async def test_a_call_larger_than_the_queue_is_let_in_when_nothing_waits() -> None:
