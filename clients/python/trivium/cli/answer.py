@@ -18,7 +18,7 @@ FIRST = 3
 """An answer is satisfying if it is among the first so many hits."""
 
 _ROADS = {"lexical": "words", "dense": "meaning"}
-_RELATIONS = ("facts", "graph")
+_RELATIONS = ("facts", "graph", "related")
 
 
 @dataclass(frozen=True, slots=True)
