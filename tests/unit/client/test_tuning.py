@@ -279,7 +279,7 @@ def test_two_orders_are_shown_side_by_side(run: Run, fake_service: FakeService) 
 def test_a_comparison_shows_what_moved_and_what_either_answer_lacks(
     run: Run, fake_service: FakeService
 ) -> None:
-    hit = messages.Hit(segment=Segment(id="up", text="We sailed to Goa."), rank=1)
+    hit = messages.Hit(segment=Segment(id="up", text="We sailed to Goa."), rank=1, score=0.4496)
     retrieved = messages.RetrieveResponse(
         profile="two_stage",
         hits=[hit],
@@ -302,7 +302,8 @@ def test_a_comparison_shows_what_moved_and_what_either_answer_lacks(
 
     shown = run("compare", "why?", "--against", "two_stage_baseline").stdout
 
-    assert "We sailed to Goa." in shown
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "up 1 (0.4496) - gone We sailed to Goa." in lines
     assert "two_stage: coarse_fallback: the service has no reranker" in shown
     assert "two_stage_baseline: dense timed out: the budget ran out" in shown
 

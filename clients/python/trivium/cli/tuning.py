@@ -31,6 +31,7 @@ from trivium.cli.ranking import (
     to_changes,
 )
 from trivium.tuning import Absence, Comparison, Loss, Profile, RankChange
+from trivium.values import Hit
 
 FIRST = ("description", "limit", "legs")
 """The fields that a profile file begins with."""
@@ -185,15 +186,16 @@ def _print_comparison(found: Comparison) -> None:
     names = (left, right if right != left else f"{right}, changed")
     rows = table("id", *names, "", "hit")
     rows.columns[4].ratio, rows.columns[4].no_wrap, rows.expand = 1, True, True
-    hits = {hit.id: hit for answer in (found.against, found.retrieved) for hit in answer.hits}
+    before = {hit.id: hit for hit in found.retrieved.hits}
+    after = {hit.id: hit for hit in found.against.hits}
     for change in found.rank_changes:
-        text = hits[change.id].text if change.id in hits else ""
+        hit = before.get(change.id) or after.get(change.id)
         rows.add_row(
             styled(change.id),
-            _rank(change.rank),
-            _rank(change.against_rank),
+            _scored(change.rank, before.get(change.id)),
+            _scored(change.against_rank, after.get(change.id)),
             _move(change),
-            styled(text),
+            styled(hit.text if hit else ""),
         )
     console = stdout()
     console.print(rows)
@@ -201,6 +203,11 @@ def _print_comparison(found: Comparison) -> None:
     for name, answer in zip(names, (found.retrieved, found.against), strict=True):
         for line in shortcomings(answer):
             console.print(styled(f"{name}: {line}", "yellow"))
+
+
+def _scored(rank: int | None, hit: Hit | None) -> str:
+    """A rank with the score that it was given for, which compares within its answer only."""
+    return _rank(rank) if hit is None else f"{_rank(rank)} ({hit.score:.4f})"
 
 
 def _rank(rank: int | None) -> str:
