@@ -228,9 +228,9 @@ class Profile:
                 f"rerank.head is {self.rerank.head}, but the legs bring at most {pool} candidates"
             )
         if self.rerank is not None and self.sort is not Sort.RELEVANCE:
-            raise ValueError(f"rerank is for relevance, and sort is {self.sort}")
+            raise ValueError(f"rerank is for relevance, and sort is {self.sort}: leave one out")
         if self.diversity is not None and self.sort is not Sort.RELEVANCE:
-            raise ValueError(f"diversity is for relevance, and sort is {self.sort}")
+            raise ValueError(f"diversity is for relevance, and sort is {self.sort}: leave one out")
 
     @property
     def weights(self) -> dict[str, float]:

@@ -23,6 +23,7 @@ from serving.domain.records import segment_id
 from serving.pipeline.asking import LegState
 from serving.pipeline.legs import DenseLeg, GraphLeg, Leg, LegSkippedError
 from serving.pipeline.ordering import Stage
+from serving.profiles import ProfileBook
 from tests.builders import NOON, days, fact, ids, query, scope, segment
 from tests.fake_graph import InMemoryGraph
 from tests.fakes import BrokenLeg, FixedConsistency, FixedLeg, FixedReranker, RecordingAccess
@@ -222,6 +223,17 @@ async def test_sorted_by_recency_the_latest_comes_first() -> None:
     answer = await retriever(store, {"dense": FixedLeg("a b")}).retrieve(
         query("?"), replace(PLAIN, sort=Sort.RECENCY), soon()
     )
+
+    assert hit_ids(answer) == ["b", "a"]
+
+
+async def test_any_profile_is_sorted_by_recency_once_its_diversity_is_left_out() -> None:
+    store = await store_of(
+        segment("a", "one", event_time=NOON - days(2)), segment("b", "two", event_time=NOON)
+    )
+    annie = ProfileBook.load().changed("annie", {"sort": "recency", "diversity": None})
+
+    answer = await retriever(store, {"dense": FixedLeg("a b")}).retrieve(query("?"), annie, soon())
 
     assert hit_ids(answer) == ["b", "a"]
 
