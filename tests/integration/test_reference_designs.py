@@ -112,6 +112,19 @@ async def test_annie_orders_by_novelty_since_raw_scores_are_small(annie: AsyncCl
     assert told.max_similarity == pytest.approx(0.14, abs=5e-3)
 
 
+async def test_what_several_lists_have_is_shown_once_and_whole(annie: AsyncClient) -> None:
+    answer = await annie.retrieve(VACATION, profile="annie", as_of=NOW)
+
+    (plan,) = [hit for hit in answer.hits if hit.id == "plan"]
+    assert plan.legs == ("lexical", "dense")
+    assert isinstance(plan.item, Segment)
+    assert (plan.item.speaker, plan.item.title, plan.item.event_time) == (
+        "Rajesh",
+        "Priya, vacation: tell Priya, vacation",
+        ago(2),
+    )
+
+
 async def test_annie_writes_the_documents_lines_into_the_block(annie: AsyncClient) -> None:
     three_by_meaning = {"dense": LegOverride(depth=3)}
 
