@@ -137,6 +137,9 @@ def test_from_a_hit_that_crossed_the_wire_alone_its_score_can_be_worked_out_agai
         assert hit.score == sent.score
         assert ledger.recompute() == pytest.approx(hit.score, rel=1e-9, abs=1e-9)
         assert ledger.reserved_by == sent.ledger.reserved_by
+        assert ledger.fused_score == sent.ledger.fused_score
+        assert sum(term.term for term in ledger.leg_terms) == pytest.approx(ledger.fused_score)
+        assert [term.leg for term in ledger.leg_terms] == [t.leg for t in sent.ledger.leg_terms]
         if ledger.importance is not None:
             assert ledger.importance.importance == importances[NAMES.index(hit.id)]
         if ledger.decay is not None:
