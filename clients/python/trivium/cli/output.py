@@ -68,7 +68,10 @@ def _encode(value: object) -> object:
 
 
 def print_yaml(values: Mapping[str, Any]) -> None:
-    """Writes a mapping as a YAML file has it; no line is broken, so that it can be copied."""
+    """Writes a mapping as a YAML file has it, what is within its fields in the order of names.
+
+    No line is broken, so that it can be copied.
+    """
     for line in _yaml(values, ""):
         click.echo(line)
 
@@ -77,7 +80,7 @@ def _yaml(values: Mapping[str, Any], indent: str) -> Iterator[str]:
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
             yield f"{indent}{name}:"
-            yield from _yaml(value, indent + "  ")
+            yield from _yaml(dict(sorted(value.items())), indent + "  ")
         else:
             # All of JSON is YAML.
             yield f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}"
