@@ -279,6 +279,8 @@ def _with_reserved(hits: Sequence[Hit], profile: Profile) -> tuple[list[Hit], di
     for leg in profile.legs:
         if leg.reserved:
             reserved.update(dict.fromkeys(_best_of(leg.name, leg.reserved, hits), leg.name))
+    if not reserved:
+        return list(hits[: profile.limit]), {}
     answer = [hit.item.item for hit in hits[: profile.limit]]
     taken: dict[ItemId, ItemId] = {}
     for item in [item for item in reserved if item not in answer]:

@@ -226,6 +226,20 @@ async def test_annie_looks_a_week_back_by_words_and_for_ever_by_meaning(
         "Looking at flights", profile="annie", as_of=NOW, explain=True, changes=longer
     )
 
+    by_words_alone = {leg: LegOverride(weight=0) for leg in ("dense", "graph")}
+    absence = await annie.explain_absence(
+        "Looking at flights",
+        segment_id="flights",
+        profile="annie",
+        as_of=NOW,
+        overrides=by_words_alone,
+    )
+
+    assert (absence.loss, absence.reason) == (
+        Loss.NOT_SEARCHED,
+        "lexical: it lies further back than its lookback of 7 days",
+    )
+    assert absence.legs[0].rank == 1
     assert by_id(answer)["flights"].legs == ("dense",)
     assert by_id(further)["flights"].legs == ("lexical", "dense")
 
@@ -284,7 +298,15 @@ async def test_an_old_item_outside_the_pool_surfaces_through_its_words(
         "heirloom barometer", profile="recollection", as_of=NOW, explain=True, limit=100
     )
 
+    absence = await memory.explain_absence(
+        "heirloom barometer", segment_id="silent", profile="recollection", as_of=NOW
+    )
+
     hits = by_id(answer)
+    assert (absence.loss, absence.reason) == (
+        Loss.NOT_SEARCHED,
+        "dense: it is not among the 200 accessed last, and not found by lexical",
+    )
     assert ranks(hits["old"])["lexical"] == 1
     assert ranks(hits["old"])["dense"] == 1  # its cosine is asked for, once, like all others
     # Nearer in meaning, but not among the 200 last accessed, and without any of the words.
@@ -395,6 +417,18 @@ async def test_hybrid_recall_takes_any_word_only_where_all_find_too_few(
         changes={"legs": {"lexical": {"words": {"rank_gate": 0.99}}}},
     )
 
+    passed_over = await recall.explain_absence(
+        "sailing boat",
+        segment_id="one",
+        profile="hybrid_recall",
+        as_of=NOW,
+        limit=1,
+        overrides=words,
+    )
+
+    assert passed_over.reason == (
+        "lexical: it has some of the words, and others that have all are enough"
+    )
     assert {report.leg: report.candidate_count for report in one.leg_reports}["lexical"] == 1
     assert set(ids(many)) == {"both", "one", "secret"}
     assert ids(gated) == ["both"]
