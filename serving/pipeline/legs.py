@@ -12,7 +12,7 @@ import numpy as np
 
 from serving.domain.budget import Deadline
 from serving.domain.fusion import fuse
-from serving.domain.leg_options import CandidatePool
+from serving.domain.leg_options import CandidatePool, Expansion
 from serving.domain.profile import LegSpec, Yields
 from serving.domain.query import Query
 from serving.domain.ranking import Candidate, RankedList, above_floor
@@ -303,7 +303,7 @@ class RelatedLeg:
         skipped = [why for each in brought.values() for why in each.skipped]
         if len(broken) + len(skipped) == len(brought):
             raise LegSkippedError(f"nothing to begin with; {'; '.join([*broken, *skipped])}")
-        seeds = _fused_heads(brought)[: expansion.seeds]
+        seeds = seeds_of(expansion, {leg: each.candidates for leg, each in brought.items()})
         found = await self._graph.related(
             request.query.scope, seeds, request.spec.depth, request.deadline
         )
@@ -311,12 +311,16 @@ class RelatedLeg:
         return Finding(kept, below, stale, lacking="; ".join(broken))
 
 
-def _fused_heads(brought: Mapping[str, Brought]) -> list[ItemId]:
-    """What the heads of the legs' lists agree on, best first."""
-    lists = [
-        RankedList(leg, tuple(each.candidates[:SEEDING_DEPTH])) for leg, each in brought.items()
-    ]
-    return [one.item for one in fuse(lists, weights=dict.fromkeys(brought, 1.0))]
+def seeds_of(expansion: Expansion, found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:
+    """Where an expansion begins: with the best of what its legs found, fused by rank.
+
+    Args:
+        expansion: Says how many segments.
+        found: The candidates of each leg that it leads on from, best first.
+    """
+    lists = [RankedList(leg, tuple(each[:SEEDING_DEPTH])) for leg, each in found.items()]
+    fused = fuse(lists, weights=dict.fromkeys(found, 1.0))
+    return [one.item for one in fused[: expansion.seeds]]
 
 
 class TemporalLeg:
