@@ -144,12 +144,13 @@ async def measure_projection(
 
 async def _until_projected(client: AsyncClient) -> None:
     while True:
-        if _projected(await client.stats(timeout=30)):
+        if projected(await client.stats(timeout=30)):
             return
         await asyncio.sleep(POLL_S)
 
 
-def _projected(stats: Stats) -> bool:
+def projected(stats: Stats) -> bool:
+    """Whether everything that was written is embedded and in the graph."""
     caught_up = not any(each.pending_count for each in stats.projections)
     return caught_up and stats.tenant.embedded_count >= stats.tenant.embeddable_count
 

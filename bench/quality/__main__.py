@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.markdown import Markdown
 
 from bench import environment
-from bench.collection import Collection, read_collection
+from bench.collection import Collection
 from bench.connections import LIMIT, connected
 from bench.progress import progress_bars
 from bench.quality import folder, gate, slices, stored
-from bench.quality.session import Measured, RejectedError, Session
+from bench.quality.command import EXPECTED, RESULTS, console, read_sets, running
+from bench.quality.session import Measured, Session
 from bench.quality.stored import Row, StoredError
 from bench.quality.summary import headlines
 from bench.quality.ways import Way, choose, gate_ways, parse_way
-from bench.service import ServiceStartError, fresh_data, started
-from trivium.errors import TriviumError
 from trivium.tuning import Profile
 
-RESULTS = Path(__file__).parents[1] / "results"
-SHOWN_PROBLEMS = 10
 FAILED = 1
-
-console = Console(stderr=True)
 
 Choose = Callable[[Sequence[Profile]], Sequence[Way]]
 
@@ -153,7 +146,7 @@ def main(
         return choose(of, given or fallback, without_legs, baseline)
 
     try:
-        collections = _read(folders or slices.FOLDERS, limit_queries, skip_unreadable)
+        collections = read_sets(folders or slices.FOLDERS, limit_queries, skip_unreadable)
         before = stored.read_rows(gate_file) if gate_file else []
         plan = Plan(
             collections=collections, choose=chosen, address=address, limit=limit, callers=callers
@@ -164,40 +157,15 @@ def main(
         passed = not gate_file or _gate(before, rows)
     except asyncio.CancelledError:
         raise click.Abort from None
-    except _EXPECTED as error:
+    except EXPECTED as error:
         raise click.ClickException(str(error)) from error
     ctx.exit(0 if passed else FAILED)
-
-
-_EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError, RejectedError, StoredError)
-
-
-def _read(
-    folders: Sequence[Path], query_limit: int | None, skip_unreadable: bool
-) -> list[Collection]:
-    collections = [read_collection(each, query_limit=query_limit) for each in folders]
-    names = [each.name for each in collections]
-    for collection in collections:
-        if names.count(collection.name) > 1:
-            raise click.UsageError(f"two folders are called {collection.name!r}")
-        problems = [str(problem) for problem in collection.problems]
-        shown = "\n".join(problems[:SHOWN_PROBLEMS])
-        if problems and not skip_unreadable:
-            raise click.ClickException(
-                f"{len(problems)} lines of {collection.name} cannot be read; "
-                f"--skip-unreadable leaves them out:\n{shown}"
-            )
-        if problems:
-            console.print(f"left out {len(problems)} lines:\n{shown}", style="yellow", markup=False)
-        if not collection.judged:
-            raise click.ClickException(f"{collection.name} has no judged question")
-    return collections
 
 
 async def _measure(plan: Plan, out: Path) -> list[Row]:
     """Measures the sets one after the other, each written to disk as soon as it is there."""
     rows: list[Row] = []
-    async with _running(plan.address) as address, connected(address, 1) as connections:
+    async with running(plan.address) as address, connected(address, 1) as connections:
         profiles = await connections.profiles()
         ways = plan.choose(profiles)
         for collection in plan.collections:
@@ -211,18 +179,6 @@ async def _measure(plan: Plan, out: Path) -> list[Row]:
                 row for each in measured.answers for row in stored.rows_of(collection.name, each)
             )
     return rows
-
-
-@contextlib.asynccontextmanager
-async def _running(address: str | None) -> AsyncIterator[str]:
-    if address is not None:
-        yield address
-        return
-    console.print("starting the service")
-    with fresh_data() as data_dir:
-        async with started(data_dir) as target:
-            yield target.address
-            console.print("stopping the service")
 
 
 def _write(out: Path, measured: Measured, limit: int) -> None:

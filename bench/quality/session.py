@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from bench.collection import Collection, Query
 from bench.connections import LIMIT, Connections
-from bench.ingest import BatchLoader, measure_projection
+from bench.ingest import BatchLoader, measure_projection, projected
 from bench.quality.evaluate import Answers, Scored, ask_once, ask_way
 from bench.quality.metrics import EVIDENCE
 from bench.quality.ways import Way, legs_of
@@ -23,6 +23,8 @@ from trivium.values import Retrieval
 
 WARM_UP = 50
 """Questions asked before those that count."""
+
+STATS_TIMEOUT_S = 30.0
 
 EXTREMES = 10
 """How many of the best and of the worst answers of a way are looked at."""
@@ -93,9 +95,6 @@ class Session:
     ) -> Measured:
         """Writes a set, waits until every leg has it, and asks its judged questions.
 
-        The set has tenants of its own, named by its contents: it is written once however often it
-        is measured, and what was there before is not among it.
-
         Args:
             collection: The set.
             ways: How to ask, the baseline first.
@@ -105,8 +104,7 @@ class Session:
             RejectedError: The service would not store all of it.
             TriviumError: It did not answer while the set was written.
         """
-        connections = self._connections.apart(f"-{fingerprint(collection)}")
-        await self._write(connections, collection)
+        connections = await self.store(collection)
         queries = collection.judged
         await self._warm_up(connections, queries, ways[0])
         bar = self._bars.add_task(f"asking {collection.name}", total=len(queries) * len(ways))
@@ -125,6 +123,24 @@ class Session:
         looked_at = answers if explain else []
         explained = {each.way.name: await self._explain(connections, each) for each in looked_at}
         return Measured(collection, answers, explained)
+
+    async def store(self, collection: Collection) -> Connections:
+        """Writes a set, unless all of it is there, and waits until every leg has it.
+
+        The set has tenants of its own, named by its contents: it is written once however often it
+        is measured, and what was there before is not among it.
+
+        Returns:
+            The connections to these tenants.
+
+        Raises:
+            RejectedError: The service would not store all of it.
+            TriviumError: It did not answer while the set was written.
+        """
+        connections = self._connections.apart(f"-{fingerprint(collection)}")
+        if not await _is_stored(connections, collection):
+            await self._write(connections, collection)
+        return connections
 
     async def _write(self, connections: Connections, collection: Collection) -> None:
         total = collection.segment_count + collection.fact_count
@@ -189,6 +205,19 @@ def fingerprint(collection: Collection) -> str:
     for tenant, memory in sorted(collection.memories.items()):
         digest.update(repr((tenant, memory.segments, memory.facts)).encode())
     return digest.hexdigest()[:12]
+
+
+async def _is_stored(connections: Connections, collection: Collection) -> bool:
+    """Whether the tenants of a set hold as much as it has, and every projection has it.
+
+    Their names say what is written to them, so as much is the same.
+    """
+    for tenant, memory in collection.memories.items():
+        stats = await connections.client(tenant).stats(timeout=STATS_TIMEOUT_S)
+        stored = (stats.tenant.segment_count, stats.tenant.fact_count)
+        if stored != (len(memory.segments), len(memory.facts)) or not projected(stats):
+            return False
+    return True
 
 
 def _check_stored(collection: Collection, result: Result) -> None:
