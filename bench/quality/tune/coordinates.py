@@ -1,0 +1,171 @@
+"""What may change in a profile and to which values; and what cannot be tried offline.
+
+A profile under search is its definition, in the form of a profile file. A coordinate is one field
+of it, by the path that `--set` takes, with the values to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from serving.adapters.neo4j.search import MIN_FAN_OUT
+from serving.domain.leg_options import WordsMode
+from serving.domain.profile import MAX_LIMIT, LegSpec, Profile
+from serving.domain.signals import ACCESS, SIGNALS
+from serving.pipeline.legs import DENSE, FACTS, GRAPH, RELATED, SEEDING_DEPTH
+from serving.profiles import ProfileBook
+from serving.profiles.book import merged
+from serving.profiles.form import to_form
+
+Definition: TypeAlias = Mapping[str, Any]
+
+LEG_WEIGHTS = (0.0, 0.3, 0.5, 0.6, 0.7, 0.85, 1.0, 1.1, 1.25, 1.5, 2.0)
+DEPTHS = (5, 8, 10, 15, 20, 30, 50, 70, 100)
+FLOORS: Mapping[str, Sequence[float | None]] = {
+    DENSE: (None, 0.15, 0.2, 0.25, 0.3, 0.35),
+    FACTS: (None, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6),
+    GRAPH: (None, 0.05, 0.1, 0.15, 0.2, 0.3),
+    RELATED: (None, 0.02, 0.05, 0.1, 0.15),
+}
+RANK_CONSTANTS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+SIGNAL_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
+HALF_LIVES = ("P30D", "P90D", "P365D")
+DECAY_FLOORS = (0.5, 0.8, 0.9)
+"""The least factor of what is old, of evergreen kinds too: half of it is all that age can take."""
+
+DEEPEST: Mapping[str, int] = {GRAPH: MIN_FAN_OUT}
+"""How deep a leg is asked, and so may be tried, if not `MAX_LIMIT`. Beyond this depth a walk fans
+out more, and its shorter lists are no longer the heads of its longest."""
+
+
+class UntunableError(ValueError):
+    """The profile has what cannot be ranked offline; the message names each field and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """A field of a profile, by its path, and the values that are tried."""
+
+    path: str
+    values: tuple[Any, ...]
+
+
+def coordinates(definition: Definition, profile: Profile) -> list[Coordinate]:
+    """What is searched over: all that the legs of the profile have, and every signal but one.
+
+    Lists that another leg begins with stay at least as long as it looks into them, so
+    that its own list depends on none of the depths tried.
+
+    Args:
+        definition: The profile that the search starts with; its own values are tried too.
+        profile: The same as the pipeline takes it.
+    """
+    leaned_on = {name for leg in profile.legs for name in leg.leans_on}
+    # In the profile's order and not the definition's: that travels as a map, which has none, and
+    # where a search ends depends on it.
+    found = [each for leg in profile.legs for each in _of_leg(leg, leg.name in leaned_on)]
+    found.append(Coordinate("rank_constant", RANK_CONSTANTS))
+    found += (Coordinate(f"signals.{name}", SIGNAL_WEIGHTS) for name in SIGNALS if name != ACCESS)
+    found.append(Coordinate("decay", (None, *_decays())))
+    return [_with_own(each, value_at(definition, each.path)) for each in found]
+
+
+def _of_leg(leg: LegSpec, leaned_on: bool) -> Iterator[Coordinate]:
+    path = f"legs.{leg.name}"
+    yield Coordinate(f"{path}.weight", LEG_WEIGHTS)
+    if not leg.depth_per_limit:
+        least = SEEDING_DEPTH if leaned_on else 1
+        depths = (depth for depth in DEPTHS if least <= depth <= deepest(leg.name))
+        yield Coordinate(f"{path}.depth", tuple(depths))
+    if leg.name in FLOORS:
+        yield Coordinate(f"{path}.floor", tuple(FLOORS[leg.name]))
+
+
+def _decays() -> Iterator[Definition]:
+    for half_life in HALF_LIVES:
+        for floor in DECAY_FLOORS:
+            yield {"half_life": half_life, "floor": floor, "evergreen_floor": floor}
+
+
+def _with_own(coordinate: Coordinate, own: Any) -> Coordinate:
+    """The coordinate with the start's own value among those tried."""
+    if own in coordinate.values or own is None:
+        return coordinate
+    return Coordinate(coordinate.path, (*coordinate.values, own))
+
+
+def deepest(leg: str) -> int:
+    """How deep a leg is asked, so that every list of the search is the head of that one."""
+    return DEEPEST.get(leg, MAX_LIMIT)
+
+
+# ---------------------------------------------------------------- definitions
+
+
+def value_at(definition: Definition, path: str) -> Any:
+    """The value of a field; None if the definition has none."""
+    value: Any = definition
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def changed(definition: Definition, path: str, value: Any) -> Definition:
+    """The definition with another value in a field."""
+    for part in reversed(path.split(".")):
+        value = {part: value}
+    return merged(definition, value)
+
+
+def heard(name: str, definition: Definition) -> Profile | None:
+    """The profile of a definition; None if the service would refuse it.
+
+    That is what `serving.domain.reachability` finds wrong: a leg that can show nothing, or drowns
+    out all others.
+    """
+    try:
+        return ProfileBook({name: definition})[name]
+    except ValueError:
+        return None
+
+
+def alone(name: str, definition: Definition, leg: str) -> Profile:
+    """The profile with no other leg, which need not be one that a service would keep."""
+    others = [other for other in definition["legs"] if other != leg]
+    silent = {"legs": {other: {"weight": 0.0} for other in others}}
+    return to_form(merged(definition, silent)).to_profile(name)
+
+
+# ---------------------------------------------------------------- what cannot be tried
+
+
+def check_tunable(profile: Profile) -> None:
+    """Refuses a profile whose answers cannot be worked out from what its legs find.
+
+    Raises:
+        UntunableError: There are such fields.
+    """
+    if found := list(_untunable(profile)):
+        raise UntunableError(
+            f"profile {profile.name!r} cannot be tuned: " + "; ".join(sorted(found))
+        )
+
+
+def _untunable(profile: Profile) -> Iterable[str]:
+    if profile.rerank is not None:
+        yield "rerank: a cross-encoder would have to read every candidate of every profile tried"
+    if any(signal.name == ACCESS for signal in profile.signals):
+        yield f"signals.{ACCESS}: it changes with every question asked"
+    leaning = {leg.name for leg in profile.legs if leg.leans_on}
+    for leg in profile.legs:
+        if leg.pool is not None or leg.walk.seeds_from:
+            field = "pool" if leg.pool is not None else "walk.seeds_from"
+            yield f"legs.{leg.name}.{field}: what it finds is up to other legs, at every depth"
+        if leg.expansion is not None and leaning.intersection(leg.expansion.found_by):
+            yield f"legs.{leg.name}.expansion: it leads on from a leg that itself leads on"
+        if leg.words.mode is WordsMode.ALL_THEN_ANY:
+            yield f"legs.{leg.name}.words.mode: it depends on the answer's limit"
+        if leg.depth_for(profile.limit) > deepest(leg.name):
+            yield f"legs.{leg.name}.depth: above {deepest(leg.name)} no answer shows its whole list"
