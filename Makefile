@@ -62,6 +62,10 @@ quality-gate: $(VENV)/.dev ## Compare the answers to the slices with the stored 
 quality-gate-store: $(VENV)/.dev ## Store the scores of the slices anew, after a change that is meant
 	@$(BIN)/python -m bench.quality --out bench/results/gate --store bench/quality/slices/expected.jsonl
 
+.PHONY: tune
+tune: $(VENV)/.dev ## Search a better default profile; DATA="DIR DIR" names sets, else the slices that ship
+	@$(BIN)/python -m bench.quality.tune $(DATA)
+
 # ---- develop
 
 .PHONY: format
