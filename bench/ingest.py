@@ -30,8 +30,8 @@ MARK_TENANT = "bench-mark"
 
 
 def only(*legs: str) -> dict[str, LegOverride]:
-    """Overrides that turn all other legs off."""
-    return {leg: LegOverride(weight=0.0) for leg in LEGS if leg not in legs}
+    """Overrides that turn all other legs off, and what leads on from them."""
+    return {leg: LegOverride(weight=0.0) for leg in (*LEGS, "related") if leg not in legs}
 
 
 async def measure_singles(

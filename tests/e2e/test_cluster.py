@@ -158,5 +158,5 @@ def told_and_asked(memory: Client) -> Retrieval:
 
 def all_legs_answered(answer: Retrieval) -> bool:
     states = {report.leg: report.state for report in answer.leg_reports}
-    legs = ("lexical", "dense", "facts", "graph")
+    legs = ("lexical", "dense", "facts", "graph", "related")
     return answer.hits[0].id == "hired" and states == dict.fromkeys(legs, LegState.OK)

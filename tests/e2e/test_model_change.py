@@ -35,7 +35,7 @@ def data_dir() -> Iterator[Path]:
 
 
 def dense_alone(memory: Client) -> Retrieval:
-    others = {leg: LegOverride(weight=0) for leg in ("lexical", "facts", "graph")}
+    others = {leg: LegOverride(weight=0) for leg in ("lexical", "facts", "graph", "related")}
     return memory.retrieve(QUESTION, overrides=others)
 
 

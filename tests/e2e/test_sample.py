@@ -15,7 +15,7 @@ from trivium.records import Problem
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
 SAMPLE = Path(__file__).parents[2] / "clients/python/examples/sample"
-LEGS = ("lexical", "dense", "facts", "graph")
+LEGS = ("lexical", "dense", "facts", "graph", "related")
 DEEP = 100
 
 

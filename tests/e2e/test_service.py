@@ -94,7 +94,7 @@ def states(answer: Retrieval) -> dict[str, LegState]:
 
 
 def only(leg: str) -> dict[str, LegOverride]:
-    others = {"lexical", "dense", "facts", "graph"} - {leg}
+    others = {"lexical", "dense", "facts", "graph", "related"} - {leg}
     return {other: LegOverride(weight=0) for other in others}
 
 

@@ -78,6 +78,7 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
         "dense": LegState.STALE,
         "facts": LegState.STALE,
         "graph": LegState.OK,
+        "related": LegState.OK,
     }
     assert set(states(late).values()) == {LegState.OK}
 
@@ -164,7 +165,7 @@ async def _graph_is_ok(memory: AsyncClient, token: str) -> bool:
 
 
 def _only(leg: str) -> dict[str, LegOverride]:
-    others = {"lexical", "dense", "facts", "graph"} - {leg}
+    others = {"lexical", "dense", "facts", "graph", "related"} - {leg}
     return {other: LegOverride(weight=0) for other in others}
 
 
@@ -198,6 +199,7 @@ async def test_an_index_that_is_not_filled_at_start_is_said_and_heals(
         "dense": LegState.SKIPPED,
         "facts": LegState.SKIPPED,
         "graph": LegState.OK,
+        "related": LegState.OK,
     }
     assert without.hits[0].id == "t1"
     assert stats.service.degraded == ("index: starting",)
@@ -259,6 +261,7 @@ async def test_an_index_that_cannot_be_reached_at_start_is_said_and_heals(
         "dense": LegState.FAILED,
         "facts": LegState.FAILED,
         "graph": LegState.OK,
+        "related": LegState.PARTIAL,
     }
     assert without.hits[0].id == "t1"
     assert any(said.startswith("index") for said in degraded)

@@ -115,7 +115,7 @@ async def test_each_leg_is_asked_alone_until_it_finds_what_was_written(memory: F
     asked_alone = {
         frozenset(override.leg for override in request.leg_overrides) for request in memory.asked
     }
-    assert asked_alone == {frozenset(LEGS) - {leg} for leg in LEGS}
+    assert asked_alone == {frozenset({*LEGS, "related"}) - {leg} for leg in LEGS}
     assert all(request.consistency_token == f"after-{MARK_TENANT}" for request in memory.asked)
     assert MARK_TENANT not in memory.segments
 
@@ -133,4 +133,5 @@ def test_to_ask_one_leg_the_others_are_turned_off() -> None:
         "lexical": 0,
         "facts": 0,
         "graph": 0,
+        "related": 0,
     }
