@@ -12,8 +12,8 @@ from serving.domain.errors import TriviumError
 from serving.domain.profile import Profile
 from serving.domain.query import Query, Scope
 from serving.domain.records import Item, ItemId, Segment, segment_id
+from serving.pipeline.asking import PROJECTION_OF_LEG
 from serving.pipeline.leg_absence import LegAbsence, LegInquiry, Miss
-from serving.pipeline.legs import DENSE, FACTS, GRAPH
 from serving.pipeline.ordering import Hit, Stage, hidden_by
 from serving.pipeline.retrieve import Retriever, Traced
 from serving.pipeline.spaces import VectorSpaces
@@ -172,14 +172,14 @@ class AbsenceExplainer:
 
     async def _missing_from(self, query: Query, row: Item, legs: Sequence[LegAbsence]) -> list[str]:
         """The projections that legs of the profile stand on and that lack the item."""
-        tenant, names = query.scope.tenant, {leg.leg for leg in legs}
+        tenant, needed = query.scope.tenant, {PROJECTION_OF_LEG.get(leg.leg) for leg in legs}
         missing = []
         try:
-            if names & {DENSE, FACTS}:
+            if "embedding" in needed:
                 index = self._spaces.for_query(query).index
                 if not await index.count(tenant, [row.item]):
                     missing.append("the vector index")
-            if GRAPH in names and not await self._graph.count(tenant, [row.item]):
+            if "graph" in needed and not await self._graph.count(tenant, [row.item]):
                 missing.append("the graph")
         except TriviumError as error:
             missing.append(f"what cannot be asked ({error})")

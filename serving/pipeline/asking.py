@@ -37,12 +37,13 @@ from serving.ports import Consistency, Projection
 
 logger = logging.getLogger(__name__)
 
-_PROJECTION_OF_LEG: Mapping[str, Projection] = {
+PROJECTION_OF_LEG: Mapping[str, Projection] = {
     DENSE: "embedding",
     FACTS: "embedding",
     GRAPH: "graph",
     RELATED: "graph",
 }
+"""What a leg stands on; one that is not here stands on PostgreSQL alone."""
 
 
 class LegState(StrEnum):
@@ -206,7 +207,7 @@ def _leg_result(
 
 
 def _with_set_aside(result: LegResult, counts: Mapping[Projection, int]) -> LegResult:
-    projection = _PROJECTION_OF_LEG.get(result.report.leg)
+    projection = PROJECTION_OF_LEG.get(result.report.leg)
     count = counts.get(projection, 0) if projection else 0
     return replace(result, report=replace(result.report, set_aside=count))
 

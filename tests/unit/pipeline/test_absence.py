@@ -677,11 +677,12 @@ async def test_for_every_item_it_says_what_runs_without_one_step_show(
             assert leg.rank == (found.index(item) + 1 if item in found else None)
 
 
-async def test_what_the_graph_has_not_got_yet_is_told_and_what_it_has_is_not() -> None:
+@pytest.mark.parametrize("leg", ["graph", "related"])
+async def test_what_the_graph_has_not_got_yet_is_told_and_what_it_has_is_not(leg: str) -> None:
     store = await store_of(*texts())
     graph = InMemoryGraph()
-    profile = replace(PLAIN, legs=(LegSpec(name="graph"),))
-    explainer = AbsenceExplainer(retriever(store, {"graph": FixedLeg()}), store, spaces(), graph)
+    profile = replace(PLAIN, legs=(LegSpec(name=leg),))
+    explainer = AbsenceExplainer(retriever(store, {leg: FixedLeg()}), store, spaces(), graph)
 
     before = await explainer.explain(query("?"), profile, segment_id("a"), soon())
     there = [GraphSegment(tenant=TENANT, segment=segment("a", "one"))]
