@@ -13,6 +13,7 @@ from bench.connections import Connections
 from bench.latency import Latency
 from bench.load import Advance
 from bench.results import Json, Result
+from serving.pipeline.legs import RELATED
 from trivium.aio import AsyncClient
 from trivium.values import Fact, IngestResult, Item, LegOverride, LegState, Segment, Stats
 
@@ -31,7 +32,7 @@ MARK_TENANT = "bench-mark"
 
 def only(*legs: str) -> dict[str, LegOverride]:
     """Overrides that turn all other legs off, and what leads on from them."""
-    return {leg: LegOverride(weight=0.0) for leg in (*LEGS, "related") if leg not in legs}
+    return {leg: LegOverride(weight=0.0) for leg in (*LEGS, RELATED) if leg not in legs}
 
 
 async def measure_singles(

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.ingest import only
 from tests.fix_service import started_service
 from tests.waiting import until
-from trivium import Client, LegOverride, Retrieval, Segment
+from trivium import Client, Retrieval, Segment
 from trivium.values import LegState
 
 pytestmark = [
@@ -35,8 +36,7 @@ def data_dir() -> Iterator[Path]:
 
 
 def dense_alone(memory: Client) -> Retrieval:
-    others = {leg: LegOverride(weight=0) for leg in ("lexical", "facts", "graph", "related")}
-    return memory.retrieve(QUESTION, overrides=others)
+    return memory.retrieve(QUESTION, overrides=only("dense"))
 
 
 def test_the_previous_model_answers_at_once_and_the_new_one_takes_over(data_dir: Path) -> None:

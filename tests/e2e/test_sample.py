@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.ingest import only
 from tests.fix_service import Service
 from trivium import Client, LegOverride, Retrieval
 from trivium.reading import read_items, read_questions
@@ -15,7 +16,6 @@ from trivium.records import Problem
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
 SAMPLE = Path(__file__).parents[2] / "clients/python/examples/sample"
-LEGS = ("lexical", "dense", "facts", "graph", "related")
 DEEP = 100
 
 
@@ -35,8 +35,7 @@ def sample(service: Service) -> tuple[Client, str]:
 def asked_deep(sample: tuple[Client, str], question: str, leg: str) -> list[str]:
     """What one leg alone finds, as deep as it goes."""
     memory, token = sample
-    overrides = {other: LegOverride(weight=0) for other in LEGS if other != leg}
-    overrides[leg] = LegOverride(depth=DEEP)
+    overrides = {**only(leg), leg: LegOverride(depth=DEEP)}
     answer = memory.retrieve(question, token=token, limit=DEEP, overrides=overrides)
     assert answer.complete, answer.leg_reports
     return [id_ for hit in answer.hits for id_ in (hit.id, *hit.folded_ids)]

@@ -10,8 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
+from bench.ingest import only
 from tests.fix_service import Service
-from trivium import Client, Fact, Filter, LegOverride, Retrieval, Segment
+from trivium import Client, Fact, Filter, Retrieval, Segment
 from trivium.errors import InvalidRequestError, PreconditionError, to_error
 from trivium.values import ItemState, LegState, TimeRange
 
@@ -91,11 +92,6 @@ def told(memory: Client) -> tuple[Client, str]:
 
 def states(answer: Retrieval) -> dict[str, LegState]:
     return {report.leg: report.state for report in answer.leg_reports}
-
-
-def only(leg: str) -> dict[str, LegOverride]:
-    others = {"lexical", "dense", "facts", "graph", "related"} - {leg}
-    return {other: LegOverride(weight=0) for other in others}
 
 
 def test_what_was_said_is_found_by_words_meaning_and_relations(told: tuple[Client, str]) -> None:

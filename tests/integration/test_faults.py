@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.ingest import only
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.exact_index import ExactIndex
@@ -27,7 +28,7 @@ from serving.ports import EmbeddingModel, IndexAnswer, IndexStatus, Vector, Vect
 from tests.fake_meaning import FAKE_MODEL, FakeEmbedder
 from tests.fix_local_service import local_service
 from tests.fix_postgres import QUICK
-from trivium import Fact, Health, LegOverride, Retrieval, Segment
+from trivium import Fact, Health, Retrieval, Segment
 from trivium.aio import AsyncClient
 from trivium.errors import UnavailableError
 from trivium.values import LegState
@@ -149,7 +150,7 @@ async def test_neo4j_killed_while_serving_loses_nothing(
             token = (await memory.ingest([KNOWN])).token
             await asyncio.to_thread(neo4j.start)
             await until(lambda: _graph_is_ok(memory, token))
-            after = await memory.retrieve("Tom", overrides=_only("graph"), explain=True)
+            after = await memory.retrieve("Tom", overrides=only("graph"), explain=True)
     finally:
         await asyncio.to_thread(neo4j.stop)
 
@@ -160,13 +161,8 @@ async def test_neo4j_killed_while_serving_loses_nothing(
 
 
 async def _graph_is_ok(memory: AsyncClient, token: str) -> bool:
-    alone = await memory.retrieve("Tom", token=token, overrides=_only("graph"))
+    alone = await memory.retrieve("Tom", token=token, overrides=only("graph"))
     return states(alone)["graph"] is LegState.OK
-
-
-def _only(leg: str) -> dict[str, LegOverride]:
-    others = {"lexical", "dense", "facts", "graph", "related"} - {leg}
-    return {other: LegOverride(weight=0) for other in others}
 
 
 @asynccontextmanager
@@ -355,11 +351,11 @@ async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
         later = Segment(id="t2", speaker="Tom", text="My first day was lovely.")
         token = (await memory.ingest([later])).token
         during = await memory.retrieve(
-            "Tom: My first day was lovely.", token=token, overrides=_only("dense")
+            "Tom: My first day was lovely.", token=token, overrides=only("dense")
         )
         embedder.gate.set()
         await until(lambda: _model_is(memory, "wider"))
-        after = await memory.retrieve("Tom: My first day was lovely.", overrides=_only("dense"))
+        after = await memory.retrieve("Tom: My first day was lovely.", overrides=only("dense"))
 
     assert any(said.endswith("the previous model answers") for said in degraded)
     assert states(during)["dense"] is LegState.OK
@@ -377,5 +373,5 @@ async def _model_is(memory: AsyncClient, fingerprint: str) -> bool:
 
 
 async def _dense_is_ok(memory: AsyncClient) -> bool:
-    answer = await memory.retrieve("Mara: Lotus Books hired Tom.", overrides=_only("dense"))
+    answer = await memory.retrieve("Mara: Lotus Books hired Tom.", overrides=only("dense"))
     return states(answer)["dense"] is LegState.OK and bool(answer.hits)
