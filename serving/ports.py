@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken, Snapshot
 from serving.domain.leg_options import Walk, WordsSearch
+from serving.domain.period import Period
 from serving.domain.profile import Yields
 from serving.domain.query import Filter, Query, Scope
 from serving.domain.ranking import Candidate
@@ -287,6 +288,22 @@ class EntityExtractor(Protocol):
         Args:
             segment: The segment.
             known_names: The tenant's names, by `name_key`.
+        """
+        ...
+
+
+# ---------------------------------------------------------------- reading the question
+
+
+class DateReader(Protocol):
+    """Finds what a question says of time."""
+
+    def periods(self, question: str, as_of: datetime) -> tuple[Period, ...]:
+        """The periods that the question names, in its order.
+
+        Args:
+            question: Any text.
+            as_of: When it is asked, with its zone: what "last week" goes by.
         """
         ...
 

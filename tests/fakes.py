@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
+from serving.domain.period import Period
 from serving.domain.query import Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName, segment_id
@@ -81,6 +83,18 @@ class HangingLeg:
             self.cancelled = True
             raise
         raise AssertionError("nobody sets this event")
+
+
+class FixedDates:
+    """Reads the same periods in every question, and remembers what it read them in."""
+
+    def __init__(self, *periods: Period) -> None:
+        self._periods = periods
+        self.asked: list[tuple[str, datetime]] = []
+
+    def periods(self, question: str, as_of: datetime) -> tuple[Period, ...]:
+        self.asked.append((question, as_of))
+        return self._periods
 
 
 class RecordingAccess:

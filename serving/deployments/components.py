@@ -16,6 +16,7 @@ from functools import partial
 from serving.adapters.capitalised_entities import CapitalisedEntities
 from serving.adapters.encoder.backend import choose_backend
 from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
+from serving.adapters.english_dates import EnglishDates
 from serving.adapters.exact_index import ExactIndex
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
@@ -399,6 +400,7 @@ def _use_cases(
         spaces=spaces,
         store=postgres.store,
         access=postgres.access,
+        dates=EnglishDates(),
         reranker=reranker,
     )
     return UseCases(

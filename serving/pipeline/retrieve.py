@@ -21,13 +21,13 @@ from serving.domain.profile import Profile
 from serving.domain.query import Query
 from serving.domain.ranking import RankedList
 from serving.domain.records import Item, ItemId
-from serving.domain.signals import ACCESS, Known, ranked_by, words_asked
+from serving.domain.signals import ACCESS, TIME, Known, Named, ranked_by
 from serving.pipeline.asking import LegReport, LegResult, Legs
 from serving.pipeline.legs import QueryVector
 from serving.pipeline.ordering import Hit, Ordering, Stage
 from serving.pipeline.rerank import RerankReport, RerankStage
 from serving.pipeline.spaces import VectorSpaces
-from serving.ports import AccessLog, MemoryStore, Reranker
+from serving.ports import AccessLog, DateReader, MemoryStore, Reranker
 
 LEAST_RESERVE_S = 0.010
 MOST_RESERVE_S = 0.100
@@ -88,12 +88,14 @@ class Retriever:
         spaces: VectorSpaces,
         store: MemoryStore,
         access: AccessLog,
+        dates: DateReader,
         reranker: Reranker | None = None,
     ) -> None:
         self._legs = legs
         self._spaces = spaces
         self._store = store
         self._access = access
+        self._dates = dates
         self._rerank = RerankStage(reranker)
 
     async def retrieve(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
@@ -201,7 +203,7 @@ class Retriever:
         self, query: Query, profile: Profile, found: Sequence[RankedList], loading: _Loading
     ) -> list[RankedList]:
         """A list per signal, of what the legs found and is still there."""
-        names = [signal.name for signal in profile.signals]
+        names = [signal.name for signal in profile.signals if signal.weight]
         if not names:
             return []
         items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
@@ -209,8 +211,9 @@ class Retriever:
         rows, shown = await asyncio.gather(
             loading.rows(items), loading.shown(self._access, counted)
         )
-        asked = words_asked(query.text)
-        known = [Known(rows[item], asked, shown.get(item, 0)) for item in items if item in rows]
+        periods = self._dates.periods(query.text, query.scope.as_of) if TIME in names else ()
+        named = Named.of(query.text, periods)
+        known = [Known(rows[item], named, shown.get(item, 0)) for item in items if item in rows]
         return [ranked_by(name, known) for name in names]
 
 

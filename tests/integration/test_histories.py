@@ -46,7 +46,7 @@ from tests.fake_meaning import FAKE_MODEL, EngineIndex, FakeEmbedder, fact_row, 
 from tests.fake_store import InMemoryStore
 from tests.fake_times import ALL, InMemoryAccessLog, InMemoryTimeline
 from tests.fake_words import InMemoryWords
-from tests.fakes import FixedConsistency
+from tests.fakes import FixedConsistency, FixedDates
 from tests.naive_facts import Table, closes, held, start, walked
 
 QUESTION = "Ann's boat"
@@ -168,6 +168,7 @@ class History:
             spaces=VectorSpaces(VectorSpace(FakeEmbedder(), EngineIndex(engine))),
             store=stores.store,
             access=stores.access,
+            dates=FixedDates(),
         )
 
     # ------------------------------------------------------------ what should be found

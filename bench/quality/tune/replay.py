@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import cache
 
 from bench.quality.metrics import DEPTH
 from bench.quality.tune.asking import Asked
 from bench.quality.tune.lists import Found, Lists
+from serving.adapters.english_dates import EnglishDates
 from serving.domain.diversity import jaccard, words_of
 from serving.domain.fusion import Fused, fuse
 from serving.domain.profile import Profile, Sort
 from serving.domain.ranking import RankedList
 from serving.domain.records import Fact, Item, ItemId
-from serving.domain.signals import SIGNALS, Known, ranked_by, words_asked
+from serving.domain.signals import SIGNALS, Known, Named, ranked_by
 from serving.domain.text import text_to_embed
 from serving.pipeline.ordering import Hit, Ordering
+from serving.ports import DateReader
 
 LEAST_AGREEMENT = 0.99
 """Below this share of answers ordered as the service orders them nothing is tuned."""
@@ -42,7 +45,8 @@ class Replay:
     def __init__(self, found: Found) -> None:
         self.found = found
         self._lists = Lists(found)
-        self._asked = words_asked(found.query.text)
+        text = found.query.text
+        self._named = Named.of(text, _dates().periods(text, found.as_of))
         self._signals: dict[object, list[RankedList]] = {}
         self._alike: dict[float, AbstractSet[ItemId]] = {}
 
@@ -94,7 +98,7 @@ class Replay:
 
     def _is_told_by(self, signal: str) -> bool:
         value, rows = SIGNALS[signal], self.found.rows
-        known = (Known(rows[item], self._asked) for item in self.found.items if item in rows)
+        known = (Known(rows[item], self._named) for item in self.found.items if item in rows)
         return any(value(each) is not None for each in known)
 
     def _may_fold(self, profile: Profile, fused: Sequence[Fused]) -> bool:
@@ -133,8 +137,13 @@ class Replay:
     def _make_signals(self, names: Sequence[str], lists: Sequence[RankedList]) -> list[RankedList]:
         items = dict.fromkeys(each.item for ranked in lists for each in ranked.candidates)
         rows = self.found.rows
-        known = [Known(rows[item], self._asked) for item in items if item in rows]
+        known = [Known(rows[item], self._named) for item in items if item in rows]
         return [ranked_by(name, known) for name in names]
+
+
+@cache
+def _dates() -> DateReader:
+    return EnglishDates()
 
 
 def near_duplicates(rows: Sequence[Item], threshold: float) -> set[ItemId]:

@@ -11,6 +11,7 @@ from bench.collection import Query
 from bench.quality.tune.asking import Asked, Asker
 from bench.quality.tune.coordinates import Coordinate, Definition, coordinates
 from bench.quality.tune.lists import Found
+from serving.adapters.english_dates import EnglishDates
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.profile import Profile
@@ -158,6 +159,7 @@ class ListedService:
             spaces=self._spaces,
             store=await store_of(*self.items),
             access=RecordingAccess(),
+            dates=EnglishDates(),
         )
         deadline = Deadline.after(call.time_budget_s)
         retrieval = await retriever.retrieve(call.query, call.profile, deadline)

@@ -131,6 +131,7 @@ def test_every_leg_and_signal_of_a_profile_is_searched() -> None:
         *(f"legs.{leg}.floor" for leg in ("dense", "facts", "graph", "related")),
         "signals.recency",
         "signals.speaker",
+        "signals.time",
         "rank_constant",
         "decay",
     }

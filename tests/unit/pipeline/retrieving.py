@@ -10,11 +10,11 @@ from serving.pipeline.asking import Legs, LegState
 from serving.pipeline.legs import Leg
 from serving.pipeline.retrieve import Retrieval, Retriever
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import Reranker
+from serving.ports import DateReader, Reranker
 from tests.builders import TENANT
 from tests.fake_meaning import FakeEmbedder
 from tests.fake_store import InMemoryStore
-from tests.fakes import FixedConsistency, FixedIndex, RecordingAccess
+from tests.fakes import FixedConsistency, FixedDates, FixedIndex, RecordingAccess
 
 
 async def store_of(*items: Item) -> InMemoryStore:
@@ -33,6 +33,7 @@ def retriever(
     *,
     consistency: FixedConsistency | None = None,
     access: RecordingAccess | None = None,
+    dates: DateReader | None = None,
     reranker: Reranker | None = None,
 ) -> Retriever:
     return Retriever(
@@ -40,6 +41,7 @@ def retriever(
         spaces=spaces(),
         store=store,
         access=access or RecordingAccess(),
+        dates=dates or FixedDates(),
         reranker=reranker,
     )
 

@@ -17,8 +17,9 @@ from serving.domain.errors import (
     NotReadyError,
     StoreUnavailableError,
 )
+from serving.domain.period import Period
 from serving.domain.priors import Decay, Importance, ImportanceStyle
-from serving.domain.profile import Diversity, LegSpec, Profile
+from serving.domain.profile import Diversity, LegSpec, Profile, SignalSpec
 from serving.domain.query import Filter
 from serving.domain.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.pipeline.asking import LegState
@@ -28,6 +29,7 @@ from tests.fake_store import InMemoryStore
 from tests.fakes import (
     BrokenLeg,
     FixedConsistency,
+    FixedDates,
     FixedLeg,
     HangingLeg,
     RecordingAccess,
@@ -220,6 +222,28 @@ async def test_a_fact_is_shown_only_while_it_holds() -> None:
     )
 
     assert hit_ids(answer) == ["now"]
+
+
+async def test_what_was_said_around_the_time_that_the_question_names_comes_first() -> None:
+    store = await store_of(
+        segment("march", "We sailed", event_time=NOON - days(90)),
+        segment("june", "We sailed again", event_time=NOON),
+        segment("july", "We sailed once more", event_time=NOON + days(30)),
+    )
+    dates = FixedDates(Period(NOON - days(3), NOON - days(1)))
+    timed = replace(TWO_LEGS, signals=(SignalSpec(name="time", weight=1.0),))
+    asking = retriever(store, {"dense": FixedLeg("march july june")}, dates=dates)
+    asked = query("Who sailed in June?", scope=scope(as_of=NOON + days(60)))
+
+    plain = await asking.retrieve(asked, TWO_LEGS, soon())
+    before = list(dates.asked)
+    answer = await asking.retrieve(asked, timed, soon())
+
+    assert hit_ids(plain) == ["march", "july", "june"]
+    assert before == []
+    assert hit_ids(answer) == ["june", "march", "july"]
+    assert dates.asked == [("Who sailed in June?", NOON + days(60))]
+    assert [term.leg for term in answer.hits[0].ledger.leg_terms] == ["dense", "time"]
 
 
 async def test_near_duplicates_are_folded_into_the_best_and_named() -> None:

@@ -1,0 +1,111 @@
+"""What a question in English says of time, asked on Wednesday, 15 November 2023."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.adapters.english_dates import MAX_DATES, EnglishDates
+
+NOW = datetime(2023, 11, 15, 10, 30, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def dates() -> EnglishDates:
+    return EnglishDates()
+
+
+def read(dates: EnglishDates, question: str, as_of: datetime = NOW) -> list[str]:
+    return [
+        f"{period.begins:%Y-%m-%d}..{period.ends:%Y-%m-%d}"
+        for period in dates.periods(question, as_of)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "period"),
+    [
+        ("What did Joanna watch on 1 May, 2022?", "2022-05-01..2022-05-02"),
+        ("what did joanna watch on 1 may 2022", "2022-05-01..2022-05-02"),
+        ("Where was she on the 10th of February 2024?", "2024-02-10..2024-02-11"),
+        ("What happened before January 4th, 2024?", "2024-01-04..2024-01-05"),
+        ("Who called on 4th October?", "2023-10-04..2023-10-05"),
+        ("Who called on 24 December?", "2022-12-24..2022-12-25"),
+        ("Which class did he have on 21.01.2024?", "2024-01-21..2024-01-22"),
+        ("And on 03.02.2024?", "2024-02-03..2024-02-04"),
+        ("And on 2/3/2024?", "2024-02-03..2024-02-04"),
+        ("And on 2024-02-03?", "2024-02-03..2024-02-04"),
+        ("How many trips did Evan make in May 2023?", "2023-05-01..2023-06-01"),
+        ("Where did she go in December?", "2022-12-01..2023-01-01"),
+        ("What did we plan last may?", "2023-05-01..2023-06-01"),
+        ("What changed in 2022?", "2022-01-01..2023-01-01"),
+        ("Who came two weeks ago?", "2023-10-30..2023-11-06"),
+        ("Who came 3 days ago?", "2023-11-12..2023-11-13"),
+        ("What did I say yesterday?", "2023-11-14..2023-11-15"),
+        ("And the day before yesterday?", "2023-11-13..2023-11-14"),
+        ("What is up next month?", "2023-12-01..2024-01-01"),
+        ("Who called on Friday?", "2023-11-10..2023-11-11"),
+        ("What did we do last weekend?", "2023-11-11..2023-11-13"),
+        ("Where was he last year?", "2022-01-01..2023-01-01"),
+    ],
+)
+def test_a_date_is_read_with_how_long_it_lasts(
+    dates: EnglishDates, question: str, period: str
+) -> None:
+    assert read(dates, question) == [period]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What may Maria do?",
+        "May I ask who March is?",
+        "What did she buy recently?",
+        "Who was in room 2012?",
+        "Call 555.12.2024.7",
+        "When did Evan's son fall off his bike?",
+        "What happens on 9999-12-31, and in 9999?",
+        "What happened on 99.99.2024?",
+        "",
+    ],
+)
+def test_what_is_no_date_is_not_read(dates: EnglishDates, question: str) -> None:
+    assert read(dates, question) == []
+
+
+def test_dates_are_read_in_their_order_and_only_the_first(dates: EnglishDates) -> None:
+    months = ("June", "March", "May", "April", "July")
+    question = ", ".join(f"in {month} 2021" for month in months)
+
+    found = read(dates, question)
+
+    assert len(found) == MAX_DATES
+    assert [each[:7] for each in found] == ["2021-06", "2021-03", "2021-05", "2021-04"]
+
+
+def test_days_are_those_of_utc(dates: EnglishDates) -> None:
+    late = datetime(2023, 11, 15, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
+
+    assert read(dates, "What was said today?", late) == ["2023-11-16..2023-11-17"]
+
+
+@pytest.mark.parametrize("year", [1, 9999])
+@pytest.mark.parametrize(
+    "when", ["999 years ago", "on Friday", "last weekend", "next year", "tomorrow", "in December"]
+)
+def test_no_date_is_beyond_the_calendar(dates: EnglishDates, when: str, year: int) -> None:
+    for as_of in (datetime(year, 1, 1, tzinfo=UTC), datetime(year, 12, 31, 23, tzinfo=UTC)):
+        assert all(each.begins < each.ends for each in dates.periods(when, as_of))
+
+
+@given(
+    st.text(max_size=200)
+    | st.from_regex(r"(on |in |last )?[0-9]{1,2}[./ ](may|12|feb)[./ ,]{1,2}[0-9]{1,4} ?(ago)?"),
+    st.datetimes(timezones=st.just(UTC)),
+)
+def test_no_text_and_no_clock_makes_it_fail(question: str, as_of: datetime) -> None:
+    for period in EnglishDates().periods(question, as_of):
+        assert period.begins < period.ends
