@@ -57,13 +57,13 @@ class Answers:
         way: How they were asked.
         legs: The legs that it carries.
         scored: One for each question.
-        run: The calls, for their times and errors.
+        run: The calls, for their times and errors; None where no service was asked.
     """
 
     way: Way
     legs: Sequence[str]
     scored: Sequence[Scored]
-    run: Run
+    run: Run | None = None
 
     def values(self, metric: str) -> list[float]:
         """The metric of each question."""
@@ -92,7 +92,8 @@ class Answers:
     @property
     def server(self) -> Latency | None:
         """The server's own time of the calls that succeeded; None if none did."""
-        totals = [each.statistics.total.total_seconds() for _, each in self.run.answered]
+        answered = [] if self.run is None else self.run.answered
+        totals = [each.statistics.total.total_seconds() for _, each in answered]
         return Latency.of(totals) if totals else None
 
 

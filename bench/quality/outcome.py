@@ -50,7 +50,7 @@ def outcome(
         for name, group in GROUPINGS.items()
         if any(group(each.query) for each in answers.scored)
     }
-    server = answers.server
+    server, run = answers.server, answers.run
     return Result(
         scenario=SCENARIO,
         parameters={
@@ -63,9 +63,9 @@ def outcome(
             "command": command,
         },
         n=len(answers.scored),
-        throughput_per_s=answers.run.throughput_per_s,
-        latency=answers.run.latency,
-        errors=answers.run.errors,
+        throughput_per_s=None if run is None else run.throughput_per_s,
+        latency=None if run is None else run.latency,
+        errors={} if run is None else run.errors,
         measured={
             **measured,
             "server": None if server is None else dict(server.as_record()),

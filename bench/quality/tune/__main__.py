@@ -10,73 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.markdown import Markdown
 from rich.progress import Progress
 
 from bench import environment
-from bench.collection import Collection, Query
-from bench.connections import Connections, connected
 from bench.progress import progress_bars
 from bench.quality import slices
-from bench.quality.command import EXPECTED, RESULTS, console, read_sets, running
-from bench.quality.evaluate import TIMEOUT_S
-from bench.quality.session import Session
+from bench.quality.command import EXPECTED, RESULTS, console, read_sets
 from bench.quality.tune import written
-from bench.quality.tune.asking import Asked, Asker, NotWholeError, to_row
-from bench.quality.tune.coordinates import (
-    Coordinate,
-    Definition,
-    alone,
-    check_tunable,
-    coordinates,
-    heard,
-)
+from bench.quality.tune.asking import Asked, NotWholeError
+from bench.quality.tune.coordinates import alone
 from bench.quality.tune.folds import cross_validate, deal
-from bench.quality.tune.lists import Rows
+from bench.quality.tune.gathering import Start, ask_sets
 from bench.quality.tune.objective import Board, Objective
 from bench.quality.tune.replay import ProofError, Replay, prove
 from bench.quality.tune.search import MAX_SWEEPS, CoordinateSearch
 from bench.quality.ways import DEFAULT_PROFILE
-from serving.domain.profile import Profile, Yields
-from trivium import tuning, values
-from trivium.aio import AsyncClient
-
-PAGE = 1000
-"""Rows that are read at a time."""
-
-CALLERS = 4
-"""Questions asked at a time. What is found does not depend on it, and nothing is timed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The profile that the search starts with, in both forms, and what it may change in it."""
-
-    definition: Definition
-    profile: Profile
-    tried: Sequence[Coordinate]
-
-    @classmethod
-    def of(cls, name: str, profiles: Sequence[tuning.Profile]) -> Start:
-        """Reads it from what the service lists.
-
-        Raises:
-            ValueError: There is none of that name, or it cannot be tuned.
-        """
-        by_name = {each.name: each.definition for each in profiles}
-        profile = heard(name, by_name[name]) if name in by_name else None
-        if profile is None:
-            raise ValueError(f"no profile is called {name!r}; known: {', '.join(sorted(by_name))}")
-        check_tunable(profile)
-        return cls(by_name[name], profile, coordinates(by_name[name], profile))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -133,7 +88,7 @@ def main(
     command = _command(names, profile, folds, limit_queries, seed)
     try:
         collections = read_sets(folders, limit_queries, skip_unreadable)
-        start, asked = asyncio.run(_ask(collections, profile, address))
+        start, asked = asyncio.run(ask_sets(collections, profile, address))
         tuned = _tune(start, asked, folds, seed, command)
         where = results / f"tune-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         path = written.write(where, tuned)
@@ -155,65 +110,6 @@ def _command(
     if limit_queries is not None:
         given += ["--limit-queries", str(limit_queries)]
     return shlex.join(["python", "-m", "bench.quality.tune", *sets, *given])
-
-
-# ---------------------------------------------------------------- asking
-
-
-async def _ask(
-    collections: Sequence[Collection], name: str, address: str | None
-) -> tuple[Start, list[Asked]]:
-    asked: list[Asked] = []
-    async with running(address) as target, connected(target, CALLERS) as connections:
-        profiles = await connections.profiles()
-        start = Start.of(name, profiles)
-        for collection in collections:
-            with progress_bars(console) as bars:
-                session = Session(connections, profiles, bars)
-                asked += await _ask_set(await session.store(collection), collection, start, bars)
-    return start, asked
-
-
-async def _ask_set(
-    connections: Connections, collection: Collection, start: Start, bars: Progress
-) -> list[Asked]:
-    async def ask(query: Query, changes: Mapping[str, Any], limit: int) -> values.Retrieval:
-        return await connections.ask(
-            query,
-            timeout=TIMEOUT_S,
-            profile=start.profile.name,
-            changes=changes,
-            limit=limit,
-            explain=True,
-        )
-
-    asker = Asker(ask, start.definition, start.profile, start.tried)
-    tenants = {query.tenant for query in collection.judged}
-    rows = {tenant: await _rows(connections.client(tenant), start.profile) for tenant in tenants}
-    bar = bars.add_task(f"asking {collection.name}", total=len(collection.judged))
-    waiting = iter(list(enumerate(collection.judged)))
-    asked: dict[int, Asked] = {}
-
-    async def caller() -> None:
-        for place, query in waiting:
-            asked[place] = await asker.asked(collection.name, query, rows[query.tenant])
-            bars.advance(bar)
-
-    try:
-        async with asyncio.TaskGroup() as callers:
-            for _ in range(CALLERS):
-                callers.create_task(caller())
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [asked[place] for place in sorted(asked)]
-
-
-async def _rows(client: AsyncClient, profile: Profile) -> Rows:
-    """All that a tenant stores and that can be a hit."""
-    stored = [to_row(each) async for each in client.list_segments(page_size=PAGE)]
-    if any(leg.yields is Yields.FACTS for leg in profile.legs):
-        stored += [to_row(each) async for each in client.list_facts(page_size=PAGE)]
-    return {row.item: row for row in stored}
 
 
 # ---------------------------------------------------------------- searching

@@ -86,8 +86,7 @@ class Replay:
 
     def ranked(self, profile: Profile, depth: int = DEPTH) -> list[str]:
         """The ids of segments in the order of hits, each fact as its evidence."""
-        ids = (id_ for hit in self.hits(profile) for id_ in _segments_of(hit.item))
-        return list(dict.fromkeys(ids))[:depth]
+        return segments_of(self.hits(profile))[:depth]
 
     def has_to_say(self) -> frozenset[str]:
         """The legs that find anything, and the signals that rank any of it, in whatever profile."""
@@ -174,6 +173,11 @@ def _folds_what_age_reordered(profile: Profile) -> bool:
         and profile.sort is Sort.RELEVANCE
         and not any(leg.reserved for leg in profile.legs)
     )
+
+
+def segments_of(hits: Sequence[Hit]) -> list[str]:
+    """The ids of segments in the order of hits, each fact as its evidence, none twice."""
+    return list(dict.fromkeys(id_ for hit in hits for id_ in _segments_of(hit.item)))
 
 
 def _segments_of(item: Item) -> Sequence[str]:

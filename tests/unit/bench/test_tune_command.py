@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from bench.quality.tune.__main__ import main
-from bench.quality.tune.coordinates import Definition
 from bench.quality.tune.written import EVIDENCE, STEPS
 from serving.profiles import ProfileBook
-from serving.rpc.answers import from_profiles
-from serving.rpc.items import from_segment
-from tests.builders import NOON, TENANT, segment
+from tests.builders import NOON, segment
 from tests.unit.bench.fake_memory import FakeMemory
-from tests.unit.bench.listed_service import ListedService, definition_of
+from tests.unit.bench.listed_service import definition_of
+from tests.unit.bench.ranking_service import Ranking
 from tests.unit.client.fake_service import running
-from trivium.v1 import catalog_service_pb2
 
 ROWS = [segment(f"d{number}", f"Text {number}.", event_time=NOON) for number in range(9)]
 LISTS = {
@@ -31,36 +26,6 @@ LISTS = {
     "dense": {"d3": 0.9, "d1": 0.5, "d0": 0.4},
     "graph": {"d2": 0.6},
 }
-
-
-class Ranking(FakeMemory):
-    """Answers every question from the same lists, by the profiles that it has.
-
-    One that `misleads` answers by another profile whoever changes none.
-    """
-
-    def __init__(self, definition: Definition, *, misleads: bool = False) -> None:
-        super().__init__()
-        self._ranked = ListedService(ROWS, LISTS, definition=definition)
-        self._misleads = misleads
-
-    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.asked.append(request)
-        request.tenant, request.consistency_token = TENANT, ""
-        if self._misleads and not request.profile_overrides.fields:
-            request.profile_overrides.update({"legs": {"lexical": {"weight": 0.01}}})
-        return asyncio.run(self._ranked.retrieve(request))
-
-    def ListProfiles(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return from_profiles(self._ranked.book)
-
-    def ListSegments(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return catalog_service_pb2.ListSegmentsResponse(segments=map(from_segment, ROWS))
-
-    def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
-        response = catalog_service_pb2.GetStatsResponse()
-        response.tenant.segment_count = len(self.segments[request.tenant])
-        return response
 
 
 @pytest.fixture
@@ -85,7 +50,7 @@ def service() -> Iterator[Ranking]:
         "rank_constant": 2.0,
         "legs": {"lexical": {"weight": 1.0}, "dense": {"weight": 2.0}, "graph": {}},
     }
-    service = Ranking(definition)
+    service = Ranking(definition, ROWS, LISTS)
     with running(service):
         yield service
 
@@ -127,7 +92,7 @@ def test_what_the_service_holds_already_is_not_written_again(
 
 
 def test_nothing_is_tuned_if_the_service_answers_otherwise(folder: Path, tmp_path: Path) -> None:
-    service = Ranking(definition_of(), misleads=True)
+    service = Ranking(definition_of(), ROWS, LISTS, misleads=True)
     with running(service):
         result = run(service, folder, "--results", tmp_path / "results")
 
@@ -147,7 +112,7 @@ def test_a_profile_that_cannot_be_tuned_is_refused_before_anything_is_asked(
     folder: Path, tmp_path: Path, profile: str, why: str
 ) -> None:
     legs = {"lexical": {"weight": 1.0, "depth": 60}}
-    service = Ranking({"description": "Reranked.", "legs": legs, "rerank": {}})
+    service = Ranking({"description": "Reranked.", "legs": legs, "rerank": {}}, ROWS, LISTS)
     with running(service):
         result = run(service, folder, "--results", tmp_path, "--profile", profile)
 
