@@ -22,6 +22,8 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from serving.domain.text import TextForm
+
 
 class _Section(BaseModel):
     # The value of a misspelt setting may be a secret.
@@ -71,10 +73,14 @@ class PreviousModelSettings(_Section):
 
     model: str = Field(description="As `embedder.model`.")
     dimension: int | None = Field(default=None, ge=8, description="As `embedder.dimension`.")
+    text_form: TextForm = Field(
+        default=TextForm.QUOTED,
+        description="As `embedder.text_form`; `plain` for what was embedded before there was one.",
+    )
 
     def overrides(self) -> dict[str, Any]:
         """What differs in the embedder's settings while it is this model that is loaded."""
-        return {"model": self.model, "dimension": self.dimension, "previous": None}
+        return {**self.model_dump(mode="json"), "previous": None}
 
 
 class EmbedderSettings(_Section):
@@ -96,6 +102,12 @@ class EmbedderSettings(_Section):
         default=None,
         ge=8,
         description="Truncate vectors to this (Matryoshka). Unset: the model's own.",
+    )
+    text_form: TextForm = Field(
+        default=TextForm.QUOTED,
+        description="How segments are written for the encoder: `quoted` puts what a speaker said "
+        "in quotation marks, `plain` does not. Another form re-embeds everything, as another model "
+        "does.",
     )
     threads: int = Field(
         default=1, ge=1, description="Threads per forward pass; more serve one query faster."

@@ -25,6 +25,7 @@ from serving.domain.profile import Yields
 from serving.domain.query import Filter, Query, Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.text import TextForm
 from serving.domain.validity import Closing, final_end
 
 Vector = NDArray[np.float32]
@@ -41,10 +42,14 @@ Projection = Literal["embedding", "graph"]
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """Which model an embedder runs. Vectors of different fingerprints do not compare."""
+    """Which model an embedder runs. Vectors of different fingerprints do not compare.
+
+    `text_form` is how segments are to be written for it; its fingerprint tells that too.
+    """
 
     fingerprint: str
     dimension: int
+    text_form: TextForm = TextForm.QUOTED
 
 
 TokenIds = Sequence[int]

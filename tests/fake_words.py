@@ -6,7 +6,7 @@ from serving.domain.budget import Deadline
 from serving.domain.leg_options import WordsSearch
 from serving.domain.query import Query
 from serving.domain.ranking import Candidate, best_first
-from serving.domain.text import name_key, text_to_embed
+from serving.domain.text import name_key, text_of
 from serving.ports import Catalog
 from tests.fake_times import ALL
 
@@ -28,7 +28,7 @@ class InMemoryWords:
         scope = query.scope
         stored = await self._catalog.list_segments(scope.tenant, scope.segment_filter, "", ALL)
         found = {
-            segment.item: len(_words(query.text) & _words(text_to_embed(segment)))
+            segment.item: len(_words(query.text) & _words(text_of(segment)))
             for segment in stored
             if segment.event_time <= scope.as_of
         }

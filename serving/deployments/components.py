@@ -272,7 +272,10 @@ def _encoder(settings: Settings) -> TextEncoder:
     """Loads the encoder; takes seconds, and imports only what the backend needs."""
     embedder = settings.embedder
     checkpoint = open_checkpoint(
-        embedder.model, dimension=embedder.dimension, download=embedder.model != MINILM
+        embedder.model,
+        dimension=embedder.dimension,
+        text_form=embedder.text_form,
+        download=embedder.model != MINILM,
     )
     match choose_backend(embedder.backend, embedder.device, checkpoint):
         case "onnx":

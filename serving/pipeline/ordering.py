@@ -17,7 +17,7 @@ from serving.domain.priors import ImportanceStyle, decay_term, importance_term
 from serving.domain.profile import Profile, Sort
 from serving.domain.query import Scope, TimeRange
 from serving.domain.records import DEFAULT_IMPORTANCE, Fact, Item, ItemId, Segment, TenantName
-from serving.domain.text import text_to_embed
+from serving.domain.text import text_of
 
 FACT_KIND = "relationship"
 """The kind under which a fact ages."""
@@ -120,7 +120,7 @@ class Ordering:
     def _folded(self, hits: list[Hit]) -> list[Hit]:
         if self.profile.fold_from is None:
             return hits
-        texts = [text_to_embed(hit.item) for hit in hits]
+        texts = [text_of(hit.item) for hit in hits]
         stands_for = fold_near_duplicates(texts, self.profile.fold_from)
         kept: dict[int, Hit] = {}
         for place, (hit, by) in enumerate(zip(hits, stands_for, strict=True)):

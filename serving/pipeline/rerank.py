@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
-from serving.domain.text import text_to_embed
+from serving.domain.text import text_of
 from serving.pipeline.ordering import Ordering, Stage
 from serving.ports import Reranker
 
@@ -60,9 +60,7 @@ class RerankStage:
             return None
         started = time.perf_counter()
         try:
-            logits = await self._logits(
-                question, [text_to_embed(hit.item) for hit in head], deadline
-            )
+            logits = await self._logits(question, [text_of(hit.item) for hit in head], deadline)
         except _NotDoneError as error:
             ordering.fall_back()
             return RerankReport(

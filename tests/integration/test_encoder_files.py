@@ -25,6 +25,7 @@ from serving.adapters.encoder.onnx_encoder import MODEL_FILE, OnnxEncoder, expor
 from serving.adapters.encoder.reference import kept_reference
 from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.domain.errors import DependencyError
+from serving.domain.text import TextForm
 from tests.fix_encoder import MakeBert
 
 
@@ -96,6 +97,7 @@ def test_whatever_changes_the_vectors_changes_the_fingerprint(
 ) -> None:
     shorter = open_checkpoint(str(folder), window=80).model.fingerprint
     smaller = open_checkpoint(str(folder), dimension=32).model.fingerprint
+    plain = open_checkpoint(str(folder), text_form=TextForm.PLAIN).model.fingerprint
     pooling = folder / "1_Pooling" / "config.json"
     pooling.write_text(pooling.read_text().replace("cls", "mean"))
     pooled = open_checkpoint(str(folder)).model.fingerprint
@@ -103,7 +105,8 @@ def test_whatever_changes_the_vectors_changes_the_fingerprint(
     prompts.write_text(prompts.read_text().replace("when", "who"))
     prompted = open_checkpoint(str(folder)).model.fingerprint
 
-    assert len({tiny_bert.model.fingerprint, shorter, smaller, pooled, prompted}) == 5
+    known = {tiny_bert.model.fingerprint, shorter, smaller, plain, pooled, prompted}
+    assert len(known) == 6
 
 
 def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.domain.records import Segment
-from serving.domain.text import text_to_embed
+from serving.domain.text import TextForm, text_of, text_to_embed
 
 SERVED = "as served"
 """The form that the service gives to its encoder; the others are compared with it."""
@@ -38,27 +38,27 @@ def alone(write: Callable[[Segment], str]) -> Form:
     return form
 
 
-def _titled(segment: Segment, text: str) -> str:
-    return f"{segment.title}. {text}" if segment.title else text
+def _served(segment: Segment) -> str:
+    return text_to_embed(segment, TextForm.QUOTED)
 
 
 def _bare(segment: Segment) -> str:
-    return _titled(segment, segment.text)
+    return text_of(replace(segment, speaker=""))
 
 
-def _with_colon(segment: Segment) -> str:
-    speaker = f"{segment.speaker}: " if segment.speaker else ""
-    return _titled(segment, f"{speaker}{segment.text}")
+def _said(segment: Segment) -> str:
+    said = f'{segment.speaker} said: "{segment.text}"'
+    return text_of(replace(segment, speaker="", text=said)) if segment.speaker else _bare(segment)
 
 
 def _dated(segment: Segment) -> str:
-    return f"{text_to_embed(segment)} ({segment.event_time:%d %B %Y})"
+    return f"{_served(segment)} ({segment.event_time:%d %B %Y})"
 
 
 def after_the_turn_before(segments: Sequence[Segment]) -> list[Entry]:
     """Each segment as it is served, and what was said just before it in the same session."""
     return [
-        Entry("\n".join(map(text_to_embed, (turn, *before))), (turn.id,))
+        Entry("\n".join(map(_served, (turn, *before))), (turn.id,))
         for before, turn in _with_the_turn_before(segments)
     ]
 
@@ -67,7 +67,7 @@ def chunks(size: int) -> Form:
     """Every segment as it is served, and beside these every `size` in a row of one session."""
 
     def form(segments: Sequence[Segment]) -> list[Entry]:
-        return [*alone(text_to_embed)(segments), *_runs(segments, size)]
+        return [*alone(_served)(segments), *_runs(segments, size)]
 
     return form
 
@@ -77,7 +77,7 @@ def _runs(segments: Sequence[Segment], size: int) -> Iterator[Entry]:
         for start in range(max(1, len(session) - size + 1)):
             run = session[start : start + size]
             if len(run) > 1:
-                yield Entry("\n".join(map(text_to_embed, run)), tuple(turn.id for turn in run))
+                yield Entry("\n".join(map(_served, run)), tuple(turn.id for turn in run))
 
 
 def _with_the_turn_before(
@@ -101,9 +101,10 @@ def sessions(segments: Iterable[Segment]) -> list[list[Segment]]:
 
 
 FORMS: Mapping[str, Form] = {
-    SERVED: alone(text_to_embed),
+    SERVED: alone(_served),
     "the text alone": alone(_bare),
-    "speaker, colon": alone(_with_colon),
+    "without quotation marks": alone(text_of),
+    "Mel said": alone(_said),
     "with its date": alone(_dated),
     "with the turn before": after_the_turn_before,
     "chunks of 3 beside": chunks(3),

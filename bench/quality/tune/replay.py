@@ -22,7 +22,7 @@ from serving.domain.profile import Profile, Sort
 from serving.domain.ranking import RankedList
 from serving.domain.records import Fact, Item, ItemId
 from serving.domain.signals import SIGNALS, Known, Named, ranked_by
-from serving.domain.text import text_to_embed
+from serving.domain.text import text_of
 from serving.pipeline.ordering import Hit, Ordering
 from serving.ports import DateReader
 
@@ -152,7 +152,7 @@ def near_duplicates(rows: Sequence[Item], threshold: float) -> set[ItemId]:
         rows: The items, none twice.
         threshold: The word overlap (Jaccard) from which two are one.
     """
-    words = [(words_of(text_to_embed(row)), row.item) for row in rows]
+    words = [(words_of(text_of(row)), row.item) for row in rows]
     words.sort(key=lambda each: len(each[0]))
     found: set[ItemId] = set()
     for place, (fewer, item) in enumerate(words):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.domain.errors import DependencyError
+from serving.domain.text import TextForm
 from serving.ports import EmbeddingModel
 
 MINILM = "minilm"
@@ -24,8 +25,8 @@ WINDOW_OVERLAP = 32
 LONGEST_WINDOW = 2048
 """Models that would take more get windows of this, since one vector blurs long texts."""
 
-TEXT_FORM = 1
-"""The version of `serving.domain.text.text_to_embed`: other texts need other vectors."""
+_FORMS_IN_FINGERPRINTS: Mapping[TextForm, object] = {TextForm.PLAIN: 1}
+"""The plain form was the only one, version 1, and what was embedded so must be known again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ def open_checkpoint(
     *,
     dimension: int | None = None,
     window: int | None = None,
+    text_form: TextForm = TextForm.QUOTED,
     sha256: str | None = None,
     download: bool = False,
 ) -> Checkpoint:
@@ -66,6 +68,7 @@ def open_checkpoint(
         dimension: Vectors are truncated to this (Matryoshka); None leaves them.
         window: The longest window in tokens; None for the model's own, at most
             `LONGEST_WINDOW`.
+        text_form: How segments are to be written for it.
         sha256: What the weights must hash to; known for `minilm`.
         download: Whether an id may be fetched from the hub, not only from its cache.
 
@@ -81,7 +84,7 @@ def open_checkpoint(
         raise DependencyError(
             "embedder", f"the weights of {model!r} have SHA-256 {weights}, expected {expected}"
         )
-    return _read_checkpoint(folder, weights, dimension, window)
+    return _read_checkpoint(folder, weights, dimension, window, text_form)
 
 
 def _find_folder(model: str, download: bool) -> Path:
@@ -132,7 +135,7 @@ def _file_sha256(path: Path) -> str:
 
 
 def _read_checkpoint(
-    folder: Path, weights: str, dimension: int | None, window: int | None
+    folder: Path, weights: str, dimension: int | None, window: int | None, form: TextForm
 ) -> Checkpoint:
     modules = _read_modules(folder)
     prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
@@ -149,12 +152,12 @@ def _read_checkpoint(
             "prompts": [query_prompt, document_prompt],
             "dimension": dimension,
             "window": [window, WINDOW_OVERLAP],
-            "text_form": TEXT_FORM,
+            "text_form": _FORMS_IN_FINGERPRINTS.get(form, form.value),
         }
     )
     return Checkpoint(
         folder=folder,
-        model=EmbeddingModel(fingerprint, dimension),
+        model=EmbeddingModel(fingerprint, dimension, form),
         weights_sha256=weights,
         modules=tuple(name for _, name in modules),
         pooling=_pooling(folder, modules),

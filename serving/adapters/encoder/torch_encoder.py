@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -94,4 +95,4 @@ class TorchEncoder:
 def _described(model: EmbeddingModel, precision: Precision) -> EmbeddingModel:
     if precision == "float32":
         return model
-    return EmbeddingModel(f"{model.fingerprint}-{precision}", model.dimension)
+    return replace(model, fingerprint=f"{model.fingerprint}-{precision}")

@@ -82,7 +82,7 @@ class PostgresChangeLog:
         """What of the changes needs a vector: neither gone, nor sensitive, nor up to date."""
         async with self._database.work() as connection:
             model_id = await find_model(connection, model)
-            return await missing_embeddings(connection, changes, model_id)
+            return await missing_embeddings(connection, changes, model_id, model.text_form)
 
     async def save_embeddings(
         self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]

@@ -9,7 +9,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 
 from serving.domain.records import Item, Segment
-from serving.domain.text import text_to_embed
+from serving.domain.text import text_of
 
 _FORMAT = 1
 """Goes into each hash; another number makes every stored item count as changed."""
@@ -53,7 +53,7 @@ def content_hash(
 
 def text_hash(item: Item) -> bytes:
     """SHA-256 of what is embedded of an item."""
-    return hashlib.sha256(text_to_embed(item).encode()).digest()
+    return hashlib.sha256(text_of(item).encode()).digest()
 
 
 def _plain(value: object) -> object:

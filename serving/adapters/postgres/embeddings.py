@@ -15,7 +15,7 @@ from serving.adapters.postgres.rows import (
     to_segment,
 )
 from serving.domain.records import Item, ItemKind
-from serving.domain.text import text_to_embed
+from serving.domain.text import TextForm, text_to_embed
 from serving.ports import Change, EmbeddingTask, Vectors
 
 STORED_TYPE = np.dtype("<f2")
@@ -26,7 +26,7 @@ IS_HIDDEN = {ItemKind.SEGMENT: "segment.sensitive", ItemKind.FACT: FACT_IS_HIDDE
 
 
 async def missing_embeddings(
-    connection: Connection, changes: Sequence[Change], model_id: int
+    connection: Connection, changes: Sequence[Change], model_id: int, form: TextForm
 ) -> list[EmbeddingTask]:
     """The changed rows that have no current vector of the model, and may have one."""
     rows: dict[int, tuple[bytes, Item]] = {}
@@ -39,7 +39,7 @@ async def missing_embeddings(
             read = to_segment if kind is ItemKind.SEGMENT else to_fact
             rows |= {row[0]: (row[1], read(row[2:])) for row in await cursor.fetchall()}
     return [
-        EmbeddingTask(change, text_to_embed(rows[change.key][1]), rows[change.key][0])
+        EmbeddingTask(change, text_to_embed(rows[change.key][1], form), rows[change.key][0])
         for change in changes
         if change.key in rows
     ]

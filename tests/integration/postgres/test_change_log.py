@@ -14,6 +14,7 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import DependencyError, StoreUnavailableError
 from serving.domain.records import Item, TenantName, fact_id, segment_id
+from serving.domain.text import TextForm
 from serving.ports import FeedLostError, Selector
 from tests.builders import TENANT, fact, ids, segment
 from tests.integration.postgres.following import (
@@ -247,6 +248,18 @@ async def test_vectors_of_another_dimension_are_refused(postgres: Postgres) -> N
         await postgres.change_log.save_embeddings(
             MODEL, [(tasks[0], np.ones((1, 3), dtype=np.float32))]
         )
+
+
+async def test_each_model_is_given_texts_in_its_own_form(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a", "We sailed", speaker="Mel")])
+    texts = {}
+    for form in TextForm:
+        model = replace(MODEL, fingerprint=form.value, text_form=form)
+        batch = await postgres.change_log.next_batch("embedding", model, 10)
+        (task,) = await postgres.change_log.embedding_tasks(batch.changes, model)
+        texts[form] = task.text
+
+    assert texts == {TextForm.QUOTED: 'Mel: "We sailed"', TextForm.PLAIN: "Mel: We sailed"}
 
 
 @pytest.mark.parametrize("meanwhile", ["changed", "sensitive", "erased"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from serving.domain.query import Filter, TimeRange
-from serving.domain.text import name_key, text_to_embed
+from serving.domain.text import TextForm, name_key, text_of, text_to_embed
 from tests.builders import NOON, days, fact, segment
 
 
@@ -72,5 +72,12 @@ def test_a_name_of_symbols_is_its_own_key() -> None:
 
 
 def test_a_segment_is_embedded_with_title_and_speaker() -> None:
-    assert text_to_embed(segment("1", "hi", title="Day 1", speaker="Mel")) == "Day 1. Mel: hi"
-    assert text_to_embed(fact("2", "Mel", "lives in", "Rome")) == "Mel lives in Rome"
+    said = segment("1", "hi", title="Day 1", speaker="Mel")
+    read = segment("2", "hi", title="Day 1")
+    true = fact("3", "Mel", "lives in", "Rome")
+
+    assert text_of(said) == text_to_embed(said, TextForm.PLAIN) == "Day 1. Mel: hi"
+    assert text_to_embed(said, TextForm.QUOTED) == 'Day 1. Mel: "hi"'
+    for form in TextForm:
+        assert text_to_embed(read, form) == "Day 1. hi"
+        assert text_to_embed(true, form) == "Mel lives in Rome"
