@@ -15,6 +15,7 @@ from pathlib import Path
 import bm25s
 import click
 import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
 
 from bench.collection import Collection, Memory, Query, read_collection
 from bench.quality.intervals import mean_interval
@@ -24,11 +25,22 @@ from trivium.values import Segment
 
 K1, B = 1.5, 0.75
 LANGUAGE = "english"
-STOP_WORDS = "en"
 DEPTH = 100
 
+QUESTION_WORDS = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
+STOP_WORDS: Mapping[str, Sequence[str]] = {
+    "english": STOPWORDS_EN,
+    "english and question words": (*STOPWORDS_EN, *QUESTION_WORDS),
+    "none": (),
+}
+"""What can be left out of texts and questions; the first is the control's."""
 
-def ranked_by_bm25(collection: Collection, depth: int = DEPTH) -> dict[str, list[str]]:
+ENGLISH = "english"
+
+
+def ranked_by_bm25(
+    collection: Collection, depth: int = DEPTH, stop_words: str = ENGLISH
+) -> dict[str, list[str]]:
     """The segments that BM25 finds for each judged question, best first.
 
     Every conversation has an index of its own, as it has a tenant of its own in the service.
@@ -36,7 +48,9 @@ def ranked_by_bm25(collection: Collection, depth: int = DEPTH) -> dict[str, list
     Args:
         collection: The set.
         depth: The longest list.
+        stop_words: The words to leave out, by their name in `STOP_WORDS`.
     """
+    left_out = STOP_WORDS[stop_words]
     by_tenant: dict[str, list[Query]] = {}
     for query in collection.judged:
         by_tenant.setdefault(query.tenant, []).append(query)
@@ -44,7 +58,7 @@ def ranked_by_bm25(collection: Collection, depth: int = DEPTH) -> dict[str, list
         query.id: found
         for tenant, queries in by_tenant.items()
         for query, found in zip(
-            queries, _ranked(collection.memories[tenant], queries, depth), strict=True
+            queries, _ranked(collection.memories[tenant], queries, depth, left_out), strict=True
         )
     }
 
@@ -56,21 +70,25 @@ def scored(
     return {query.id: scores(ranked[query.id], query.relevant) for query in collection.judged}
 
 
-def _ranked(memory: Memory, queries: Sequence[Query], depth: int) -> list[list[str]]:
+def _ranked(
+    memory: Memory, queries: Sequence[Query], depth: int, stop_words: Sequence[str]
+) -> list[list[str]]:
     stemmer = Stemmer.Stemmer(LANGUAGE)
     index = bm25s.BM25(k1=K1, b=B)
     texts = [_text(segment) for segment in memory.segments]
-    index.index(_tokens(texts, stemmer), show_progress=False)
+    index.index(_tokens(texts, stemmer, stop_words), show_progress=False)
     places, _ = index.retrieve(
-        _tokens([query.text for query in queries], stemmer),
+        _tokens([query.text for query in queries], stemmer, stop_words),
         k=min(depth, len(texts)),
         show_progress=False,
     )
     return [[memory.segments[place].id for place in of_query] for of_query in places]
 
 
-def _tokens(texts: Sequence[str], stemmer: Stemmer.Stemmer) -> bm25s.tokenization.Tokenized:
-    return bm25s.tokenize(texts, stopwords=STOP_WORDS, stemmer=stemmer, show_progress=False)
+def _tokens(
+    texts: Sequence[str], stemmer: Stemmer.Stemmer, stop_words: Sequence[str]
+) -> bm25s.tokenization.Tokenized:
+    return bm25s.tokenize(texts, stopwords=stop_words, stemmer=stemmer, show_progress=False)
 
 
 def _text(segment: Segment) -> str:
@@ -79,12 +97,19 @@ def _text(segment: Segment) -> str:
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-def main(folder: Path) -> None:
+@click.option(
+    "--stop-words",
+    type=click.Choice([*STOP_WORDS]),
+    default=ENGLISH,
+    show_default=True,
+    help="Leave these out of texts and questions.",
+)
+def main(folder: Path, stop_words: str) -> None:
     """Print what BM25 scores on the set in FOLDER."""
     collection = read_collection(folder)
     if collection.problems:
         raise click.ClickException(str(collection.problems[0]))
-    found = scored(collection, ranked_by_bm25(collection))
+    found = scored(collection, ranked_by_bm25(collection, stop_words=stop_words))
     clusters = [query.tenant for query in collection.judged]
     rows = [
         (

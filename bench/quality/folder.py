@@ -45,13 +45,26 @@ def records_of(
 
 def write(folder: Path, measured: Measured, records: Sequence[Record]) -> None:
     """Writes the files of a set."""
+    write_records(folder, records)
+    rows = (row for each in measured.answers for row in stored.rows_of(_name(measured), each))
+    stored.write_rows(folder / stored.FILE_NAME, rows)
+    (folder / PAGE_NAME).write_text(page(measured, records), encoding="utf-8")
+
+
+def write_records(folder: Path, records: Sequence[Record], more: str = "") -> str:
+    """Writes records and their summary to a new folder, and returns the summary.
+
+    Args:
+        folder: Where; must not be there yet.
+        records: The baseline first.
+        more: Markdown that ends the summary.
+    """
     folder.mkdir(parents=True)
     for record in records:
         append_record(folder, record)
-    rows = (row for each in measured.answers for row in stored.rows_of(_name(measured), each))
-    stored.write_rows(folder / stored.FILE_NAME, rows)
-    (folder / SUMMARY_NAME).write_text(summary(records), encoding="utf-8")
-    (folder / PAGE_NAME).write_text(page(measured, records), encoding="utf-8")
+    text = summary(records) + more
+    (folder / SUMMARY_NAME).write_text(text, encoding="utf-8")
+    return text
 
 
 def command(collection: str, ways: Sequence[Way], limit: int = LIMIT) -> str:

@@ -27,18 +27,18 @@ from bench.progress import progress_bars
 from bench.quality.answers import BRIEFING
 from bench.quality.command import EXPECTED, RESULTS, console, read_sets
 from bench.quality.evaluate import Answers, Scored
+from bench.quality.folder import write_records
 from bench.quality.forms.exact import EmbeddedEntries, embed
 from bench.quality.forms.texts import FORMS, SERVED
 from bench.quality.metrics import DEPTH, scores
 from bench.quality.outcome import outcome
-from bench.quality.summary import summary
 from bench.quality.tune.asking import Asked, NotWholeError
 from bench.quality.tune.coordinates import alone
 from bench.quality.tune.gathering import Start, ask_sets
 from bench.quality.tune.lists import Found
 from bench.quality.tune.replay import Replay, segments_of
 from bench.quality.ways import DEFAULT_PROFILE, MEANING, Way
-from bench.results import Record, append_record
+from bench.results import Record
 from serving.config import load_settings
 from serving.deployments.components import open_embedder
 from serving.domain.briefing import BriefingLimits, briefing
@@ -230,15 +230,14 @@ def _write(where: Path, collection: Collection, compared: Compared) -> str:
     about = environment.about(collection)
     answers = compared.answers
     records = [_record(each, _baseline_of(each, answers), collection, about) for each in answers]
-    where.mkdir(parents=True)
-    for record in records:
-        append_record(where, record)
-    text = summary(records) + (
+    return write_records(where, records, _of_index(compared.index_recall))
+
+
+def _of_index(recall: float) -> str:
+    return (
         f"\n## The index\n\nOf the first {DEPTH} segments found exactly in float32, as served, the "
-        f"service's index finds {compared.index_recall:.4f}.\n"
+        f"service's index finds {recall:.4f}.\n"
     )
-    (where / "summary.md").write_text(text, encoding="utf-8")
-    return text
 
 
 def _baseline_of(of: Answers, answers: Sequence[Answers]) -> Answers:

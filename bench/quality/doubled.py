@@ -1,0 +1,159 @@
+"""The command `python -m bench.quality.doubled`: what two questions in one breath lose.
+
+No public set asks two things at once, so pairs are made: two questions to one conversation, one
+after the other in one text, answered by what answers either. They are asked as they are, and each
+by itself with the two answers taken in turn, which is what a service could reach that told them
+apart without a mistake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain, zip_longest
+from pathlib import Path
+
+import click
+from rich.markdown import Markdown
+
+from bench import environment
+from bench.collection import Collection, Query
+from bench.connections import Connections, connected
+from bench.progress import progress_bars
+from bench.quality.answers import BRIEFING, briefed_segments, ranked_segments
+from bench.quality.command import EXPECTED, RESULTS, console, read_sets, running
+from bench.quality.evaluate import Answers, Scored, ask_once
+from bench.quality.folder import write_records
+from bench.quality.metrics import scores
+from bench.quality.outcome import outcome
+from bench.quality.session import Session
+from bench.quality.tune.asking import to_row
+from bench.quality.ways import DEFAULT_PROFILE, Way, legs_of
+from serving.domain.briefing import BriefingLimits, briefing
+from trivium.values import Hit
+
+WHOLE, APART = "in one breath", "one by one"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two questions to one conversation."""
+
+    first: Query
+    second: Query
+
+    @property
+    def whole(self) -> Query:
+        """Both as one question, by the clock of the first."""
+        return Query(
+            id=f"{self.first.id}+{self.second.id}",
+            tenant=self.first.tenant,
+            text=f"{self.first.text} {self.second.text}",
+            as_of=self.first.as_of,
+            relevant=self.first.relevant | self.second.relevant,
+        )
+
+
+def pairs(queries: Sequence[Query]) -> Iterator[Pair]:
+    """Questions that follow each other in one conversation; the last of an odd number is alone."""
+    by_tenant: defaultdict[str, list[Query]] = defaultdict(list)
+    for query in queries:
+        by_tenant[query.tenant].append(query)
+    for of_tenant in by_tenant.values():
+        yield from map(Pair, of_tenant[::2], of_tenant[1::2])
+
+
+def in_turn(first: Sequence[Hit], second: Sequence[Hit], limit: int) -> list[Hit]:
+    """The best of the first, the best of the second, and so on, each hit once."""
+    hits = (hit for hit in chain.from_iterable(zip_longest(first, second)) if hit is not None)
+    return list({hit.id: hit for hit in hits}.values())[:limit]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    metavar="FOLDER...",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    help="Where to make a folder of results for each set.",
+)
+@click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
+@click.option("--limit-queries", type=click.IntRange(min=2), help="At most so many of each set.")
+def main(
+    folders: Sequence[Path], out: Path, address: str | None, limit_queries: int | None
+) -> None:
+    """Ask the questions of each FOLDER two at a time, as one text and one by one."""
+    try:
+        for collection in read_sets(folders, limit_queries, skip_unreadable=False):
+            answers = asyncio.run(_measure(collection, address))
+            where = out / f"doubled-{collection.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+            console.print(Markdown(_write(where, collection, answers)))
+            console.print(f"written to {where}", markup=False)
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    except EXPECTED as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _measure(collection: Collection, address: str | None) -> list[Answers]:
+    way = Way(DEFAULT_PROFILE)
+    async with running(address) as target, connected(target, 1) as connections:
+        profiles = await connections.profiles()
+        made = list(pairs(collection.judged))
+        with progress_bars(console) as bars:
+            memory = await Session(connections, profiles, bars).store(collection)
+            bar = bars.add_task(f"asking {collection.name}", total=len(made))
+            whole: list[Scored] = []
+            apart: list[Scored] = []
+            for pair in made:
+                whole.append(await _ask_whole(memory, pair, way))
+                apart.append(await _ask_apart(memory, pair, way))
+                bars.advance(bar)
+        legs = legs_of(way, profiles)
+    return [Answers(Way(WHOLE), legs, whole), Answers(Way(APART), legs, apart)]
+
+
+async def _ask_whole(connections: Connections, pair: Pair, way: Way) -> Scored:
+    query = pair.whole
+    retrieval = await ask_once(connections, query, way)
+    ranked = ranked_segments(retrieval.hits)
+    return Scored(
+        query=query,
+        ranked=ranked,
+        scores=scores(ranked, query.relevant, briefed_segments(retrieval)),
+    )
+
+
+async def _ask_apart(connections: Connections, pair: Pair, way: Way) -> Scored:
+    first, second = [await ask_once(connections, query, way) for query in (pair.first, pair.second)]
+    hits = in_turn(first.hits, second.hits, limit=max(len(first.hits), len(second.hits)))
+    limits = BriefingLimits(max_chars=BRIEFING.max_chars)
+    shown = briefing([to_row(hit.item) for hit in hits], limits).count("\n- ")
+    query, ranked = pair.whole, ranked_segments(hits)
+    return Scored(
+        query=query,
+        ranked=ranked,
+        scores=scores(ranked, query.relevant, frozenset(ranked_segments(hits[:shown]))),
+    )
+
+
+def _write(where: Path, collection: Collection, answers: Sequence[Answers]) -> str:
+    """Writes records and summary, and returns the summary."""
+    about = environment.about(collection)
+    command = shlex.join(["python", "-m", "bench.quality.doubled", collection.name])
+    records = [outcome(each, answers[0], command=command).as_record(about) for each in answers]
+    return write_records(where, records)
+
+
+if __name__ == "__main__":
+    main()
