@@ -7,17 +7,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, processors
 
 from serving.adapters.encoder.checkpoint import Checkpoint, open_checkpoint
 from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.config import default_cache_dir
 from serving.ports import TextEncoder
-from tests.tiny_tokenizers import VOCABULARY, byte_pairs, wordpieces
+from tests.tiny_tokenizers import (
+    END_OF_TEXT,
+    END_OF_TURN,
+    VOCABULARY,
+    byte_pairs_with_end,
+    wordpieces,
+)
 
 LONGEST = 96
-"""The window of the tiny models."""
+"""The window of the tiny BERT."""
+
+LONGEST_WITH_PROMPT = 256
+"""That of the tiny Qwen3, whose instruction takes 72 of it."""
+
+INSTRUCTION = (
+    "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+)
+"""What the published Qwen3-Embedding has before a question."""
 
 SPREAD = 0.2
 """Of their weights: with the usual 0.02 all texts nearly coincide, and no comparison could fail."""
@@ -66,7 +79,7 @@ def tiny_bert(make_tiny_bert: MakeBert) -> Checkpoint:
 def tiny_qwen3(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     """A random Qwen3 embedder: causal, pools its last token, which is also its padding."""
     folder = tmp_path_factory.mktemp("qwen3")
-    _write_qwen3(folder)
+    write_qwen3(folder)
     return open_checkpoint(str(folder))
 
 
@@ -90,7 +103,8 @@ def _write_bert(folder: Path, pooling: str) -> None:
     _write_tokenizer_config(folder, "[PAD]")
 
 
-def _write_qwen3(folder: Path) -> None:
+def write_qwen3(folder: Path) -> None:
+    """A tiny Qwen3-Embedding in the layout and with the special tokens of the published ones."""
     import torch
     from transformers import Qwen3Config, Qwen3Model
 
@@ -102,14 +116,28 @@ def _write_qwen3(folder: Path) -> None:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=LONGEST,
+        # Heads wider than the stream divided among them, as in the published 0.6B and 4B.
+        head_dim=32,
+        max_position_embeddings=LONGEST_WITH_PROMPT,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+        tie_word_embeddings=True,
         initializer_range=SPREAD,
     )
-    Qwen3Model(config).save_pretrained(folder)
-    _write_modules(folder, "lasttoken", query_prompt="Instruct: find\nQuery:")
-    _qwen3_tokenizer().save(str(folder / "tokenizer.json"))
-    _write_tokenizer_config(folder, "<|endoftext|>")
+    model = Qwen3Model(config)
+    for weights in model.parameters():
+        if weights.ndim == 1:
+            # Those of the norms, which are all 1 at first: nobody would miss one, or swap two.
+            torch.nn.init.normal_(weights, mean=1, std=SPREAD)
+    model.save_pretrained(folder)
+    _write_modules(folder, "lasttoken", query_prompt=INSTRUCTION)
+    byte_pairs_with_end().save(str(folder / "tokenizer.json"))
+    _write_tokenizer_config(
+        folder,
+        END_OF_TEXT,
+        eos_token=END_OF_TURN,
+        padding_side="left",
+        model_max_length=LONGEST_WITH_PROMPT,
+    )
 
 
 def _write_modules(folder: Path, pooling: str, query_prompt: str) -> None:
@@ -126,18 +154,11 @@ def _write_modules(folder: Path, pooling: str, query_prompt: str) -> None:
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
 
 
-def _write_tokenizer_config(folder: Path, padding: str) -> None:
+def _write_tokenizer_config(folder: Path, padding: str, **more: object) -> None:
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": LONGEST,
         "pad_token": padding,
+        **more,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-
-
-def _qwen3_tokenizer() -> Tokenizer:
-    tokenizer = byte_pairs(["<|endoftext|>"])
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", 0)]
-    )
-    return tokenizer

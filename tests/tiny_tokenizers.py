@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokenizers import (
+    Regex,
     Tokenizer,
     decoders,
     models,
@@ -62,21 +63,56 @@ def unigrams() -> Tokenizer:
     return tokenizer
 
 
-def byte_pairs(special_tokens: Sequence[str], more_words: Sequence[str] = ()) -> Tokenizer:
-    """As Qwen3 has it: pairs of bytes; what goes around a text is for its model to say.
+QWEN3_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""Where Qwen3 parts a text before it makes pairs, as its own tokenizer.json has it."""
+
+END_OF_TEXT = "<|endoftext|>"
+"""The first token of Qwen3's: what embedders end a text with, and what all pad with."""
+
+END_OF_TURN = "<|im_end|>"
+"""What Qwen3 calls its end of sequence, though embedders never write it."""
+
+
+def byte_pairs(more_words: Sequence[str] = ()) -> Tokenizer:
+    """As Qwen3 has it: pairs of bytes, and nothing around a text, as in its rerankers.
 
     Args:
-        special_tokens: The first tokens, in this order.
         more_words: Trained on beside `WORDS`; those that are often there become one token.
     """
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(QWEN3_WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=[*special_tokens],
+        special_tokens=[END_OF_TEXT, "<|im_start|>", END_OF_TURN],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator([WORDS, *more_words], trainer)
+    return tokenizer
+
+
+def byte_pairs_with_end() -> Tokenizer:
+    """As Qwen3-Embedding has it: every text ends with `END_OF_TEXT`."""
+    tokenizer = byte_pairs()
+    tokenizer.post_processor = processors.Sequence(
+        [
+            processors.ByteLevel(trim_offsets=False),
+            processors.TemplateProcessing(
+                single=f"$A {END_OF_TEXT}",
+                pair=f"$A {END_OF_TEXT} $B {END_OF_TEXT}",
+                special_tokens=[(END_OF_TEXT, tokenizer.token_to_id(END_OF_TEXT))],
+            ),
+        ]
+    )
     return tokenizer

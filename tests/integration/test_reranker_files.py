@@ -147,7 +147,7 @@ def with_garbage_for_weights(folder: Path) -> None:
         ("bert", without_weights_of_the_head, "the checkpoint lacks weights of the model"),
         ("bert", with_garbage_for_weights, "cannot be loaded on 'cpu'"),
         ("bert", without("tokenizer.json"), "cannot be loaded on 'cpu'"),
-        ("qwen3", with_config(max_position_embeddings=250), "too short for its prompt"),
+        ("qwen3", with_config(max_position_embeddings=180), "too short for its prompt"),
     ],
 )
 def test_what_cannot_be_loaded_is_refused(
