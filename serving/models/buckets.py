@@ -1,0 +1,89 @@
+"""Which shapes of a batch are prepared beforehand, and which of them a batch is run in.
+
+A prepared shape costs memory and time at the start, and a batch that does not fill its shape
+costs padding. So there are many short shapes, where a pass is bound by how fast kernels can be
+launched and a recorded pass saves most of its time, and none beyond a number of tokens, where
+the device is busy long enough for the next kernel to be there in time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+SHORT_LENGTHS = 64
+"""Up to here lengths go by eights; a question with its instruction has about 38 tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A shape: so many rows of so many tokens, padding included."""
+
+    rows: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """All places of the shape."""
+        return self.rows * self.length
+
+
+class BucketPlan:
+    """The shapes to prepare, as a grid of row counts and lengths below a number of tokens.
+
+    A batch of `rows` windows, the longest of `length` tokens, is run in the smallest shape that
+    holds it: with at most half as many rows again, and at most a quarter more tokens a row (or
+    the next multiple of eight). The longest windows alone have a shape only if `token_budget`
+    allows it.
+
+    Args:
+        token_budget: A shape has at most so many tokens; 0 means none is prepared.
+        window: The most tokens of a row.
+    """
+
+    def __init__(self, *, token_budget: int, window: int) -> None:
+        self.window = window
+        self._token_budget = token_budget
+        self._lengths = [*takewhile(lambda length: length < window, _lengths()), window]
+        self._row_counts = [*takewhile(lambda rows: rows <= token_budget, _row_counts())]
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """All shapes, the largest first: what is prepared later fits into what it left."""
+        grid = (Bucket(rows, length) for length in self._lengths for rows in self._row_counts)
+        within = (bucket for bucket in grid if bucket.tokens <= self._token_budget)
+        return sorted(within, key=lambda bucket: (bucket.tokens, bucket.length), reverse=True)
+
+    def choose(self, rows: int, length: int) -> Bucket | None:
+        """The smallest shape that holds a batch; None if there is none.
+
+        Args:
+            rows: At least 1.
+            length: Tokens of the longest row, from 1 to the window.
+        """
+        of_rows = bisect_left(self._row_counts, rows)
+        if of_rows == len(self._row_counts):
+            return None
+        of_length = bisect_left(self._lengths, length)
+        bucket = Bucket(self._row_counts[of_rows], self._lengths[of_length])
+        return bucket if bucket.tokens <= self._token_budget else None
+
+
+def _lengths() -> Iterator[int]:
+    """8, 16, 24 ... 64, then four steps to each doubling: 80, 96, 112, 128, 160 ..."""
+    yield from range(8, SHORT_LENGTHS, 8)
+    octave = SHORT_LENGTHS
+    while True:
+        yield from range(octave, 2 * octave, octave // 4)
+        octave *= 2
+
+
+def _row_counts() -> Iterator[int]:
+    """1, 2, then two steps to each doubling: 4, 6, 8, 12, 16, 24 ..."""
+    yield from (1, 2)
+    rows = 4
+    while True:
+        yield from (rows, rows + rows // 2)
+        rows *= 2

@@ -1,0 +1,112 @@
+"""Passes on CUDA: recorded as graphs, so that one call launches all kernels of a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from serving.models.buckets import Bucket
+from serving.models.errors import DeviceMemoryError
+from serving.models.passes import Forward, PackedBatch, Rows, packed
+
+
+class CudaGraphs:
+    """A `GraphDevice` over CUDA graphs, which share a memory pool and the buffers at both ends.
+
+    They can share them since a pass is over before the next begins. All work is on a stream of
+    its own, so the thread that captures may be another than the one that replays.
+
+    Args:
+        forward: The network. It must read nothing back from the device.
+        width: Of its rows.
+        device: A CUDA device, where its weights are.
+        buckets: The shapes that may be captured.
+    """
+
+    def __init__(
+        self, forward: Forward, width: int, device: torch.device, buckets: Sequence[Bucket]
+    ) -> None:
+        self._forward = forward
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
+        self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._graphs: dict[Bucket, torch.cuda.CUDAGraph] = {}
+        cells = max((_cells(bucket) for bucket in buckets), default=0)
+        rows = max((bucket.rows for bucket in buckets), default=0)
+        self._staged = torch.empty(cells, dtype=torch.int32, pin_memory=True)
+        self._input = torch.empty(cells, dtype=torch.int32, device=device)
+        self._output = torch.empty((rows, width), device=device)
+        self._fetched = torch.empty((rows, width), pin_memory=True)
+
+    @torch.inference_mode()
+    def run(self, batch: PackedBatch) -> Rows:
+        """Runs a batch of any shape, kernel by kernel."""
+        with memory_told(self._device), torch.cuda.stream(self._stream):
+            cells = torch.from_numpy(batch).to(self._device)
+            rows: Rows = self._forward(cells[:, 1:], cells[:, 0]).cpu().numpy()
+        return rows
+
+    @torch.inference_mode()
+    def capture(self, bucket: Bucket) -> None:
+        """Records a pass of a shape."""
+        graph = torch.cuda.CUDAGraph()
+        with memory_told(self._device), torch.cuda.stream(self._stream):
+            self._put(packed([[0]], bucket))
+            # Kernels are loaded, and cuBLAS takes its workspace, at the first pass: neither
+            # can be recorded. It also tells of memory that is short before a capture does.
+            self._pass(bucket)
+            with torch.cuda.graph(
+                graph,
+                pool=self._pool,
+                stream=self._stream,
+                # Others may use the device meanwhile, from threads of their own.
+                capture_error_mode="thread_local",
+            ):
+                self._pass(bucket)
+        self._graphs[bucket] = graph
+
+    @torch.inference_mode()
+    def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
+        """Runs a batch of exactly the shape, which was captured."""
+        fetched = self._fetched[: bucket.rows]
+        with torch.cuda.stream(self._stream):
+            self._put(batch)
+            self._graphs[bucket].replay()
+            fetched.copy_(self._output[: bucket.rows], non_blocking=True)
+            self._done.record(self._stream)
+        # Without the interpreter's lock, so that other threads run on.
+        self._done.synchronize()
+        # The buffer is for the next pass.
+        return fetched.numpy().copy()
+
+    def _put(self, batch: PackedBatch) -> None:
+        """Copies a batch to the device, from pinned memory and without waiting for it."""
+        staged = self._staged[: batch.size]
+        staged.copy_(torch.from_numpy(batch).view(-1))
+        self._input[: batch.size].copy_(staged, non_blocking=True)
+
+    def _pass(self, bucket: Bucket) -> None:
+        cells = self._input[: _cells(bucket)].view(bucket.rows, -1)
+        self._output[: bucket.rows].copy_(self._forward(cells[:, 1:], cells[:, 0]))
+
+
+def _cells(bucket: Bucket) -> int:
+    """Of a packed batch: a row has one for its length beside those of its tokens."""
+    return bucket.rows * (1 + bucket.length)
+
+
+@contextmanager
+def memory_told(device: torch.device) -> Iterator[None]:
+    """Turns torch's want of memory into ours, and gives back what it had taken for the work."""
+    try:
+        yield
+    except RuntimeError as error:
+        # Ending a capture that ran out of memory fails in its turn, and hides why.
+        causes = (error, error.__context__)
+        if not any(isinstance(cause, torch.OutOfMemoryError) for cause in causes):
+            raise
+        torch.cuda.empty_cache()
+        raise DeviceMemoryError(f"out of memory on {device}") from error

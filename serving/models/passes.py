@@ -1,0 +1,225 @@
+"""Runs a network over batches of windows: in shapes prepared beforehand, or as they come.
+
+The decisions are here and know no device; `cuda_graphs` carries them out on CUDA.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from serving.models.buckets import Bucket, BucketPlan
+from serving.models.errors import DeviceMemoryError
+
+logger = logging.getLogger(__name__)
+
+Forward = Callable[[Tensor, Tensor], Tensor]
+"""Ids (rows, longest) and lengths (rows,) to float32 (rows, width), on one device."""
+
+Window = Sequence[int]
+"""The tokens of a row, at least one."""
+
+Rows = NDArray[np.float32]
+"""float32 (rows, width), on the host."""
+
+PackedBatch = NDArray[np.int32]
+"""int32 (rows, 1 + length): the count of a row's tokens, then these, then zeros.
+
+Lengths and tokens go to the device in one copy.
+"""
+
+CPU_TOKENS = 512
+"""Of a pass on a CPU, which gains nothing from a larger one."""
+
+ACCELERATOR_TOKENS = 16_384
+"""Of a pass on any other device: it fills the largest, and bounds the memory for what is
+between the layers (0.8 GB for the widest of an 8B)."""
+
+BUCKET_TOKENS = 4096
+"""Of a prepared shape. By arithmetic, not yet by measurement: so many tokens of a 0.6B keep an
+H100 busy for 5 ms, longer than it takes to launch the 400 kernels of a pass one by one."""
+
+
+class Passes(Protocol):
+    """A network on a device. One thread uses it at a time."""
+
+    @property
+    def token_budget(self) -> int:
+        """The most tokens of a batch, padding included; one window may have more."""
+        ...
+
+    def run(self, windows: Sequence[Window]) -> Rows:
+        """Makes one row per window, in their order.
+
+        Args:
+            windows: At least one; padded to the longest they keep to the budget.
+
+        Raises:
+            DeviceMemoryError: The device has no memory left.
+        """
+        ...
+
+
+class GraphDevice(Protocol):
+    """A device that can record a pass of a shape and replay it. One thread uses it at a time."""
+
+    def run(self, batch: PackedBatch) -> Rows:
+        """Runs a batch of any shape, kernel by kernel.
+
+        Raises:
+            DeviceMemoryError: The device has no memory left.
+        """
+        ...
+
+    def capture(self, bucket: Bucket) -> None:
+        """Records a pass of a shape.
+
+        Raises:
+            DeviceMemoryError: There is no memory for it; the device is as it was before.
+        """
+        ...
+
+    def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
+        """Runs a batch of exactly the shape, which was captured."""
+        ...
+
+
+class DirectPasses:
+    """`Passes` on a CPU: each batch in its own shape."""
+
+    def __init__(self, forward: Forward, token_budget: int = CPU_TOKENS) -> None:
+        self._forward = forward
+        self._token_budget = token_budget
+
+    @property
+    def token_budget(self) -> int:
+        """The most tokens of a batch."""
+        return self._token_budget
+
+    def run(self, windows: Sequence[Window]) -> Rows:
+        """Makes one row per window, in their order."""
+        batch = torch.from_numpy(packed(windows, shape_of(windows)))
+        return self._forward(batch[:, 1:], batch[:, 0]).numpy()
+
+
+class BucketedPasses:
+    """`Passes` on a device that records shapes; a batch beyond them is run as it comes.
+
+    Where memory is short it makes do with fewer shapes, and with smaller batches, and logs
+    what it dropped. The largest batch is run once when all shapes are recorded: so it is known
+    to fit beside them, and the device keeps its memory for it.
+
+    Args:
+        device: What runs the network.
+        plan: The shapes to record, as far as memory allows.
+        token_budget: The most tokens of a batch that are wanted.
+
+    Raises:
+        DeviceMemoryError: There is no memory even for the longest window alone.
+    """
+
+    def __init__(
+        self,
+        device: GraphDevice,
+        plan: BucketPlan,
+        token_budget: int = ACCELERATOR_TOKENS,
+    ) -> None:
+        self._device = device
+        self._plan = plan
+        self._captured = _captured(device, plan.buckets)
+        self._token_budget = _fitting_budget(device, plan.window, token_budget)
+
+    @property
+    def token_budget(self) -> int:
+        """The most tokens of a batch."""
+        return self._token_budget
+
+    @property
+    def captured(self) -> frozenset[Bucket]:
+        """The shapes that were recorded."""
+        return self._captured
+
+    def run(self, windows: Sequence[Window]) -> Rows:
+        """Makes one row per window, in their order."""
+        shape = shape_of(windows)
+        bucket = self._plan.choose(shape.rows, shape.length)
+        if bucket is None or bucket not in self._captured:
+            return self._device.run(packed(windows, shape))
+        return self._device.replay(bucket, packed(windows, bucket))[: len(windows)]
+
+
+def shape_of(windows: Sequence[Window]) -> Bucket:
+    """The smallest shape that holds the windows."""
+    return Bucket(len(windows), max(map(len, windows)))
+
+
+def packed(windows: Sequence[Window], bucket: Bucket) -> PackedBatch:
+    """Windows in a shape that holds them; rows without a window are of one token, 0."""
+    batch = np.zeros((bucket.rows, 1 + bucket.length), np.int32)
+    batch[:, 0] = 1
+    for row, window in zip(batch, windows, strict=False):
+        row[0] = len(window)
+        row[1 : 1 + len(window)] = window
+    return batch
+
+
+def open_passes(forward: Forward, width: int, device: torch.device, window: int) -> Passes:
+    """The way to run a network on a device: recorded on CUDA, directly elsewhere.
+
+    Args:
+        forward: The network, whose weights are on `device`.
+        width: Of its rows.
+        device: Where it is run.
+        window: The most tokens of a row.
+
+    Raises:
+        DeviceMemoryError: The device has no memory for the longest window.
+    """
+    if device.type != "cuda":
+        return DirectPasses(forward)
+    from serving.models.cuda_graphs import CudaGraphs
+
+    plan = BucketPlan(token_budget=BUCKET_TOKENS, window=window)
+    return BucketedPasses(CudaGraphs(forward, width, device, plan.buckets), plan)
+
+
+def _fitting_budget(device: GraphDevice, window: int, wanted: int) -> int:
+    """The tokens of the largest batch that the device has memory for, halved until it does."""
+    rows = max(1, wanted // window)
+    while True:
+        bucket = Bucket(rows, window)
+        try:
+            device.run(packed([[0] * window] * rows, bucket))
+        except DeviceMemoryError:
+            if rows == 1:
+                raise
+            rows //= 2
+            continue
+        if bucket.tokens < wanted - window:
+            logger.warning(
+                "batches are smaller than planned: out of device memory",
+                extra={"planned_tokens": wanted, "tokens": bucket.tokens},
+            )
+        return bucket.tokens
+
+
+def _captured(device: GraphDevice, buckets: Sequence[Bucket]) -> frozenset[Bucket]:
+    captured = []
+    for bucket in buckets:
+        try:
+            device.capture(bucket)
+        except DeviceMemoryError:
+            continue
+        captured.append(bucket)
+    if len(captured) < len(buckets):
+        logger.warning(
+            "fewer shapes are recorded than planned: out of device memory",
+            extra={"planned": len(buckets), "recorded": len(captured)},
+        )
+    return frozenset(captured)

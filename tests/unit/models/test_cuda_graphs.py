@@ -1,0 +1,34 @@
+"""What is said of a device without memory; the graphs themselves are tested on one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from serving.models.cuda_graphs import memory_told
+from serving.models.errors import DeviceMemoryError
+
+CUDA = torch.device("cuda:1")
+
+
+def test_want_of_memory_is_told_with_the_device() -> None:
+    with pytest.raises(DeviceMemoryError, match="out of memory on cuda:1"), memory_told(CUDA):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def fail_twice() -> None:
+    """As a capture does that runs out of memory, and then cannot be ended either."""
+    try:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    finally:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+
+def test_want_of_memory_is_told_though_the_capture_that_it_ended_fails_in_its_turn() -> None:
+    with pytest.raises(DeviceMemoryError), memory_told(CUDA):
+        fail_twice()
+
+
+def test_another_error_is_left_as_it_is() -> None:
+    with pytest.raises(RuntimeError, match="an illegal instruction"), memory_told(CUDA):
+        raise RuntimeError("CUDA error: an illegal instruction was encountered")

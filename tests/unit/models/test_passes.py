@@ -1,0 +1,190 @@
+"""What is recorded, what is given up where memory is short, and what a batch is run in."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from serving.models.buckets import Bucket, BucketPlan
+from serving.models.errors import DeviceMemoryError
+from serving.models.passes import (
+    BucketedPasses,
+    DirectPasses,
+    PackedBatch,
+    Passes,
+    Rows,
+    Window,
+    open_passes,
+    packed,
+)
+
+WINDOW = 100
+SMALL = BucketPlan(token_budget=64, window=WINDOW)
+
+window_lists = st.lists(
+    st.lists(st.integers(1, 99), min_size=1, max_size=WINDOW), min_size=1, max_size=20
+)
+
+
+def of_windows(windows: list[list[int]]) -> Rows:
+    """What both networks here make: first token, last token and length of each window."""
+    return np.array([[w[0], w[-1], len(w)] for w in windows], np.float32)
+
+
+def network(ids: Tensor, lengths: Tensor) -> Tensor:
+    last = ids.gather(1, lengths[:, None].long() - 1)[:, 0]
+    return torch.stack([ids[:, 0], last, lengths], dim=1).float()
+
+
+class FakeDevice:
+    """A `GraphDevice` with room for so many tokens a pass, and for so many recorded in all."""
+
+    def __init__(self, *, tokens: int = 10**9, recorded_tokens: int = 10**9) -> None:
+        self._tokens = tokens
+        self._recorded_tokens = recorded_tokens
+        self.calls: list[tuple[str, Bucket]] = []
+        self.captured: list[Bucket] = []
+
+    def run(self, batch: PackedBatch) -> Rows:
+        shape = Bucket(batch.shape[0], batch.shape[1] - 1)
+        self._require(shape.tokens <= self._tokens)
+        self.calls.append(("run", shape))
+        return network(torch.from_numpy(batch[:, 1:]), torch.from_numpy(batch[:, 0])).numpy()
+
+    def capture(self, bucket: Bucket) -> None:
+        self._require(bucket.tokens <= self._tokens)
+        self._require(sum(b.tokens for b in self.captured) + bucket.tokens <= self._recorded_tokens)
+        self.calls.append(("capture", bucket))
+        self.captured.append(bucket)
+
+    def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
+        assert bucket in self.captured
+        assert batch.shape == (bucket.rows, 1 + bucket.length)
+        self.calls.append(("replay", bucket))
+        return network(torch.from_numpy(batch[:, 1:]), torch.from_numpy(batch[:, 0])).numpy()
+
+    def _require(self, there_is_room: bool) -> None:
+        if not there_is_room:
+            raise DeviceMemoryError("full")
+
+
+def last_call(device: FakeDevice) -> tuple[str, Bucket]:
+    return device.calls[-1]
+
+
+def test_a_packed_batch_has_lengths_then_tokens_padded_at_the_right() -> None:
+    batch = packed([[5, 6], [7]], Bucket(3, 4))
+
+    assert batch.tolist() == [[2, 5, 6, 0, 0], [1, 7, 0, 0, 0], [1, 0, 0, 0, 0]]
+    assert batch.dtype == np.int32
+
+
+@given(window_lists)
+def test_each_window_has_its_row_and_no_other_row_is_answered(windows: list[list[int]]) -> None:
+    direct: Passes = DirectPasses(network)
+    bucketed: Passes = BucketedPasses(FakeDevice(), SMALL)
+
+    np.testing.assert_array_equal(direct.run(windows), of_windows(windows))
+    np.testing.assert_array_equal(bucketed.run(windows), of_windows(windows))
+
+
+@given(window_lists, st.integers(WINDOW, 400), st.integers(0, 2000))
+def test_short_of_memory_the_rows_are_the_same(
+    windows: list[list[int]], tokens: int, recorded_tokens: int
+) -> None:
+    device = FakeDevice(tokens=tokens, recorded_tokens=recorded_tokens)
+    passes = BucketedPasses(device, SMALL)
+    fitting = windows[: max(1, passes.token_budget // WINDOW)]
+
+    np.testing.assert_array_equal(passes.run(fitting), of_windows(fitting))
+
+
+def test_shapes_are_recorded_the_largest_first_and_the_largest_batch_is_run_beside_them() -> None:
+    device = FakeDevice()
+    BucketedPasses(device, SMALL, token_budget=1000)
+    (*captures, last) = device.calls
+
+    assert captures == [("capture", bucket) for bucket in SMALL.buckets]
+    assert captures[0][1].tokens > captures[-1][1].tokens
+    assert last == ("run", Bucket(10, WINDOW))
+
+
+def test_a_batch_is_replayed_in_its_bucket_and_beyond_all_of_them_run_as_it_is() -> None:
+    device = FakeDevice()
+    passes = BucketedPasses(device, SMALL)
+
+    passes.run([[1] * 7] * 3)
+    assert last_call(device) == ("replay", Bucket(4, 8))
+
+    passes.run([[1] * 90] * 3)
+    assert last_call(device) == ("run", Bucket(3, 90))
+
+
+def test_shapes_that_memory_is_too_short_for_are_left_out_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    device = FakeDevice(recorded_tokens=200)
+    passes = BucketedPasses(device, SMALL)
+
+    assert set(device.captured) == passes.captured
+    assert 0 < len(passes.captured) < len(SMALL.buckets)
+    (record,) = caplog.records
+    assert "fewer shapes" in record.message
+    assert (record.levelno, vars(record)["planned"], vars(record)["recorded"]) == (
+        logging.WARNING,
+        len(SMALL.buckets),
+        len(passes.captured),
+    )
+
+
+def test_a_batch_whose_shape_was_left_out_is_run_as_it_is() -> None:
+    device = FakeDevice(recorded_tokens=0)
+    passes = BucketedPasses(device, SMALL)
+
+    passes.run([[1] * 7] * 3)
+    assert passes.captured == frozenset()
+    assert last_call(device) == ("run", Bucket(3, 7))
+
+
+def test_batches_are_halved_until_the_device_has_memory_for_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    passes = BucketedPasses(FakeDevice(tokens=350), SMALL, token_budget=1000)
+
+    assert passes.token_budget == 2 * WINDOW
+    assert [record.message for record in caplog.records] == [
+        "batches are smaller than planned: out of device memory"
+    ]
+
+
+def test_with_memory_enough_the_batch_is_the_one_planned_and_nothing_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    passes = BucketedPasses(FakeDevice(), SMALL, token_budget=1000)
+
+    assert passes.token_budget == 1000
+    assert caplog.records == []
+
+
+def test_without_memory_for_the_longest_window_there_are_no_passes() -> None:
+    with pytest.raises(DeviceMemoryError):
+        BucketedPasses(FakeDevice(tokens=WINDOW - 1), SMALL)
+
+
+def test_on_a_cpu_a_batch_is_run_in_its_own_shape() -> None:
+    shapes = []
+
+    def watched(ids: Tensor, lengths: Tensor) -> Tensor:
+        shapes.append(tuple(ids.shape))
+        return network(ids, lengths)
+
+    windows: list[Window] = [[1, 2, 3], [4]]
+    open_passes(watched, 3, torch.device("cpu"), WINDOW).run(windows)
+
+    assert shapes == [(2, 3)]
