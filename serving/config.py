@@ -11,10 +11,10 @@ import os
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -23,6 +23,8 @@ from pydantic_settings import (
 )
 
 from serving.domain.text import TextForm
+
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 class _Section(BaseModel):
@@ -73,6 +75,7 @@ class PreviousModelSettings(_Section):
 
     model: str = Field(description="As `embedder.model`.")
     dimension: int | None = Field(default=None, ge=8, description="As `embedder.dimension`.")
+    precision: Precision = Field(default="auto", description="As `embedder.precision`.")
     text_form: TextForm = Field(
         default=TextForm.QUOTED,
         description="As `embedder.text_form`; `plain` for what was embedded before there was one.",
@@ -91,13 +94,22 @@ class EmbedderSettings(_Section):
         description="`minilm` (all-MiniLM-L6-v2 from a package), a Hugging Face id, or a folder in "
         "sentence-transformers' layout. Another model re-embeds everything in the background.",
     )
-    backend: Literal["auto", "onnx", "bfloat16", "torch"] = Field(
+    backend: Literal["auto", "onnx", "bfloat16", "qwen3", "torch"] = Field(
         default="auto",
-        description="`torch` runs any model on any device. On a CPU, `onnx` takes less than half "
-        "its time, and `bfloat16` a quarter of that where the processor has matrix instructions "
-        "(Intel AMX; BERT models only). `auto` takes the fastest that this machine can do.",
+        description="`torch` runs any model on any device, `qwen3` Qwen3-Embedding on any. On a "
+        "CPU, `onnx` takes less than half of torch's time, and `bfloat16` a quarter of that where "
+        "the processor has matrix instructions (Intel AMX; BERT models only). `auto` takes the "
+        "fastest that this machine can do.",
     )
-    device: str = Field(default="cpu", description="The device of the torch backend.")
+    device: str = Field(
+        default="cpu", description="The device of the backends qwen3 and torch, as torch names it."
+    )
+    precision: Precision = Field(
+        default="auto",
+        description="Of the arithmetic of the backends qwen3 and torch: `float32`, `bfloat16` or "
+        "`float16`. `auto` is bfloat16 for a Qwen3 on an accelerator, else float32. Vectors of "
+        "different precisions are never compared: another one re-embeds everything.",
+    )
     dimension: int | None = Field(
         default=None,
         ge=8,
@@ -120,6 +132,12 @@ class EmbedderSettings(_Section):
         description="The model before, after a change: it is loaded too and answers until all "
         "rows are embedded anew. Unset: the dense legs are skipped meanwhile.",
     )
+
+    @model_validator(mode="after")
+    def _precision_can_be_had(self) -> Self:
+        if self.precision != "auto" and self.backend in ("onnx", "bfloat16"):
+            raise ValueError(f"the backend {self.backend} has a precision of its own")
+        return self
 
 
 class RerankerSettings(_Section):

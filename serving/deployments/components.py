@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from functools import partial
 
 from serving.adapters.capitalised_entities import CapitalisedEntities
-from serving.adapters.encoder.backend import choose_backend
+from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
 from serving.adapters.english_dates import EnglishDates
 from serving.adapters.exact_index import ExactIndex
@@ -277,7 +277,9 @@ def _encoder(settings: Settings) -> TextEncoder:
         text_form=embedder.text_form,
         download=embedder.model != MINILM,
     )
-    match choose_backend(embedder.backend, embedder.device, checkpoint):
+    backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
+    precision = choose_precision(embedder.precision, embedder.device, backend)
+    match backend:
         case "onnx":
             from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 
@@ -286,10 +288,18 @@ def _encoder(settings: Settings) -> TextEncoder:
             from serving.adapters.encoder.bert_encoder import BertEncoder
 
             return BertEncoder(checkpoint, settings.cache_dir, threads=embedder.threads)
+        case "qwen3":
+            from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
+
+            return Qwen3Encoder(
+                checkpoint, device=embedder.device, precision=precision, threads=embedder.threads
+            )
         case _:
             from serving.adapters.encoder.torch_encoder import TorchEncoder
 
-            return TorchEncoder(checkpoint, device=embedder.device, threads=embedder.threads)
+            return TorchEncoder(
+                checkpoint, device=embedder.device, precision=precision, threads=embedder.threads
+            )
 
 
 @asynccontextmanager

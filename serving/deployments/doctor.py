@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from serving.adapters.encoder.backend import choose_backend
+from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
 from serving.config import Settings
 from serving.deployments.ray_environment import LOOPBACK
@@ -24,8 +24,10 @@ PACKAGES = ("ray", "torch", "onnxruntime", "psycopg", "neo4j", "grpcio")
 HOW = {
     "onnx": "ONNX Runtime on the CPU",
     "bfloat16": "bfloat16 matrix instructions of the CPU",
+    "qwen3": "the lean Qwen3 on {device} in {precision}",
+    "torch": "torch on {device} in {precision}",
 }
-"""What the backends other than torch are called."""
+"""What the backends are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ def _model(settings: Settings) -> Finding:
         return Finding("model", embedder.model != MINILM, error.why)
     except ValueError as error:
         return Finding("model", False, str(error))
-    backend = choose_backend(embedder.backend, embedder.device, checkpoint)
-    how = HOW.get(backend, f"torch on {embedder.device}")
+    backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
+    precision = choose_precision(embedder.precision, embedder.device, backend)
+    how = HOW[backend].format(device=embedder.device, precision=precision)
     return Finding("model", True, f"{embedder.model} through {how}")

@@ -14,6 +14,7 @@ from serving.adapters.encoder.bert_encoder import BertEncoder
 from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, Checkpoint
 from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 from serving.adapters.encoder.onnx_probe import PROBE_TEXTS
+from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
 from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.config import default_cache_dir
 from serving.ports import TextEncoder, Vectors
@@ -28,7 +29,9 @@ RUNTIMES: dict[str, Run] = {
     "torch": lambda checkpoint, _: TorchEncoder(checkpoint),
     "onnx": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir),
     "bert": lambda checkpoint, cache_dir: BertEncoder(checkpoint, cache_dir),
+    "qwen3": lambda checkpoint, _: Qwen3Encoder(checkpoint),
     "cuda": lambda checkpoint, _: TorchEncoder(checkpoint, device="cuda"),
+    "graphs": lambda checkpoint, _: Qwen3Encoder(checkpoint, device="cuda"),
 }
 
 CPU_RUNTIMES = ("torch", "onnx", "bert")
@@ -39,10 +42,10 @@ CPU_RUNTIMES = ("torch", "onnx", "bert")
     params=[
         *(pytest.param(f"minilm-{runtime}", marks=pytest.mark.model) for runtime in CPU_RUNTIMES),
         *(pytest.param(f"tiny_bert-{runtime}") for runtime in CPU_RUNTIMES),
-        pytest.param("tiny_qwen3-torch"),
+        *(pytest.param(f"tiny_qwen3-{runtime}") for runtime in ("torch", "qwen3")),
         *(
-            pytest.param(f"{model}-cuda", marks=[pytest.mark.gpu, needs_cuda])
-            for model in ("tiny_bert", "tiny_qwen3")
+            pytest.param(case, marks=[pytest.mark.gpu, needs_cuda])
+            for case in ("tiny_bert-cuda", "tiny_qwen3-cuda", "tiny_qwen3-graphs")
         ),
     ],
 )

@@ -34,6 +34,12 @@ def test_a_wrong_setting_is_named_and_its_value_not_quoted(
     assert SECRET not in str(refused.value)
 
 
+@pytest.mark.parametrize("backend", ["onnx", "bfloat16"])
+def test_a_precision_that_a_backend_has_not_is_refused(backend: str) -> None:
+    with pytest.raises(ValidationError, match=f"{backend} has a precision of its own"):
+        load_settings({"embedder": {"backend": backend, "precision": "float16"}})
+
+
 def test_a_wrong_argument_is_named_and_its_value_not_quoted() -> None:
     with pytest.raises(ValidationError) as refused:
         load_settings({"neo4j": {"passwd": SECRET}})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from serving.adapters.encoder.backend import choose_backend
-from serving.adapters.encoder.checkpoint import open_checkpoint
+from serving.adapters.encoder.checkpoint import Checkpoint, open_checkpoint
 from serving.config import load_settings
 from serving.deployments.doctor import Finding, examine
 
@@ -36,6 +36,13 @@ def test_it_says_what_runs_the_model(embedder: dict[str, str], how: str) -> None
     assert finding.ok
     assert finding.text.startswith("minilm through ")
     assert how in finding.text
+
+
+def test_a_qwen3_is_run_lean_and_on_an_accelerator_in_bfloat16(tiny_qwen3: Checkpoint) -> None:
+    model = str(tiny_qwen3.folder)
+
+    assert of_model(model=model).text == f"{model} through the lean Qwen3 on cpu in float32"
+    assert "on cuda in bfloat16" in of_model(model=model, device="cuda").text
 
 
 def test_by_default_that_is_what_the_service_chooses() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 
 WINDOW_OVERLAP = 32
 """The tokens that a window shares with the one before."""
+
+LEAST_DIMENSIONS = {"qwen3": 32}
+"""What the shortest prefix is that a model was trained for (Matryoshka), by its `model_type`."""
 
 LONGEST_WINDOW = 2048
 """Models that would take more get windows of this, since one vector blurs long texts."""
@@ -50,6 +53,17 @@ class Checkpoint:
     def architecture(self) -> Mapping[str, Any]:
         """What `config.json` says of the transformer."""
         return _read_json(self.folder / "config.json")
+
+
+def in_precision(model: EmbeddingModel, precision: str) -> EmbeddingModel:
+    """The model as all of its arithmetic in a precision makes it.
+
+    Other than float32 it is part of the fingerprint, since it moves vectors further than two
+    runtimes may differ.
+    """
+    if precision == "float32":
+        return model
+    return replace(model, fingerprint=f"{model.fingerprint}-{precision}")
 
 
 def open_checkpoint(
@@ -141,7 +155,8 @@ def _read_checkpoint(
     prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
     query_prompt = str(prompts.get("query", ""))
     document_prompt = str(prompts.get("document") or prompts.get("passage") or "")
-    dimension = _at_most(_native_dimension(folder, modules), dimension, "dimension")
+    native = _native_dimension(folder, modules)
+    dimension = _within(_least_dimension(folder), native, dimension, "dimension")
     window = _window(folder, window)
     fingerprint = _hash(
         {
@@ -195,6 +210,10 @@ def _native_dimension(folder: Path, modules: list[tuple[str, str]]) -> int:
     return dimension
 
 
+def _least_dimension(folder: Path) -> int:
+    return LEAST_DIMENSIONS.get(_read_json(folder / "config.json").get("model_type", ""), 1)
+
+
 def _pooling(folder: Path, modules: list[tuple[str, str]]) -> str:
     """The way of pooling; both spellings of the file are in use."""
     for path, name in modules:
@@ -225,12 +244,12 @@ def _window(folder: Path, wanted: int | None) -> int:
         return min(int(own), LONGEST_WINDOW)
     if wanted <= 2 * WINDOW_OVERLAP:
         raise ValueError(f"window must be above {2 * WINDOW_OVERLAP} tokens, got {wanted}")
-    return _at_most(int(own), wanted, "window")
+    return _within(1, int(own), wanted, "window")
 
 
-def _at_most(own: int, wanted: int | None, what: str) -> int:
-    if wanted is not None and not 1 <= wanted <= own:
-        raise ValueError(f"{what} must be from 1 to the model's {own}, got {wanted}")
+def _within(least: int, own: int, wanted: int | None, what: str) -> int:
+    if wanted is not None and not least <= wanted <= own:
+        raise ValueError(f"{what} must be from {least} to the model's {own}, got {wanted}")
     return wanted or own
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from serving.adapters.encoder.checkpoint import Checkpoint
+from serving.adapters.encoder.checkpoint import Checkpoint, in_precision
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
+from serving.models.precision import Precision
 from serving.ports import EmbeddingModel, TokenIds, Vectors
 
 PADDED_TOKENS = {"cpu": 512, "cuda": 16_384}
 """Of a pass, by the sort of device; the CPU gains nothing from a larger one."""
-
-Precision = Literal["float32", "bfloat16", "float16"]
 
 
 class TorchEncoder:
@@ -51,7 +48,7 @@ class TorchEncoder:
         disable_progress_bar()  # type: ignore[no-untyped-call]
         if threads is not None:
             torch.set_num_threads(threads)
-        self._described = _described(checkpoint.model, precision)
+        self._described = in_precision(checkpoint.model, precision)
         self._tokenizer = WindowTokenizer(checkpoint)
         try:
             self._model = SentenceTransformer(
@@ -90,9 +87,3 @@ class TorchEncoder:
         features = self._model({"input_ids": ids, "attention_mask": mask})
         embedding: torch.Tensor = features["sentence_embedding"]
         return embedding.float().cpu().numpy()
-
-
-def _described(model: EmbeddingModel, precision: Precision) -> EmbeddingModel:
-    if precision == "float32":
-        return model
-    return replace(model, fingerprint=f"{model.fingerprint}-{precision}")

@@ -1,0 +1,530 @@
+"""The lean Qwen3 against sentence-transformers and transformers, and against what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import processors
+from torch import Tensor
+
+from serving.adapters.encoder.backend import choose_backend, choose_precision
+from serving.adapters.encoder.checkpoint import Checkpoint, open_checkpoint
+from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
+from serving.adapters.encoder.torch_encoder import TorchEncoder
+from serving.config import load_settings
+from serving.deployments.components import open_embedder
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError
+from serving.models.precision import Precision
+from serving.ports import TokenIds, Vectors
+from serving.telemetry import NoRecorder
+from tests.fix_encoder import INSTRUCTION
+from tests.tiny_tokenizers import END_OF_TEXT
+
+CLOSE = 1e-5
+FAR = 0.05
+"""What a wrong vector differs by at least, in one of its components."""
+
+RAGGED = (
+    "goa",
+    "when did caroline visit the adoption agency ?",
+    "",
+    "we sailed to goa with the family and then went home",
+    "memory retrieval over many years of talk is hard , but a b c 1 2 3 !",
+)
+EQUALLY_LONG = ("a b c", "b c a", "c a b", "a a a")
+OVER_LONG = "we sailed to goa with the family and then went home . " * 30
+
+MakeRows = Callable[[Sequence[TokenIds]], Vectors]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_qwen3: Checkpoint) -> Qwen3Encoder:
+    return Qwen3Encoder(tiny_qwen3)
+
+
+@pytest.fixture(scope="module")
+def library(tiny_qwen3: Checkpoint) -> Any:
+    """Transformers' own network."""
+    from transformers import AutoModel
+
+    return AutoModel.from_pretrained(tiny_qwen3.folder, local_files_only=True).eval()
+
+
+@pytest.fixture
+def folder(tiny_qwen3: Checkpoint, tmp_path: Path) -> Path:
+    """A copy of the tiny Qwen3, to spoil."""
+    return Path(shutil.copytree(tiny_qwen3.folder, tmp_path / "qwen3"))
+
+
+def first_windows(encoder: Qwen3Encoder, texts: Sequence[str]) -> list[TokenIds]:
+    return [encoder.tokenize_document(text)[0] for text in texts]
+
+
+def at_unit_length(rows: Tensor) -> Vectors:
+    vectors: Vectors = torch.nn.functional.normalize(rows.float(), dim=-1).numpy()
+    return vectors
+
+
+@torch.inference_mode()
+def one_by_one(library: Any, windows: Sequence[TokenIds]) -> Vectors:
+    """The last state of each window, run alone: nothing is padded, so no mask can be wrong."""
+    states = [library(torch.tensor([window])).last_hidden_state[0, -1] for window in windows]
+    return at_unit_length(torch.stack(states))
+
+
+def by_sentence_transformers(
+    checkpoint: Checkpoint, texts: Sequence[str], dimension: int | None = None
+) -> Vectors:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(
+        str(checkpoint.folder), device="cpu", local_files_only=True, truncate_dim=dimension
+    )
+    vectors: Vectors = model.encode(list(texts), normalize_embeddings=True)
+    return vectors
+
+
+def distance(made: Vectors, wanted: Vectors) -> float:
+    assert made.shape == wanted.shape
+    return float(np.abs(made - wanted).max())
+
+
+# ---------------------------------------------------------------- what it makes
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [RAGGED, RAGGED[::-1], EQUALLY_LONG, RAGGED[1:2], ("",), ("", ""), (OVER_LONG, "", "goa")],
+    ids=["ragged", "permuted", "equally long", "single", "empty", "empty twice", "over-long"],
+)
+def test_rows_are_those_of_transformers_and_of_sentence_transformers(
+    encoder: Qwen3Encoder, library: Any, tiny_qwen3: Checkpoint, texts: Sequence[str]
+) -> None:
+    windows = first_windows(encoder, texts)
+    made = encoder.encode(windows)
+
+    assert distance(made, one_by_one(library, windows)) < CLOSE
+    assert distance(made, by_sentence_transformers(tiny_qwen3, texts)) < CLOSE
+
+
+def test_every_window_of_an_over_long_text_has_the_row_that_transformers_gives_it(
+    encoder: Qwen3Encoder, library: Any
+) -> None:
+    windows = encoder.tokenize_document(OVER_LONG)
+
+    assert len(windows) > 2
+    assert distance(encoder.encode(windows), one_by_one(library, windows)) < CLOSE
+
+
+def test_a_question_has_the_instruction_of_the_checkpoint_and_a_document_has_none(
+    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+) -> None:
+    made = encoder.encode([encoder.tokenize_query("goa"), *encoder.tokenize_document("goa")])
+
+    wanted = by_sentence_transformers(tiny_qwen3, [f"{INSTRUCTION}goa", "goa"])
+    assert distance(made, wanted) < CLOSE
+    assert distance(made[:1], made[1:]) > FAR
+
+
+def test_a_shorter_vector_is_the_head_of_the_whole_one_brought_to_unit_length(
+    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+) -> None:
+    short = Qwen3Encoder(open_checkpoint(str(tiny_qwen3.folder), dimension=32))
+    windows = first_windows(encoder, RAGGED)
+    made = short.encode(windows)
+
+    wanted = by_sentence_transformers(tiny_qwen3, RAGGED, dimension=32)
+    assert distance(made, wanted) < CLOSE
+    assert short.model().dimension == 32
+    np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_side_on_which_the_tokenizer_pads_does_not_matter(
+    encoder: Qwen3Encoder, folder: Path, side: str
+) -> None:
+    rewrite(folder / "tokenizer_config.json", padding_side=side)
+    other = Qwen3Encoder(open_checkpoint(str(folder)))
+
+    made = other.encode(first_windows(other, RAGGED))
+    assert distance(made, encoder.encode(first_windows(encoder, RAGGED))) < CLOSE
+
+
+def test_padding_and_end_token_of_the_tokenizer_are_the_same_one(
+    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+) -> None:
+    """So that the tests above would notice who takes the one for the other."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_qwen3.folder)
+
+    assert encoder.tokenize_document("a")[0][-1] == tokenizer.pad_token_id
+    assert tokenizer.eos_token_id != tokenizer.pad_token_id
+    assert tokenizer.padding_side == "left"
+
+
+# ---------------------------------------------------------------- what the tests above would catch
+
+
+@torch.inference_mode()
+def masked_by_the_padding_token(library: Any, windows: Sequence[TokenIds]) -> Vectors:
+    longest = max(map(len, windows))
+    ids = torch.tensor([[0] * (longest - len(window)) + [*window] for window in windows])
+    states = library(ids, attention_mask=(ids != 0).long()).last_hidden_state
+    return at_unit_length(states[:, -1])
+
+
+@torch.inference_mode()
+def padded_at_the_left_without_a_mask(library: Any, windows: Sequence[TokenIds]) -> Vectors:
+    longest = max(map(len, windows))
+    ids = torch.tensor([[0] * (longest - len(window)) + [*window] for window in windows])
+    states = library(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    return at_unit_length(states[:, -1])
+
+
+@torch.inference_mode()
+def pooled_at_the_end_of_the_row(library: Any, windows: Sequence[TokenIds]) -> Vectors:
+    longest = max(map(len, windows))
+    ids = torch.tensor([[*window] + [0] * (longest - len(window)) for window in windows])
+    states = library(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    return at_unit_length(states[:, -1])
+
+
+def without_the_end_token(library: Any, windows: Sequence[TokenIds]) -> Vectors:
+    return one_by_one(library, [window[:-1] or window for window in windows])
+
+
+def looking_ahead(library: Any, windows: Sequence[TokenIds]) -> Vectors:
+    """Without the causal mask, as servers that leave out padding have done it."""
+    with torch.inference_mode():
+        states = []
+        for window in windows:
+            sees_all = torch.zeros(1, 1, len(window), len(window))
+            made = library(
+                torch.tensor([window]), attention_mask={"full_attention": sees_all}
+            ).last_hidden_state
+            states.append(made[0, -1])
+    return at_unit_length(torch.stack(states))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        masked_by_the_padding_token,
+        padded_at_the_left_without_a_mask,
+        pooled_at_the_end_of_the_row,
+        without_the_end_token,
+        looking_ahead,
+    ],
+)
+def test_what_others_have_got_wrong_is_far_from_what_it_makes(
+    encoder: Qwen3Encoder, library: Any, wrong: Callable[[Any, Sequence[TokenIds]], Vectors]
+) -> None:
+    windows = first_windows(encoder, RAGGED)
+
+    assert distance(encoder.encode(windows), wrong(library, windows)) > FAR
+
+
+def test_truncation_after_normalising_is_far_from_what_it_makes(
+    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+) -> None:
+    short = Qwen3Encoder(open_checkpoint(str(tiny_qwen3.folder), dimension=32))
+    windows = first_windows(encoder, RAGGED)
+
+    assert distance(short.encode(windows), encoder.encode(windows)[:, :32]) > FAR
+
+
+# ---------------------------------------------------------------- precision
+
+
+def test_half_precisions_are_close_and_of_a_fingerprint_of_their_own(
+    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+) -> None:
+    windows = first_windows(encoder, RAGGED)
+    precisions: list[Precision] = ["bfloat16", "float16"]
+    halves = [Qwen3Encoder(tiny_qwen3, precision=precision) for precision in precisions]
+
+    for half in halves:
+        assert (half.encode(windows) * encoder.encode(windows)).sum(axis=1).min() > 0.999
+    fingerprints = {each.model().fingerprint for each in (encoder, *halves)}
+    assert len(fingerprints) == 3
+    assert encoder.model() == tiny_qwen3.model
+
+
+def test_a_precision_has_one_fingerprint_whatever_runs_it(tiny_qwen3: Checkpoint) -> None:
+    lean = Qwen3Encoder(tiny_qwen3, precision="bfloat16")
+    library = TorchEncoder(tiny_qwen3, precision="bfloat16")
+
+    assert lean.model() == library.model()
+
+
+def test_what_overflows_in_float16_is_refused_at_the_start(folder: Path) -> None:
+    with_weights(folder, lambda name, row: row * 3e4 if "down_proj" in name else row)
+
+    with pytest.raises(DependencyError, match="the vectors are not finite in float16"):
+        Qwen3Encoder(open_checkpoint(str(folder)), precision="float16")
+    Qwen3Encoder(open_checkpoint(str(folder)), precision="bfloat16")
+
+
+def test_what_overflows_in_one_batch_only_is_an_error_and_no_vector(folder: Path) -> None:
+    rare = 1
+
+    def spoilt(name: str, row: Tensor) -> Tensor:
+        if "embed_tokens" in name:
+            row[rare] = 1e5
+        return row
+
+    with_weights(folder, spoilt)
+    encoder = Qwen3Encoder(open_checkpoint(str(folder)), precision="float16")
+    (window,) = encoder.tokenize_document("<|im_start|>")
+
+    assert rare in window
+    with pytest.raises(DependencyError, match="the vectors are not finite in float16"):
+        encoder.encode([window])
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    written: dict[str, Any] = json.loads(path.read_text())
+    path.write_text(json.dumps({**written, **changes}))
+
+
+def with_weights(folder: Path, changed: Callable[[str, Tensor], Tensor | None]) -> None:
+    """Writes each tensor anew, as `changed` makes it; None leaves it out."""
+    file = folder / "model.safetensors"
+    rows = {name: changed(name, row) for name, row in load_file(file).items()}
+    kept = {name: row.contiguous() for name, row in rows.items() if row is not None}
+    save_file(kept, file, metadata={"format": "pt"})
+
+
+def without_a_tensor(folder: Path) -> None:
+    with_weights(folder, lambda name, row: None if name == "layers.1.mlp.up_proj.weight" else row)
+
+
+def with_a_tensor_of_another_shape(folder: Path) -> None:
+    with_weights(folder, lambda name, row: row[:-1] if name == "norm.weight" else row)
+
+
+def with_a_tensor_more(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    rows = {**load_file(file), "layers.0.self_attn.q_proj.bias": torch.zeros(128)}
+    save_file(rows, file, metadata={"format": "pt"})
+
+
+def with_a_tensor_twice(folder: Path) -> None:
+    rows = {"norm.weight": load_file(folder / "model.safetensors")["norm.weight"]}
+    save_file(rows, folder / "more.safetensors")
+
+
+def with_garbage_for_weights(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"no tensors")
+
+
+def of_another_architecture(folder: Path) -> None:
+    rewrite(folder / "config.json", model_type="qwen2")
+
+
+def pooled_by_the_mean(folder: Path) -> None:
+    rewrite(folder / "1_Pooling" / "config.json", pooling_mode="mean")
+
+
+def with_a_dense_layer(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    dense = {"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"}
+    (folder / "modules.json").write_text(json.dumps([*modules, dense]))
+    (folder / "3_Dense").mkdir()
+    (folder / "3_Dense" / "config.json").write_text(json.dumps({"out_features": 64}))
+
+
+def rewrite_tokenizer(folder: Path, change: Callable[[Any], None]) -> None:
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    change(tokenizer)
+    tokenizer.save(str(path))
+
+
+def without_an_end_token(folder: Path) -> None:
+    def change(tokenizer: Any) -> None:
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+
+    rewrite_tokenizer(folder, change)
+
+
+def with_a_token_more(folder: Path) -> None:
+    rewrite_tokenizer(folder, lambda tokenizer: tokenizer.add_tokens(["<think>"]))
+
+
+def padding_with_another_token(folder: Path) -> None:
+    rewrite(folder / "tokenizer_config.json", pad_token="<|im_end|>")
+
+
+def padding_with_an_unknown_token(folder: Path) -> None:
+    rewrite(folder / "tokenizer_config.json", pad_token="[PAD]")
+
+
+def padding_with_nothing(folder: Path) -> None:
+    rewrite(folder / "tokenizer_config.json", pad_token=None)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (without_a_tensor, "lacks tensor 'layers.1.mlp.up_proj.weight'"),
+        (with_a_tensor_of_another_shape, r"'norm.weight' is of shape \(63,\), expected \(64,\)"),
+        (with_a_tensor_more, "has tensor 'layers.0.self_attn.q_proj.bias', which"),
+        (with_a_tensor_twice, "more.safetensors has tensor 'norm.weight', as another"),
+        (with_garbage_for_weights, "model.safetensors cannot be read"),
+        (of_another_architecture, "model_type is 'qwen2'"),
+        (pooled_by_the_mean, "does not pool its last token alone"),
+        (with_a_dense_layer, "does not pool its last token alone"),
+        (without_an_end_token, r"ends no text with None, expected .*endoftext"),
+        (padding_with_another_token, r"ends no text with .*endoftext.*, expected .*im_end"),
+        (padding_with_an_unknown_token, r"does not know its padding token '\[PAD\]'"),
+        (padding_with_nothing, "names no pad_token"),
+        (with_a_token_more, "the tokenizer has token 300, the network has 300 of them"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_checkpoint_that_would_give_wrong_vectors_is_refused(
+    folder: Path, spoil: Callable[[Path], None], why: str
+) -> None:
+    spoil(folder)
+
+    with pytest.raises(DependencyError, match=why) as caught:
+        Qwen3Encoder(open_checkpoint(str(folder)))
+    assert str(folder) not in str(caught.value)
+
+
+def test_a_text_may_not_end_with_another_token_than_no_text_does(folder: Path) -> None:
+    """The tokenizer cuts: of a long text too, the end token must be left."""
+
+    def change(tokenizer: Any) -> None:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{END_OF_TEXT} $A", special_tokens=[(END_OF_TEXT, 0)]
+        )
+
+    rewrite_tokenizer(folder, change)
+
+    with pytest.raises(DependencyError, match="ends a text with 'a', expected"):
+        Qwen3Encoder(open_checkpoint(str(folder)))
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(tiny_bert: Checkpoint) -> None:
+    with pytest.raises(DependencyError, match="model_type is 'bert', which this Qwen3 does not"):
+        Qwen3Encoder(tiny_bert)
+
+
+@pytest.mark.parametrize("dimension", [31, 65])
+def test_a_dimension_beyond_those_trained_for_is_refused(
+    tiny_qwen3: Checkpoint, dimension: int
+) -> None:
+    with pytest.raises(ValueError, match=f"dimension must be from 32 to .* 64, got {dimension}"):
+        open_checkpoint(str(tiny_qwen3.folder), dimension=dimension)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DependencyError, match="no folder and not on this machine"):
+        open_checkpoint(str(tmp_path / "none"))
+
+
+def test_a_device_that_is_not_there_is_refused(tiny_qwen3: Checkpoint) -> None:
+    with pytest.raises(DependencyError, match="cannot be loaded on 'cuda:99'"):
+        Qwen3Encoder(tiny_qwen3, device="cuda:99")
+
+
+# ---------------------------------------------------------------- who runs what
+
+
+def test_a_checkpoint_in_several_files_saved_as_a_language_model_is_the_same(
+    encoder: Qwen3Encoder, folder: Path
+) -> None:
+    rows = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(rows)
+    parts = {"model-00001-of-00002": names[:9], "model-00002-of-00002": names[9:]}
+    for part, of_part in parts.items():
+        kept = {f"model.{name}": rows[name] for name in of_part}
+        save_file(kept, folder / f"{part}.safetensors", metadata={"format": "pt"})
+    other = Qwen3Encoder(open_checkpoint(str(folder)))
+    windows = first_windows(encoder, RAGGED)
+
+    assert distance(other.encode(windows), encoder.encode(windows)) == 0
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_qwen3_is_run_by_the_lean_encoder_and_a_variant_of_it_is_not(
+    tiny_qwen3: Checkpoint, folder: Path, device: str
+) -> None:
+    rewrite(folder / "config.json", use_sliding_window=True)
+    variant = open_checkpoint(str(folder))
+
+    assert choose_backend("auto", device, tiny_qwen3) == "qwen3"
+    assert choose_backend("auto", device, variant) != "qwen3"
+    assert choose_backend("torch", device, tiny_qwen3) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "backend", "chosen"),
+    [
+        ("auto", "cpu", "qwen3", "float32"),
+        ("auto", "cuda:1", "qwen3", "bfloat16"),
+        ("auto", "cuda", "torch", "float32"),
+        ("float16", "cuda", "torch", "float16"),
+        ("float32", "cuda", "qwen3", "float32"),
+    ],
+)
+def test_on_an_accelerator_a_qwen3_is_computed_in_bfloat16_unless_another_is_named(
+    precision: Any, device: str, backend: str, chosen: str
+) -> None:
+    assert choose_precision(precision, device, backend) == chosen
+
+
+def test_a_precision_that_is_named_is_one_that_torch_computes(tiny_bert: Checkpoint) -> None:
+    assert choose_backend("auto", "cpu", tiny_bert, "bfloat16") == "torch"
+
+
+def test_who_runs_it_can_be_asked_without_loading_torch(tiny_qwen3: Checkpoint) -> None:
+    program = f"""
+import sys
+from serving.adapters.encoder.backend import choose_backend
+from serving.adapters.encoder.checkpoint import open_checkpoint
+print(choose_backend("auto", "cpu", open_checkpoint({str(tiny_qwen3.folder)!r})))
+print(sorted({{"torch", "transformers", "onnx"}} & sys.modules.keys()))
+"""
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert outcome.stdout.split() == ["qwen3", "[]"]
+
+
+async def test_the_service_embeds_by_the_model_and_the_precision_of_its_settings(
+    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+) -> None:
+    settings = load_settings(
+        {"embedder": {"model": str(tiny_qwen3.folder), "dimension": 32, "precision": "bfloat16"}}
+    )
+
+    async with open_embedder(settings, NoRecorder()) as embedder:
+        made = await embedder.embed_query("goa", Deadline.after(30))
+        model = await embedder.model()
+
+    wanted = encoder.encode([encoder.tokenize_query("goa")])[0, :32]
+    assert made @ wanted / np.linalg.norm(wanted) > 0.999
+    assert model.dimension == 32
+    assert model.fingerprint.endswith("-bfloat16")
