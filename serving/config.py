@@ -156,6 +156,11 @@ class RerankerSettings(_Section):
         "`first_use` costs no memory where no profile reranks, `start` spares the first callers.",
     )
     device: str = Field(default="cpu", description="Where it runs, as torch names it.")
+    precision: Precision = Field(
+        default="auto",
+        description="Of its arithmetic: `float32`, `bfloat16` or `float16`. `auto` is float32 on "
+        "a CPU, else bfloat16.",
+    )
     threads: int = Field(
         default=1, ge=1, description="Threads per forward pass; more serve one query faster."
     )

@@ -201,9 +201,14 @@ async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | No
 def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
     """Loads the model of the reranker; takes seconds, a download minutes."""
     checkpoint = open_reranker_checkpoint(model, download=True)
-    from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder
+    from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder, choose_precision
 
-    return TorchCrossEncoder(checkpoint, device=reranker.device, threads=reranker.threads)
+    return TorchCrossEncoder(
+        checkpoint,
+        device=reranker.device,
+        precision=choose_precision(reranker.precision, reranker.device),
+        threads=reranker.threads,
+    )
 
 
 @asynccontextmanager

@@ -13,13 +13,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from serving.adapters.reranker.checkpoint import LONGEST_WINDOW, Kind, open_checkpoint
-from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder
+from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder, choose_precision
 from serving.config import load_settings
 from serving.deployments.components import open_reranker
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from tests.fake_reranker import settled
 from tests.fix_reranker import LONGEST, LONGEST_WITH_PROMPT
+
+EMBEDDINGS = "model.embed_tokens.weight"
 
 Spoil = Callable[[Path], None]
 
@@ -137,6 +139,23 @@ def without_weights_of_the_head(folder: Path) -> None:
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def without_a_tensor(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.0.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def with_a_head_of_its_own_that_is_not_there(folder: Path) -> None:
+    rewrite(folder / "config.json", tie_word_embeddings=False)
+
+
+def with_fewer_embeddings_than_tokens(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights[EMBEDDINGS] = weights[EMBEDDINGS][:-1].contiguous()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    rewrite(folder / "config.json", vocab_size=len(weights[EMBEDDINGS]))
+
+
 def with_garbage_for_weights(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"no tensors")
 
@@ -148,6 +167,11 @@ def with_garbage_for_weights(folder: Path) -> None:
         ("bert", with_garbage_for_weights, "cannot be loaded on 'cpu'"),
         ("bert", without("tokenizer.json"), "cannot be loaded on 'cpu'"),
         ("qwen3", with_config(max_position_embeddings=180), "too short for its prompt"),
+        ("qwen3", without_a_tensor, "lacks tensor 'model.layers.0.mlp.up_proj.weight'"),
+        ("qwen3", with_a_head_of_its_own_that_is_not_there, "lacks tensor 'lm_head.weight'"),
+        ("qwen3", with_fewer_embeddings_than_tokens, "has token 301, the network has 301 of them"),
+        ("qwen3", with_garbage_for_weights, "model.safetensors cannot be read"),
+        ("qwen3", with_config(hidden_act="relu"), "hidden_act is 'relu', which"),
     ],
 )
 def test_what_cannot_be_loaded_is_refused(
@@ -160,6 +184,57 @@ def test_what_cannot_be_loaded_is_refused(
     with pytest.raises(DependencyError, match=why) as caught:
         TorchCrossEncoder(checkpoint)
     assert str(folder) not in str(caught.value)
+
+
+def test_a_head_of_its_own_is_read_where_there_is_one(qwen3: Path) -> None:
+    tied = TorchCrossEncoder(open_checkpoint(str(qwen3))).score("who?", ["we", "goa"])
+    weights = load_file(qwen3 / "model.safetensors")
+    weights["lm_head.weight"] = -weights[EMBEDDINGS]
+    save_file(weights, qwen3 / "model.safetensors", metadata={"format": "pt"})
+    rewrite(qwen3 / "config.json", tie_word_embeddings=False)
+
+    untied = TorchCrossEncoder(open_checkpoint(str(qwen3))).score("who?", ["we", "goa"])
+
+    assert untied == pytest.approx([-logit for logit in tied], abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlmr", "qwen3"])
+def test_in_bfloat16_logits_are_close_to_those_in_float32(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    checkpoint = open_checkpoint(str(request.getfixturevalue(f"tiny_{kind}_reranker")))
+    texts = ["we sailed to goa", "home", "memory is hard"]
+    exact = TorchCrossEncoder(checkpoint).score("who sailed?", texts)
+    half = TorchCrossEncoder(checkpoint, precision="bfloat16").score("who sailed?", texts)
+
+    assert half != exact
+    assert half == pytest.approx(exact, abs=0.1, rel=0.1)
+
+
+def test_what_overflows_in_float16_is_refused_at_the_start(qwen3: Path) -> None:
+    weights = load_file(qwen3 / "model.safetensors")
+    weights["model.layers.1.mlp.down_proj.weight"] *= 3e4
+    save_file(weights, qwen3 / "model.safetensors", metadata={"format": "pt"})
+    checkpoint = open_checkpoint(str(qwen3))
+
+    with pytest.raises(DependencyError, match="the logits are not finite in float16"):
+        TorchCrossEncoder(checkpoint, precision="float16")
+    TorchCrossEncoder(checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "chosen"),
+    [
+        ("auto", "cpu", "float32"),
+        ("auto", "cuda:1", "bfloat16"),
+        ("float32", "cuda", "float32"),
+        ("float16", "cpu", "float16"),
+    ],
+)
+def test_off_the_cpu_it_is_bfloat16_unless_another_is_named(
+    precision: Any, device: str, chosen: str
+) -> None:
+    assert choose_precision(precision, device) == chosen
 
 
 def test_a_device_that_is_not_there_is_refused(tiny_bert_reranker: Path) -> None:

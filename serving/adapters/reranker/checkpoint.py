@@ -40,6 +40,11 @@ class Checkpoint:
     kind: Kind
     window: int
 
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What `config.json` says."""
+        return _read_json(self.folder / "config.json")
+
 
 def open_checkpoint(model: str, *, window: int | None = None, download: bool = False) -> Checkpoint:
     """Finds a checkpoint and reads what it is.

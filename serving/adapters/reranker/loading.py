@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from serving.adapters.reranker.checkpoint import Checkpoint
 from serving.domain.errors import DependencyError
+from serving.models.precision import Precision
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Any:
@@ -19,13 +18,14 @@ def load_tokenizer(checkpoint: Checkpoint) -> Any:
     )
 
 
-def load_model(auto_class: Any, checkpoint: Checkpoint, device: str) -> Any:
-    """The model in float32 on a device, for inference.
+def load_model(auto_class: Any, checkpoint: Checkpoint, device: str, precision: Precision) -> Any:
+    """The model on a device, for inference.
 
     Args:
         auto_class: Transformers' class for the task.
         checkpoint: What to load.
         device: As torch names it.
+        precision: Of weights and arithmetic.
 
     Raises:
         DependencyError: The checkpoint lacks weights. Transformers would make them up.
@@ -35,7 +35,7 @@ def load_model(auto_class: Any, checkpoint: Checkpoint, device: str) -> Any:
     disable_progress_bar()  # type: ignore[no-untyped-call]
     model, report = auto_class.from_pretrained(
         checkpoint.folder,
-        dtype=torch.float32,
+        dtype=precision,
         local_files_only=True,
         use_safetensors=True,
         output_loading_info=True,

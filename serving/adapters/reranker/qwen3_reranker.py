@@ -3,20 +3,26 @@
 The prompt is that of the model's authors (its model card, "Transformers Usage"). The logit is
 that of "yes" less that of "no", so that its sigmoid is the softmax over the two, the
 probability that they define as the score. Of the head, 151,669 rows in the real model, only
-these two are needed, and of them only the difference.
+these two are needed, and of them only the difference. They are read without the rest of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from serving.adapters.reranker.checkpoint import Checkpoint
-from serving.adapters.reranker.loading import load_model, load_tokenizer
-from serving.adapters.reranker.pairs import Inputs, Pair, beginning
+from serving.adapters.reranker.loading import load_tokenizer
+from serving.adapters.reranker.pairs import Pair, beginning
 from serving.domain.errors import DependencyError
+from serving.models.passes import open_passes
+from serving.models.precision import Precision
+from serving.models.qwen3 import Qwen3, head_rows, load_weights
+from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.models.stored_tensors import StoredTensors
 
 BEFORE = (
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
@@ -42,11 +48,15 @@ class Qwen3Reranker:
     Args:
         checkpoint: What to load.
         device: As torch names it.
+        precision: Of weights and arithmetic; the two rows of the head are float32 in any.
+
+    Raises:
+        DependencyError: The window is too short for the prompt, or "yes" is no single token.
+        CheckpointError: It is no Qwen3, or lacks tensors.
+        DeviceMemoryError: It does not fit the device.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str) -> None:
-        from transformers import AutoModelForCausalLM
-
+    def __init__(self, checkpoint: Checkpoint, device: str, precision: Precision) -> None:
         self._tokenizer = load_tokenizer(checkpoint)
         yes, no = (self._single_token(word) for word in ("yes", "no"))
         self._before, self._after = self._tokens(BEFORE), self._tokens(AFTER)
@@ -54,13 +64,21 @@ class Qwen3Reranker:
         self._most_query = (self._room - len(self._tokens(_body("", "")))) // 2
         if self._most_query < LEAST_ROOM // 2:
             raise DependencyError("reranker", "the model's window is too short for its prompt")
-        model = load_model(AutoModelForCausalLM, checkpoint, device)
-        head = model.get_output_embeddings().weight.detach()
-        self._yes_less_no = head[yes].float() - head[no].float()
-        # Without the head, which would multiply every token by its 151,669 rows.
-        self._body = model.base_model
-        # Masked, so any token will do.
-        self.padding = 0
+        config = checkpoint.config
+        architecture = Qwen3Architecture.read(config)
+        most = max(self._tokenizer.get_vocab().values())
+        if most >= architecture.vocabulary:
+            # On CUDA such a token would end the process.
+            known = architecture.vocabulary
+            why = f"the tokenizer has token {most}, the network has {known} of them"
+            raise DependencyError("reranker", why)
+        with StoredTensors(checkpoint.folder) as tensors:
+            weights = load_weights(tensors, architecture, torch.device(device), precision)
+            tied = bool(config.get("tie_word_embeddings"))
+            self._yes_less_no = _difference(head_rows(tensors, [yes, no], tied=tied))
+        network = Qwen3(architecture, weights, checkpoint.window)
+        self._passes = open_passes(network, architecture.hidden, network.device, checkpoint.window)
+        self.token_budget = self._passes.token_budget
 
     def _single_token(self, word: str) -> int:
         tokens = self._tokens(word)
@@ -84,13 +102,17 @@ class Qwen3Reranker:
         )
         return [Pair([*self._before, *body, *self._after]) for body in encoded["input_ids"]]
 
-    def logits(self, inputs: Inputs) -> Tensor:
-        """Float32 (n,): "yes" less "no", after the last token of each prompt."""
-        hidden = self._body(**inputs, use_cache=False).last_hidden_state
-        last = inputs["attention_mask"].sum(dim=1) - 1
-        rows = hidden[torch.arange(len(hidden), device=hidden.device), last]
-        logits: Tensor = rows.float() @ self._yes_less_no
+    def logits(self, batch: Sequence[Pair]) -> list[float]:
+        """The logit of "yes" less that of "no", after the last token of each prompt."""
+        rows = self._passes.run([pair.ids for pair in batch])
+        logits: list[float] = (rows @ self._yes_less_no).tolist()
         return logits
+
+
+def _difference(rows: torch.Tensor) -> NDArray[np.float32]:
+    first, second = rows.numpy()
+    difference: NDArray[np.float32] = first - second
+    return difference
 
 
 def _body(query: str, text: str) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
+import torch
 
 from serving.adapters.reranker.checkpoint import Checkpoint
 from serving.adapters.reranker.loading import load_model, load_tokenizer
-from serving.adapters.reranker.pairs import Inputs, Pair, beginning
+from serving.adapters.reranker.pairs import Pair, beginning, padded
+from serving.models.passes import ACCELERATOR_TOKENS, CPU_TOKENS
+from serving.models.precision import Precision
 
 
 class SequenceClassifier:
@@ -20,15 +22,18 @@ class SequenceClassifier:
     Args:
         checkpoint: What to load.
         device: As torch names it.
+        precision: Of weights and arithmetic.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str) -> None:
+    def __init__(self, checkpoint: Checkpoint, device: str, precision: Precision) -> None:
         from transformers import AutoModelForSequenceClassification
 
         self._tokenizer = load_tokenizer(checkpoint)
         self._window = checkpoint.window
-        self._model = load_model(AutoModelForSequenceClassification, checkpoint, device)
-        self.padding = int(self._tokenizer.pad_token_id)
+        self._model = load_model(AutoModelForSequenceClassification, checkpoint, device, precision)
+        self._padding = int(self._tokenizer.pad_token_id)
+        self._device = torch.device(device)
+        self.token_budget = CPU_TOKENS if self._device.type == "cpu" else ACCELERATOR_TOKENS
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
         """Makes one row of each text, the question before it."""
@@ -45,7 +50,10 @@ class SequenceClassifier:
         types = encoded.get("token_type_ids") or [None] * len(texts)
         return [Pair(*row) for row in zip(encoded["input_ids"], types, strict=True)]
 
-    def logits(self, inputs: Inputs) -> Tensor:
-        """Float (n,): the relevance of each row."""
-        logits: Tensor = self._model(**inputs).logits[:, 0]
+    @torch.inference_mode()
+    def logits(self, batch: Sequence[Pair]) -> list[float]:
+        """The relevance of each row."""
+        inputs = padded(batch, self._padding)
+        on_device = {name: rows.to(self._device) for name, rows in inputs.items()}
+        logits: list[float] = self._model(**on_device).logits[:, 0].float().tolist()
         return logits
