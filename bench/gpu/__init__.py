@@ -1,0 +1,1 @@
+"""Measures of the models on an accelerator."""

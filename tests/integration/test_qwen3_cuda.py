@@ -1,0 +1,119 @@
+"""The lean Qwen3 on a CUDA device, at the published width: needs no checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bench.gpu.random_weights import PUBLISHED, random_weights
+from serving.models.buckets import Bucket, BucketPlan
+from serving.models.cuda_graphs import CudaGraphs
+from serving.models.passes import BucketedPasses, Rows, Window, packed, shape_of
+from serving.models.qwen3 import Qwen3, Qwen3Weights
+
+WINDOW = 256
+SIZE = PUBLISHED["0.6B"]
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+def random_windows(lengths: Sequence[int]) -> list[Window]:
+    draws = np.random.default_rng(5)
+    return [draws.integers(0, SIZE.vocabulary, length).tolist() for length in lengths]
+
+
+RAGGED = random_windows([38, 1, 256, 40, 129, 7])
+EQUALLY_LONG = random_windows([38] * 32)
+
+
+@pytest.fixture(scope="module")
+def device() -> torch.device:
+    return torch.device("cuda")
+
+
+@pytest.fixture(scope="module")
+def weights(device: torch.device) -> Qwen3Weights:
+    return random_weights(SIZE, device, "bfloat16")
+
+
+@pytest.fixture(scope="module")
+def graphs(weights: Qwen3Weights, device: torch.device) -> CudaGraphs:
+    plan = BucketPlan(token_budget=2048, window=WINDOW)
+    return CudaGraphs(Qwen3(SIZE, weights, WINDOW), SIZE.hidden, device, plan.buckets)
+
+
+@pytest.fixture(scope="module")
+def library(weights: Qwen3Weights, device: torch.device) -> Any:
+    """Transformers' own network with the same weights."""
+    from transformers import Qwen3Config, Qwen3Model
+
+    config = Qwen3Config(
+        vocab_size=SIZE.vocabulary,
+        hidden_size=SIZE.hidden,
+        intermediate_size=SIZE.feed_forward,
+        num_hidden_layers=SIZE.layers,
+        num_attention_heads=SIZE.heads,
+        num_key_value_heads=SIZE.key_value_heads,
+        head_dim=SIZE.head_dimension,
+        rope_parameters={"rope_type": "default", "rope_theta": SIZE.rope_theta},
+    )
+    model: Any = Qwen3Model(config).bfloat16()
+    model.load_state_dict(dict(weights.parts(SIZE)))
+    return model.to(device).eval()
+
+
+def cosines(made: Rows, wanted: Rows) -> Rows:
+    lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(wanted, axis=1)
+    along: Rows = (made * wanted).sum(axis=1) / lengths
+    return along
+
+
+@pytest.mark.parametrize("windows", [RAGGED, EQUALLY_LONG], ids=["ragged", "equally long"])
+def test_in_bfloat16_rows_are_those_of_transformers(
+    graphs: CudaGraphs, library: Any, device: torch.device, windows: list[Window]
+) -> None:
+    made = graphs.run(packed(windows, shape_of(windows)))
+
+    with torch.inference_mode():
+        alone = [torch.tensor([window], device=device) for window in windows]
+        states = [library(ids).last_hidden_state[0, -1] for ids in alone]
+    wanted = torch.stack(states).float().cpu().numpy()
+    assert cosines(made, wanted).min() >= 0.999
+
+
+@pytest.mark.parametrize("windows", [RAGGED, EQUALLY_LONG], ids=["ragged", "equally long"])
+def test_a_replay_gives_what_the_same_batch_gives_kernel_by_kernel(
+    graphs: CudaGraphs, windows: list[Window]
+) -> None:
+    (rows, length) = (len(windows), max(map(len, windows)))
+    bucket = BucketPlan(token_budget=2048, window=WINDOW).choose(rows, length)
+    assert bucket is not None
+    graphs.capture(bucket)
+    batch = packed(windows, bucket)
+
+    replayed = graphs.replay(bucket, batch)
+    graphs.replay(bucket, packed(random_windows([length]), bucket))
+
+    np.testing.assert_allclose(replayed, graphs.run(batch), rtol=1e-2, atol=1e-2)
+    np.testing.assert_array_equal(graphs.replay(bucket, batch), replayed)
+
+
+def test_captures_share_their_memory_and_do_not_disturb_each_other(
+    graphs: CudaGraphs,
+) -> None:
+    passes = BucketedPasses(graphs, BucketPlan(token_budget=512, window=WINDOW), 4096)
+    windows = random_windows([38, 20, 3])
+    alone = passes.run(windows)
+
+    for rows in (1, 7, 12):
+        passes.run(random_windows([40] * rows))
+
+    np.testing.assert_array_equal(passes.run(windows), alone)
+    assert Bucket(4, 40) in passes.captured
