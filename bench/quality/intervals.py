@@ -120,21 +120,6 @@ def paired_difference(
     return mean_interval(differences, clusters, seed=seed)
 
 
-def significantly_below(
-    new: Sequence[float],
-    old: Sequence[float],
-    clusters: Sequence[str] | None = None,
-    *,
-    seed: int = 0,
-) -> bool:
-    """Whether `new` is worse: the whole interval of the paired difference is below 0.
-
-    Under no difference this says so in at most about 25 of 1,000 comparisons; a caller that makes
-    many at once must reckon with a few.
-    """
-    return paired_difference(new, old, clusters, seed=seed).below_zero
-
-
 def _totals(values: _Floats, clusters: Sequence[str] | None) -> tuple[_Floats, _Floats]:
     """The sum and the count of each unit that is drawn: conversations, else questions."""
     names = list(dict.fromkeys(clusters or ()))

@@ -10,7 +10,6 @@ from bench.quality.intervals import (
     Estimate,
     mean_interval,
     paired_difference,
-    significantly_below,
 )
 
 VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
@@ -95,8 +94,8 @@ def test_a_pair_tells_what_two_intervals_hide() -> None:
     new = [value - 0.01 * (number % 2) for number, value in enumerate(old)]
 
     assert mean_interval(new).high > mean_interval(old).low
-    assert significantly_below(new, old)
-    assert not significantly_below(old, new)
+    assert paired_difference(new, old).below_zero
+    assert not paired_difference(old, new).below_zero
     assert paired_difference(new, old).mean == pytest.approx(-0.005)
 
 
@@ -104,8 +103,8 @@ def test_a_loss_in_one_chat_of_ten_is_not_significant_though_it_is_by_question()
     old = [1.0] * 200
     new = [0.0 if chat == "chat-3" else 1.0 for chat in TEN_CHATS]
 
-    assert significantly_below(new, old)
-    assert not significantly_below(new, old, TEN_CHATS)
+    assert paired_difference(new, old).below_zero
+    assert not paired_difference(new, old, TEN_CHATS).below_zero
 
 
 def test_lists_of_other_questions_are_refused() -> None:
