@@ -73,12 +73,17 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collection:
-    """Memories by tenant, and questions to each; `problems` are lines that could not be read."""
+    """Memories by tenant, and questions to each.
+
+    `problems` are lines that could not be read; `given_as` is what names it in a command, where
+    that is more than its name.
+    """
 
     name: str
     memories: Mapping[str, Memory]
     queries: Sequence[Query]
     problems: Sequence[Problem] = ()
+    given_as: Sequence[str] = ()
 
     @property
     def segment_count(self) -> int:

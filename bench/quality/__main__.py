@@ -17,6 +17,7 @@ from bench.connections import LIMIT, connected
 from bench.progress import progress_bars
 from bench.quality import folder, gate, slices, stored
 from bench.quality.command import EXPECTED, RESULTS, console, read_sets, running
+from bench.quality.mishearing import Hearing, heard
 from bench.quality.session import Measured, Session
 from bench.quality.stored import Row, StoredError
 from bench.quality.summary import headlines
@@ -85,6 +86,13 @@ def _ways(_context: click.Context, _option: click.Parameter, given: Sequence[str
     metavar="HOST:PORT",
     help="A running service, instead of starting one. The sets are written to it, and stay.",
 )
+@click.option(
+    "--names",
+    "hearing",
+    type=click.Choice([hearing.value for hearing in Hearing]),
+    help="Change the names in questions: to what speech recognition writes, or to short forms.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of what is misheard.")
 @click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
 @click.option(
     "--limit",
@@ -125,6 +133,8 @@ def main(
     baseline: str,
     out: Path,
     address: str | None,
+    hearing: str | None,
+    seed: int,
     limit_queries: int | None,
     limit: int,
     callers: int,
@@ -147,6 +157,8 @@ def main(
 
     try:
         collections = read_sets(folders or slices.FOLDERS, limit_queries, skip_unreadable)
+        if hearing is not None:
+            collections = [heard(each, Hearing(hearing), seed) for each in collections]
         before = stored.read_rows(gate_file) if gate_file else []
         plan = Plan(
             collections=collections, choose=chosen, address=address, limit=limit, callers=callers

@@ -31,13 +31,14 @@ def records_of(
 ) -> list[Record]:
     """A record for each way, the baseline first, whole in itself."""
     baseline = measured.baseline
-    name = measured.collection.name
+    collection = measured.collection
+    given = collection.given_as or (collection.name,)
     return [
         outcome(
             answers,
             baseline,
             limit=limit,
-            command=command(name, (answers.way, baseline.way), limit),
+            command=command(given, (answers.way, baseline.way), limit),
         ).as_record(about)
         for answers in measured.answers
     ]
@@ -67,14 +68,20 @@ def write_records(folder: Path, records: Sequence[Record], more: str = "") -> st
     return text
 
 
-def command(collection: str, ways: Sequence[Way], limit: int = LIMIT) -> str:
-    """What measures a way again, and what it is compared with; the set is named by its folder."""
+def command(collection: Sequence[str], ways: Sequence[Way], limit: int = LIMIT) -> str:
+    """What measures a way again, and what it is compared with.
+
+    Args:
+        collection: What names the set: its folder's name, and how its questions are changed.
+        ways: The way, and the one that it is compared with.
+        limit: How many hits were asked for.
+    """
     given = [part for way in dict.fromkeys(map(spelled, ways)) for part in ("--way", way)]
     if len(ways) > 1 and ways[0] != ways[1]:
         given += ["--baseline", ways[1].name]
     if limit != LIMIT:
         given += ["--limit", str(limit)]
-    return shlex.join(["python", "-m", "bench.quality", collection, *given])
+    return shlex.join(["python", "-m", "bench.quality", *collection, *given])
 
 
 def _name(measured: Measured) -> str:
