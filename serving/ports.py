@@ -190,6 +190,25 @@ class LexicalSearch(Protocol):
         ...
 
 
+class NameResolver(Protocol):
+    """Which known names a question's unknown words stand for."""
+
+    async def meant(
+        self, tenant: TenantName, words: Sequence[str], deadline: Deadline
+    ) -> Mapping[str, str]:
+        """The words of the tenant's names that some of these words stand for, by these.
+
+        A word stands for a name only if no segment of the tenant has it, in any of its forms; then
+        `NameIndex` of the tenant's names decides.
+
+        Args:
+            tenant: Whose names.
+            words: Single words, as the question writes them, of `LEAST_LETTERS` and more.
+            deadline: When to give up.
+        """
+        ...
+
+
 # ---------------------------------------------------------------- relations
 
 

@@ -169,3 +169,20 @@ class FixedConsistency:
 
     async def epoch(self) -> str:
         return "epoch"
+
+
+class FixedNames:
+    """Knows what these words are meant as; keeps what it was asked."""
+
+    def __init__(self, error: BaseException | None = None, **meant: str) -> None:
+        self._error = error
+        self._meant = meant
+        self.asked: list[Sequence[str]] = []
+
+    async def meant(
+        self, tenant: TenantName, words: Sequence[str], deadline: Deadline
+    ) -> dict[str, str]:
+        self.asked.append(words)
+        if self._error is not None:
+            raise self._error
+        return self._meant

@@ -419,6 +419,7 @@ def _use_cases(
         store=postgres.store,
         access=postgres.access,
         dates=EnglishDates(),
+        names=postgres.names,
         reranker=reranker,
     )
     return UseCases(

@@ -195,6 +195,9 @@ class Profile:
     """The word overlap from which two hits are one; None folds nothing."""
     diversity: Diversity | None = None
     sort: Sort = Sort.RELEVANCE
+    resolve_names: bool = False
+    """A word of the question that the tenant has stored nowhere is read as the name of the
+    tenant's that it sounds like, or is short for."""
 
     def __post_init__(self) -> None:
         names = [*(leg.name for leg in self.legs), *(signal.name for signal in self.signals)]

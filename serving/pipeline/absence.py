@@ -120,7 +120,7 @@ class AbsenceExplainer:
         if place := _place(item, traced.retrieval.hits):
             hit = traced.retrieval.hits[place - 1]
             return Absence(loss=Loss.NONE, reason="", rank=place, hit=hit, legs=legs)
-        below = await self._below_the_cut(query, profile, item, traced, deadline)
+        below = await self._below_the_cut(profile, item, traced, deadline)
         return replace(below, legs=legs)
 
     async def _evidence(self, scope: Scope, row: Item, deadline: Deadline) -> Sequence[Segment]:
@@ -143,7 +143,7 @@ class AbsenceExplainer:
         return Absence(loss=Loss.NOT_MATCHED, reason="no leg of the profile finds it", legs=legs)
 
     async def _below_the_cut(
-        self, query: Query, profile: Profile, item: ItemId, traced: Traced, deadline: Deadline
+        self, profile: Profile, item: ItemId, traced: Traced, deadline: Deadline
     ) -> Absence:
         """Which step cost the item its place: the last without which it would be in the answer."""
         order = traced.ordering.before_the_cut()
@@ -160,7 +160,7 @@ class AbsenceExplainer:
             without = step.without(profile)
             if without == profile:
                 continue
-            answer = await self._retriever.reorder(traced, query, without, deadline)
+            answer = await self._retriever.reorder(traced, without, deadline)
             if kept_at := _place(item, answer):
                 reason = f"{where}; {step.said.format(kept_at)}"
                 return replace(below, loss=step.loss, reason=reason, by=step.by(hit))

@@ -1,9 +1,10 @@
 """Answering a question: all legs at once, then fusion, priors, folding, reranking, diversity.
 
-1. Ask every leg of the profile, each until the deadline less a reserve.
-2. Rank what they found by the profile's signals, and fuse.
-3. Read the candidates' rows; what has gone meanwhile, or fails the scope, drops out.
-4. Weigh by importance and age, fold near-duplicates, rerank, diversify, cut to the limit.
+1. Read misheard names, and short ones, as known ones, where the profile asks for that.
+2. Ask every leg of the profile, each until the deadline less a reserve.
+3. Rank what they found by the profile's signals, and fuse.
+4. Read the candidates' rows; what has gone meanwhile, or fails the scope, drops out.
+5. Weigh by importance and age, fold near-duplicates, rerank, diversify, cut to the limit.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from serving.domain.ranking import RankedList
 from serving.domain.records import Item, ItemId
 from serving.domain.signals import ACCESS, TIME, Known, Named, ranked_by
 from serving.pipeline.asking import LegReport, LegResult, Legs
+from serving.pipeline.hearing import HeardName, read_names
 from serving.pipeline.legs import QueryVector
 from serving.pipeline.ordering import Hit, Ordering, Stage
 from serving.pipeline.rerank import RerankReport, RerankStage
 from serving.pipeline.spaces import VectorSpaces
-from serving.ports import AccessLog, DateReader, MemoryStore, Reranker
+from serving.ports import AccessLog, DateReader, MemoryStore, NameResolver, Reranker
 
 LEAST_RESERVE_S = 0.010
 MOST_RESERVE_S = 0.100
@@ -59,6 +61,7 @@ class Retrieval:
     folded: int
     vanished: int
     index_epoch: int
+    heard: tuple[HeardName, ...] = ()
 
     @property
     def legs_alone(self) -> set[str]:
@@ -70,9 +73,13 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """A retrieval with all that led to it, for those who ask what became of one item."""
+    """A retrieval with all that led to it, for those who ask what became of one item.
+
+    `query` is the question as the legs were asked it.
+    """
 
     retrieval: Retrieval
+    query: Query
     results: Sequence[LegResult]
     fused: Sequence[Fused]
     ordering: Ordering
@@ -89,6 +96,7 @@ class Retriever:
         store: MemoryStore,
         access: AccessLog,
         dates: DateReader,
+        names: NameResolver | None = None,
         reranker: Reranker | None = None,
     ) -> None:
         self._legs = legs
@@ -96,6 +104,7 @@ class Retriever:
         self._store = store
         self._access = access
         self._dates = dates
+        self._names = names
         self._rerank = RerankStage(reranker)
 
     async def retrieve(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
@@ -121,7 +130,7 @@ class Retriever:
         return await self._retrieve(query, profile, deadline, thorough=True)
 
     async def reorder(
-        self, traced: Traced, query: Query, profile: Profile, deadline: Deadline
+        self, traced: Traced, profile: Profile, deadline: Deadline
     ) -> tuple[Hit, ...]:
         """The answer that a traced retrieval would give with other steps after the fusion.
 
@@ -136,7 +145,7 @@ class Retriever:
         elif (logits := traced.ordering.known_logits(ordering.head())) is not None:
             ordering.take_logits(logits)
         else:
-            await self._rerank.rerank(query.text, ordering, deadline)
+            await self._rerank.rerank(traced.query.text, ordering, deadline)
         return ordering.hits()
 
     async def ask_legs(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegResult]:
@@ -146,8 +155,18 @@ class Retriever:
             AllLegsFailedError: Every leg that was asked failed.
             StoreUnavailableError: A leg could not reach PostgreSQL.
         """
+        query, _ = await self._heard(query, profile, deadline)
         results, _ = await self._ask(query, profile, deadline)
         return results
+
+    async def _heard(
+        self, query: Query, profile: Profile, deadline: Deadline
+    ) -> tuple[Query, tuple[HeardName, ...]]:
+        """The question as the legs are asked it, and what of it was read otherwise."""
+        if self._names is None or not profile.resolve_names:
+            return query, ()
+        patience = Deadline.after(_reserve(deadline.remaining()))
+        return await read_names(query, self._names, patience)
 
     async def _ask(
         self, query: Query, profile: Profile, deadline: Deadline
@@ -165,6 +184,7 @@ class Retriever:
         self, query: Query, profile: Profile, deadline: Deadline, *, thorough: bool
     ) -> Traced:
         started = time.perf_counter()
+        query, heard = await self._heard(query, profile, deadline)
         results, embedding_s = await self._ask(query, profile, deadline)
         found = [result.ranked for result in results if result.ranked is not None]
 
@@ -196,8 +216,11 @@ class Retriever:
             folded=len(ordering.folded_into),
             vanished=len(ordering.vanished),
             index_epoch=max((result.index_epoch or 0 for result in results), default=0),
+            heard=heard,
         )
-        return Traced(retrieval=retrieval, results=results, fused=fused, ordering=ordering)
+        return Traced(
+            retrieval=retrieval, query=query, results=results, fused=fused, ordering=ordering
+        )
 
     async def _signals(
         self, query: Query, profile: Profile, found: Sequence[RankedList], loading: _Loading

@@ -157,6 +157,7 @@ class ProfileForm(_Form):
     fold_from: Number | None = 0.9
     diversity: _DiversityForm | None = None
     sort: Sort = Sort.RELEVANCE
+    resolve_names: bool = False
 
     def to_data(self, mode: Literal["python", "json"] = "python") -> dict[str, Any]:
         """The profile as data, with every field that it can have; a form of it is equal."""
@@ -203,6 +204,7 @@ class ProfileForm(_Form):
                 fold_from=self.fold_from,
                 diversity=diversity,
                 sort=self.sort,
+                resolve_names=self.resolve_names,
             )
 
 

@@ -73,7 +73,10 @@ def from_retrieval(
         else "",
         coercions=[
             retrieval_service_pb2.Coercion(field=field, given=given, used=used)
-            for field, given, used in call.coercions
+            for field, given, used in (
+                *call.coercions,
+                *(("query", heard.given, heard.used) for heard in retrieval.heard),
+            )
         ],
         profile=retrieval.profile,
         rerank=_rerank_report(retrieval.rerank) if retrieval.rerank is not None else None,

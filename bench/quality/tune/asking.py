@@ -26,6 +26,7 @@ from serving.domain.records import (
     Segment,
 )
 from serving.domain.validity import Closing
+from serving.pipeline.hearing import reading
 from serving.pipeline.legs import FACTS, OPTIONS_OF_LEGS
 from serving.profiles.book import merged
 from serving.profiles.form import to_form
@@ -35,6 +36,9 @@ from trivium.values import Hit, LegState, Retrieval
 
 ATTEMPTS = 3
 """A run of thousands of questions is not lost to one that a busy machine left unanswered."""
+
+QUERY = "query"
+"""The field of a coercion that says how a word of the question was read."""
 
 FAINT = 1e-6
 """The weight of legs that must be asked and not be heard: too little to reorder another's list."""
@@ -108,7 +112,9 @@ class Asker:
             for leg, contexts in self._contexts.items()
         }
         answer = await self._whole(query, {}, self._profile.limit, self._legs)
-        return Asked(replace(found, led_on=led_on), [_item(hit) for hit in answer.hits])
+        read = replace(query, text=_as_read(query.text, answer))
+        found = replace(found, query=read, led_on=led_on)
+        return Asked(found, [_item(hit) for hit in answer.hits])
 
     @property
     def _legs(self) -> list[str]:
@@ -145,6 +151,12 @@ class Asker:
                 if attempt == ATTEMPTS:
                     raise
         raise AssertionError("attempts end; this is a bug")
+
+
+def _as_read(text: str, answer: Retrieval) -> str:
+    """The question with the names that the service read for misheard ones."""
+    meant = {each.given: each.used for each in answer.coercions if each.field == QUERY}
+    return reading(text, meant)
 
 
 def _missing(retrieval: Retrieval, legs: Sequence[str]) -> Iterator[str]:

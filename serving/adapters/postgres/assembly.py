@@ -11,6 +11,8 @@ from serving.adapters.postgres.change_log import PostgresChangeLog
 from serving.adapters.postgres.consistency import PostgresConsistency
 from serving.adapters.postgres.feed import PostgresIndexFeed
 from serving.adapters.postgres.lexical import PostgresLexicalSearch
+from serving.adapters.postgres.name_resolver import PostgresNameResolver
+from serving.adapters.postgres.names import KnownNames
 from serving.adapters.postgres.notifications import Notifications
 from serving.adapters.postgres.pool import Database
 from serving.adapters.postgres.store import PostgresMemoryStore
@@ -46,9 +48,11 @@ class Postgres:
             search_timeout_s=search_timeout_s,
         )
         self.notifications = Notifications(self.database)
-        self.store = PostgresMemoryStore(self.database, self.notifications)
+        self._known_names = KnownNames(self.database)
+        self.store = PostgresMemoryStore(self.database, self.notifications, self._known_names)
         self.catalog = PostgresCatalog(self.database)
         self.lexical = PostgresLexicalSearch(self.database)
+        self.names = PostgresNameResolver(self.database, self._known_names, self.lexical.statistics)
         self.change_log = PostgresChangeLog(self.database, self.notifications)
         self.feed = PostgresIndexFeed(self.database, self.notifications)
         self.consistency = PostgresConsistency(self.database, self.notifications)
@@ -64,6 +68,7 @@ class Postgres:
     async def close(self) -> None:
         """Stores and sends what is pending, and closes all connections."""
         await self.access.close()
+        await self._known_names.close()
         await self.lexical.close()
         await self.notifications.close()
         await self.database.close()

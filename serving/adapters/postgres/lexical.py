@@ -20,11 +20,11 @@ class PostgresLexicalSearch:
     def __init__(self, database: Database, budget: Budget | None = None) -> None:
         self._database = database
         self._budget = budget or Budget()
-        self._statistics = WordStatisticsCache(database)
+        self.statistics = WordStatisticsCache(database)
 
     async def close(self) -> None:
         """Ends what runs in the background."""
-        await self._statistics.close()
+        await self.statistics.close()
 
     async def search(
         self, query: Query, words: WordsSearch, depth: int, enough: int, deadline: Deadline
@@ -36,7 +36,7 @@ class PostgresLexicalSearch:
                 return []
             match words.mode:
                 case WordsMode.BM25:
-                    statistics = await self._statistics.of_tenant(connection, asked.tenant_id)
+                    statistics = await self.statistics.of_tenant(connection, asked.tenant_id)
                     return await find_by_bm25(connection, asked, statistics, self._budget)
                 case WordsMode.ANY:
                     return await find_any(connection, asked)

@@ -26,10 +26,10 @@ PROBE_S = 2.0
 class PostgresMemoryStore:
     """The port `MemoryStore`."""
 
-    def __init__(self, database: Database, notifications: Notifications) -> None:
+    def __init__(self, database: Database, notifications: Notifications, names: KnownNames) -> None:
         self._database = database
         self._notifications = notifications
-        self._names = KnownNames(database)
+        self._names = names
 
     async def write(
         self,

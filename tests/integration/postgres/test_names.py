@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.domain.budget import Deadline
 from serving.domain.records import TenantName, segment_id
 from serving.ports import Selector
 from tests.builders import TENANT, segment
@@ -62,3 +63,18 @@ async def test_memory_for_names_is_bounded(
 
     for tenant in tenants * 2:
         assert len(await postgres.store.known_names(tenant)) == 2
+
+
+async def test_names_that_take_longer_to_read_than_a_question_has_are_there_for_the_next(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    await postgres.store.write(TENANT, [segment("a", entities=("Melanie",))])
+    async with Postgres(postgres_dsn, work_connections=1) as other:
+        async with other.database.work():  # so that none is left to read with
+            with pytest.raises(TimeoutError):
+                await other.names.meant(TENANT, ["Melony"], Deadline.after(0.05))
+
+        async with other.database.work():  # lent after it was lent to the reading
+            heard = await other.names.meant(TENANT, ["Melony"], Deadline.after(1))
+
+    assert heard == {"Melony": "Melanie"}

@@ -22,7 +22,7 @@ from serving.pipeline.asking import Legs
 from serving.pipeline.legs import FactsLeg, Finding, Leg, LegRequest, RelatedLeg
 from serving.pipeline.retrieve import Retriever
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import IndexAnswer, Vector
+from serving.ports import IndexAnswer, NameResolver, Vector
 from serving.profiles import ProfileBook
 from serving.rpc.answers import from_retrieval
 from serving.rpc.questions import to_retrieve_call
@@ -128,6 +128,7 @@ class ListedService:
         index = ListedFacts(facts or {}, evidence)
         self._legs = Legs(legs, consistency)
         self._spaces = VectorSpaces(VectorSpace(FakeEmbedder(), index))
+        self.names: NameResolver | None = None
 
     def is_under(self, definition: Definition) -> None:
         """Gives the profile another definition."""
@@ -160,6 +161,7 @@ class ListedService:
             store=await store_of(*self.items),
             access=RecordingAccess(),
             dates=EnglishDates(),
+            names=self.names,
         )
         deadline = Deadline.after(call.time_budget_s)
         retrieval = await retriever.retrieve(call.query, call.profile, deadline)

@@ -15,6 +15,7 @@ from bench.quality.tune.coordinates import Definition, changed, heard
 from bench.quality.tune.replay import ProofError, Replay, prove
 from serving.domain.records import Item
 from tests.builders import NOON, days, fact, segment
+from tests.fakes import FixedNames
 from tests.unit.bench.listed_service import (
     ListedService,
     question,
@@ -96,6 +97,20 @@ def small() -> ListedService:
         },
         facts={"f1": 0.9},
     )
+
+
+async def test_a_misheard_name_is_the_one_that_the_service_read() -> None:
+    items = [segment("a", speaker="Ann"), segment("m", speaker="Mel")]
+    finds = {leg: {"a": 1.0, "m": 0.9} for leg in SEARCHED}
+    service = ListedService(items, finds)
+    service.is_under(changed(service.definition, "resolve_names", True))
+    service.names = FixedNames(Mall="Mel")
+    misheard = replace(question("q", "m"), text="What did Mall say?")
+
+    asked = await service.asked(misheard)
+
+    assert [hit.item.id for hit in Replay(asked.found).hits(service.profile)] == ["m", "a"]
+    assert [item.id for item in asked.answer] == ["m", "a"]
 
 
 async def test_an_order_that_is_the_service_s_own_is_proved() -> None:

@@ -10,7 +10,7 @@ from serving.pipeline.asking import Legs, LegState
 from serving.pipeline.legs import Leg
 from serving.pipeline.retrieve import Retrieval, Retriever
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import DateReader, Reranker
+from serving.ports import DateReader, NameResolver, Reranker
 from tests.builders import TENANT
 from tests.fake_meaning import FakeEmbedder
 from tests.fake_store import InMemoryStore
@@ -34,6 +34,7 @@ def retriever(
     consistency: FixedConsistency | None = None,
     access: RecordingAccess | None = None,
     dates: DateReader | None = None,
+    names: NameResolver | None = None,
     reranker: Reranker | None = None,
 ) -> Retriever:
     return Retriever(
@@ -42,6 +43,7 @@ def retriever(
         store=store,
         access=access or RecordingAccess(),
         dates=dates or FixedDates(),
+        names=names,
         reranker=reranker,
     )
 

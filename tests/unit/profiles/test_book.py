@@ -292,6 +292,12 @@ def test_a_call_may_ask_for_fewer_hits_than_are_reserved() -> None:
     assert book.changed("mine", {"limit": 1}).leg("graph").reserved == 3
 
 
+def test_names_are_heard_by_their_sound_only_where_a_profile_says_so() -> None:
+    book = ProfileBook({"hearing": KEPT.definition("plain") | {"resolve_names": True}})
+
+    assert (KEPT["plain"].resolve_names, book["hearing"].resolve_names) == (False, True)
+
+
 def test_a_call_may_silence_a_leg_that_a_kept_profile_may_not() -> None:
     alone = SHIPPED.changed("default", {"legs": {"graph": {"weight": 0.1}}, "limit": 3})
 

@@ -18,11 +18,12 @@ from serving.domain.ranking import RankStyle
 from serving.domain.records import Item, ItemId, Segment, fact_id, segment_id
 from serving.pipeline.absence import Absence, Loss
 from serving.pipeline.asking import LegState
+from serving.pipeline.hearing import HeardName
 from serving.pipeline.leg_absence import LegAbsence, Miss
 from serving.pipeline.ordering import Hit, Ordering, Stage
 from serving.pipeline.retrieve import Retrieval, Timings
 from serving.rpc.answers import from_absence, from_retrieval
-from serving.rpc.questions import RetrieveCall
+from serving.rpc.questions import Coercion, RetrieveCall
 from tests.builders import NOON, days, fact, query, ranked, scope, segment
 from trivium import Absence as AbsenceRead
 from trivium import DiversityTerm, responses
@@ -32,10 +33,20 @@ from trivium.v1 import retrieval_service_pb2
 Drawn = TypeVar("Drawn")
 
 
-def read(profile: Profile, hits: Sequence[Hit]) -> RetrievalRead:
+def read(
+    profile: Profile,
+    hits: Sequence[Hit],
+    coercions: tuple[Coercion, ...] = (),
+    heard: tuple[HeardName, ...] = (),
+) -> RetrievalRead:
     """The answer as the client has it."""
     call = RetrieveCall(
-        query=query("?"), profile=profile, time_budget_s=1, explain=True, briefing=None
+        query=query("?"),
+        profile=profile,
+        time_budget_s=1,
+        explain=True,
+        briefing=None,
+        coercions=coercions,
     )
     retrieval = Retrieval(
         profile=profile.name,
@@ -47,6 +58,7 @@ def read(profile: Profile, hits: Sequence[Hit]) -> RetrievalRead:
         folded=0,
         vanished=0,
         index_epoch=1,
+        heard=heard,
     )
     sent = from_retrieval(call, retrieval).SerializeToString()
     return responses.to_retrieval(retrieval_service_pb2.RetrieveResponse.FromString(sent))
@@ -214,6 +226,19 @@ LOST = Absence(
         ),
     ),
 )
+
+
+def test_how_a_misheard_name_was_read_crosses_the_wire_beside_what_else_was_coerced() -> None:
+    asked = Coercion("limit", "200", "100")
+    heard = (HeardName("Melony", "Melanie"),)
+
+    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
+    read_back = read(profile, [], coercions=(asked,), heard=heard)
+
+    assert [(each.field, each.given, each.used) for each in read_back.coercions] == [
+        ("limit", "200", "100"),
+        ("query", "Melony", "Melanie"),
+    ]
 
 
 def test_an_absence_crosses_the_wire_whole() -> None:

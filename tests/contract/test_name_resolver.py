@@ -1,0 +1,101 @@
+"""What every resolver of names does, the one in memory and PostgreSQL's."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.records import TenantName, segment_id
+from serving.ports import MemoryStore, NameResolver, Selector
+from tests.builders import TENANT, segment
+from tests.fake_names import InMemoryNameResolver
+from tests.fake_store import InMemoryStore
+
+OTHER = TenantName("other")
+
+
+class Stored(NamedTuple):
+    store: MemoryStore
+    names: NameResolver
+
+    async def meant(self, words: str, tenant: TenantName = TENANT) -> dict[str, str]:
+        return dict(await self.names.meant(tenant, words.split(), Deadline.after(10)))
+
+
+@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
+def stored(request: pytest.FixtureRequest) -> Stored:
+    if request.param == "memory":
+        memory = InMemoryStore()
+        return Stored(memory, InMemoryNameResolver(memory))
+    adapters = request.getfixturevalue("postgres")
+    return Stored(adapters.store, adapters.names)
+
+
+async def test_a_word_that_is_stored_nowhere_is_the_name_that_it_sounds_like(
+    stored: Stored,
+) -> None:
+    await stored.store.write(TENANT, [segment("a", entities=("Melanie", "Lake Garda"))])
+
+    assert await stored.meant("When did Melony sail on Gahrda") == {
+        "Melony": "Melanie",
+        "Gahrda": "Garda",
+    }
+
+
+async def test_a_word_that_is_stored_is_meant_as_it_is_whatever_it_sounds_like(
+    stored: Stored,
+) -> None:
+    melon = segment("a", "A melony taste.", entities=("Melanie",))
+    await stored.store.write(TENANT, [melon])
+
+    assert await stored.meant("Melony") == {}
+
+
+async def test_a_word_that_every_text_has_is_no_name(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("a", "The end.", entities=("Theo",))])
+
+    assert await stored.meant("the") == {}
+
+
+async def test_a_name_of_the_tenant_is_taken_for_no_other(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("a", "Hi.", entities=("Jon", "John"))])
+
+    assert await stored.meant("Jon") == {}
+
+
+async def test_what_begins_one_name_and_is_stored_nowhere_is_short_for_it(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("a", "Hey Mel!", entities=("Melanie", "Deborah"))])
+
+    assert await stored.meant("Deb Mel") == {"Deb": "Deborah"}
+
+
+async def test_of_two_names_that_are_equally_near_none_is_meant(stored: Stored) -> None:
+    await stored.store.write(TENANT, [segment("a", entities=("Karel", "Karol"))])
+
+    assert await stored.meant("Karal") == {}
+
+
+async def test_names_of_other_tenants_are_not_heard_and_their_words_do_not_count(
+    stored: Stored,
+) -> None:
+    await stored.store.write(TENANT, [segment("a", entities=("Melanie",))])
+    await stored.store.write(OTHER, [segment("a", "Some melony taste.", entities=("Philip",))])
+
+    assert await stored.meant("Melony Fillip") == {"Melony": "Melanie"}
+    assert await stored.meant("Melony", TenantName("nobody")) == {}
+
+
+async def test_a_name_is_heard_as_soon_as_it_is_stored_and_until_it_is_erased(
+    stored: Stored,
+) -> None:
+    await stored.store.write(TENANT, [segment("a", entities=("Melanie",))])
+    before = await stored.meant("Melony Fillip")
+    await stored.store.write(TENANT, [segment("b", entities=("Philip",))])
+    after = await stored.meant("Melony Fillip")
+    await stored.store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    assert before == {"Melony": "Melanie"}
+    assert after == {"Melony": "Melanie", "Fillip": "Philip"}
+    assert await stored.meant("Melony Fillip") == {"Fillip": "Philip"}
