@@ -96,6 +96,27 @@ def test_what_may_be_published_holds_no_text_and_the_page_is_kept_out_of_git(
     assert "/bench/results/*/report.html" in ignored
 
 
+def test_questions_with_misheard_names_are_asked_and_the_results_say_how(
+    memory: FakeMemory, folder: Path, tmp_path: Path
+) -> None:
+    corpus = folder / "corpus.jsonl"
+    named = {"id": "d9", "text": "The stairs creak.", "speaker": "Melanie"}
+    corpus.write_text(corpus.read_text() + lines(named))
+    (folder / "queries.jsonl").write_text(lines({"id": "q0", "text": "Where is Melanie?"}))
+    (folder / "qrels.tsv").write_text("q0\td9\t1\n")
+    names = ("--names", "misheard", "--seed", "3")
+
+    result = run(memory, folder, "--out", tmp_path / "out", "--profile", "default", *names)
+
+    assert result.exit_code == 0, result.output
+    found = written(tmp_path / "out")
+    assert found.name.startswith("quality-house-misheard-")
+    assert "bench.quality house --names misheard --seed 3 " in (found / "summary.md").read_text()
+    page = (found / "report.html").read_text()
+    assert "Where is M" in page
+    assert "Where is Melanie?" not in page
+
+
 def test_the_page_shows_texts_and_runs_none_of_them(
     memory: FakeMemory, folder: Path, tmp_path: Path
 ) -> None:
