@@ -8,7 +8,7 @@ from serving.domain.budget import Deadline
 from serving.domain.name_index import NameIndex
 from serving.domain.query import NO_FILTER
 from serving.domain.records import TenantName
-from serving.domain.text import name_key, text_to_embed
+from serving.domain.text import name_key, text_of
 from tests.fake_store import InMemoryStore
 from tests.fake_times import ALL
 
@@ -26,7 +26,7 @@ class InMemoryNameResolver:
             raise TimeoutError
         names = await self._store.known_names(tenant)
         segments = await self._store.list_segments(tenant, NO_FILTER, "", ALL)
-        stored = {word for each in segments for word in name_key(text_to_embed(each)).split()}
+        stored = {word for each in segments for word in name_key(text_of(each)).split()}
         index = NameIndex(names.values())
         alike = {word: index.meant_by(word) for word in words if word.casefold() not in stored}
         return {word: name for word, name in alike.items() if name is not None}
