@@ -209,7 +209,7 @@ def _rank(name: str, profile: Profile, asked: Sequence[Asked], nearest: Nearest)
 
 
 def _score(found: Found, profile: Profile, nearest: Sequence[Candidate]) -> Scored:
-    hits = Replay(replace(found, deep={**found.deep, MEANING: nearest})).hits(profile)
+    hits = Replay(replace(found, deep={**found.deep, MEANING: nearest})).hits_once(profile)
     ranked = segments_of(hits)
     items = [hit.item for hit in hits]
     shown = briefing(items, BriefingLimits(max_chars=BRIEFING.max_chars)).count("\n- ")

@@ -67,6 +67,10 @@ class Replay:
                 return hits
             count *= 2
 
+    def hits_once(self, profile: Profile) -> Sequence[Hit]:
+        """The same, for who ranks under one profile only: nothing is kept for others."""
+        return self._ordered(profile, self.fused(profile)).hits()
+
     def fused(self, profile: Profile) -> list[Fused]:
         """All that the legs bring, fused with the signals."""
         lists = self._lists.of(profile)

@@ -82,6 +82,10 @@ async def test_what_is_worked_out_is_what_the_pipeline_answers(seed: int) -> Non
         assert [(hit.item.item.id, hit.score) for hit in hits] == [
             (hit.id, hit.score) for hit in answer.hits
         ]
+        once = replay.hits_once(profile)
+        assert [(hit.item.item.id, hit.score) for hit in once] == [
+            (hit.item.item.id, hit.score) for hit in hits
+        ]
 
 
 def small() -> ListedService:
