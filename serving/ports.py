@@ -106,13 +106,14 @@ class IndexAnswer:
     """What the vector index found, best first, and whether it knows the caller's write.
 
     `evidence` has, for each fact found, the ids of its segments that the scope
-    accepts, strongest first.
+    accepts, strongest first. `embedding_s` is what a `SemanticSearch` waited for the vector.
     """
 
     candidates: list[Candidate]
     epoch: int
     stale: bool = False
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    embedding_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,29 @@ class VectorIndex(Protocol):
 
     async def status(self) -> IndexStatus:
         """Its state."""
+        ...
+
+
+class SemanticSearch(Protocol):
+    """An embedder and the index of its vectors in one place: they are asked by one call."""
+
+    async def search(
+        self,
+        text: str,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
+    ) -> IndexAnswer:
+        """Embeds a question and finds what is nearest to it, as `VectorIndex.search` does.
+
+        Raises:
+            OverloadedError: The embedder's queue is full.
+            TimeoutError: The deadline passed before there was a vector.
+            DependencyError: The index is not ready; `why` says what it waits for.
+        """
         ...
 
 

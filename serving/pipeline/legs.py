@@ -11,10 +11,11 @@ from typing import Protocol
 import numpy as np
 
 from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
 from serving.domain.fusion import fuse
 from serving.domain.leg_options import CandidatePool, Expansion
 from serving.domain.profile import LegSpec, Yields
-from serving.domain.query import Query
+from serving.domain.query import Query, Scope
 from serving.domain.ranking import Candidate, RankedList, above_floor
 from serving.domain.records import ItemId, ItemKind, segment_id
 from serving.pipeline.spaces import VectorSpace
@@ -83,17 +84,36 @@ class Brought:
 class QueryVector:
     """The question's vector, made once for all legs that need it, and only if one does.
 
-    It belongs to one `space`, in whose index alone it may be looked up.
+    It belongs to one space, in whose index alone it may be looked up. If that space embeds and
+    searches in one call, the vector is not seen here at all.
     """
 
     def __init__(self, query: Query, space: VectorSpace, deadline: Deadline) -> None:
-        self.space = space
+        self._space = space
         self._query = query
         self._deadline = deadline
         self._task: asyncio.Task[Vector] | None = None
         self.elapsed_s = 0.0
 
-    async def get(self) -> Vector:
+    async def nearest(
+        self,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None,
+        only: Collection[ItemId] | None,
+    ) -> IndexAnswer:
+        """Looks the question up in its space, as `VectorIndex.search` does."""
+        semantic = self._space.semantic
+        if semantic is None or self._query.vector is not None:
+            vector = await self._get()
+            return await self._space.index.search(vector, kind, scope, depth, deadline, token, only)
+        answer = await semantic.search(self._query.text, kind, scope, depth, deadline, token, only)
+        self.elapsed_s = max(self.elapsed_s, answer.embedding_s)
+        return answer
+
+    async def _get(self) -> Vector:
         """The vector: float32 (dimension,), of unit length."""
         if self._task is None:
             self._task = asyncio.create_task(self._make())
@@ -106,7 +126,7 @@ class QueryVector:
             if self._query.vector is not None:
                 given = np.asarray(self._query.vector, dtype=np.float32)
                 return given / np.linalg.norm(given)
-            return await self.space.embedder.embed_query(self._query.text, self._deadline)
+            return await self._space.embedder.embed_query(self._query.text, self._deadline)
         finally:
             self.elapsed_s = time.perf_counter() - started
 
@@ -178,15 +198,9 @@ class LexicalLeg:
 async def _nearest(
     kind: ItemKind, request: LegRequest, only: Collection[ItemId] | None = None
 ) -> IndexAnswer:
-    vector = await request.vector.get()
-    return await request.vector.space.index.search(
-        vector,
-        kind,
-        request.query.scope,
-        request.spec.depth,
-        request.deadline,
-        request.query.token,
-        only,
+    query = request.query
+    return await request.vector.nearest(
+        kind, query.scope, request.spec.depth, request.deadline, query.token, only
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from serving.domain.errors import TriviumError
 from serving.domain.query import Query
-from serving.ports import Embedder, IndexStatus, VectorIndex
+from serving.ports import Embedder, IndexStatus, SemanticSearch, VectorIndex
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +26,15 @@ RELEASE_AFTER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class VectorSpace:
-    """One model's embedder, and the index of the rows that it embedded."""
+    """One model's embedder, and the index of the rows that it embedded.
+
+    `semantic` is there where both run elsewhere and together: asked with a question's text,
+    they spare its vector the way here and back.
+    """
 
     embedder: Embedder
     index: VectorIndex
+    semantic: SemanticSearch | None = None
 
 
 OpenSpace = Callable[[], AbstractAsyncContextManager[VectorSpace]]

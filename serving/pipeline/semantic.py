@@ -1,0 +1,109 @@
+"""Embedding and searching in one call, for a process that has both."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import islice
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.query import Scope
+from serving.domain.records import ItemId, ItemKind
+from serving.ports import Embedder, IndexAnswer, Vector, VectorIndex
+
+KEPT = 256
+"""Vectors of the last questions: 1 MiB at 1024 dimensions."""
+
+
+class EmbeddedSearch:
+    """A `SemanticSearch` over an embedder and an index of this process.
+
+    A question comes once for each leg that looks up its vector, in calls of their own, so that
+    one leg's failure or delay stays its own. The vector is made once for all of them.
+    """
+
+    def __init__(self, embedder: Embedder, index: VectorIndex) -> None:
+        self._vectors = QuestionVectors(embedder)
+        self._index = index
+
+    async def search(
+        self,
+        text: str,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
+    ) -> IndexAnswer:
+        """Embeds a question and finds what is nearest to it."""
+        started = time.perf_counter()
+        vector = await self._vectors.of(text, deadline)
+        embedding_s = time.perf_counter() - started
+        answer = await self._index.search(vector, kind, scope, depth, deadline, token, only)
+        return replace(answer, embedding_s=embedding_s)
+
+
+class QuestionVectors:
+    """The vectors of the last questions, those that are being made included.
+
+    The embedder folds equal questions of one batch, but takes the first as soon as it comes:
+    the same question a moment later would be embedded again, in the next batch, and its leg
+    would take twice as long. A vector depends on its text and on the model alone, and an
+    embedder keeps its model, so that none is ever out of date.
+
+    Args:
+        embedder: Makes them.
+        kept: How many there are at most, if none is being made.
+    """
+
+    def __init__(self, embedder: Embedder, kept: int = KEPT) -> None:
+        self._embedder = embedder
+        self._kept = kept
+        self._made: OrderedDict[str, asyncio.Task[Vector]] = OrderedDict()
+
+    async def of(self, text: str, deadline: Deadline) -> Vector:
+        """The vector of a question.
+
+        Raises:
+            OverloadedError: The embedder's queue is full.
+            TimeoutError: The deadline passed first.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(deadline.remaining()):
+                    # Who gives up must not take the vector from the others.
+                    return await asyncio.shield(self._task(text, deadline))
+            except TimeoutError:
+                if deadline.passed:
+                    raise
+                # The time of whoever came first has run out; there is some left here.
+
+    def _task(self, text: str, deadline: Deadline) -> asyncio.Task[Vector]:
+        task = self._made.get(text)
+        if task is None:
+            task = asyncio.create_task(self._make(text, deadline))
+            self._made[text] = task
+        self._made.move_to_end(text)
+        return task
+
+    async def _make(self, text: str, deadline: Deadline) -> Vector:
+        try:
+            vector = await self._embedder.embed_query(text, deadline)
+        except BaseException:
+            # An error is for those who wait for it now.
+            del self._made[text]
+            raise
+        self._forget_the_oldest()
+        return vector
+
+    def _forget_the_oldest(self) -> None:
+        excess = len(self._made) - self._kept
+        if excess > 0:
+            made = (text for text, task in self._made.items() if task.done())
+            for text in list(islice(made, excess)):
+                del self._made[text]
