@@ -85,7 +85,7 @@ def check_config() -> None:
 
 
 @main.command("serve-config")
-@click.option("--placement", type=click.Choice(["fused", "split"]), default="fused")
+@click.option("--placement", type=click.Choice(["fused", "split", "gpu"]), default="fused")
 def serve_config(placement: str) -> None:
     """Print the Serve config for `serve deploy`, as deploy/serve.*.yaml hold it."""
     from serving.deployments import app

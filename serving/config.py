@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
@@ -179,14 +179,47 @@ class RetrievalSettings(_Section):
     )
 
 
+Placement = Literal["fused", "split", "gpu"]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class GpuSettings(_Section):
+    """The share of a GPU that Ray sets apart for each replica of a deployment.
+
+    A share is where a replica goes, and a share below 1 is also the most of that GPU's memory
+    that it may take: Ray itself keeps no replica from the memory of another. 0 asks for no GPU.
+    """
+
+    fusion: Share = Field(
+        default=0, description="Of the ingress, which runs the models in the placement `fused`."
+    )
+    embedder: Share = Field(
+        default=0,
+        description="Of the embedder; in the placement `gpu` it is that of embedder and index. A "
+        "previous model gets as much once more, so leave room for it before a change.",
+    )
+    reranker: Share = Field(default=0, description="Of the reranker.")
+
+
+SHARED_BY: Mapping[Placement, frozenset[str]] = {
+    "fused": frozenset({"fusion"}),
+    "split": frozenset({"embedder", "reranker"}),
+    "gpu": frozenset({"embedder", "reranker"}),
+}
+"""The deployments of each placement that may have a share of a GPU."""
+
+
 class ServeSettings(_Section):
     """Ray Serve."""
 
-    placement: Literal["fused", "split"] = Field(
+    placement: Placement = Field(
         default="fused",
         description="`fused`: all in one replica, the least overhead. `split`: embedder, index, "
-        "reranker and projector as deployments of their own, to scale each.",
+        "reranker and projector as deployments of their own, to scale each. `gpu`: embedder and "
+        "index in one replica, which is asked with the text; else as `split`.",
     )
+    gpus: GpuSettings = GpuSettings()
     grpc_port: int = Field(default=9000, ge=0, le=65535, description="The port for gRPC.")
     http_port: int = Field(
         default=8000, ge=0, le=65535, description="Serve's HTTP port (health only)."
@@ -202,6 +235,13 @@ class ServeSettings(_Section):
     max_queued_requests: int = Field(
         default=256, ge=1, description="Calls that may wait; beyond it RESOURCE_EXHAUSTED."
     )
+
+    @model_validator(mode="after")
+    def _shares_are_of_what_there_is(self) -> Self:
+        for name, share in self.gpus.model_dump().items():
+            if share and name not in SHARED_BY[self.placement]:
+                raise ValueError(f"gpus.{name}: models run elsewhere in placement {self.placement}")
+        return self
 
 
 class Settings(BaseSettings):

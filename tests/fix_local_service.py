@@ -13,7 +13,7 @@ import grpc.aio
 from grpc_health.v1 import health_pb2_grpc
 
 from serving.config import load_settings
-from serving.deployments.components import running_service
+from serving.deployments.components import Elsewhere, running_service
 from serving.ports import Embedder, Reranker, VectorIndex
 from serving.rpc import registration
 from tests.fake_meaning import FakeEmbedder
@@ -36,9 +36,8 @@ async def local_service(
     settings = load_settings({"postgres": {"dsn": dsn}, "neo4j": {"uri": neo4j_uri}})
     async with running_service(
         settings,
-        embedder=embedder or FakeEmbedder(),
-        index=index,
-        previous_embedder=previous_embedder,
+        space=Elsewhere(embedder or FakeEmbedder(), index),
+        previous=Elsewhere(previous_embedder),
         reranker=reranker,
         # Tests take parts away on purpose, for which there is no use in waiting.
         warm_up_s=1,

@@ -1,7 +1,8 @@
 """The composition root for Ray Serve: which deployments there are, by placement.
 
-`fused` has one deployment; `split` has one for each part that scales by itself. Either is a
-Serve application built from arguments, so the same YAML serves a desk and a cluster.
+`fused` has one deployment; `split` has one for each part that scales by itself; `gpu` has
+embedder and index in one. Each is a Serve application built from arguments, so the same YAML
+serves a desk and a cluster.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from ray.serve import Application
 
 from serving.config import Settings, load_settings
 from serving.deployments.encoder import Embedder
+from serving.deployments.gpu_share import resources
 from serving.deployments.index import VectorIndex
 from serving.deployments.ingress import Fusion
 from serving.deployments.projector import Projector
 from serving.deployments.reranker import Reranker
+from serving.deployments.vector_space import VectorSpace
 
 APPLICATION = "trivium"
 IMPORT_PATH = "serving.deployments.app:build"
@@ -38,54 +41,62 @@ def build(arguments: dict[str, Any]) -> Application:
             environment again, so secrets need not stand here.
     """
     settings = load_settings(arguments)
+    gpus = settings.serve.gpus
     ingress = Fusion.options(  # type: ignore[attr-defined]
         num_replicas=settings.serve.replicas,
         max_ongoing_requests=settings.serve.max_ongoing_requests,
         max_queued_requests=settings.serve.max_queued_requests,
+        ray_actor_options=resources(gpus.fusion),
     )
     if settings.serve.placement == "fused":
         return ingress.bind(arguments)  # type: ignore[no-any-return]
-    embedder, index = _space(arguments)
-    previous_embedder, previous_index = _previous_space(settings, arguments)
+    space = _space(settings, arguments)
+    previous = _previous_space(settings, arguments)
     return ingress.bind(  # type: ignore[no-any-return]
         arguments,
-        embedder=embedder,
-        index=index,
+        space=space,
+        previous=previous,
         projector=Projector.bind(  # type: ignore[attr-defined]
-            arguments, embedder, previous_embedder
+            arguments, space["embedder"], previous.get("embedder")
         ),
-        previous_embedder=previous_embedder,
-        previous_index=previous_index,
         reranker=_reranker(settings, arguments),
     )
 
 
-def _space(arguments: dict[str, Any], prefix: str = "") -> tuple[Application, Application]:
-    """An embedder, and the index of what it embeds."""
+def _space(
+    settings: Settings, arguments: dict[str, Any], prefix: str = ""
+) -> dict[str, Application]:
+    """An embedder and the index of what it embeds, by what the ingress asks them for."""
+    on_gpu = resources(settings.serve.gpus.embedder)
+    if settings.serve.placement == "gpu":
+        both = VectorSpace.options(  # type: ignore[attr-defined]
+            name=f"{prefix}VectorSpace", ray_actor_options=on_gpu
+        ).bind(arguments)
+        return {"embedder": both, "index": both, "semantic": both}
     embedder = Embedder.options(  # type: ignore[attr-defined]
-        name=f"{prefix}Embedder"
+        name=f"{prefix}Embedder", ray_actor_options=on_gpu
     ).bind(arguments)
     index = VectorIndex.options(  # type: ignore[attr-defined]
         name=f"{prefix}VectorIndex"
     ).bind(arguments, embedder)
-    return embedder, index
+    return {"embedder": embedder, "index": index}
 
 
-def _previous_space(
-    settings: Settings, arguments: dict[str, Any]
-) -> tuple[Application | None, Application | None]:
+def _previous_space(settings: Settings, arguments: dict[str, Any]) -> dict[str, Application]:
     """The same for the model before, if one is named: they go when it is named no longer."""
     if settings.embedder.previous is None:
-        return None, None
+        return {}
     embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}
-    return _space({**arguments, "embedder": embedder}, prefix="Previous")
+    return _space(settings, {**arguments, "embedder": embedder}, prefix="Previous")
 
 
 def _reranker(settings: Settings, arguments: dict[str, Any]) -> Application | None:
     """The reranker, if a model is named."""
     if settings.reranker.model is None:
         return None
-    return Reranker.bind(arguments)  # type: ignore[attr-defined, no-any-return]
+    return Reranker.options(  # type: ignore[attr-defined, no-any-return]
+        ray_actor_options=resources(settings.serve.gpus.reranker)
+    ).bind(arguments)
 
 
 def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, Any]:

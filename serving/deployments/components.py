@@ -11,6 +11,7 @@ import importlib.metadata
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from serving.adapters.capitalised_entities import CapitalisedEntities
@@ -53,9 +54,17 @@ from serving.pipeline.overview import About, Observer
 from serving.pipeline.project import EmbeddingWork, GraphWork, Projector
 from serving.pipeline.reranking import QueuedReranker, RerankLimits
 from serving.pipeline.retrieve import Retriever
+from serving.pipeline.semantic import EmbeddedSearch
 from serving.pipeline.spaces import OpenSpace, VectorSpace, VectorSpaces
 from serving.pipeline.tailing import TailedIndex
-from serving.ports import CrossEncoder, Embedder, Reranker, TextEncoder, VectorIndex
+from serving.ports import (
+    CrossEncoder,
+    Embedder,
+    Reranker,
+    SemanticSearch,
+    TextEncoder,
+    VectorIndex,
+)
 from serving.profiles import DEFAULT_PROFILE, ProfileBook
 from serving.rpc.service import TriviumService, UseCases, now_utc
 from serving.telemetry import (
@@ -81,15 +90,25 @@ NOBODY = TenantName("")
 """No caller's tenant: requests must name one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What of a vector space runs outside of this process; what is None runs inside."""
+
+    embedder: Embedder | None = None
+    index: VectorIndex | None = None
+    semantic: SemanticSearch | None = None
+
+
+ALL_INSIDE = Elsewhere()
+
+
 @asynccontextmanager
 async def running_service(
     settings: Settings,
     *,
     recorder: Recorder | None = None,
-    embedder: Embedder | None = None,
-    index: VectorIndex | None = None,
-    previous_embedder: Embedder | None = None,
-    previous_index: VectorIndex | None = None,
+    space: Elsewhere = ALL_INSIDE,
+    previous: Elsewhere = ALL_INSIDE,
     reranker: Reranker | None = None,
     projecting: bool = True,
     warm_up_s: float = WARM_UP_S,
@@ -101,10 +120,8 @@ async def running_service(
     Args:
         settings: The settings.
         recorder: Where measurements go.
-        embedder: An embedder that runs elsewhere.
-        index: A vector index that runs elsewhere.
-        previous_embedder: That of the model before, while it is needed.
-        previous_index: Its index.
+        space: What embeds and searches elsewhere.
+        previous: The same of the model before, while it is needed.
         reranker: A reranker that runs elsewhere.
         projecting: Whether the projector runs inside too.
         warm_up_s: How long to wait for every leg's first answer.
@@ -113,16 +130,11 @@ async def running_service(
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
         graph = await _opened_graph(stack, settings)
-        space = await stack.enter_async_context(
-            _space(settings, postgres, recorder, embedder, index)
-        )
-        spaces = VectorSpaces(
-            space,
-            _previous_space(settings, postgres, previous_embedder, previous_index, projecting),
-        )
+        opened = await stack.enter_async_context(_space(settings, postgres, recorder, space))
+        spaces = VectorSpaces(opened, _previous_space(settings, postgres, previous, projecting))
         await stack.enter_async_context(_task(spaces.hand_over()))
         if projecting:
-            await stack.enter_async_context(_projecting(postgres, space.embedder, graph, recorder))
+            await stack.enter_async_context(_projecting(postgres, opened.embedder, graph, recorder))
         if reranker is None:
             reranker = await stack.enter_async_context(open_reranker(settings))
         use_cases = _use_cases(settings, postgres, graph, spaces, reranker)
@@ -178,6 +190,17 @@ async def open_index(
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
         yield await stack.enter_async_context(_index_over(postgres, embedder, recorder))
+
+
+@asynccontextmanager
+async def open_space(
+    settings: Settings, recorder: Recorder
+) -> AsyncIterator[tuple[VectorSpace, SemanticSearch]]:
+    """Runs an embedder and the index of what it embeds, and what asks both in one call."""
+    async with AsyncExitStack() as stack:
+        postgres = await _opened_postgres(stack, settings)
+        space = await stack.enter_async_context(_space(settings, postgres, recorder, ALL_INSIDE))
+        yield space, EmbeddedSearch(space.embedder, space.index)
 
 
 @asynccontextmanager
@@ -309,29 +332,22 @@ def _encoder(settings: Settings) -> TextEncoder:
 
 @asynccontextmanager
 async def _space(
-    settings: Settings,
-    postgres: Postgres,
-    recorder: Recorder,
-    embedder: Embedder | None,
-    index: VectorIndex | None,
+    settings: Settings, postgres: Postgres, recorder: Recorder, elsewhere: Elsewhere
 ) -> AsyncIterator[VectorSpace]:
     """Opens what of the space does not run elsewhere."""
+    embedder, index = elsewhere.embedder, elsewhere.index
     async with AsyncExitStack() as stack:
         if embedder is None:
             embedder = await stack.enter_async_context(open_embedder(settings, recorder))
         if index is None:
             index = await stack.enter_async_context(_index_over(postgres, embedder, recorder))
-        yield VectorSpace(embedder, index)
+        yield VectorSpace(embedder, index, elsewhere.semantic)
 
 
 def _previous_space(
-    settings: Settings,
-    postgres: Postgres,
-    embedder: Embedder | None,
-    index: VectorIndex | None,
-    projecting: bool,
+    settings: Settings, postgres: Postgres, elsewhere: Elsewhere, projecting: bool
 ) -> OpenSpace | None:
-    if settings.embedder.previous is None and embedder is None:
+    if settings.embedder.previous is None and elsewhere.embedder is None:
         return None
     before = _settings_of_previous(settings)
 
@@ -340,7 +356,7 @@ def _previous_space(
         async with AsyncExitStack() as stack:
             # Not measured: its figures would be taken for those of the model in use.
             space = await stack.enter_async_context(
-                _space(before, postgres, NoRecorder(), embedder, index)
+                _space(before, postgres, NoRecorder(), elsewhere)
             )
             if projecting:
                 await stack.enter_async_context(_kept_up(postgres, space.embedder))

@@ -9,32 +9,18 @@ from ray import serve
 
 from serving.config import load_settings
 from serving.deployments.components import open_embedder
+from serving.deployments.gpu_share import cap_gpu_memory, resources
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.domain.budget import Deadline
+from serving.ports import Embedder as EmbedderPort
 from serving.ports import EmbeddingModel, Vector, Vectors
 
 
-@serve.deployment(
-    name="Embedder",
-    # The batcher inside is what queues and refuses: Serve's queue would only hide it.
-    max_ongoing_requests=1024,
-    ray_actor_options={"num_cpus": 0.1},
-    graceful_shutdown_timeout_s=10,
-)
-class Embedder:
-    """Embeds for all replicas of the other deployments."""
+class EmbedderCalls:
+    """What a replica that has an embedder is asked; `handles.RemoteEmbedder` asks it."""
 
-    async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, arguments: dict[str, Any]
-    ) -> None:
-        log_through_serve()
-        self._opened = open_embedder(load_settings(arguments), RayRecorder())
-        self._embedder = await self._opened.__aenter__()
-
-    async def __del__(self) -> None:
-        if hasattr(self, "_embedder"):
-            await self._opened.__aexit__(None, None, None)
+    _embedder: EmbedderPort
 
     async def model(self) -> EmbeddingModel:
         """The model."""
@@ -47,3 +33,27 @@ class Embedder:
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         """Embeds texts in the bulk lane."""
         return await self._embedder.embed_documents(texts)
+
+
+@serve.deployment(
+    name="Embedder",
+    # The batcher inside is what queues and refuses: Serve's queue would only hide it.
+    max_ongoing_requests=1024,
+    ray_actor_options=resources(0),
+    graceful_shutdown_timeout_s=10,
+)
+class Embedder(EmbedderCalls):
+    """Embeds for all replicas of the other deployments."""
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, arguments: dict[str, Any]
+    ) -> None:
+        log_through_serve()
+        settings = load_settings(arguments)
+        cap_gpu_memory(settings.serve.gpus.embedder)
+        self._opened = open_embedder(settings, RayRecorder())
+        self._embedder = await self._opened.__aenter__()
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_embedder"):
+            await self._opened.__aexit__(None, None, None)

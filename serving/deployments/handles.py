@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
+from serving.deployments.components import Elsewhere
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, OverloadedError
@@ -99,6 +100,29 @@ class RemoteIndex:
         return await unwrapped(self._handle.status.remote(), "index")
 
 
+class RemoteSemanticSearch:
+    """An embedder and its index, both in another deployment: one call asks them."""
+
+    def __init__(self, handle: DeploymentHandle[Any]) -> None:
+        self._handle: Any = handle
+
+    async def search(
+        self,
+        text: str,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        deadline: Deadline,
+        token: ConsistencyToken | None = None,
+        only: Collection[ItemId] | None = None,
+    ) -> IndexAnswer:
+        """Embeds a question and finds what is nearest to it, in the time that remains."""
+        call = self._handle.search_text.remote(
+            text, kind, scope, depth, deadline.remaining(), token, only
+        )
+        return await unwrapped(call, "embedder and index")
+
+
 class RemoteReranker:
     """The reranker of another deployment."""
 
@@ -111,14 +135,22 @@ class RemoteReranker:
         return await unwrapped(call, "reranker")
 
 
+SpaceHandles = Mapping[str, DeploymentHandle[Any]]
+"""What of a vector space is deployed by itself: "embedder", "index" and "semantic"."""
+
+
+def elsewhere(handles: SpaceHandles) -> Elsewhere:
+    """What of a vector space the placement has elsewhere; nothing, if there are no handles."""
+    return Elsewhere(
+        embedder=RemoteEmbedder(handles["embedder"]) if "embedder" in handles else None,
+        index=RemoteIndex(handles["index"]) if "index" in handles else None,
+        semantic=RemoteSemanticSearch(handles["semantic"]) if "semantic" in handles else None,
+    )
+
+
 def remote_embedder(handle: DeploymentHandle[Any] | None) -> RemoteEmbedder | None:
     """The embedder behind a handle, if the placement has one."""
     return RemoteEmbedder(handle) if handle is not None else None
-
-
-def remote_index(handle: DeploymentHandle[Any] | None) -> RemoteIndex | None:
-    """The vector index behind a handle, if the placement has one."""
-    return RemoteIndex(handle) if handle is not None else None
 
 
 def remote_reranker(handle: DeploymentHandle[Any] | None) -> RemoteReranker | None:

@@ -10,6 +10,7 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.config import load_settings
 from serving.deployments.components import open_index
+from serving.deployments.gpu_share import resources
 from serving.deployments.handles import RemoteEmbedder
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
@@ -18,27 +19,13 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
 from serving.ports import IndexAnswer, IndexStatus, Vector
+from serving.ports import VectorIndex as VectorIndexPort
 
 
-@serve.deployment(
-    name="VectorIndex",
-    max_ongoing_requests=256,
-    ray_actor_options={"num_cpus": 0.1},
-    graceful_shutdown_timeout_s=10,
-)
-class VectorIndex:
-    """Searches for all replicas of the ingress; follows the change log by itself."""
+class IndexCalls:
+    """What a replica that has an index is asked; `handles.RemoteIndex` asks it."""
 
-    async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]
-    ) -> None:
-        log_through_serve()
-        self._opened = open_index(load_settings(arguments), RemoteEmbedder(embedder), RayRecorder())
-        self._index = await self._opened.__aenter__()
-
-    async def __del__(self) -> None:
-        if hasattr(self, "_index"):
-            await self._opened.__aexit__(None, None, None)
+    _index: VectorIndexPort
 
     async def search(
         self,
@@ -65,3 +52,24 @@ class VectorIndex:
     async def status(self) -> IndexStatus:
         """Its state."""
         return await self._index.status()
+
+
+@serve.deployment(
+    name="VectorIndex",
+    max_ongoing_requests=256,
+    ray_actor_options=resources(0),
+    graceful_shutdown_timeout_s=10,
+)
+class VectorIndex(IndexCalls):
+    """Searches for all replicas of the ingress; follows the change log by itself."""
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]
+    ) -> None:
+        log_through_serve()
+        self._opened = open_index(load_settings(arguments), RemoteEmbedder(embedder), RayRecorder())
+        self._index = await self._opened.__aenter__()
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_index"):
+            await self._opened.__aexit__(None, None, None)

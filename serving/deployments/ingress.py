@@ -14,7 +14,8 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.config import RayEnvironment, load_settings
 from serving.deployments.components import running_service
-from serving.deployments.handles import remote_embedder, remote_index, remote_reranker
+from serving.deployments.gpu_share import cap_gpu_memory, resources
+from serving.deployments.handles import SpaceHandles, elsewhere, remote_reranker
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.rpc.boundary import CallContext
@@ -26,6 +27,7 @@ COLLECT_AFTER = (10_000, 20, 50)
 """Python collects after 700 new objects by default, a few times in every call; what it looks
 through then, the models and the index, stays for ever."""
 
+NO_HANDLES: SpaceHandles = {}
 
 SWITCH_INTERVAL_S = 0.0005
 
@@ -59,7 +61,7 @@ def warn_of_the_slow_way_in() -> None:
     name="Fusion",
     max_ongoing_requests=64,
     max_queued_requests=256,
-    ray_actor_options={"num_cpus": 0.1},
+    ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
     health_check_period_s=5,
 )
@@ -69,23 +71,21 @@ class Fusion:
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
         arguments: dict[str, Any],
-        embedder: DeploymentHandle[Any] | None = None,
-        index: DeploymentHandle[Any] | None = None,
+        space: SpaceHandles = NO_HANDLES,
+        previous: SpaceHandles = NO_HANDLES,
         projector: DeploymentHandle[Any] | None = None,
-        previous_embedder: DeploymentHandle[Any] | None = None,
-        previous_index: DeploymentHandle[Any] | None = None,
         reranker: DeploymentHandle[Any] | None = None,
     ) -> None:
         log_through_serve()
         warn_of_the_slow_way_in()
+        settings = load_settings(arguments)
+        cap_gpu_memory(settings.serve.gpus.fusion)
         self._projector = projector  # held, so that Serve deploys it
         self._running = running_service(
-            load_settings(arguments),
+            settings,
             recorder=RayRecorder(),
-            embedder=remote_embedder(embedder),
-            index=remote_index(index),
-            previous_embedder=remote_embedder(previous_embedder),
-            previous_index=remote_index(previous_index),
+            space=elsewhere(space),
+            previous=elsewhere(previous),
             reranker=remote_reranker(reranker),
             projecting=projector is None,
         )

@@ -9,6 +9,7 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.config import load_settings
 from serving.deployments.components import running_projector
+from serving.deployments.gpu_share import resources
 from serving.deployments.handles import RemoteEmbedder, remote_embedder
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
@@ -17,7 +18,7 @@ from serving.deployments.metrics import RayRecorder
 @serve.deployment(
     name="Projector",
     max_ongoing_requests=8,
-    ray_actor_options={"num_cpus": 0.1},
+    ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
 )
 class Projector:

@@ -9,6 +9,7 @@ from ray import serve
 
 from serving.config import load_settings
 from serving.deployments.components import open_reranker
+from serving.deployments.gpu_share import cap_gpu_memory, resources
 from serving.deployments.logs import log_through_serve
 from serving.domain.budget import Deadline
 from serving.domain.errors import NotReadyError
@@ -18,7 +19,7 @@ from serving.domain.errors import NotReadyError
     name="Reranker",
     # The queue inside is what refuses: Serve's would only hide it.
     max_ongoing_requests=1024,
-    ray_actor_options={"num_cpus": 0.1},
+    ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
 )
 class Reranker:
@@ -28,7 +29,9 @@ class Reranker:
         self, arguments: dict[str, Any]
     ) -> None:
         log_through_serve()
-        self._opened = open_reranker(load_settings(arguments))
+        settings = load_settings(arguments)
+        cap_gpu_memory(settings.serve.gpus.reranker)
+        self._opened = open_reranker(settings)
         self._reranker = await self._opened.__aenter__()
 
     async def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""What an operator sees and does, in both placements."""
+"""What an operator sees and does, in the placements `fused` and `split`."""
 
 from __future__ import annotations
 

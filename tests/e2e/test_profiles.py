@@ -1,4 +1,4 @@
-"""Every profile answers over the sample, on every placement, and every score explains itself."""
+"""Every profile answers over the sample, and every score explains itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cross-encoder makes of an answer, in both placements."""
+"""What a cross-encoder makes of an answer, in the placements `fused` and `split`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user does, over the network, in both placements."""
+"""What a user does, over the network, in the placements `fused` and `split`."""
 
 from __future__ import annotations
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ray.serve import Deployment
+from ray.serve._private.build_app import build_app
+from ray.serve.schema import ServeDeploySchema
 
 from serving.config import load_settings
 from serving.deployments.app import build, serve_config
@@ -19,13 +22,80 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 README = DEPLOY.parent / "README.md"
 
 
-@pytest.mark.parametrize("placement", ["fused", "split"])
-def test_the_shipped_serve_config_is_the_one_that_is_built(placement: str) -> None:
-    arguments = {"serve": {"placement": placement}}
+SHIPPED = sorted(path.name for path in DEPLOY.glob("serve.*.yaml"))
 
-    shipped = yaml.safe_load((DEPLOY / f"serve.{placement}.yaml").read_text())
 
-    assert shipped == serve_config(load_settings(arguments), arguments)
+def shipped(name: str) -> Any:
+    return yaml.safe_load((DEPLOY / name).read_text())
+
+
+def test_there_is_a_serve_config_for_each_sort_of_machine() -> None:
+    of_cpus = ["serve.fused.yaml", "serve.split.yaml"]
+    of_gpus = ["serve.gpu-big.yaml", "serve.gpu-small.yaml", "serve.gpus.yaml"]
+    assert sorted([*of_cpus, *of_gpus]) == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_serve_config_is_the_one_that_is_built_but_for_how_many_there_are(
+    name: str,
+) -> None:
+    config = shipped(name)
+    [application] = config["applications"]
+    arguments = application["args"]
+
+    fusion, *scaled = application["deployments"]
+    application["deployments"] = [fusion]
+
+    assert config == serve_config(load_settings(arguments), arguments)
+    there = {each.name for each in built(arguments)}
+    assert {each.pop("name") for each in scaled} <= there
+    for each in scaled:
+        assert each.keys() <= {"num_replicas", "autoscaling_config"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_serve_accepts_a_shipped_serve_config(name: str) -> None:
+    ServeDeploySchema.model_validate(shipped(name))
+
+
+def shares(**arguments: Any) -> dict[str, float]:
+    """The share of a GPU that a replica of each deployment asks for."""
+    return {each.name: (each.ray_actor_options or {})["num_gpus"] for each in built(arguments)}
+
+
+def built(arguments: dict[str, Any]) -> list[Deployment]:
+    return list(build_app(build(arguments), name="trivium").deployments)
+
+
+def test_no_deployment_asks_for_a_gpu_unless_it_is_told() -> None:
+    named = {"reranker": {"model": "folder"}}
+    found = [shares(serve={"placement": each}, **named) for each in ("fused", "split", "gpu")]
+
+    assert found == [
+        {"Fusion": 0},
+        dict.fromkeys(["Fusion", "Embedder", "VectorIndex", "Projector", "Reranker"], 0),
+        dict.fromkeys(["Fusion", "VectorSpace", "Projector", "Reranker"], 0),
+    ]
+
+
+def test_each_deployment_asks_for_its_own_share_of_a_gpu() -> None:
+    assert shares(**shipped("serve.gpu-small.yaml")["applications"][0]["args"]) == {"Fusion": 1}
+    assert shares(**shipped("serve.gpu-big.yaml")["applications"][0]["args"]) == {
+        "Fusion": 0,
+        "VectorSpace": 0.4,
+        "Projector": 0,
+        "Reranker": 0.2,
+    }
+
+
+def test_a_model_and_the_one_before_it_fit_one_gpu_as_it_is_shipped() -> None:
+    arguments = shipped("serve.gpu-big.yaml")["applications"][0]["args"]
+    arguments["embedder"]["previous"] = {"model": "minilm"}
+
+    asked = shares(**arguments)
+
+    assert asked["PreviousVectorSpace"] == asked["VectorSpace"]
+    assert sum(asked.values()) <= 1
 
 
 def test_the_shipped_dashboard_has_a_panel_for_each_metric() -> None:

@@ -1,0 +1,56 @@
+"""A replica's share of a GPU: where Ray puts it, and how much memory it may take there."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+
+logger = logging.getLogger(__name__)
+
+CPUS = 0.1
+"""What each replica asks of Ray's CPUs, of which a node has as many as it says."""
+
+
+def resources(gpu_share: float) -> dict[str, Any]:
+    """The options of a deployment's replicas, as Ray takes them."""
+    return {"num_cpus": CPUS, "num_gpus": gpu_share}
+
+
+class Cuda(Protocol):
+    """What is asked of `torch.cuda`."""
+
+    def is_available(self) -> bool:
+        """Whether there is a device."""
+        ...
+
+    def set_per_process_memory_fraction(self, fraction: float) -> None:
+        """Caps what torch allocates on the current device."""
+        ...
+
+
+def cap_gpu_memory(share: float, cuda: Cuda | None = None) -> None:
+    """Keeps this process to its share of the memory of the GPU that Ray has given it.
+
+    Ray packs replicas whose shares fit onto one GPU and leaves the memory to them: the first to
+    grow takes it from the others. The cap is on what torch allocates; what CUDA itself takes in
+    each process, about half a GiB, comes on top of it. A replica that has a GPU to itself, or
+    none, is not capped.
+
+    Args:
+        share: From 0 to 1.
+        cuda: That of torch, if it is not given.
+    """
+    if not 0 < share < 1:
+        return
+    cuda = cuda or _of_torch()
+    if not cuda.is_available():
+        logger.warning("a share of a GPU was given, and torch finds none", extra={"share": share})
+        return
+    cuda.set_per_process_memory_fraction(share)
+
+
+def _of_torch() -> Cuda:
+    # Here, since a start that needs no GPU does not wait for it.
+    import torch
+
+    return torch.cuda

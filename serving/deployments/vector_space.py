@@ -1,0 +1,63 @@
+"""Embedder and vector index as one deployment, which is asked with a question's text.
+
+The question's way is one hop instead of two, and its vector stays in the process that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ray import serve
+
+from serving.config import load_settings
+from serving.deployments.components import open_space
+from serving.deployments.encoder import EmbedderCalls
+from serving.deployments.gpu_share import cap_gpu_memory, resources
+from serving.deployments.index import IndexCalls
+from serving.deployments.logs import log_through_serve
+from serving.deployments.metrics import RayRecorder
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.query import Scope
+from serving.domain.records import ItemId, ItemKind
+from serving.ports import IndexAnswer
+
+
+@serve.deployment(
+    name="VectorSpace",
+    # The batcher inside is what queues and refuses: Serve's queue would only hide it.
+    max_ongoing_requests=1024,
+    ray_actor_options=resources(0),
+    graceful_shutdown_timeout_s=10,
+)
+class VectorSpace(EmbedderCalls, IndexCalls):
+    """Embeds and searches for all replicas of the other deployments."""
+
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self, arguments: dict[str, Any]
+    ) -> None:
+        log_through_serve()
+        settings = load_settings(arguments)
+        cap_gpu_memory(settings.serve.gpus.embedder)
+        self._opened = open_space(settings, RayRecorder())
+        space, self._semantic = await self._opened.__aenter__()
+        self._embedder, self._index = space.embedder, space.index
+
+    async def __del__(self) -> None:
+        if hasattr(self, "_semantic"):
+            await self._opened.__aexit__(None, None, None)
+
+    async def search_text(
+        self,
+        text: str,
+        kind: ItemKind,
+        scope: Scope,
+        depth: int,
+        remaining_s: float,
+        token: ConsistencyToken | None,
+        only: Collection[ItemId] | None,
+    ) -> IndexAnswer:
+        """Embeds a question and finds the nearest items."""
+        deadline = Deadline.after(remaining_s)
+        return await self._semantic.search(text, kind, scope, depth, deadline, token, only)

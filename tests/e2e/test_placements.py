@@ -1,0 +1,215 @@
+"""A tiny Qwen3 embeds and another one reranks: in every placement, and while the model changes."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serving.adapters.encoder.checkpoint import Checkpoint
+from serving.adapters.reranker.checkpoint import open_checkpoint
+from tests.contract.test_cross_encoder import Score, language_model_forward
+from tests.e2e.test_reranking import when_loaded
+from tests.e2e.test_sample import SAMPLE, no_problem
+from tests.fix_service import Service, started_service
+from tests.waiting import until
+from trivium import Client, LegState, Retrieval, Segment, Stage
+from trivium.reading import read_items, read_questions
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.timeout(600),
+]
+
+WHOLE, TRUNCATED = 64, 32
+"""Dimensions of the tiny model: all, and so few that it counts as another model."""
+
+CLOSE = 1e-3
+"""Vectors are kept in float16."""
+
+HEAD = 50
+"""So many of the nearest are reranked; a few more are as near, by what float16 loses."""
+
+ASKERS = 4
+REPLICA = "ray::ServeReplica:trivium:"
+QUESTIONS = [each.text for each in read_questions(str(SAMPLE / "questions.jsonl"), no_problem)]
+
+
+class Library:
+    """What sentence-transformers and transformers make of the sample with the same folders."""
+
+    def __init__(self, embedder: Path, reranker: Path) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        found = read_items([str(SAMPLE / "conversation.jsonl")], no_problem)
+        self.segments = [each.item for each in found if isinstance(each.item, Segment)]
+        self._said = {each.id: f"{each.speaker}: {each.text}" for each in self.segments}
+        self._logit: Score = language_model_forward(open_checkpoint(str(reranker)))
+        model = SentenceTransformer(str(embedder), device="cpu", local_files_only=True)
+        texts = [f'{each.speaker}: "{each.text}"' for each in self.segments]
+        self._rows = dict(zip(self._said, model.encode(texts), strict=True))
+        self._asked = {each: model.encode(each, prompt_name="query") for each in QUESTIONS}
+
+    def cosine(self, question: str, id_: str, dimension: int) -> float:
+        """That of their vectors, of which so many numbers are kept."""
+        asked, row = self._asked[question][:dimension], self._rows[id_][:dimension]
+        return float(asked @ row / np.linalg.norm(asked) / np.linalg.norm(row))
+
+    def nearest(self, question: str, count: int, dimension: int) -> set[str]:
+        """The segments of the largest cosines."""
+
+        def cosine(id_: str) -> float:
+            return self.cosine(question, id_, dimension)
+
+        return set(sorted(self._rows, key=cosine, reverse=True)[:count])
+
+    def logit(self, question: str, id_: str) -> float:
+        """That of the reranker."""
+        return self._logit(question, self._said[id_])
+
+
+@pytest.fixture(scope="module")
+def library(tiny_qwen3: Checkpoint, tiny_qwen3_reranker: Path) -> Library:
+    return Library(tiny_qwen3.folder, tiny_qwen3_reranker)
+
+
+@pytest.fixture
+def models(tiny_qwen3: Checkpoint, tiny_qwen3_reranker: Path) -> dict[str, str]:
+    """The settings that name the tiny models."""
+    return {
+        "TRIVIUM_EMBEDDER__MODEL": str(tiny_qwen3.folder),
+        "TRIVIUM_RERANKER__MODEL": str(tiny_qwen3_reranker),
+        "TRIVIUM_RERANKER__LOAD": "start",
+    }
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A folder for two lives of the stores, which another account can enter."""
+    with tempfile.TemporaryDirectory(prefix="trivium-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def told(service: Service, library: Library) -> tuple[Client, str]:
+    """A client of a tenant that holds the sample's conversation, and the token of its writes."""
+    memory = service.client(tenant="tiny")
+    return memory, memory.ingest_stream(library.segments).token
+
+
+def reranked(memory: Client, question: str, token: str = "") -> Retrieval:
+    return when_loaded(
+        lambda: memory.retrieve(question, profile="two_stage", token=token, explain=True)
+    )
+
+
+def cosines(answer: Retrieval) -> dict[str, float]:
+    """The cosine of each hit, as its ledger has it."""
+    found = {}
+    for hit in answer.hits:
+        assert hit.ledger is not None
+        [term] = hit.ledger.leg_terms
+        found[hit.id] = term.leg_score
+    return found
+
+
+def require_sound(answer: Retrieval, question: str, library: Library, dimension: int) -> None:
+    """Compares an answer with what the libraries make of the same question."""
+    assert {report.leg: report.state for report in answer.leg_reports} == {"dense": LegState.OK}
+    assert {hit.stage for hit in answer.hits} == {Stage.RERANKED}
+    assert cosines(answer).keys() <= library.nearest(question, HEAD + 5, dimension)
+    for id_, cosine in cosines(answer).items():
+        assert cosine == pytest.approx(library.cosine(question, id_, dimension), abs=CLOSE)
+    for hit in answer.hits:
+        assert hit.ledger is not None
+        assert hit.ledger.rerank is not None
+        wanted = library.logit(question, hit.id)
+        assert hit.ledger.rerank.logit == pytest.approx(wanted, abs=CLOSE)
+        assert hit.ledger.recompute() == pytest.approx(hit.score, abs=1e-9)
+
+
+def test_on_the_fused_placement_hits_are_what_the_libraries_make_of_them(
+    models: dict[str, str], library: Library
+) -> None:
+    with started_service("fused", **models) as service:
+        memory, token = told(service, library)
+        answers = {question: reranked(memory, question, token) for question in QUESTIONS}
+
+    for question, answer in answers.items():
+        require_sound(answer, question, library, WHOLE)
+
+
+def test_on_the_split_and_the_gpu_placement_too_and_another_model_takes_over_under_load(
+    data_dir: Path, models: dict[str, str], library: Library
+) -> None:
+    stores = {"TRIVIUM_DATA_DIR": str(data_dir)}
+    with started_service("split", **stores, **models) as before:
+        memory, token = told(before, library)
+        split = {question: reranked(memory, question, token) for question in QUESTIONS}
+
+    # The same folder, cut shorter, is another model to all who compare vectors.
+    change = {
+        "TRIVIUM_EMBEDDER__DIMENSION": str(TRUNCATED),
+        "TRIVIUM_EMBEDDER__PREVIOUS__MODEL": models["TRIVIUM_EMBEDDER__MODEL"],
+    }
+    with started_service("gpu", **stores, **models, **change) as after:
+        memory = after.client(tenant="tiny")
+        meanwhile = asked_until_taken_over(memory)
+        gpu = {question: reranked(memory, question) for question in QUESTIONS}
+        deployed = deployments_of(after)
+        placement = memory.stats().service.placement
+
+    assert placement == "gpu"
+    assert deployed == {"VectorSpace", "PreviousVectorSpace", "Reranker", "Projector", "Fusion"}
+    for question, answer in split.items():
+        require_sound(answer, question, library, WHOLE)
+    for question, answer in gpu.items():
+        require_sound(answer, question, library, TRUNCATED)
+    assert meanwhile
+    for question, answer in meanwhile:
+        of_either = [is_of_model(answer, question, library, size) for size in (WHOLE, TRUNCATED)]
+        assert any(of_either), cosines(answer)
+
+
+def deployments_of(service: Service) -> set[str]:
+    """The names of the deployments that have a replica, from the titles of their processes."""
+    titles = [" ".join(each.cmdline()) for each in service.descendants(REPLICA)]
+    return {title.split(REPLICA)[1].split("#")[0].split()[0] for title in titles}
+
+
+def asked_until_taken_over(memory: Client) -> list[tuple[str, Retrieval]]:
+    """What is answered to several who ask all the time, until the new model has all its rows."""
+    answers: list[tuple[str, Retrieval]] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            for question in QUESTIONS:
+                answer = memory.retrieve(question, profile="two_stage", explain=True)
+                answers.append((question, answer))
+
+    with ThreadPoolExecutor(ASKERS) as askers:
+        asking = [askers.submit(ask) for _ in range(ASKERS)]
+        try:
+            until(lambda: memory.stats().index.ready)
+        finally:
+            over.set()
+        for each in asking:
+            each.result()
+    return answers
+
+
+def is_of_model(answer: Retrieval, question: str, library: Library, dimension: int) -> bool:
+    """Whether the dense leg answered, and every cosine is that of one model's vectors."""
+    [report] = answer.leg_reports
+    return report.state is LegState.OK and all(
+        cosine == pytest.approx(library.cosine(question, id_, dimension), abs=CLOSE)
+        for id_, cosine in cosines(answer).items()
+    )
