@@ -9,13 +9,17 @@ import platform
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import psutil
 
 from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
+from serving.adapters.reranker.checkpoint import Kind as RerankerKind
+from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.config import Settings
+from serving.deployments.finding import Finding
+from serving.deployments.gpu_doctor import examine_gpus
+from serving.deployments.gpu_facts import GpuFacts, gather
 from serving.deployments.ray_environment import LOOPBACK
 from serving.domain.errors import DependencyError
 
@@ -29,19 +33,29 @@ HOW = {
 }
 """What the backends are called."""
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    part: str
-    ok: bool
-    text: str
+HOW_OF_RERANKERS = {
+    RerankerKind.ONE_LOGIT: "torch on {device}",
+    RerankerKind.YES_OR_NO: "the lean Qwen3 on {device}",
+}
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Looks at the machine without starting anything."""
-    return [*_machine(), *_packages(), *_stores(settings), *_ports(settings), _model(settings)]
+def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[Finding]:
+    """Looks at the machine without starting anything.
+
+    Args:
+        settings: The settings.
+        gpus: What the machine has for the GPU tier, if that is known already.
+    """
+    return [
+        *_machine(),
+        *_packages(),
+        *_stores(settings),
+        *_ports(settings),
+        *examine_gpus(settings, gpus or gather()),
+        _model(settings),
+        _reranker(settings),
+        Finding("index", True, "every vector is read, on the CPU"),
+    ]
 
 
 def _machine() -> Iterator[Finding]:
@@ -104,3 +118,16 @@ def _model(settings: Settings) -> Finding:
     precision = choose_precision(embedder.precision, embedder.device, backend)
     how = HOW[backend].format(device=embedder.device, precision=precision)
     return Finding("model", True, f"{embedder.model} through {how}")
+
+
+def _reranker(settings: Settings) -> Finding:
+    reranker = settings.reranker
+    if reranker.model is None:
+        return Finding("reranker", True, "no model is named: hits keep their order")
+    try:
+        checkpoint = open_reranker_checkpoint(reranker.model)
+    except DependencyError as error:
+        # A start goes on without, and tries the hub before.
+        return Finding("reranker", True, error.why)
+    how = HOW_OF_RERANKERS[checkpoint.kind].format(device=reranker.device)
+    return Finding("reranker", True, f"{reranker.model} through {how}")

@@ -9,7 +9,8 @@ import pytest
 from serving.adapters.encoder.backend import choose_backend
 from serving.adapters.encoder.checkpoint import Checkpoint, open_checkpoint
 from serving.config import load_settings
-from serving.deployments.doctor import Finding, examine
+from serving.deployments.doctor import examine
+from serving.deployments.finding import Finding
 
 pytestmark = pytest.mark.model
 
