@@ -36,6 +36,14 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.desk
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@
 
+$(VENV)/.gpu: requirements/gpu.txt $(VENV)/.desk
+	@echo "installing the libraries for GPUs into $(VENV) (about 0.5 GB)"
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/gpu.txt
+	@touch $@
+
+.PHONY: install-gpu
+install-gpu: $(VENV)/.gpu ## Install what searches vectors on a GPU, for CUDA 13 (docs/gpu.md)
+
 # ---- use
 
 .PHONY: demo
@@ -90,6 +98,9 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
 	  --extra desk ../pyproject.toml -o desk.txt
+	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
+	  --extra gpu -c desk.txt ../pyproject.toml -o gpu.txt
 	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
 	  -c desk.txt bootstrap.in -o bootstrap.txt

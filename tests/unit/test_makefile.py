@@ -29,7 +29,7 @@ def test_whatever_is_installed_comes_by_its_hash() -> None:
     assert all("--require-hashes" in line.split() for line in others)
 
 
-@pytest.mark.parametrize("name", ["bootstrap", "serving", "desk", "dev"])
+@pytest.mark.parametrize("name", ["bootstrap", "serving", "desk", "gpu", "dev"])
 def test_every_pin_has_a_hash(name: str) -> None:
     pins = (PROJECT / "requirements" / f"{name}.txt").read_text().replace("\\\n", "")
     listed = [line for line in pins.splitlines() if line and not line.lstrip().startswith("#")]
