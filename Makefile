@@ -58,6 +58,10 @@ serve: $(VENV)/.desk ## Serve in the foreground on persistent data
 bench: $(VENV)/.dev ## Measure; DATA=FOLDER names a collection, else the sample multiplied
 	@$(BIN)/python -m bench $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-gpu
+bench-gpu: $(VENV)/.dev ## Measure the models of the GPU tier on the GPU that is there
+	@$(BIN)/python -m bench.gpu
+
 .PHONY: quality
 quality: $(VENV)/.dev ## Measure how good answers are; DATA="DIR DIR" names sets, else the slices that ship
 	@$(BIN)/python -m bench.quality $(DATA)
@@ -128,6 +132,10 @@ unit: $(VENV)/.dev ## Run the unit tests alone: seconds
 .PHONY: test
 test: lint types ## Run everything that CI runs
 	@$(BIN)/pytest --require postgres,neo4j,ray,model
+
+.PHONY: test-gpu
+test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips without one
+	@$(BIN)/pytest -m gpu
 
 .PHONY: clean
 clean: ## Remove what was made here; the cache (~/.cache/trivium) stays

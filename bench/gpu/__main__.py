@@ -1,0 +1,174 @@
+"""Measures the models of the GPU tier: `make bench-gpu`, or `python -m bench.gpu --help`.
+
+Each network is made with random weights, which takes no checkpoint and changes no time. Each
+batch goes through it in every way that somebody might run it, and is held against the floor of
+the device, measured beforehand.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import click
+import torch
+
+from bench.environment import describe
+from bench.gpu.cases import BY_NAME, CASES, TINY_CASES, Batch, Case
+from bench.gpu.contenders import HERE, Network, Run, random_windows
+from bench.gpu.floors import Speed, measure_speed, wait_for
+from bench.latency import Latency
+from bench.results import Json, Result, append_record
+from serving.deployments.gpu_facts import gather
+from serving.models.errors import DeviceMemoryError
+from serving.models.passes import Window
+from serving.models.precision import Precision
+from serving.models.qwen3 import DTYPES
+
+RESULTS = Path(__file__).parents[1] / "results" / "gpu"
+SIDE = {"cuda": 8192, "cpu": 512}
+"""Of the matrices that a device's speed is measured with."""
+
+WARM_UPS = 3
+
+
+@click.command()
+@click.option("--device", default="cuda", help="As torch names it.")
+@click.option("--tiny", is_flag=True, help="Networks of no size: proves the script, no speed.")
+@click.option("--only", multiple=True, type=click.Choice(sorted(BY_NAME)), help="These alone.")
+@click.option("--rounds", default=50, show_default=True, help="Times each batch is measured.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="A folder for the results; none for --tiny."
+)
+def main(device: str, tiny: bool, only: Sequence[str], rounds: int, out: Path | None) -> None:
+    """Measures the models of the GPU tier, with random weights of their published sizes."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise click.ClickException("there is no CUDA device: `python -m serving doctor` says why")
+    bench = Bench.of(torch.device(device), rounds)
+    environment = {**describe(), **about_device(bench.device, bench.speed)}
+    if out is None and not tiny:
+        out = RESULTS / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    click.echo(heading(bench))
+    for case in TINY_CASES if tiny else [BY_NAME[name] for name in only] or CASES:
+        for result in bench.results(case):
+            click.echo(row(result))
+            if out is not None:
+                out.mkdir(parents=True, exist_ok=True)
+                append_record(out, result.as_record(environment))
+    if out is not None:
+        click.echo(f"\nwritten to {out}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A device, how fast it is, and how often each batch is measured on it."""
+
+    device: torch.device
+    precision: Precision
+    speed: Speed
+    rounds: int
+
+    @classmethod
+    def of(cls, device: torch.device, rounds: int) -> Self:
+        """Measures the device's speed."""
+        precision: Precision = "float32" if device.type == "cpu" else "bfloat16"
+        side = SIDE.get(device.type, SIDE["cuda"])
+        return cls(device, precision, measure_speed(device, precision, side), rounds)
+
+    def results(self, case: Case) -> Iterator[Result]:
+        """Measures a network in every way, and gives its memory back."""
+        try:
+            network = case.make(self.device, self.precision)
+            for batch in case.batches:
+                yield from self._of_batch(case, batch, network)
+            del network
+        except (DeviceMemoryError, torch.OutOfMemoryError) as error:
+            yield Result(scenario=case.name, n=0, measured={"failed": str(error).splitlines()[0]})
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _of_batch(self, case: Case, batch: Batch, network: Network) -> Iterator[Result]:
+        windows = random_windows(batch.rows, batch.tokens, case.vocabulary)
+        bytes_each = DTYPES[self.precision].itemsize
+        work = network.body.work([batch.tokens] * batch.rows, bytes_each)
+        floor_ms = self.speed.floor_s(work) * 1e3
+        for way, run in network.ways.items():
+            seconds = self._timed(run, windows)
+            latency = Latency.of(seconds)
+            yield Result(
+                scenario=case.name,
+                parameters={
+                    "rows": batch.rows,
+                    "tokens": batch.tokens,
+                    "way": way,
+                    "precision": self.precision,
+                },
+                n=self.rounds,
+                throughput_per_s=round(batch.rows * self.rounds / sum(seconds), 1),
+                latency=latency,
+                measured={
+                    "floor_ms": round(floor_ms, 4),
+                    "times_the_floor": round(latency.p50_ms / floor_ms, 2),
+                    "goal": batch.goal if way == HERE else "",
+                },
+            )
+
+    def _timed(self, run: Run, windows: Sequence[Window]) -> list[float]:
+        """The seconds of each round, from tokens on the host to rows on the host."""
+        times = []
+        for _ in range(WARM_UPS + self.rounds):
+            wait_for(self.device)
+            started = time.perf_counter()
+            run(windows)
+            times.append(time.perf_counter() - started)
+        return times[WARM_UPS:]
+
+
+def about_device(device: torch.device, speed: Speed) -> dict[str, Json]:
+    """The device, the driver and the libraries, as each result names them."""
+    facts = gather()
+    number = device.index or 0
+    found = facts.devices[number] if device.type == "cuda" else None
+    about: Mapping[str, Json] = {
+        "name": found.name if found else "cpu",
+        "architecture": found.architecture if found else "",
+        "memory_gib": round(found.memory_gib, 1) if found else None,
+        "driver": facts.driver,
+        "cuda": facts.torch_cuda,
+        "bytes_per_s": round(speed.bytes_per_s),
+        "operations_per_s": round(speed.operations_per_s),
+        "libraries": dict(facts.versions),
+    }
+    return {"device": about}
+
+
+def heading(bench: Bench) -> str:
+    """What is measured on, and the names of the columns."""
+    return (
+        f"{bench.device}: {bench.speed.bytes_per_s / 1e9:.0f} GB/s, "
+        f"{bench.speed.operations_per_s / 1e12:.2f} TFLOP/s in {bench.precision}\n\n"
+        f"{'network':<24}{'rows x tokens':<15}{'way':<23}"
+        f"{'p50 ms':>9}{'p99 ms':>9}{'floor ms':>10}{'x floor':>9}  goal"
+    )
+
+
+def row(result: Result) -> str:
+    """A line of the table."""
+    if result.latency is None:
+        return f"{result.scenario:<24}{result.measured['failed']}"
+    shape = f"{result.parameters['rows']} x {result.parameters['tokens']}"
+    return (
+        f"{result.scenario:<24}{shape:<15}{result.parameters['way']:<23}"
+        f"{result.latency.p50_ms:>9.3f}{result.latency.p99_ms:>9.3f}"
+        f"{result.measured['floor_ms']:>10}{result.measured['times_the_floor']:>9}"
+        f"  {result.measured['goal']}"
+    )
+
+
+if __name__ == "__main__":
+    main()

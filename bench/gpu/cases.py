@@ -1,0 +1,124 @@
+"""What is measured: a network of a size, and the batches that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from bench.gpu.contenders import (
+    PUBLISHED_BERTS,
+    BertShape,
+    Network,
+    bert_reranker,
+    qwen3_embedder,
+    qwen3_reranker,
+)
+from bench.gpu.random_weights import PUBLISHED
+from serving.models.precision import Precision
+from serving.models.qwen3_architecture import Qwen3Architecture
+
+QUESTION = 38
+"""Tokens of a question of 16 with the instruction before it."""
+
+CHUNK, CHUNKS = 128, 64
+PAIR, PAIRS = 256, 50
+"""Tokens of what is embedded in bulk, and of a question with a text; and how many at once."""
+
+WINDOW = 512
+"""The most tokens of a row: shapes are prepared up to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of so many tokens each, and the goal for a device of the class of an H100."""
+
+    rows: int
+    tokens: int
+    goal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A network and its batches; it is made when it is measured, and gone after that."""
+
+    name: str
+    make: Callable[[torch.device, Precision], Network]
+    vocabulary: int
+    batches: Sequence[Batch]
+
+
+def _embedder(name: str, its: Qwen3Architecture, *batches: Batch) -> Case:
+    def make(device: torch.device, precision: Precision) -> Network:
+        return qwen3_embedder(its, device, precision, WINDOW)
+
+    return Case(name, make, its.vocabulary, batches)
+
+
+def _qwen3_reranker(name: str, its: Qwen3Architecture, *batches: Batch) -> Case:
+    def make(device: torch.device, precision: Precision) -> Network:
+        return qwen3_reranker(its, device, precision, WINDOW)
+
+    return Case(name, make, its.vocabulary, batches)
+
+
+def _bert_reranker(name: str, its: BertShape, *batches: Batch) -> Case:
+    def make(device: torch.device, precision: Precision) -> Network:
+        return bert_reranker(its, device, precision)
+
+    return Case(name, make, its.vocabulary, batches)
+
+
+CASES = (
+    _embedder(
+        "Qwen3-Embedding-0.6B",
+        PUBLISHED["0.6B"],
+        Batch(1, QUESTION, "<= 0.8 ms"),
+        Batch(32, QUESTION, "<= 1.6 x floor"),
+        Batch(CHUNKS, CHUNK, "<= 1.67 x floor"),
+    ),
+    _embedder(
+        "Qwen3-Embedding-8B",
+        PUBLISHED["8B"],
+        Batch(1, QUESTION, "<= 1.3 x floor"),
+        Batch(32, QUESTION, "<= 1.5 x floor"),
+    ),
+    _bert_reranker(
+        "ms-marco-MiniLM-L6-v2",
+        PUBLISHED_BERTS["ms-marco-MiniLM-L6-v2"],
+        Batch(PAIRS, PAIR, "<= 1.5 ms"),
+    ),
+    _bert_reranker(
+        "bge-reranker-v2-m3",
+        PUBLISHED_BERTS["bge-reranker-v2-m3"],
+        Batch(PAIRS, PAIR, "<= 15 ms"),
+    ),
+    _qwen3_reranker("Qwen3-Reranker-0.6B", PUBLISHED["0.6B"], Batch(PAIRS, PAIR, "<= 25 ms")),
+)
+
+_TINY = Qwen3Architecture(
+    vocabulary=300,
+    hidden=64,
+    feed_forward=128,
+    layers=2,
+    heads=4,
+    key_value_heads=2,
+    head_dimension=32,
+    epsilon=1e-6,
+    rope_theta=1e6,
+)
+_TINY_BERT = BertShape(
+    layers=2, hidden=64, feed_forward=128, heads=4, vocabulary=300, positions=WINDOW + 2
+)
+_FEW = (Batch(1, QUESTION), Batch(4, QUESTION))
+
+TINY_CASES = (
+    _embedder("tiny Qwen3 embedder", _TINY, *_FEW),
+    _bert_reranker("tiny BERT reranker", _TINY_BERT, *_FEW),
+    _bert_reranker("tiny XLM-R reranker", replace(_TINY_BERT, is_roberta=True), *_FEW),
+    _qwen3_reranker("tiny Qwen3 reranker", _TINY, *_FEW),
+)
+"""The same ways through networks of no size, which prove the script on a CPU."""
+
+BY_NAME: Mapping[str, Case] = {case.name: case for case in CASES}

@@ -1,0 +1,72 @@
+"""The bench of the GPU tier, on a CPU: all that it compares does the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bench.gpu.__main__ import main
+from bench.gpu.cases import CASES, TINY_CASES, Case
+from bench.gpu.contenders import random_windows
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("case", TINY_CASES, ids=lambda case: case.name)
+def test_every_way_to_run_a_network_gives_the_same_rows(case: Case) -> None:
+    network = case.make(CPU, "float32")
+    windows = [
+        window
+        for tokens in (38, 3, 120, 1)
+        for window in random_windows(1, tokens, case.vocabulary)
+    ]
+
+    rows = {way: run(windows) for way, run in network.ways.items()}
+
+    here = rows.pop("here")
+    assert len(here) == len(windows)
+    assert len(rows) == 2
+    for made in rows.values():
+        np.testing.assert_allclose(made.reshape(here.shape), here, atol=1e-5, rtol=1e-4)
+
+
+def test_the_goals_of_the_issue_are_each_held_against_a_batch() -> None:
+    measured = {(case.name, batch.rows, batch.tokens) for case in CASES for batch in case.batches}
+
+    assert measured == {
+        ("Qwen3-Embedding-0.6B", 1, 38),
+        ("Qwen3-Embedding-0.6B", 32, 38),
+        ("Qwen3-Embedding-0.6B", 64, 128),
+        ("Qwen3-Embedding-8B", 1, 38),
+        ("Qwen3-Embedding-8B", 32, 38),
+        ("ms-marco-MiniLM-L6-v2", 50, 256),
+        ("bge-reranker-v2-m3", 50, 256),
+        ("Qwen3-Reranker-0.6B", 50, 256),
+    }
+    assert all(batch.goal for case in CASES for batch in case.batches)
+
+
+def test_on_a_cpu_the_whole_script_runs_and_each_result_names_its_device(tmp_path: Path) -> None:
+    options = ["--device", "cpu", "--tiny", "--rounds", "1", "--out", str(tmp_path)]
+
+    done = CliRunner().invoke(main, options)
+
+    assert done.exit_code == 0, done.output
+    lines = (tmp_path / "results.jsonl").read_text().splitlines()
+    results = [json.loads(line) for line in lines]
+    assert len(results) == 3 * sum(len(case.batches) for case in TINY_CASES)
+    assert {each["device"]["name"] for each in results} == {"cpu"}
+    assert all(each["measured"]["floor_ms"] > 0 for each in results)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_it_says_so() -> None:
+    done = CliRunner().invoke(main, [])
+
+    assert done.exit_code == 1
+    assert "there is no CUDA device" in done.output
