@@ -52,15 +52,34 @@ class EmbeddingModel:
     text_form: TextForm = TextForm.QUOTED
 
 
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What computes a model, as far as those who make batches for it must know.
+
+    An accelerator computes while the thread that called it waits; a CPU is that thread.
+    `token_budget` is the most tokens of one pass, padding included; one window may have more.
+    """
+
+    is_accelerator: bool
+    token_budget: int
+
+
 TokenIds = Sequence[int]
 """The tokens of one window, special ones included."""
 
 
 class TextEncoder(Protocol):
-    """A sentence encoder on one device. Synchronous; one thread uses it at a time."""
+    """A sentence encoder on one device. Synchronous.
+
+    One thread encodes at a time; others may tokenize meanwhile.
+    """
 
     def model(self) -> EmbeddingModel:
         """The model that makes the vectors."""
+        ...
+
+    def device(self) -> Device:
+        """What computes it."""
         ...
 
     def tokenize_query(self, text: str) -> TokenIds:

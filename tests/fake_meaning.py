@@ -19,6 +19,7 @@ from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
 from serving.domain.validity import held_until
 from serving.ports import (
+    Device,
     EmbeddingModel,
     FeedDelta,
     FeedLostError,
@@ -46,12 +47,16 @@ def unit(seed: int, dimension: int = FAKE_MODEL.dimension) -> Vector:
 class FakeEncoder:
     """A `TextEncoder` that adds up one direction per word; equal words, near texts."""
 
-    def __init__(self, *, window: int = 8, overlap: int = 2) -> None:
+    def __init__(self, *, window: int = 8, overlap: int = 2, is_accelerator: bool = False) -> None:
         self._window = window
         self._step = window - overlap
+        self._device = Device(is_accelerator=is_accelerator, token_budget=4096)
 
     def model(self) -> EmbeddingModel:
         return FAKE_MODEL
+
+    def device(self) -> Device:
+        return self._device
 
     def tokenize_query(self, text: str) -> TokenIds:
         return self.tokenize_document(text)[0]
@@ -69,8 +74,8 @@ class FakeEncoder:
 class GatedEncoder(FakeEncoder):
     """Holds every batch until the test lets it go on, and remembers them."""
 
-    def __init__(self, *, window: int = 8) -> None:
-        super().__init__(window=window)
+    def __init__(self, *, window: int = 8, is_accelerator: bool = False) -> None:
+        super().__init__(window=window, is_accelerator=is_accelerator)
         self.batches: list[list[TokenIds]] = []
         self._entered = threading.Semaphore(0)
         self._released = threading.Semaphore(0)
@@ -89,6 +94,30 @@ class GatedEncoder(FakeEncoder):
     def release(self, batches: int = 1) -> None:
         """Lets so many batches go on, now or when they come."""
         self._released.release(batches)
+
+
+class WatchedEncoder(GatedEncoder):
+    """Remembers which threads tokenized and which encoded, and tells when a text is tokenized."""
+
+    def __init__(self, *, is_accelerator: bool = False) -> None:
+        super().__init__(is_accelerator=is_accelerator)
+        self.tokenized_by: dict[str, str] = {}
+        self.encoded_by: set[str] = set()
+        self._tokenized = threading.Semaphore(0)
+
+    def tokenize_document(self, text: str) -> list[TokenIds]:
+        windows = super().tokenize_document(text)
+        self.tokenized_by[text] = threading.current_thread().name
+        self._tokenized.release()
+        return windows
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        self.encoded_by.add(threading.current_thread().name)
+        return super().encode(windows)
+
+    async def tokenized(self) -> None:
+        """Waits until the next text is tokenized."""
+        assert await asyncio.to_thread(self._tokenized.acquire, timeout=10), "none is tokenized"
 
 
 class PoisonedEncoder(FakeEncoder):

@@ -33,7 +33,8 @@ from serving.domain.query import Query, Scope
 from serving.domain.records import TenantName
 from serving.pipeline.absence import AbsenceExplainer
 from serving.pipeline.asking import Legs, LegState
-from serving.pipeline.batching import BatchedEmbedder, BatchLimits, LaneName
+from serving.pipeline.batching import BatchedEmbedder, BatchLimits
+from serving.pipeline.embedding_queues import LaneName
 from serving.pipeline.forget import Eraser
 from serving.pipeline.ingest import Ingestor
 from serving.pipeline.legs import (
@@ -167,7 +168,7 @@ async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) ->
 async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator[BatchedEmbedder]:
     """Loads the encoder and batches what it is given."""
     encoder = await asyncio.to_thread(_encoder, settings)
-    limits = BatchLimits(waiting_queries=settings.embedder.max_waiting)
+    limits = BatchLimits.for_device(encoder.device(), waiting_queries=settings.embedder.max_waiting)
 
     def on_batch(lane: LaneName, windows: int) -> None:
         recorder.record(EMBEDDING_BATCH, windows, {"lane": lane})

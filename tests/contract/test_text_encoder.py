@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -159,3 +160,21 @@ def test_the_fingerprint_is_that_of_the_checkpoint_whatever_runs_it(
     encoder: TextEncoder, checkpoint: Checkpoint
 ) -> None:
     assert encoder.model() == checkpoint.model
+
+
+def test_several_threads_may_tokenize_while_one_encodes(encoder: TextEncoder) -> None:
+    texts = [f"we sailed to goa {'and home ' * count}" for count in range(40)]
+    wanted = [encoder.tokenize_document(text) for text in texts]
+
+    with ThreadPoolExecutor(4) as threads:
+        made = threads.map(encoder.tokenize_document, texts * 4)
+        encoder.encode([window for windows in wanted for window in windows])
+
+    assert list(made) == wanted * 4
+
+
+def test_the_device_is_told(encoder: TextEncoder, request: pytest.FixtureRequest) -> None:
+    device = encoder.device()
+
+    assert device.is_accelerator == request.node.callspec.id.endswith(("cuda", "graphs"))
+    assert device.token_budget >= 256

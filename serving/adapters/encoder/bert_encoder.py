@@ -33,7 +33,7 @@ from serving.adapters.encoder.onnx_probe import probe_windows
 from serving.adapters.encoder.reference import kept_reference, require_same
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
 from serving.domain.errors import DependencyError
-from serving.ports import EmbeddingModel, TokenIds, Vectors
+from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
 
 PADDED_TOKENS = 4096
 """Of a pass, to bound its memory: only attention pads, so no more can be gained."""
@@ -182,6 +182,10 @@ class BertEncoder:
     def model(self) -> EmbeddingModel:
         """The model that makes the vectors."""
         return self._checkpoint.model
+
+    def device(self) -> Device:
+        """This CPU."""
+        return Device(is_accelerator=False, token_budget=PADDED_TOKENS)
 
     def tokenize_query(self, text: str) -> TokenIds:
         """Tokenizes a question with its prompt; what exceeds the window is cut."""

@@ -24,7 +24,7 @@ from serving.adapters.encoder.onnx_probe import PADDED_TOKENS, probe_windows
 from serving.adapters.encoder.reference import require_same
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
-from serving.ports import EmbeddingModel, TokenIds, Vectors
+from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,10 @@ class OnnxEncoder:
     def model(self) -> EmbeddingModel:
         """The model that makes the vectors."""
         return self._checkpoint.model
+
+    def device(self) -> Device:
+        """This CPU."""
+        return Device(is_accelerator=False, token_budget=PADDED_TOKENS)
 
     def tokenize_query(self, text: str) -> TokenIds:
         """Tokenizes a question with its prompt; what exceeds the window is cut."""

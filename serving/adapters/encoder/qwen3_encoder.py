@@ -29,7 +29,7 @@ from serving.models.precision import Precision
 from serving.models.qwen3 import Qwen3, load_weights
 from serving.models.qwen3_architecture import Qwen3Architecture
 from serving.models.stored_tensors import StoredTensors
-from serving.ports import EmbeddingModel, TokenIds, Vectors
+from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
 
 
 class Qwen3Encoder:
@@ -73,12 +73,19 @@ class Qwen3Encoder:
             self._passes = open_passes(
                 network, architecture.hidden, network.device, checkpoint.window
             )
+        self._device = Device(
+            is_accelerator=network.device.type != "cpu", token_budget=self._passes.token_budget
+        )
         # Texts from the shortest to the longest: a wrong number type shows before any caller does.
         self.encode(probe_windows(self._tokenizer))
 
     def model(self) -> EmbeddingModel:
         """The model that makes the vectors."""
         return self._model
+
+    def device(self) -> Device:
+        """What computes it."""
+        return self._device
 
     def tokenize_query(self, text: str) -> TokenIds:
         """Tokenizes a question with its prompt; what exceeds the window is cut."""

@@ -12,7 +12,7 @@ from serving.adapters.encoder.checkpoint import Checkpoint, in_precision
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
 from serving.models.precision import Precision
-from serving.ports import EmbeddingModel, TokenIds, Vectors
+from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
 
 PADDED_TOKENS = {"cpu": 512, "cuda": 16_384}
 """Of a pass, by the sort of device; the CPU gains nothing from a larger one."""
@@ -66,6 +66,10 @@ class TorchEncoder:
     def model(self) -> EmbeddingModel:
         """The model that makes the vectors."""
         return self._described
+
+    def device(self) -> Device:
+        """What computes it."""
+        return Device(is_accelerator=self._device.type != "cpu", token_budget=self._padded_tokens)
 
     def tokenize_query(self, text: str) -> TokenIds:
         """Tokenizes a question with its prompt; what exceeds the window is cut."""

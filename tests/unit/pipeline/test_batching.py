@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -13,7 +14,14 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError
 from serving.pipeline.batching import BatchedEmbedder, BatchLimits
 from serving.ports import TextEncoder, Vector
-from tests.fake_meaning import FAKE_MODEL, FakeEncoder, GatedEncoder, PoisonedEncoder
+from tests.fake_meaning import (
+    FAKE_MODEL,
+    FakeEncoder,
+    GatedEncoder,
+    PoisonedEncoder,
+    WatchedEncoder,
+)
+from tests.fake_reranker import Gate
 
 Result = TypeVar("Result")
 
@@ -309,7 +317,11 @@ class NoTokens(FakeEncoder):
         raise ValueError("no tokens")
 
 
-@pytest.mark.parametrize("encoder", [TooFewRows(), NoTokens()], ids=["rows", "tokens"])
+@pytest.mark.parametrize(
+    "encoder",
+    [TooFewRows(), NoTokens(), NoTokens(is_accelerator=True)],
+    ids=["rows", "tokens", "tokens ahead"],
+)
 async def test_a_broken_encoder_leaves_nobody_waiting(encoder: TextEncoder) -> None:
     async with BatchedEmbedder(encoder) as embedder:
         with pytest.raises(ValueError, match=r"no tokens|shorter"):
@@ -336,6 +348,9 @@ async def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
         await embedder.embed_query("later", soon())
 
 
+# ---------------------------------------------------------------- threads
+
+
 async def test_a_batch_never_holds_up_the_event_loop() -> None:
     encoder = GatedEncoder()
     async with BatchedEmbedder(encoder) as embedder:
@@ -344,3 +359,84 @@ async def test_a_batch_never_holds_up_the_event_loop() -> None:
         # The encoder stands still; that this line is reached is the proof.
         encoder.release()
         await question
+
+
+@pytest.mark.parametrize("is_accelerator", [False, True])
+async def test_nothing_is_tokenized_or_encoded_in_the_event_loop(is_accelerator: bool) -> None:
+    encoder = WatchedEncoder(is_accelerator=is_accelerator)
+    encoder.release(100)
+    async with BatchedEmbedder(encoder) as embedder:
+        await asyncio.gather(
+            *(embedder.embed_query(f"question {number}", soon()) for number in range(20)),
+            *(embedder.embed_documents([f"text {number}", "more"]) for number in range(20)),
+        )
+
+    assert threading.current_thread().name not in encoder.tokenized_by.values()
+    assert encoder.encoded_by == {"embedder"}
+
+
+async def test_an_accelerator_works_while_the_next_texts_are_tokenized() -> None:
+    encoder = WatchedEncoder(is_accelerator=True)
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.tokenized()
+        await encoder.entered()
+        # The device is held from here on.
+        question = await begin(embedder.embed_query("question", soon()))
+        await encoder.tokenized()
+        documents = await begin(embedder.embed_documents(["document"]))
+        await encoder.tokenized()
+        encoder.release(3)
+        await asyncio.gather(first, question, documents)
+
+    names = {encoder.tokenized_by[text].rpartition("_")[0] for text in ("question", "document")}
+    assert names == {"tokenizer"}
+
+
+async def test_a_cpu_tokenizes_between_its_batches() -> None:
+    encoder = WatchedEncoder()
+    encoder.release(100)
+    async with BatchedEmbedder(encoder) as embedder:
+        await embedder.embed_query("question", soon())
+        await embedder.embed_documents(["document"])
+
+    assert {*encoder.tokenized_by.values()} == encoder.encoded_by
+
+
+async def test_what_is_cut_ahead_is_encoded_as_what_is_not() -> None:
+    texts = [f"one two three {'four ' * number}" for number in range(30)]
+    limits = BatchLimits(bulk_characters=40, bulk_tokens=8)
+    alone = FakeEncoder(window=4)
+    async with BatchedEmbedder(FakeEncoder(window=4, is_accelerator=True), limits) as embedder:
+        calls = [embedder.embed_documents(texts[start::3]) for start in range(3)]
+        made = await asyncio.gather(*calls)
+
+    for start, rows in enumerate(made):
+        for text, windows in zip(texts[start::3], rows, strict=True):
+            expected = alone.encode(alone.tokenize_document(text))
+            np.testing.assert_allclose(windows, expected, rtol=1e-6)
+
+
+async def test_closing_fails_what_is_being_cut_ahead() -> None:
+    gate = Gate()
+
+    class SlowTokens(FakeEncoder):
+        def tokenize_document(self, text: str) -> list[Sequence[int]]:
+            gate.pass_through()
+            return super().tokenize_document(text)
+
+    embedder = BatchedEmbedder(SlowTokens(is_accelerator=True))
+    first = await begin(embedder.embed_documents(["first"]))
+    second = await begin(embedder.embed_documents(["second"]))
+    await gate.entered()
+    gate.release()
+    await gate.entered()
+    # The first call has left the queue and is in the hands of the tokenizer's thread alone.
+    closing = await begin(embedder.close())
+    with pytest.raises(DependencyError, match="closed"):
+        await second
+    gate.release()
+    await closing
+
+    with pytest.raises(DependencyError, match="closed"):
+        await first
