@@ -90,7 +90,7 @@ def pairs_per_second(
     seconds = []
     for _ in range(1 + ROUNDS):
         started = clock()
-        encoder.score(TRIALS[0].question, texts)
+        encoder.score(encoder.tokenize(TRIALS[0].question, texts))
         seconds.append(clock() - started)
     return HEAD / median(seconds[1:])
 
@@ -113,7 +113,9 @@ def _load(model: str, device: str, threads: int) -> CrossEncoder:
 def main(model: str, device: str, threads: int) -> None:
     """Print what a reranker makes of three questions, and how fast it is."""
     encoder = _load(model, device, threads)
-    scored = [(trial, encoder.score(trial.question, trial.passages)) for trial in TRIALS]
+    scored = [
+        (trial, encoder.score(encoder.tokenize(trial.question, trial.passages))) for trial in TRIALS
+    ]
     for trial, logits in scored:
         click.echo(told(trial, logits))
     speed = pairs_per_second(encoder)

@@ -378,11 +378,33 @@ class DateReader(Protocol):
 # ---------------------------------------------------------------- reranking
 
 
-class CrossEncoder(Protocol):
-    """Reads question and text together. Synchronous; one thread uses it at a time."""
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The tokens of a question and a text; `types` tells one from the other, in some models."""
 
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The raw logit of each text's relevance, in their order; higher is better."""
+    ids: Sequence[int]
+    types: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class CrossEncoder(Protocol):
+    """Reads question and text together, on one device. Synchronous.
+
+    One thread scores at a time; one other may tokenize meanwhile.
+    """
+
+    def device(self) -> Device:
+        """What computes it."""
+        ...
+
+    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
+        """Makes one row of each text; what exceeds the window is cut from the text."""
+        ...
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        """The raw logit of each text's relevance, in the order of the pairs; higher is better."""
         ...
 
 
@@ -396,6 +418,7 @@ class Reranker(Protocol):
             NotReadyError: There is no model, or it is being loaded; `why` says which.
             DependencyError: The model failed.
             OverloadedError: The queue is full.
+            TooSlowError: It would take longer than until the deadline.
             TimeoutError: The deadline passed first.
         """
         ...

@@ -41,7 +41,7 @@ ANSWERS_BY_LEG_ALONE = Metric(
 )
 RERANKED_ANSWERS = Metric(
     "trivium_reranked_answers_total",
-    "Answers of profiles that rerank, by stage: reranked or coarse_fallback.",
+    "Answers of profiles that rerank, by stage: reranked, coarse, coarse_fallback.",
     "counter",
     ("profile", "stage"),
 )

@@ -7,22 +7,34 @@ import threading
 from collections.abc import Sequence
 
 from serving.pipeline.reranking import QueuedReranker
-from serving.ports import CrossEncoder
+from serving.ports import CrossEncoder, Device, Pair
+from tests.simulated_device import SteppedClock
+
+SEPARATOR = "\0"
+AMPLE = 10_000
 
 
 class FakeCrossEncoder:
     """A `CrossEncoder` whose logit is the number of words that the text shares with the question.
 
-    `batches` are the texts it was given, call by call.
+    Its tokens are the characters of both and one between them. `batches` are the texts it was
+    given, call by call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, token_budget: int = AMPLE, is_accelerator: bool = False) -> None:
         self.batches: list[list[str]] = []
+        self._device = Device(is_accelerator=is_accelerator, token_budget=token_budget)
 
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        self.batches.append(list(texts))
-        wanted = set(query.split())
-        return [float(len(wanted & set(text.split()))) for text in texts]
+    def device(self) -> Device:
+        return self._device
+
+    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
+        return [Pair([*map(ord, f"{query}{SEPARATOR}{text}")]) for text in texts]
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        read = ["".join(map(chr, pair.ids)).split(SEPARATOR) for pair in pairs]
+        self.batches.append([text for _, text in read])
+        return [float(len(set(query.split()) & set(text.split()))) for query, text in read]
 
 
 class Gate:
@@ -48,14 +60,14 @@ class Gate:
 
 
 class GatedCrossEncoder(FakeCrossEncoder):
-    """Is held at its gate in every call."""
+    """Is held at its gate with every batch."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, token_budget: int = AMPLE) -> None:
+        super().__init__(token_budget=token_budget)
         self.gate = Gate()
 
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        logits = super().score(query, texts)
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        logits = super().score(pairs)
         self.gate.pass_through()
         return logits
 
@@ -63,22 +75,36 @@ class GatedCrossEncoder(FakeCrossEncoder):
 class PoisonedCrossEncoder(FakeCrossEncoder):
     """Fails when it meets the text "poison"."""
 
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        if "poison" in texts:
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        logits = super().score(pairs)
+        if "poison" in self.batches[-1]:
             raise RuntimeError("poisoned batch")
-        return super().score(query, texts)
+        return logits
 
 
-class FixedCrossEncoder:
+class FixedCrossEncoder(FakeCrossEncoder):
     """Makes the same logits of whatever it is given, or fails."""
 
     def __init__(self, outcome: Sequence[float] | Exception) -> None:
+        super().__init__()
         self._outcome = outcome
 
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return list(self._outcome)
+
+
+class TimedCrossEncoder(FakeCrossEncoder):
+    """Takes a second of the test's clock for each token."""
+
+    def __init__(self, clock: SteppedClock, *, token_budget: int = AMPLE) -> None:
+        super().__init__(token_budget=token_budget)
+        self._clock = clock
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        self._clock.now += sum(map(len, pairs))
+        return super().score(pairs)
 
 
 class ScriptedLoad:

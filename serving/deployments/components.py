@@ -53,7 +53,7 @@ from serving.pipeline.legs import (
 )
 from serving.pipeline.overview import About, Observer
 from serving.pipeline.project import EmbeddingWork, GraphWork, Projector
-from serving.pipeline.reranking import QueuedReranker, RerankLimits
+from serving.pipeline.reranking import QueuedReranker
 from serving.pipeline.retrieve import Retriever
 from serving.pipeline.semantic import EmbeddedSearch
 from serving.pipeline.spaces import OpenSpace, VectorSpace, VectorSpaces
@@ -84,9 +84,6 @@ logger = logging.getLogger(__name__)
 MEASURE_EVERY_S = 5.0
 RETRY_S = 0.5
 WARM_UP_S = 15.0
-CPU_STEP = 2048
-ACCELERATOR_STEP = 65_536
-"""Characters that a reranker reads between two looks at its caller: 500 tokens, and 16,000."""
 NOBODY = TenantName("")
 """No caller's tenant: requests must name one."""
 
@@ -214,10 +211,7 @@ async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | No
     async with QueuedReranker(
         partial(_cross_encoder, reranker.model, reranker),
         load_at_start=reranker.load == "start",
-        limits=RerankLimits(
-            waiting_calls=reranker.max_waiting,
-            step_characters=CPU_STEP if reranker.device == "cpu" else ACCELERATOR_STEP,
-        ),
+        most_waiting=reranker.max_waiting,
     ) as queued:
         yield queued
 

@@ -9,7 +9,8 @@
     |   `-- DependencyError           one leg's store or model cannot be used
     |       `-- NotReadyError         it is not broken, but not complete yet
     |-- OverloadedError               a queue is full
-    `-- BudgetExhaustedError          the time ran out
+    |-- BudgetExhaustedError          the time ran out
+    `-- TooSlowError                  the time would run out, so nothing was begun
 
 Every class passes its constructor's arguments to `super().__init__`, so that it
 survives pickling between processes.
@@ -157,3 +158,20 @@ class BudgetExhaustedError(TriviumError):
 
     def __str__(self) -> str:
         return f"the time budget ran out while {self.what}"
+
+
+class TooSlowError(TriviumError):
+    """The work would take longer than the time given, so it was not begun."""
+
+    reason = "TIME_BUDGET_EXHAUSTED"
+
+    def __init__(self, predicted_s: float, left_s: float) -> None:
+        super().__init__(predicted_s, left_s)
+        self.predicted_s = predicted_s
+        self.left_s = left_s
+
+    def __str__(self) -> str:
+        return (
+            f"it would take about {self.predicted_s * 1e3:.0f} ms, and "
+            f"{self.left_s * 1e3:.0f} ms are left"
+        )

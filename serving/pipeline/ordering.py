@@ -28,7 +28,8 @@ class Stage(StrEnum):
 
     RERANKED = "reranked"
     COARSE = "coarse"
-    """It lay beyond the head, or is sensitive, and follows in coarse order."""
+    """It lay beyond the head, or is sensitive, and follows in coarse order; or reranking would
+    have taken longer than was left, and the coarse order stands."""
     COARSE_FALLBACK = "coarse_fallback"
     """Nothing could be reranked; the coarse order stands."""
 
@@ -165,9 +166,13 @@ class Ordering:
         ]
         self._hits = [*sorted(reranked, key=self._place), *coarse]
 
-    def fall_back(self) -> None:
-        """Notes that nothing could be reranked: the coarse order stands."""
-        self._hits = [replace(hit, stage=Stage.COARSE_FALLBACK) for hit in self._hits]
+    def leave_coarse(self, stage: Stage) -> None:
+        """Notes that nothing was reranked: the coarse order stands.
+
+        Args:
+            stage: COARSE or COARSE_FALLBACK.
+        """
+        self._hits = [replace(hit, stage=stage) for hit in self._hits]
 
     def _scale(self) -> float:
         """What coarse scores are divided by before they are mixed with probabilities.

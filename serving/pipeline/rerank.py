@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serving.domain.budget import Deadline
-from serving.domain.errors import TriviumError
+from serving.domain.errors import TooSlowError, TriviumError
 from serving.domain.text import text_of
 from serving.pipeline.ordering import Ordering, Stage
 from serving.ports import Reranker
@@ -19,16 +19,14 @@ logger = logging.getLogger(__name__)
 RESERVE_S = 0.003
 """Kept back for ordering what the reranker said and for sending it."""
 
-NEWEST_SHARE = 0.3
-"""The say of the newest measurement in the cost of a character."""
-
 FORGETTING = 0.98
-"""What a refusal leaves of the cost, so that one slow answer is not remembered for ever."""
+"""What a refusal leaves of what is known of a reranker that did not answer in time, so that one
+hold-up is not remembered for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankReport:
-    """What became of the stage: RERANKED, or COARSE_FALLBACK with a reason."""
+    """What became of the stage: RERANKED, or COARSE or COARSE_FALLBACK with a reason."""
 
     stage: Stage
     reason: str = ""
@@ -39,9 +37,20 @@ class RerankReport:
 class _NotDoneError(Exception):
     """Nothing is reranked; the message says why."""
 
+    stage = Stage.COARSE_FALLBACK
+
+
+class _NoTimeError(_NotDoneError):
+    """It was not begun since it would take too long."""
+
+    stage = Stage.COARSE
+
 
 class RerankStage:
     """Reranks the head of an ordering within the deadline, or leaves the coarse order.
+
+    What a call costs is for the reranker to say, which knows its tokens. Here it is only seen
+    that one who does not answer at all is not asked again with as little time.
 
     Args:
         reranker: What reranks; None if the service has none.
@@ -49,7 +58,7 @@ class RerankStage:
 
     def __init__(self, reranker: Reranker | None) -> None:
         self._reranker = reranker
-        self._seconds_per_character: float | None = None
+        self._least_per_character_s = 0.0
 
     async def rerank(
         self, question: str, ordering: Ordering, deadline: Deadline
@@ -62,11 +71,9 @@ class RerankStage:
         try:
             logits = await self._logits(question, [text_of(hit.item) for hit in head], deadline)
         except _NotDoneError as error:
-            ordering.fall_back()
+            ordering.leave_coarse(error.stage)
             return RerankReport(
-                stage=Stage.COARSE_FALLBACK,
-                reason=str(error),
-                elapsed_s=time.perf_counter() - started,
+                stage=error.stage, reason=str(error), elapsed_s=time.perf_counter() - started
             )
         ordering.take_logits(
             {hit.item.item: logit for hit, logit in zip(head, logits, strict=True)}
@@ -92,31 +99,20 @@ class RerankStage:
             async with asyncio.timeout(left.remaining()):
                 logits = await self._reranker.rerank(question, texts, left)
         except TimeoutError:
-            self._learn((time.perf_counter() - started) / characters)
+            self._least_per_character_s = (time.perf_counter() - started) / characters
             raise _NotDoneError("the budget ran out") from None
+        except TooSlowError as error:
+            raise _NoTimeError(str(error)) from None
         except TriviumError as error:
             raise _NotDoneError(str(error)) from None
         except Exception:
             logger.exception("reranker failed unexpectedly")
             raise _NotDoneError("internal error") from None
-        self._learn((time.perf_counter() - started) / characters)
+        self._least_per_character_s = 0.0
         return logits
 
     def _refuse_if_too_long(self, characters: int, left: Deadline) -> None:
-        if self._seconds_per_character is None:
-            return
-        predicted_s = self._seconds_per_character * characters
-        if predicted_s > left.remaining():
-            self._seconds_per_character *= FORGETTING
-            raise _NotDoneError(
-                f"it would take about {predicted_s * 1e3:.0f} ms, and "
-                f"{max(0.0, left.remaining()) * 1e3:.0f} ms are left"
-            )
-
-    def _learn(self, seconds_per_character: float) -> None:
-        known = self._seconds_per_character
-        self._seconds_per_character = (
-            seconds_per_character
-            if known is None
-            else (1 - NEWEST_SHARE) * known + NEWEST_SHARE * seconds_per_character
-        )
+        least_s = self._least_per_character_s * characters
+        if least_s > left.remaining():
+            self._least_per_character_s *= FORGETTING
+            raise _NoTimeError(str(TooSlowError(least_s, left.remaining())))

@@ -140,8 +140,8 @@ class Retriever:
         report = traced.retrieval.rerank
         if profile.rerank is None or report is None:
             return ordering.hits()
-        if report.stage is Stage.COARSE_FALLBACK:
-            ordering.fall_back()
+        if report.stage is not Stage.RERANKED:
+            ordering.leave_coarse(report.stage)
         elif (logits := traced.ordering.known_logits(ordering.head())) is not None:
             ordering.take_logits(logits)
         else:

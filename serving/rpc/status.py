@@ -12,6 +12,7 @@ from serving.domain.errors import (
     OverloadedError,
     StoreUnavailableError,
     TextSearchConfigConflictError,
+    TooSlowError,
     TriviumError,
     UnavailableError,
 )
@@ -24,6 +25,7 @@ _CODES: list[tuple[type[TriviumError], int]] = [
     (TextSearchConfigConflictError, code_pb2.FAILED_PRECONDITION),
     (OverloadedError, code_pb2.RESOURCE_EXHAUSTED),
     (BudgetExhaustedError, code_pb2.DEADLINE_EXCEEDED),
+    (TooSlowError, code_pb2.DEADLINE_EXCEEDED),
     (StoreUnavailableError, code_pb2.UNAVAILABLE),
     (AllLegsFailedError, code_pb2.UNAVAILABLE),
     (UnavailableError, code_pb2.UNAVAILABLE),

@@ -86,9 +86,13 @@ FORWARDS: dict[str, Callable[[Checkpoint], Score]] = {
 class Case:
     encoder: CrossEncoder
     forward: Score
+    window: int
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        return self.encoder.score(self.encoder.tokenize(query, texts))
 
     def alone(self, query: str, text: str) -> float:
-        return self.encoder.score(query, [text])[0]
+        return self.score(query, [text])[0]
 
 
 @pytest.fixture(
@@ -103,7 +107,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     folder: Path = request.getfixturevalue(f"tiny_{kind}_reranker")
     checkpoint = open_checkpoint(str(folder))
     encoder = TorchCrossEncoder(checkpoint, device=device)
-    return Case(encoder, FORWARDS[kind](checkpoint))
+    return Case(encoder, FORWARDS[kind](checkpoint), checkpoint.window)
 
 
 def close(expected: float | Sequence[float]) -> object:
@@ -111,29 +115,29 @@ def close(expected: float | Sequence[float]) -> object:
 
 
 def test_logits_are_those_of_the_plain_forward_pass(case: Case) -> None:
-    logits = case.encoder.score(QUERY, TEXTS)
+    logits = case.score(QUERY, TEXTS)
 
     assert logits == close([case.forward(QUERY, text) for text in TEXTS])
 
 
 def test_a_logit_does_not_depend_on_the_other_texts(case: Case) -> None:
-    together = case.encoder.score(QUERY, TEXTS)
-    equally_long = case.encoder.score(QUERY, [TEXTS[4]] * 3)
+    together = case.score(QUERY, TEXTS)
+    equally_long = case.score(QUERY, [TEXTS[4]] * 3)
 
     assert together == close([case.alone(QUERY, text) for text in TEXTS])
     assert equally_long == close([together[4]] * 3)
 
 
 def test_logits_come_in_the_order_of_the_texts(case: Case) -> None:
-    logits = case.encoder.score(QUERY, TEXTS)
-    backwards = case.encoder.score(QUERY, TEXTS[::-1])
+    logits = case.score(QUERY, TEXTS)
+    backwards = case.score(QUERY, TEXTS[::-1])
 
     assert backwards[::-1] == close(logits)
 
 
 def test_texts_and_questions_are_told_apart(case: Case) -> None:
-    logits = case.encoder.score(QUERY, TEXTS)
-    asked_otherwise = case.encoder.score("goa ?", TEXTS)
+    logits = case.score(QUERY, TEXTS)
+    asked_otherwise = case.score("goa ?", TEXTS)
 
     assert min(abs(one - other) for one, other in zip(logits, asked_otherwise, strict=True)) > 1e-3
     assert len({round(logit, 3) for logit in logits}) == len(TEXTS)
@@ -141,7 +145,7 @@ def test_texts_and_questions_are_told_apart(case: Case) -> None:
 
 
 def test_no_texts_have_no_logits(case: Case) -> None:
-    assert case.encoder.score(QUERY, []) == []
+    assert case.score(QUERY, []) == []
 
 
 def test_a_text_beyond_the_window_counts_by_its_beginning(case: Case) -> None:
@@ -156,6 +160,19 @@ def test_a_question_beyond_the_window_leaves_half_of_it_to_the_text(case: Case) 
 
     assert case.alone(question, "home") == case.alone(question + "and then", "home")
     assert abs(case.alone(question, "home") - case.alone(question, "memory is hard")) > 1e-3
+
+
+def test_no_row_exceeds_the_window_and_each_says_how_many_tokens_it_has(case: Case) -> None:
+    short, long = case.encoder.tokenize(QUERY, ["goa", "goa " * 500])
+
+    assert len(short) < len(long) == case.window
+
+
+def test_the_device_is_told(case: Case, request: pytest.FixtureRequest) -> None:
+    device = case.encoder.device()
+
+    assert device.is_accelerator == ("cuda" in request.node.callspec.id)
+    assert device.token_budget >= 512
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", "😀", "👩\u200d👩\u200d👧", "\x00", "\u202e"])

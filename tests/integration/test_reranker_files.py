@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from serving.config import load_settings
 from serving.deployments.components import open_reranker
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
+from serving.ports import CrossEncoder
 from tests.fake_reranker import settled
 from tests.fix_reranker import LONGEST, LONGEST_WITH_PROMPT
 
@@ -39,6 +40,10 @@ def bert(tiny_bert_reranker: Path, tmp_path: Path) -> Path:
 def qwen3(tiny_qwen3_reranker: Path, tmp_path: Path) -> Path:
     """A copy of the tiny Qwen3, to spoil."""
     return Path(shutil.copytree(tiny_qwen3_reranker, tmp_path / "qwen3"))
+
+
+def logits_of(encoder: CrossEncoder, query: str, texts: Sequence[str]) -> list[float]:
+    return encoder.score(encoder.tokenize(query, texts))
 
 
 def rewrite(path: Path, **changes: object) -> None:
@@ -78,7 +83,9 @@ def test_a_shorter_window_is_kept_to(bert: Path) -> None:
     encoder = TorchCrossEncoder(open_checkpoint(str(bert), window=8))
 
     # Three of the eight are special tokens, and three the question's.
-    assert encoder.score("a b c", ["we sailed"]) == encoder.score("a b c", ["we sailed home"])
+    assert logits_of(encoder, "a b c", ["we sailed"]) == logits_of(
+        encoder, "a b c", ["we sailed home"]
+    )
 
 
 def test_a_model_that_is_not_on_the_machine_is_refused() -> None:
@@ -187,13 +194,13 @@ def test_what_cannot_be_loaded_is_refused(
 
 
 def test_a_head_of_its_own_is_read_where_there_is_one(qwen3: Path) -> None:
-    tied = TorchCrossEncoder(open_checkpoint(str(qwen3))).score("who?", ["we", "goa"])
+    tied = logits_of(TorchCrossEncoder(open_checkpoint(str(qwen3))), "who?", ["we", "goa"])
     weights = load_file(qwen3 / "model.safetensors")
     weights["lm_head.weight"] = -weights[EMBEDDINGS]
     save_file(weights, qwen3 / "model.safetensors", metadata={"format": "pt"})
     rewrite(qwen3 / "config.json", tie_word_embeddings=False)
 
-    untied = TorchCrossEncoder(open_checkpoint(str(qwen3))).score("who?", ["we", "goa"])
+    untied = logits_of(TorchCrossEncoder(open_checkpoint(str(qwen3))), "who?", ["we", "goa"])
 
     assert untied == pytest.approx([-logit for logit in tied], abs=1e-5)
 
@@ -204,8 +211,8 @@ def test_in_bfloat16_logits_are_close_to_those_in_float32(
 ) -> None:
     checkpoint = open_checkpoint(str(request.getfixturevalue(f"tiny_{kind}_reranker")))
     texts = ["we sailed to goa", "home", "memory is hard"]
-    exact = TorchCrossEncoder(checkpoint).score("who sailed?", texts)
-    half = TorchCrossEncoder(checkpoint, precision="bfloat16").score("who sailed?", texts)
+    exact = logits_of(TorchCrossEncoder(checkpoint), "who sailed?", texts)
+    half = logits_of(TorchCrossEncoder(checkpoint, precision="bfloat16"), "who sailed?", texts)
 
     assert half != exact
     assert half == pytest.approx(exact, abs=0.1, rel=0.1)
@@ -271,7 +278,7 @@ async def test_the_model_that_is_named_is_the_one_that_reranks(tiny_bert_reranke
         await settled(reranker)
         logits = await reranker.rerank("who sailed?", ["we sailed", "home"], Deadline.after(30))
 
-    assert logits == pytest.approx(alone.score("who sailed?", ["we sailed", "home"]), abs=1e-5)
+    assert logits == pytest.approx(logits_of(alone, "who sailed?", ["we sailed", "home"]), abs=1e-5)
 
 
 async def test_a_model_that_is_not_there_is_a_reason_and_no_failed_start(tmp_path: Path) -> None:

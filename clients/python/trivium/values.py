@@ -296,7 +296,7 @@ class Stage(StrEnum):
     """The profile does not rerank."""
     RERANKED = "reranked"
     COARSE = "coarse"
-    """It lay beyond what is reranked, or is sensitive."""
+    """It lay beyond what is reranked, or is sensitive, or there was too little time left."""
     COARSE_FALLBACK = "coarse_fallback"
     """Nothing could be reranked; the coarse order stands."""
 

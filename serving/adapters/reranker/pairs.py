@@ -1,28 +1,18 @@
-"""A question and a text as the tokens of one row, and rows as batches of like length."""
+"""Rows of a question and a text each, in batches of like length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from serving.ports import Pair
+
 Inputs = dict[str, Tensor]
 """What a transformers model takes, by name: each int64 (pairs, longest)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """The tokens of a question and a text; `types` tells one from the other, in some models."""
-
-    ids: Sequence[int]
-    types: Sequence[int] | None = None
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 def padded(pairs: Sequence[Pair], padding: int) -> Inputs:

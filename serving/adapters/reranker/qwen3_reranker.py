@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from serving.adapters.reranker.checkpoint import Checkpoint
 from serving.adapters.reranker.loading import load_tokenizer
-from serving.adapters.reranker.pairs import Pair, beginning
+from serving.adapters.reranker.pairs import beginning
 from serving.domain.errors import DependencyError
 from serving.models.passes import open_passes
 from serving.models.precision import Precision
 from serving.models.qwen3 import Qwen3, head_rows, load_weights
 from serving.models.qwen3_architecture import Qwen3Architecture
 from serving.models.stored_tensors import StoredTensors
+from serving.ports import Pair
 
 BEFORE = (
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "

@@ -8,9 +8,10 @@ import torch
 
 from serving.adapters.reranker.checkpoint import Checkpoint
 from serving.adapters.reranker.loading import load_model, load_tokenizer
-from serving.adapters.reranker.pairs import Pair, beginning, padded
+from serving.adapters.reranker.pairs import beginning, padded
 from serving.models.passes import ACCELERATOR_TOKENS, CPU_TOKENS
 from serving.models.precision import Precision
+from serving.ports import Pair
 
 
 class SequenceClassifier:

@@ -9,12 +9,13 @@ from typing import Literal, Protocol
 import torch
 
 from serving.adapters.reranker.checkpoint import Checkpoint, Kind
-from serving.adapters.reranker.pairs import Pair, batches_by_length
+from serving.adapters.reranker.pairs import batches_by_length
 from serving.adapters.reranker.qwen3_reranker import Qwen3Reranker
 from serving.adapters.reranker.sequence_classifier import SequenceClassifier
 from serving.domain.errors import DependencyError
 from serving.models.errors import CheckpointError, DeviceMemoryError
 from serving.models.precision import Precision
+from serving.ports import Device, Pair
 
 
 class PairModel(Protocol):
@@ -75,8 +76,12 @@ class TorchCrossEncoder:
             torch.set_num_threads(threads)
         try:
             self._model = KINDS[checkpoint.kind](checkpoint, device, precision)
+            self._device = Device(
+                is_accelerator=torch.device(device).type != "cpu",
+                token_budget=self._model.token_budget,
+            )
             # The first pass is slow, and shows whether there can be any.
-            (logit,) = self.score("who?", ["nobody"])
+            (logit,) = self.score(self.tokenize("who?", ["nobody"]))
         except DependencyError:
             raise
         except (CheckpointError, DeviceMemoryError) as error:
@@ -88,11 +93,18 @@ class TorchCrossEncoder:
         if not math.isfinite(logit):
             raise DependencyError("reranker", f"the logits are not finite in {precision}")
 
-    def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The raw logit of each text's relevance, in their order; higher is better."""
-        pairs = self._model.tokenize(query, texts) if texts else []
-        logits = [0.0] * len(texts)
-        for batch in batches_by_length([len(pair) for pair in pairs], self._model.token_budget):
+    def device(self) -> Device:
+        """What computes it."""
+        return self._device
+
+    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
+        """Makes one row of each text; what exceeds the window is cut from the text."""
+        return self._model.tokenize(query, texts) if texts else []
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        """The raw logit of each text's relevance, in the order of the pairs; higher is better."""
+        logits = [0.0] * len(pairs)
+        for batch in batches_by_length([len(pair) for pair in pairs], self._device.token_budget):
             made = self._model.logits([pairs[place] for place in batch])
             for place, logit in zip(batch, made, strict=True):
                 logits[place] = logit

@@ -17,6 +17,7 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
         errors.AllLegsFailedError({"graph": "refused"}),
         errors.OverloadedError("the encoder's queue", 0.2),
         errors.BudgetExhaustedError("reading"),
+        errors.TooSlowError(0.025, 0.012),
     )
 }
 ABSTRACT = {errors.UnavailableError}

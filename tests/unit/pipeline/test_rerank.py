@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.errors import NotReadyError, OverloadedError
+from serving.domain.errors import NotReadyError, OverloadedError, TooSlowError
 from serving.domain.ledger import FusionMethod
 from serving.domain.profile import LegSpec, Profile, Rerank
 from serving.domain.records import Segment
@@ -105,6 +105,21 @@ async def test_without_reranking_the_coarse_order_stands_and_says_why(
     assert answer.rerank.reason.startswith(reason)
 
 
+async def test_what_would_take_too_long_is_coarse_and_says_so() -> None:
+    store = await store_of(*said())
+    reranker = BrokenReranker(TooSlowError(0.025, 0.012))
+
+    answer = await retriever(store, {"dense": FixedLeg("a b c d")}, reranker=reranker).retrieve(
+        query("?"), TWO_STAGE, soon()
+    )
+
+    assert hit_ids(answer) == ["a", "b", "c", "d"]
+    assert {hit.stage for hit in answer.hits} == {Stage.COARSE}
+    assert answer.rerank is not None
+    assert answer.rerank.stage is Stage.COARSE
+    assert answer.rerank.reason == "it would take about 25 ms, and 12 ms are left"
+
+
 async def test_a_reranker_that_hangs_costs_no_more_than_the_budget() -> None:
     store = await store_of(*said())
 
@@ -125,6 +140,7 @@ async def test_what_was_too_slow_once_is_not_tried_within_as_little_time() -> No
     again = await asked.retrieve(query("?"), TWO_STAGE, Deadline.after(0.05))
 
     assert again.rerank is not None
+    assert again.rerank.stage is Stage.COARSE
     assert "it would take about" in again.rerank.reason
 
 

@@ -5,29 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Sequence
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.errors import DependencyError, NotReadyError, OverloadedError
-from serving.pipeline.reranking import LOADING, QueuedReranker, RerankLimits
-from serving.ports import CrossEncoder
+from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
+from serving.pipeline.rerank_queue import LOADING
+from serving.pipeline.reranking import QueuedReranker
+from serving.ports import CrossEncoder, Pair
 from tests.fake_reranker import (
     FakeCrossEncoder,
     FixedCrossEncoder,
+    Gate,
     GatedCrossEncoder,
     PoisonedCrossEncoder,
     ScriptedLoad,
+    TimedCrossEncoder,
     settled,
 )
+from tests.simulated_device import SteppedClock
 
 Result = TypeVar("Result")
 
 NO_WEIGHTS = DependencyError("reranker", "the checkpoint has no safetensors")
-ONE_TEXT_A_STEP = RerankLimits(step_characters=1)
 
 
 def soon() -> Deadline:
@@ -59,11 +64,16 @@ async def why_not(reranker: QueuedReranker) -> str:
 
 @asynccontextmanager
 async def loaded(
-    cross_encoder: CrossEncoder, limits: RerankLimits | None = None
+    cross_encoder: CrossEncoder,
+    *,
+    most_waiting: int = 8,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[QueuedReranker]:
     """A reranker whose model is there, and was not used yet."""
     loads = ScriptedLoad(cross_encoder)
-    async with QueuedReranker(loads, load_at_start=True, limits=limits) as reranker:
+    async with QueuedReranker(
+        loads, load_at_start=True, most_waiting=most_waiting, clock=clock
+    ) as reranker:
         loads.gate.release()
         await settled(reranker)
         yield reranker
@@ -81,22 +91,30 @@ async def test_texts_get_their_logits_in_their_order() -> None:
     assert logits == [1.0, 3.0, 0.0]
 
 
-@pytest.mark.parametrize("characters", [1, 20, 40, 10_000])
-async def test_the_order_is_kept_however_the_work_is_split(characters: int) -> None:
+@pytest.mark.parametrize("tokens", [1, 40, 80, 10_000])
+async def test_the_order_is_kept_however_the_work_is_split(tokens: int) -> None:
     texts = ["goa goa goa goa", "sailed to goa", "", "to", "we sailed to goa", "home"]
-    limits = RerankLimits(step_characters=characters)
-    async with loaded(FakeCrossEncoder(), limits) as reranker:
+    async with loaded(FakeCrossEncoder(token_budget=tokens)) as reranker:
         logits = await reranker.rerank("we sailed to goa", texts, soon())
 
     assert logits == [1.0, 3.0, 0.0, 1.0, 4.0, 0.0]
 
 
-async def test_a_step_has_texts_of_like_length_and_keeps_to_its_budget() -> None:
-    encoder = FakeCrossEncoder()
-    async with loaded(encoder, RerankLimits(step_characters=18)) as reranker:
+async def test_a_batch_has_texts_of_like_length_and_keeps_to_the_budget_of_the_device() -> None:
+    # Five tokens more than the text each, and all are padded to the longest: 3 x 8 and 1 x 16.
+    encoder = FakeCrossEncoder(token_budget=24)
+    async with loaded(encoder) as reranker:
         await reranker.rerank("goa?", ["x" * 11, "a", "bbb", "cc", "y" * 30], soon())
 
-    assert encoder.batches == [["a", "cc", "bbb"], ["x" * 11, "y" * 30]]
+    assert encoder.batches == [["a", "cc", "bbb"], ["x" * 11], ["y" * 30]]
+
+
+async def test_what_the_device_takes_at_once_is_one_batch() -> None:
+    encoder = FakeCrossEncoder(token_budget=50 * 16, is_accelerator=True)
+    async with loaded(encoder) as reranker:
+        await reranker.rerank("goa?", ["x" * 11] * 50, soon())
+
+    assert [len(batch) for batch in encoder.batches] == [50]
 
 
 async def test_no_texts_need_no_model() -> None:
@@ -217,7 +235,7 @@ async def test_a_call_that_fails_fails_no_other() -> None:
 
 async def test_a_call_beyond_the_queue_is_refused_at_once() -> None:
     encoder = GatedCrossEncoder()
-    async with loaded(encoder, RerankLimits(waiting_calls=2)) as reranker:
+    async with loaded(encoder, most_waiting=2) as reranker:
         running = await begin(reranker.rerank("goa", ["goa"], soon()))
         await encoder.gate.entered()
         waiting = [await begin(reranker.rerank("goa", ["goa"], soon())) for _ in range(2)]
@@ -230,7 +248,7 @@ async def test_a_call_beyond_the_queue_is_refused_at_once() -> None:
 
 async def test_a_call_that_gave_up_makes_room_for_another() -> None:
     encoder = GatedCrossEncoder()
-    async with loaded(encoder, RerankLimits(waiting_calls=1)) as reranker:
+    async with loaded(encoder, most_waiting=1) as reranker:
         running = await begin(reranker.rerank("goa", ["first"], soon()))
         await encoder.gate.entered()
         with pytest.raises(TimeoutError):
@@ -260,8 +278,8 @@ async def test_a_call_that_is_late_by_its_own_clock_is_dropped_before_it_runs() 
 
 
 async def test_a_cancelled_call_stops_before_its_next_step() -> None:
-    encoder = GatedCrossEncoder()
-    async with loaded(encoder, ONE_TEXT_A_STEP) as reranker:
+    encoder = GatedCrossEncoder(token_budget=1)
+    async with loaded(encoder) as reranker:
         unwanted = await begin(reranker.rerank("goa", ["a", "bb", "ccc"], soon()))
         await encoder.gate.entered()
         await cancel(unwanted)
@@ -272,12 +290,129 @@ async def test_a_cancelled_call_stops_before_its_next_step() -> None:
     assert encoder.batches == [["a"], ["other"]]
 
 
+# ---------------------------------------------------------------- predicting
+
+
+async def test_a_call_that_would_be_late_is_refused_with_what_it_would_take() -> None:
+    clock = SteppedClock()
+    encoder = TimedCrossEncoder(clock)
+    async with loaded(encoder, clock=clock) as reranker:
+        # Ten tokens, and a second each.
+        await reranker.rerank("goa", ["sailed"], Deadline.after(30, clock))
+        with pytest.raises(TooSlowError) as refused:
+            await reranker.rerank("goa", ["sailed"] * 4, Deadline.after(39, clock))
+        await reranker.rerank("goa", ["sailed"] * 4, Deadline.after(41, clock))
+
+    assert (refused.value.predicted_s, refused.value.left_s) == (40, 39)
+    assert [len(batch) for batch in encoder.batches] == [1, 4]
+
+
+async def test_what_waits_before_a_call_counts_for_it() -> None:
+    clock = SteppedClock()
+    encoder = GatedCrossEncoder()
+    async with loaded(encoder, clock=clock) as reranker:
+        first = await begin(reranker.rerank("goa", ["sailed"], Deadline.after(30, clock)))
+        await encoder.gate.entered()
+        clock.now += 10
+        encoder.gate.release()
+        await first
+
+        running = await begin(reranker.rerank("goa", ["running"], soon()))
+        await encoder.gate.entered()
+        before = await begin(reranker.rerank("goa", ["sailed"], Deadline.after(30, clock)))
+        with pytest.raises(TooSlowError):
+            await reranker.rerank("goa", ["sailed"], Deadline.after(15, clock))
+        encoder.gate.release(2)
+        await asyncio.gather(running, before)
+
+    assert encoder.batches == [["sailed"], ["running"], ["sailed"]]
+
+
+async def test_a_call_that_waited_too_long_is_refused_when_its_turn_comes() -> None:
+    clock = SteppedClock()
+    encoder = GatedCrossEncoder()
+    async with loaded(encoder, clock=clock) as reranker:
+        running = await begin(reranker.rerank("goa", ["running"], Deadline.after(99, clock)))
+        await encoder.gate.entered()
+        # Nothing is known of the pace yet, so it is let in.
+        waiting = await begin(reranker.rerank("goa", ["sailed"], Deadline.after(15, clock)))
+        clock.now += 11
+        encoder.gate.release()
+        await running
+
+        with pytest.raises(TooSlowError):
+            await waiting
+    assert encoder.batches == [["running"]]
+
+
+async def test_a_slow_spell_is_not_remembered_for_ever() -> None:
+    clock = SteppedClock()
+    encoder = TimedCrossEncoder(clock)
+    async with loaded(encoder, clock=clock) as reranker:
+        await reranker.rerank("goa", ["sailed"], Deadline.after(30, clock))
+        refused = 0
+        while len(encoder.batches) == 1 and refused < 50:
+            try:
+                await reranker.rerank("goa", ["sailed"], Deadline.after(8, clock))
+            except TooSlowError:
+                refused += 1
+            except TimeoutError:
+                # It was tried, and takes as long as it did.
+                break
+
+    assert 5 < refused < 50
+
+
+# ---------------------------------------------------------------- threads
+
+
+class WatchedCrossEncoder(GatedCrossEncoder):
+    """Remembers the threads it was used in, and tells when a call is tokenized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+        self.tokenizing = Gate()
+        self.tokenizing.release(100)
+
+    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
+        self.threads.append(threading.current_thread().name)
+        self.tokenizing.pass_through()
+        return super().tokenize(query, texts)
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        self.threads.append(threading.current_thread().name)
+        return super().score(pairs)
+
+
+async def test_nothing_is_tokenized_or_scored_in_the_event_loop() -> None:
+    encoder = WatchedCrossEncoder()
+    encoder.gate.release(100)
+    async with loaded(encoder) as reranker:
+        await asyncio.gather(*(reranker.rerank("goa", ["goa"], soon()) for _ in range(5)))
+
+    assert {*encoder.threads} == {"reranker-tokenizer_0", "reranker"}
+
+
+async def test_the_next_call_is_tokenized_while_the_model_reads() -> None:
+    encoder = WatchedCrossEncoder()
+    async with loaded(encoder) as reranker:
+        running = await begin(reranker.rerank("goa", ["goa"], soon()))
+        await encoder.tokenizing.entered()
+        await encoder.gate.entered()
+        # The model is held from here on.
+        waiting = await begin(reranker.rerank("goa", ["goa"], soon()))
+        await encoder.tokenizing.entered()
+        encoder.gate.release(2)
+        await asyncio.gather(running, waiting)
+
+
 # ---------------------------------------------------------------- closing
 
 
 async def test_closing_refuses_what_waits_and_what_comes() -> None:
-    encoder = GatedCrossEncoder()
-    async with loaded(encoder, ONE_TEXT_A_STEP) as reranker:
+    encoder = GatedCrossEncoder(token_budget=1)
+    async with loaded(encoder) as reranker:
         running = await begin(reranker.rerank("goa", ["a", "bb"], soon()))
         await encoder.gate.entered()
         waiting = await begin(reranker.rerank("goa", ["goa"], soon()))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.adapters.reranker.pairs import Pair, batches_by_length, padded
+from serving.adapters.reranker.pairs import batches_by_length, padded
+from serving.ports import Pair
 
 BUDGET = 64
 
