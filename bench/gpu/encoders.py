@@ -1,0 +1,94 @@
+"""Encoders to offer load to, where no checkpoint can be had or no device is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from bench.gpu.random_weights import PUBLISHED, random_qwen3
+from serving.adapters.encoder.checkpoint import open_checkpoint
+from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
+from serving.models.passes import ACCELERATOR_TOKENS, open_passes
+from serving.models.precision import Precision
+from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
+
+DIMENSION = 1024
+
+
+class _MiniLmTokens:
+    """The tokens of all-MiniLM-L6-v2, which every machine has: as dear to make as others are."""
+
+    def __init__(self) -> None:
+        checkpoint = open_checkpoint()
+        self.window = checkpoint.window
+        self._tokenizer = WindowTokenizer(checkpoint)
+
+    def tokenize_query(self, text: str) -> TokenIds:
+        """Tokenizes a question; what exceeds the window is cut."""
+        return self._tokenizer.query(text)
+
+    def tokenize_document(self, text: str) -> list[TokenIds]:
+        """Tokenizes a text into windows."""
+        return self._tokenizer.document(text)
+
+
+class SimulatedEncoder(_MiniLmTokens):
+    """A `TextEncoder` on no device: it sleeps as long as one would compute.
+
+    Args:
+        batch_s: What any batch takes.
+        token_s: What each token of it takes.
+    """
+
+    def __init__(self, batch_s: float, token_s: float) -> None:
+        super().__init__()
+        self._batch_s = batch_s
+        self._token_s = token_s
+
+    def model(self) -> EmbeddingModel:
+        """A model that nothing else has."""
+        return EmbeddingModel("simulated", DIMENSION)
+
+    def device(self) -> Device:
+        """An accelerator, since it leaves the CPU alone."""
+        return Device(is_accelerator=True, token_budget=ACCELERATOR_TOKENS)
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        """Makes one row per window, all alike."""
+        time.sleep(self._batch_s + self._token_s * sum(map(len, windows)))
+        return np.ones((len(windows), DIMENSION), np.float32)
+
+
+class RandomQwen3Encoder(_MiniLmTokens):
+    """A `TextEncoder` over a Qwen3 of a published size whose weights are drawn.
+
+    Args:
+        size: One of `PUBLISHED`.
+        device: As torch names it.
+        precision: Of weights and arithmetic.
+    """
+
+    def __init__(self, size: str, device: str, precision: Precision) -> None:
+        super().__init__()
+        architecture = PUBLISHED[size]
+        network = random_qwen3(architecture, torch.device(device), precision, self.window)
+        self._name = f"random Qwen3 {size} in {precision}"
+        self._passes = open_passes(network, architecture.hidden, network.device, self.window)
+        self._device = Device(
+            is_accelerator=network.device.type != "cpu", token_budget=self._passes.token_budget
+        )
+
+    def model(self) -> EmbeddingModel:
+        """A model that nothing else has."""
+        return EmbeddingModel(self._name, DIMENSION)
+
+    def device(self) -> Device:
+        """What computes it."""
+        return self._device
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        """Makes one row per window, in their order."""
+        return encode_by_length(windows, self._passes.run, DIMENSION, self._passes.token_budget)

@@ -1,0 +1,35 @@
+"""The mixed load, offered to a batcher whose encoder costs nothing."""
+
+from __future__ import annotations
+
+from bench.gpu.batching import Load, as_table, measure
+from serving.pipeline.batching import BatchedEmbedder
+from tests.fake_meaning import FakeEncoder, PoisonedEncoder
+
+LOAD = Load(queries_per_s=500, callers=2, call_texts=4, chunk_tokens=4, seconds=0.06)
+
+
+async def test_documents_alone_questions_alone_and_both_are_measured() -> None:
+    async with BatchedEmbedder(FakeEncoder(is_accelerator=True)) as embedder:
+        bulk, questions, both = await measure(embedder, LOAD)
+
+    assert bulk.scenario == "bulk alone"
+    assert bulk.throughput_per_s is not None
+    for result in (questions, both):
+        assert result.n == 30
+        assert result.latency is not None
+        assert not result.errors
+    assert {*both.measured} == {"loop_lag_p99_ms", "bulk_per_s", "bulk_share"}
+    assert len(as_table([bulk, questions, both]).splitlines()) == 5
+
+
+async def test_questions_that_fail_are_counted_and_not_timed() -> None:
+    class Broken(PoisonedEncoder):
+        def tokenize_query(self, text: str) -> list[int]:
+            raise RuntimeError("no tokens")
+
+    async with BatchedEmbedder(Broken()) as embedder:
+        _, questions, _ = await measure(embedder, LOAD)
+
+    assert (questions.n, questions.latency) == (0, None)
+    assert questions.errors == {"RuntimeError": 30}
