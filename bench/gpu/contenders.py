@@ -22,11 +22,12 @@ from torch import Tensor
 from bench.gpu.floors import Body, bert_body, qwen3_body
 from bench.gpu.random_weights import random_weights
 from serving.adapters.encoder.windows import encode_by_length
-from serving.adapters.reranker.pairs import Pair, batches_by_length, padded
+from serving.adapters.reranker.pairs import batches_by_length, padded
 from serving.models.passes import ACCELERATOR_TOKENS, CPU_TOKENS, Window, open_passes
 from serving.models.precision import Precision
 from serving.models.qwen3 import DTYPES, Qwen3, Qwen3Weights
 from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.ports import Pair
 
 Rows = NDArray[np.float32]
 Run = Callable[[Sequence[Window]], Rows]
