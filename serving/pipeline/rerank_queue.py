@@ -124,7 +124,7 @@ class RerankQueue:
         self._waiting: deque[Call] = deque()
         self._running: Call | None = None
         self._lock = threading.Lock()
-        """Of what follows, which callers and the lane change."""
+        """Of the model that there is or is not, and of what leaves `_waiting`."""
         self._cross_encoder: CrossEncoder | None = None
         self._is_loading = load_at_start
         self._why_not = LOADING
@@ -169,7 +169,7 @@ class RerankQueue:
 
     def forget(self, call: Call) -> None:
         """Makes room for another, if the call still waits: nobody waits for it now."""
-        with contextlib.suppress(ValueError):
+        with self._lock, contextlib.suppress(ValueError):
             self._waiting.remove(call)
 
     # ------------------------------------------------------------ in the tokenizer's thread
@@ -255,10 +255,10 @@ class RerankQueue:
             self._retry_at = self._clock() + self._retry_after_s
 
     def _begin_next(self) -> None:
-        try:
-            call = self._waiting.popleft()
-        except IndexError:
-            # Its caller went away just now.
+        with self._lock:
+            # The one that had work for the lane may have been forgotten since.
+            call = self._waiting.popleft() if self._first_may_begin() else None
+        if call is None:
             return
         if call.is_wanted():
             self._refuse_if_too_slow(call, call.tokens_left)

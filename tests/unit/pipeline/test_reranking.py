@@ -15,7 +15,7 @@ import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
-from serving.pipeline.rerank_queue import LOADING
+from serving.pipeline.rerank_queue import LOADING, Call, RerankQueue
 from serving.pipeline.reranking import QueuedReranker
 from serving.ports import CrossEncoder, Pair
 from tests.fake_reranker import (
@@ -288,6 +288,23 @@ async def test_a_cancelled_call_stops_before_its_next_step() -> None:
         await other
 
     assert encoder.batches == [["a"], ["other"]]
+
+
+def test_no_call_begins_before_it_is_tokenized() -> None:
+    queue = RerankQueue(FakeCrossEncoder, load_at_start=True, retry_after_s=60)
+    queue.step()
+    gone, next_ = (Call("goa", ["goa"], soon()) for _ in range(2))
+    queue.add(gone)
+    queue.add(next_)
+    queue.forget(gone)
+    # The lane saw work when the first one was still there.
+    queue.step()
+    assert not queue.has_work
+
+    queue.tokenize(next_)
+    while queue.has_work:
+        queue.step()
+    assert next_.future.result(timeout=0) == [1.0]
 
 
 # ---------------------------------------------------------------- predicting
