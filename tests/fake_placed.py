@@ -27,7 +27,8 @@ class PlacedEmbedder(FakeEmbedder):
         return [_at(self._cosine(text))[None] for text in texts]
 
     def _cosine(self, text: str) -> float:
-        return next((of for end, of in self._cosines.items() if text.endswith(end)), 0.0)
+        said = text.removesuffix('"')  # what a speaker said ends with its quotation mark
+        return next((of for end, of in self._cosines.items() if said.endswith(end)), 0.0)
 
 
 def _at(cosine: float) -> Vector:

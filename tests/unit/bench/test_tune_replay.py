@@ -97,7 +97,7 @@ def small() -> ListedService:
         {
             "lexical": {"a": 3, "b": 2, "c": 1},
             "dense": {"d": 0.9, "e": 0.8, "f": 0.7},
-            "graph": {"f": 0.9, "b": 0.8},
+            "graph": {"d": 0.9, "c": 0.8},
         },
         facts={"f1": 0.9},
     )
