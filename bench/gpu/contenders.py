@@ -22,8 +22,9 @@ from torch import Tensor
 from bench.gpu.floors import Body, bert_body, qwen3_body
 from bench.gpu.random_weights import random_weights
 from serving.adapters.encoder.windows import encode_by_length
-from serving.adapters.reranker.pairs import batches_by_length, padded
-from serving.models.passes import ACCELERATOR_TOKENS, CPU_TOKENS, Window, open_passes
+from serving.adapters.reranker.pairs import padded
+from serving.models.buckets import batches_by_length
+from serving.models.passes import Window, open_passes, tokens_of_a_pass
 from serving.models.precision import Precision
 from serving.models.qwen3 import DTYPES, Qwen3, Qwen3Weights
 from serving.models.qwen3_architecture import Qwen3Architecture
@@ -126,7 +127,7 @@ def qwen3_reranker(
 def bert_reranker(its: BertShape, device: torch.device, precision: Precision) -> Network:
     """A BERT or an XLM-R with one output, which the service runs through transformers too."""
     model = _library_bert(its, device).to(DTYPES[precision]).eval()
-    budget = CPU_TOKENS if device.type == "cpu" else ACCELERATOR_TOKENS
+    budget = tokens_of_a_pass(device)
 
     def logits(inputs: Mapping[str, Tensor]) -> Tensor:
         made: Tensor = model(**inputs).logits[:, 0].float()

@@ -16,7 +16,7 @@ from bench.collection import Collection
 from bench.connections import LIMIT, connected
 from bench.progress import progress_bars
 from bench.quality import folder, gate, slices, stored
-from bench.quality.command import EXPECTED, RESULTS, console, read_sets, running
+from bench.quality.command import RESULTS, console, ended_by_message, read_sets, running
 from bench.quality.mishearing import Hearing, heard
 from bench.quality.session import Measured, Session
 from bench.quality.stored import Row, StoredError
@@ -155,7 +155,7 @@ def main(
         fallback = gate_ways(of) if gating and not without_legs else ()
         return choose(of, given or fallback, without_legs, baseline)
 
-    try:
+    with ended_by_message():
         collections = read_sets(folders or slices.FOLDERS, limit_queries, skip_unreadable)
         if hearing is not None:
             collections = [heard(each, Hearing(hearing), seed) for each in collections]
@@ -167,10 +167,6 @@ def main(
         if store_file is not None:
             _store(store_file, rows)
         passed = not gate_file or _gate(before, rows)
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    except EXPECTED as error:
-        raise click.ClickException(str(error)) from error
     ctx.exit(0 if passed else FAILED)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bench.quality.metrics import BRIEFING_CHARS, DEPTH
+from serving.domain.briefing import BriefingLimits, briefing
+from serving.domain.records import Item
 from trivium.values import BriefingOptions, Fact, Hit, Retrieval
 
 BRIEFING = BriefingOptions(max_chars=BRIEFING_CHARS)
@@ -30,10 +32,19 @@ def briefed_segments(retrieval: Retrieval) -> frozenset[str]:
     Raises:
         ValueError: The block has more lines than there are hits, and was not written so.
     """
-    shown = sum(line.startswith(_LINE) for line in retrieval.briefing.split("\n"))
+    shown = _lines(retrieval.briefing)
     if shown > len(retrieval.hits):
         raise ValueError(f"a block of {shown} lines shows {len(retrieval.hits)} hits")
     return frozenset(id_ for hit in retrieval.hits[:shown] for id_ in _segments_of(hit))
+
+
+def shown_of(items: Sequence[Item]) -> int:
+    """How many of these items, the first ones, would have a line in the block."""
+    return _lines(briefing(items, BriefingLimits(max_chars=BRIEFING_CHARS)))
+
+
+def _lines(block: str) -> int:
+    return sum(line.startswith(_LINE) for line in block.split("\n"))
 
 
 def _segments_of(hit: Hit) -> Sequence[str]:

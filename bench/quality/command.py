@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -22,6 +23,26 @@ EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError, RejectedError,
 """What ends a command with its message alone."""
 
 console = Console(stderr=True)
+
+
+@contextlib.contextmanager
+def ended_by_message(*more: type[Exception]) -> Iterator[None]:
+    """Ends the command with its message alone at what is expected to go wrong.
+
+    Args:
+        more: What else is expected of this command.
+
+    Raises:
+        click.Abort: It was interrupted.
+        click.ClickException: Something expected went wrong.
+    """
+    expected: tuple[type[Exception], ...] = (*EXPECTED, *more)
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    except expected as error:
+        raise click.ClickException(str(error)) from error
 
 
 def read_sets(

@@ -23,17 +23,17 @@ from rich.markdown import Markdown
 from bench import environment
 from bench.collection import Collection, Query
 from bench.connections import Connections, connected
+from bench.load import faults_of
 from bench.progress import progress_bars
-from bench.quality.answers import BRIEFING, briefed_segments, ranked_segments
-from bench.quality.command import EXPECTED, RESULTS, console, read_sets, running
-from bench.quality.evaluate import Answers, Scored, ask_once
+from bench.quality.answers import ranked_segments, shown_of
+from bench.quality.command import RESULTS, console, ended_by_message, read_sets, running
+from bench.quality.evaluate import Answers, Scored, ask_once, score
 from bench.quality.folder import write_records
 from bench.quality.metrics import scores
 from bench.quality.outcome import outcome
 from bench.quality.session import Session
 from bench.quality.tune.asking import to_row
 from bench.quality.ways import DEFAULT_PROFILE, Way, legs_of
-from serving.domain.briefing import BriefingLimits, briefing
 from trivium.values import Hit
 
 WHOLE, APART = "in one breath", "one by one"
@@ -93,16 +93,12 @@ def main(
     folders: Sequence[Path], out: Path, address: str | None, limit_queries: int | None
 ) -> None:
     """Ask the questions of each FOLDER two at a time, as one text and one by one."""
-    try:
+    with ended_by_message():
         for collection in read_sets(folders, limit_queries, skip_unreadable=False):
             answers = asyncio.run(_measure(collection, address))
             where = out / f"doubled-{collection.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
             console.print(Markdown(_write(where, collection, answers)))
             console.print(f"written to {where}", markup=False)
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    except EXPECTED as error:
-        raise click.ClickException(str(error)) from error
 
 
 async def _measure(collection: Collection, address: str | None) -> list[Answers]:
@@ -116,34 +112,23 @@ async def _measure(collection: Collection, address: str | None) -> list[Answers]
             whole: list[Scored] = []
             apart: list[Scored] = []
             for pair in made:
-                whole.append(await _ask_whole(memory, pair, way))
+                whole.append(score(pair.whole, await ask_once(memory, pair.whole, way)))
                 apart.append(await _ask_apart(memory, pair, way))
                 bars.advance(bar)
         legs = legs_of(way, profiles)
     return [Answers(Way(WHOLE), legs, whole), Answers(Way(APART), legs, apart)]
 
 
-async def _ask_whole(connections: Connections, pair: Pair, way: Way) -> Scored:
-    query = pair.whole
-    retrieval = await ask_once(connections, query, way)
-    ranked = ranked_segments(retrieval.hits)
-    return Scored(
-        query=query,
-        ranked=ranked,
-        scores=scores(ranked, query.relevant, briefed_segments(retrieval)),
-    )
-
-
 async def _ask_apart(connections: Connections, pair: Pair, way: Way) -> Scored:
     first, second = [await ask_once(connections, query, way) for query in (pair.first, pair.second)]
     hits = in_turn(first.hits, second.hits, limit=max(len(first.hits), len(second.hits)))
-    limits = BriefingLimits(max_chars=BRIEFING.max_chars)
-    shown = briefing([to_row(hit.item) for hit in hits], limits).count("\n- ")
+    shown = shown_of([to_row(hit.item) for hit in hits])
     query, ranked = pair.whole, ranked_segments(hits)
     return Scored(
         query=query,
         ranked=ranked,
         scores=scores(ranked, query.relevant, frozenset(ranked_segments(hits[:shown]))),
+        partial=[*faults_of(first), *faults_of(second)],
     )
 
 

@@ -60,11 +60,8 @@ def speaker(known: Known) -> float | None:
     What is asked about a person was mostly said by the person.
     """
     item = known.item
-    if not isinstance(item, Segment) or known.named.words.isdisjoint(
-        name_key(item.speaker).split()
-    ):
-        return None
-    return 1.0
+    words = name_key(item.speaker).split() if isinstance(item, Segment) else ()
+    return None if known.named.words.isdisjoint(words) else 1.0
 
 
 def time(known: Known) -> float | None:

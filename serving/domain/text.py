@@ -29,11 +29,7 @@ def text_of(item: Item) -> str:
 
 
 def text_to_embed(item: Item, form: TextForm) -> str:
-    """Writes an item the way it is embedded; what nobody said is the same in every form.
-
-    Without the speaker LoCoMo's recall@10 by meaning falls from 0.46 to 0.33; in quotation marks
-    it rises to 0.57.
-    """
+    """Writes an item the way it is embedded; what nobody said is the same in every form."""
     if not isinstance(item, Segment):
         return item.statement
     title = f"{item.title}. " if item.title else ""

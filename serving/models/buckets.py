@@ -9,7 +9,7 @@ the device is busy long enough for the next kernel to be there in time.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -69,6 +69,24 @@ class BucketPlan:
         of_length = bisect_left(self._lengths, length)
         bucket = Bucket(self._row_counts[of_rows], self._lengths[of_length])
         return bucket if bucket.tokens <= self._token_budget else None
+
+
+def batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[list[int]]:
+    """Places in batches of like length, the shortest first.
+
+    Args:
+        lengths: In tokens, in any order.
+        padded_tokens: A batch holds at most so many, padding included. That bounds its memory
+            and, the smaller it is, what is wasted on padding.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[place] > padded_tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
 
 
 def _lengths() -> Iterator[int]:

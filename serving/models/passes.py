@@ -154,6 +154,11 @@ class BucketedPasses:
         return self._device.replay(bucket, packed(windows, bucket))[: len(windows)]
 
 
+def tokens_of_a_pass(device: torch.device) -> int:
+    """The most tokens of a pass that are wanted on a device, padding included."""
+    return CPU_TOKENS if device.type == "cpu" else ACCELERATOR_TOKENS
+
+
 def shape_of(windows: Sequence[Window]) -> Bucket:
     """The smallest shape that holds the windows."""
     return Bucket(len(windows), max(map(len, windows)))

@@ -24,8 +24,8 @@ from rich.progress import Progress
 from bench import environment
 from bench.collection import Collection
 from bench.progress import progress_bars
-from bench.quality.answers import BRIEFING
-from bench.quality.command import EXPECTED, RESULTS, console, read_sets
+from bench.quality.answers import shown_of
+from bench.quality.command import RESULTS, console, ended_by_message, read_sets
 from bench.quality.evaluate import Answers, Scored
 from bench.quality.folder import write_records
 from bench.quality.forms.exact import EmbeddedEntries, embed
@@ -41,7 +41,6 @@ from bench.quality.ways import DEFAULT_PROFILE, MEANING, Way
 from bench.results import Record
 from serving.config import load_settings
 from serving.deployments.components import open_embedder
-from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.budget import Deadline
 from serving.domain.profile import Profile
 from serving.domain.ranking import Candidate
@@ -101,17 +100,12 @@ def main(
     A FOLDER is a set as `python -m bench.quality` takes it. The encoder is that of the settings.
     """
     forms = tuple(dict.fromkeys((SERVED, *(names or FORMS))))
-    try:
-        collections = read_sets(folders, limit_queries, skip_unreadable=False)
-        for collection in collections:
+    with ended_by_message(NotWholeError):
+        for collection in read_sets(folders, limit_queries, skip_unreadable=False):
             compared = asyncio.run(_measure(collection, forms, address))
             where = out / f"forms-{collection.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
             console.print(Markdown(_write(where, collection, compared)))
             console.print(f"written to {where}", markup=False)
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    except (*EXPECTED, NotWholeError) as error:
-        raise click.ClickException(str(error)) from error
 
 
 async def _measure(collection: Collection, forms: Sequence[str], address: str | None) -> Compared:
@@ -211,9 +205,7 @@ def _rank(name: str, profile: Profile, asked: Sequence[Asked], nearest: Nearest)
 def _score(found: Found, profile: Profile, nearest: Sequence[Candidate]) -> Scored:
     hits = Replay(replace(found, deep={**found.deep, MEANING: nearest})).hits_once(profile)
     ranked = segments_of(hits)
-    items = [hit.item for hit in hits]
-    shown = briefing(items, BriefingLimits(max_chars=BRIEFING.max_chars)).count("\n- ")
-    briefed = frozenset(segments_of(hits[:shown]))
+    briefed = frozenset(segments_of(hits[: shown_of([hit.item for hit in hits])]))
     query = found.query
     return Scored(
         query=query,

@@ -22,7 +22,7 @@ from rich.progress import Progress
 from bench import environment
 from bench.progress import progress_bars
 from bench.quality import slices
-from bench.quality.command import EXPECTED, RESULTS, console, read_sets
+from bench.quality.command import RESULTS, console, ended_by_message, read_sets
 from bench.quality.tune import written
 from bench.quality.tune.asking import Asked, NotWholeError
 from bench.quality.tune.coordinates import alone
@@ -86,7 +86,7 @@ def main(
     folders = folders or slices.FOLDERS
     names = [folder.resolve().name for folder in folders]
     command = _command(names, profile, folds, limit_queries, seed)
-    try:
+    with ended_by_message(NotWholeError, ProofError):
         collections = read_sets(folders, limit_queries, skip_unreadable)
         start, asked = asyncio.run(ask_sets(collections, profile, address))
         tuned = _tune(start, asked, folds, seed, command)
@@ -94,10 +94,6 @@ def main(
         path = written.write(where, tuned)
         if out is not None:
             out.write_bytes(path.read_bytes())
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    except (*EXPECTED, NotWholeError, ProofError) as error:
-        raise click.ClickException(str(error)) from error
     console.print(Markdown((where / written.EVIDENCE).read_text(encoding="utf-8")))
     console.print(f"written to {where}", markup=False)
 

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from serving.adapters.encoder.checkpoint import Checkpoint, in_precision
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
+from serving.models.passes import tokens_of_a_pass
 from serving.models.precision import Precision
 from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
-
-PADDED_TOKENS = {"cpu": 512, "cuda": 16_384}
-"""Of a pass, by the sort of device; the CPU gains nothing from a larger one."""
 
 
 class TorchEncoder:
@@ -61,7 +59,7 @@ class TorchEncoder:
             why = f"cannot be loaded on {device!r} ({type(error).__name__})"
             raise DependencyError("embedder", why) from error
         self._device = torch.device(device)
-        self._padded_tokens = PADDED_TOKENS.get(self._device.type, PADDED_TOKENS["cuda"])
+        self._padded_tokens = tokens_of_a_pass(self._device)
 
     def model(self) -> EmbeddingModel:
         """The model that makes the vectors."""

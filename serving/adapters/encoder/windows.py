@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, Checkpoint
+from serving.models.buckets import batches_by_length
 from serving.ports import TokenIds, Vectors
 
 RunBatch = Callable[[Sequence[TokenIds]], NDArray[np.float32]]
@@ -67,19 +68,8 @@ def encode_by_length(
         float32 (n, dimension), of unit length, in the order of `windows`.
     """
     vectors = np.empty((len(windows), dimension), np.float32)
-    for batch in _batches_by_length([len(window) for window in windows], padded_tokens):
+    for batch in batches_by_length([len(window) for window in windows], padded_tokens):
         rows = run([windows[index] for index in batch])[:, :dimension]
         # After truncation: a Matryoshka prefix of a unit vector is shorter than 1.
         vectors[batch] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return vectors
-
-
-def _batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[index] > padded_tokens:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch

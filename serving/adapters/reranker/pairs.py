@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,24 +29,6 @@ def padded(pairs: Sequence[Pair], padding: int) -> Inputs:
 
 def _rows(lists: Sequence[Sequence[int]], padding: int) -> Tensor:
     return pad_sequence([torch.tensor(row) for row in lists], True, padding)
-
-
-def batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[list[int]]:
-    """Places in batches of like length, the shortest first.
-
-    Args:
-        lengths: In tokens, in any order.
-        padded_tokens: A batch holds at most so many, padding included. That bounds its memory
-            and, the smaller it is, what is wasted on padding.
-    """
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[place] > padded_tokens:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
 
 
 def beginning(tokenizer: Any, text: str, most: int) -> str:

@@ -9,7 +9,7 @@ import torch
 from serving.adapters.reranker.checkpoint import Checkpoint
 from serving.adapters.reranker.loading import load_model, load_tokenizer
 from serving.adapters.reranker.pairs import beginning, padded
-from serving.models.passes import ACCELERATOR_TOKENS, CPU_TOKENS
+from serving.models.passes import tokens_of_a_pass
 from serving.models.precision import Precision
 from serving.ports import Pair
 
@@ -34,7 +34,7 @@ class SequenceClassifier:
         self._model = load_model(AutoModelForSequenceClassification, checkpoint, device, precision)
         self._padding = int(self._tokenizer.pad_token_id)
         self._device = torch.device(device)
-        self.token_budget = CPU_TOKENS if self._device.type == "cpu" else ACCELERATOR_TOKENS
+        self.token_budget = tokens_of_a_pass(self._device)
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
         """Makes one row of each text, the question before it."""

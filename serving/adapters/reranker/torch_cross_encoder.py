@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 import torch
 
 from serving.adapters.reranker.checkpoint import Checkpoint, Kind
-from serving.adapters.reranker.pairs import batches_by_length
 from serving.adapters.reranker.qwen3_reranker import Qwen3Reranker
 from serving.adapters.reranker.sequence_classifier import SequenceClassifier
 from serving.domain.errors import DependencyError
+from serving.models.buckets import batches_by_length
 from serving.models.errors import CheckpointError, DeviceMemoryError
 from serving.models.precision import Precision
 from serving.ports import Device, Pair

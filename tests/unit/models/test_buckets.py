@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.models.buckets import Bucket, BucketPlan
+from serving.models.buckets import Bucket, BucketPlan, batches_by_length
 
 budgets = st.integers(0, 6000)
 windows = st.integers(1, 3000)
@@ -77,3 +77,31 @@ def test_beyond_the_budget_there_is_no_bucket() -> None:
     assert plan.choose(2, 2048) == Bucket(2, 2048)
     assert plan.choose(3, 2048) is None
     assert plan.choose(5000, 1) is None
+
+
+# ---------------------------------------------------------------- batches of like length
+
+BUDGET = 64
+
+lengths = st.lists(st.integers(1, 100), max_size=30)
+
+
+@given(lengths)
+def test_every_place_is_in_one_batch(given_lengths: list[int]) -> None:
+    batches = batches_by_length(given_lengths, BUDGET)
+
+    assert sorted(place for batch in batches for place in batch) == list(range(len(given_lengths)))
+
+
+@given(lengths)
+def test_a_batch_keeps_to_its_budget_padding_included(given_lengths: list[int]) -> None:
+    for batch in batches_by_length(given_lengths, BUDGET):
+        longest = max(given_lengths[place] for place in batch)
+        assert len(batch) == 1 or len(batch) * longest <= BUDGET
+
+
+@given(lengths)
+def test_batches_grow_longer(given_lengths: list[int]) -> None:
+    order = [place for batch in batches_by_length(given_lengths, BUDGET) for place in batch]
+
+    assert [given_lengths[place] for place in order] == sorted(given_lengths)
