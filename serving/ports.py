@@ -310,16 +310,17 @@ class Graph(Protocol):
         ...
 
     async def related(
-        self, scope: Scope, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> list[Candidate]:
-        """Finds the segments that mention what the seeds mention.
+        """Finds the segments that mention what the seeds mention and the question does not.
 
         An entity that m segments mention gives `1 / ((r + 1) * m)` to each of them by the seed
-        of rank r, counted from 1; with more than some dozens of mentions it gives nothing. What
-        arrives is added up. A seed is found only by another one.
+        of rank r, counted from 1; with more than some dozens of mentions it gives nothing, nor
+        if the question names it (`domain.text.names_entity`): what that leads to, other legs
+        find. What arrives is added up. A seed is found only by another one.
 
         Args:
-            scope: What may be found.
+            query: The question, and what may be found.
             seeds: Segments, the best first; others are left out.
             depth: The most candidates.
             deadline: When to give up.

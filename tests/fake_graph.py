@@ -13,7 +13,7 @@ from serving.domain.profile import Yields
 from serving.domain.query import Query, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
-from serving.domain.text import name_key
+from serving.domain.text import name_key, names_entity, words_to_name_by
 from serving.pipeline.ordering import visible
 from serving.ports import GraphChanges
 
@@ -90,16 +90,19 @@ class InMemoryGraph:
         return _added_up(find(starts))[:depth]
 
     async def related(
-        self, scope: Scope, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> list[Candidate]:
         if deadline.passed:
             raise TimeoutError
+        scope, asked = query.scope, words_to_name_by(query.text)
         items = self._tenants[scope.tenant]
         segments = [item for item in items.values() if isinstance(item, Segment)]
         names = _names(items)
         found: defaultdict[ItemId, list[tuple[float, str]]] = defaultdict(list)
         for rank, seed in enumerate(map(items.get, seeds), start=1):
             for key in _mentioned(seed) if isinstance(seed, Segment) else ():
+                if names_entity(asked, key):
+                    continue
                 mentioning = [segment for segment in segments if key in _mentioned(segment)]
                 for segment in mentioning if len(mentioning) <= MOST_MENTIONS else ():
                     if segment is not seed and visible(segment, scope):

@@ -39,6 +39,27 @@ def text_to_embed(item: Item, form: TextForm) -> str:
     return f"{title}{item.speaker}: {said}"
 
 
+NAMED_SHARE = 0.6
+"""The share of a name's words that a question must have to name it."""
+
+
+def words_to_name_by(question: str) -> frozenset[str]:
+    """The words by which a question names entities, each with and without an s at its end."""
+    words = name_key(question).split()
+    return frozenset(form for word in words for form in (word, f"{word}s", word.removesuffix("s")))
+
+
+def names_entity(words: frozenset[str], key: str) -> bool:
+    """Whether a question names an entity.
+
+    Args:
+        words: Those of the question, by `words_to_name_by`.
+        key: The entity's `name_key`.
+    """
+    of_name = key.split()
+    return sum(word in words for word in of_name) >= NAMED_SHARE * len(of_name)
+
+
 def name_key(name: str) -> str:
     """Folds a name to the key under which all its spellings meet.
 

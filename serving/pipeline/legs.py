@@ -308,7 +308,10 @@ class RelatedLeg:
         self._consistency = consistency
 
     async def find(self, request: LegRequest) -> Finding:
-        """Finds segments that share rare entities with what the other legs found first."""
+        """Finds segments that share rare entities with what the other legs found first.
+
+        Entities that the question does not name: the second step goes by what the first brought.
+        """
         expansion = request.spec.expansion
         assert expansion is not None, "the form of a profile gives it one; this is a bug"
         stale = await _graph_is_stale(self._consistency, request)
@@ -319,7 +322,7 @@ class RelatedLeg:
             raise LegSkippedError(f"nothing to begin with; {'; '.join([*broken, *skipped])}")
         seeds = seeds_of(expansion, {leg: each.candidates for leg, each in brought.items()})
         found = await self._graph.related(
-            request.query.scope, seeds, request.spec.depth, request.deadline
+            request.query, seeds, request.spec.depth, request.deadline
         )
         kept, below = above_floor(found, request.spec.floor)
         return Finding(kept, below, stale, lacking="; ".join(broken))

@@ -1060,9 +1060,12 @@ async def test_no_time_left_is_a_timeout(graph: Graph) -> None:
 # ---------------------------------------------------------------- what is related
 
 
-async def related(graph: Graph, *seeds: str, depth: int = 10, **of_scope: Any) -> list[Candidate]:
+async def related(
+    graph: Graph, *seeds: str, question: str = "?", depth: int = 10, **of_scope: Any
+) -> list[Candidate]:
     items = [segment_id(seed) for seed in seeds]
-    return await graph.related(scope(**of_scope), items, depth, Deadline.after(30))
+    asked = query(question, scope=scope(**of_scope))
+    return await graph.related(asked, items, depth, Deadline.after(30))
 
 
 async def test_what_mentions_the_same_is_related_and_a_rare_name_says_more(graph: Graph) -> None:
@@ -1111,6 +1114,23 @@ async def test_what_everybody_mentions_relates_nothing(graph: Graph) -> None:
     assert await related(graph, "s00") == []
 
 
+async def test_what_the_question_names_relates_nothing(graph: Graph) -> None:
+    await put(
+        graph,
+        segment("film", entities=("The Piano (film)", "Jane Campion", "pianos", "Jane")),
+        segment("life", entities=("Jane Campion",)),
+        segment("again", entities=("The Piano (film)",)),
+        segment("shop", entities=("pianos",)),
+        segment("other", entities=("Jane",)),
+    )
+
+    found = await related(graph, "film", question="Where was the director of the PIANO born?")
+    jane = await related(graph, "film", question="Who is Jane?")
+
+    assert [one.item for one in found] == ids("life", "other")
+    assert [one.item for one in jane] == ids("again", "life", "shop")
+
+
 async def test_seeds_that_the_graph_lacks_lead_nowhere_and_keep_their_rank(graph: Graph) -> None:
     await put(graph, segment("a", entities=("Mara",)), segment("b", entities=("Mara",)))
 
@@ -1145,4 +1165,4 @@ async def test_no_more_are_related_than_asked_for(graph: Graph) -> None:
 
 async def test_no_time_left_to_relate_is_a_timeout(graph: Graph) -> None:
     with pytest.raises(TimeoutError):
-        await graph.related(scope(), [segment_id("a")], 10, Deadline.after(-1))
+        await graph.related(query("?"), [segment_id("a")], 10, Deadline.after(-1))

@@ -51,7 +51,7 @@ TIMED_OUT_CODE = "Neo.ClientError.Transaction.TransactionTimedOut"
 REFUSAL_CODES = ("Neo.ClientError.Statement.", "Neo.ClientError.Schema.")
 _NOTHING = Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC))
 NOTHING_ASKED = {
-    **related.parameters(_NOTHING, (), depth=1),
+    **related.parameters(Query(text="", scope=_NOTHING), (), depth=1),
     **Search(scope=_NOTHING, walk=Walk(), seeds=(), depth=1, yields=Yields.EVIDENCE).parameters(),
 }
 """What every search can be planned by, and finds nothing with."""
@@ -154,13 +154,13 @@ class Neo4jGraph:
                 return await self._find(search, (), deadline) or []
 
     async def related(
-        self, scope: Scope, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> list[Candidate]:
         """Finds the segments that mention what the seeds mention, who said it among that.
 
         An entity with more than `REACHED_MENTIONS` mentions counts for nothing.
         """
-        parameters = related.parameters(scope, _segment_ids(seeds), depth)
+        parameters = related.parameters(query, _segment_ids(seeds), depth)
         with _named_errors():
             async with asyncio.timeout(deadline.remaining()):
                 [(found,)] = await self._run(

@@ -8,9 +8,10 @@ from typing import cast
 from serving.adapters.neo4j.projection import Row
 from serving.adapters.neo4j.search import REACHED_MENTIONS, scope_parameters
 from serving.adapters.neo4j.walks import VISIBLE
-from serving.domain.query import Scope
+from serving.domain.query import Query
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import segment_id
+from serving.domain.text import NAMED_SHARE, words_to_name_by
 
 MAX_NAMES = 4
 """The shared entities that a candidate's path names."""
@@ -21,8 +22,10 @@ RELATED_SEGMENTS = f"""CYPHER replan=skip
 UNWIND range(0, size($given.segments) - 1) AS place
 MATCH (seed:Segment {{tenant: $given.tenant, id: $given.segments[place]}})
       -[:MENTIONS]->(entity:Entity)
-WITH place, seed, entity, COUNT {{ (entity)<-[:MENTIONS]-() }} AS mentions
+WITH place, seed, entity, COUNT {{ (entity)<-[:MENTIONS]-() }} AS mentions,
+     split(entity.key, ' ') AS words
 WHERE 1 < mentions <= $given.most_mentions
+  AND size([word IN words WHERE word IN $given.asked]) < $given.named_share * size(words)
 CALL (seed, entity) {{
     MATCH (entity)<-[:MENTIONS]-(segment)
     WHERE segment <> seed AND segment.tenant = $given.tenant AND {VISIBLE}
@@ -36,10 +39,12 @@ RETURN collect([segment.id, score, names]) AS found
 """
 
 
-def parameters(scope: Scope, seeds: Sequence[str], depth: int) -> Row:
+def parameters(query: Query, seeds: Sequence[str], depth: int) -> Row:
     """What the statement is given."""
     return {
-        **scope_parameters(scope),
+        **scope_parameters(query.scope),
+        "asked": sorted(words_to_name_by(query.text)),
+        "named_share": NAMED_SHARE,
         "segments": list(seeds),
         "depth": depth,
         "most_mentions": REACHED_MENTIONS,

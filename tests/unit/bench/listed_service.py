@@ -15,6 +15,7 @@ from serving.adapters.english_dates import EnglishDates
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.profile import Profile
+from serving.domain.query import Query as DomainQuery
 from serving.domain.query import Scope
 from serving.domain.ranking import Candidate, above_floor
 from serving.domain.records import Fact, Item, ItemId, ItemKind, segment_id
@@ -90,7 +91,7 @@ class ShuffledGraph(InMemoryGraph):
         self._ids = ids
 
     async def related(
-        self, scope: Scope, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+        self, query: DomainQuery, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> list[Candidate]:
         draw = random.Random("/".join(seed.id for seed in seeds))
         found = draw.sample(self._ids, len(self._ids))
