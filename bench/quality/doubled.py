@@ -1,9 +1,9 @@
 """The command `python -m bench.quality.doubled`: what two questions in one breath lose.
 
 No public set asks two things at once, so pairs are made: two questions to one conversation, one
-after the other in one text, answered by what answers either. They are asked as they are, and each
-by itself with the two answers taken in turn, which is what a service could reach that told them
-apart without a mistake.
+after the other in one text, answered by what answers either. They are asked as one text, which
+the service is told to look up as one or by its questions, and each by itself with the two answers
+taken in turn, which is what a service could reach that told them apart in all it does.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from bench.quality.metrics import scores
 from bench.quality.outcome import outcome
 from bench.quality.session import Session
 from bench.quality.tune.asking import to_row
-from bench.quality.ways import DEFAULT_PROFILE, Way, legs_of
+from bench.quality.ways import Way, legs_of
 from trivium.values import Hit
 
-WHOLE, APART = "in one breath", "one by one"
+WHOLE = Way("as one text", changes={"split_questions": False})
+SPLIT = Way("by its questions", changes={"split_questions": True})
+APART = Way("one by one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +104,34 @@ def main(
 
 
 async def _measure(collection: Collection, address: str | None) -> list[Answers]:
-    way = Way(DEFAULT_PROFILE)
     async with running(address) as target, connected(target, 1) as connections:
         profiles = await connections.profiles()
         made = list(pairs(collection.judged))
         with progress_bars(console) as bars:
             memory = await Session(connections, profiles, bars).store(collection)
             bar = bars.add_task(f"asking {collection.name}", total=len(made))
-            whole: list[Scored] = []
-            apart: list[Scored] = []
+            ways = (WHOLE, SPLIT, APART)
+            scored: list[list[Scored]] = [[] for _ in ways]
             for pair in made:
-                whole.append(score(pair.whole, await ask_once(memory, pair.whole, way)))
-                apart.append(await _ask_apart(memory, pair, way))
+                for way, of_way in zip(ways, scored, strict=True):
+                    of_way.append(await _ask(memory, pair, way))
                 bars.advance(bar)
-        legs = legs_of(way, profiles)
-    return [Answers(Way(WHOLE), legs, whole), Answers(Way(APART), legs, apart)]
+    return [
+        Answers(way, legs_of(way, profiles), of_way)
+        for way, of_way in zip(ways, scored, strict=True)
+    ]
 
 
-async def _ask_apart(connections: Connections, pair: Pair, way: Way) -> Scored:
-    first, second = [await ask_once(connections, query, way) for query in (pair.first, pair.second)]
+async def _ask(connections: Connections, pair: Pair, way: Way) -> Scored:
+    if way is APART:
+        return await _ask_apart(connections, pair)
+    return score(pair.whole, await ask_once(connections, pair.whole, way))
+
+
+async def _ask_apart(connections: Connections, pair: Pair) -> Scored:
+    first, second = [
+        await ask_once(connections, query, APART) for query in (pair.first, pair.second)
+    ]
     hits = in_turn(first.hits, second.hits, limit=max(len(first.hits), len(second.hits)))
     shown = shown_of([to_row(hit.item) for hit in hits])
     query, ranked = pair.whole, ranked_segments(hits)

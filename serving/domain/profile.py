@@ -198,6 +198,8 @@ class Profile:
     resolve_names: bool = False
     """A word of the question that the tenant has stored nowhere is read as the name of the
     tenant's that it sounds like, or is short for."""
+    split_questions: bool = False
+    """Legs of meaning look up each question of a text that asks several."""
 
     def __post_init__(self) -> None:
         names = [*(leg.name for leg in self.legs), *(signal.name for signal in self.signals)]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from enum import StrEnum
+from itertools import pairwise
 
 from serving.domain.records import Item, Segment
 
 _NOT_IN_A_NAME = re.compile(r"[^\w]+", re.UNICODE)
+# The question marks of Latin, full-width and Arabic script, unless they are quoted.
+_ASKED = re.compile("[?\uff1f\u061f]++(?![\"'\u201d\u2019)])")
+_WORD = re.compile(r"\w")
 
 
 class TextForm(StrEnum):
@@ -70,3 +74,18 @@ def name_key(name: str) -> str:
     folded = unicodedata.normalize("NFKC", name).casefold().strip()
     words = _NOT_IN_A_NAME.sub(" ", re.sub(r"['’]s\b", "", folded)).split()
     return " ".join(words or folded.split())
+
+
+MOST_QUESTIONS = 4
+"""Each is embedded and looked up by itself; what comes after stays with the last."""
+
+
+def questions_of(text: str) -> tuple[str, ...]:
+    """The questions of a text, with what is said before each; the whole text, if it asks one.
+
+    Only question marks tell questions apart: nothing else does in every language.
+    """
+    marks = [0, *(mark.end() for mark in _ASKED.finditer(text))]
+    ends = [end for start, end in pairwise(marks) if _WORD.search(text, start, end)]
+    bounds = [0, *ends[:-1][: MOST_QUESTIONS - 1], len(text)]
+    return tuple(text[start:end].strip() for start, end in pairwise(bounds))

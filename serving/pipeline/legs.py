@@ -16,7 +16,7 @@ from serving.domain.fusion import fuse
 from serving.domain.leg_options import CandidatePool, Expansion
 from serving.domain.profile import LegSpec, Yields
 from serving.domain.query import Query, Scope
-from serving.domain.ranking import Candidate, RankedList, above_floor
+from serving.domain.ranking import Candidate, RankedList, above_floor, best_first
 from serving.domain.records import ItemId, ItemKind, segment_id
 from serving.pipeline.spaces import VectorSpace
 from serving.ports import (
@@ -84,15 +84,27 @@ class Brought:
 class QueryVector:
     """The question's vector, made once for all legs that need it, and only if one does.
 
+    What asks several things has a vector of each, and what is near to one of them is found: one
+    vector of all lies between them, near to neither.
+
     It belongs to one space, in whose index alone it may be looked up. If that space embeds and
     searches in one call, the vector is not seen here at all.
+
+    Args:
+        query: The question; a vector that it brings is taken as it is.
+        space: Where it is looked up.
+        deadline: By when the vector is made.
+        parts: The texts that are embedded; the question's own, if there are none.
     """
 
-    def __init__(self, query: Query, space: VectorSpace, deadline: Deadline) -> None:
+    def __init__(
+        self, query: Query, space: VectorSpace, deadline: Deadline, parts: Sequence[str] = ()
+    ) -> None:
         self._space = space
         self._query = query
         self._deadline = deadline
-        self._task: asyncio.Task[Vector] | None = None
+        self._parts = tuple(parts) or (query.text,)
+        self._task: asyncio.Task[list[Vector]] | None = None
         self.elapsed_s = 0.0
 
     async def nearest(
@@ -104,29 +116,40 @@ class QueryVector:
         token: ConsistencyToken | None,
         only: Collection[ItemId] | None,
     ) -> IndexAnswer:
-        """Looks the question up in its space, as `VectorIndex.search` does."""
-        semantic = self._space.semantic
-        if semantic is None or self._query.vector is not None:
-            vector = await self._get()
-            return await self._space.index.search(vector, kind, scope, depth, deadline, token, only)
-        answer = await semantic.search(self._query.text, kind, scope, depth, deadline, token, only)
-        self.elapsed_s = max(self.elapsed_s, answer.embedding_s)
-        return answer
+        """Looks the question up in its space, as `VectorIndex.search` does.
 
-    async def _get(self) -> Vector:
-        """The vector: float32 (dimension,), of unit length."""
+        Of a question of several parts an item's score is that by the part it is nearest to.
+        """
+        semantic, index = self._space.semantic, self._space.index
+        if semantic is None or self._query.vector is not None:
+            searches = [
+                index.search(vector, kind, scope, depth, deadline, token, only)
+                for vector in await self._get()
+            ]
+        else:
+            searches = [
+                semantic.search(part, kind, scope, depth, deadline, token, only)
+                for part in self._parts
+            ]
+        answers = await asyncio.gather(*searches)
+        self.elapsed_s = max(self.elapsed_s, *(answer.embedding_s for answer in answers))
+        return answers[0] if len(answers) == 1 else _nearest_to_any(answers, depth)
+
+    async def _get(self) -> list[Vector]:
+        """The vectors: each float32 (dimension,), of unit length."""
         if self._task is None:
             self._task = asyncio.create_task(self._make())
         # One leg that gives up must not take the vector from the others.
         return await asyncio.shield(self._task)
 
-    async def _make(self) -> Vector:
+    async def _make(self) -> list[Vector]:
         started = time.perf_counter()
         try:
             if self._query.vector is not None:
                 given = np.asarray(self._query.vector, dtype=np.float32)
-                return given / np.linalg.norm(given)
-            return await self._space.embedder.embed_query(self._query.text, self._deadline)
+                return [given / np.linalg.norm(given)]
+            embed = self._space.embedder.embed_query
+            return await asyncio.gather(*(embed(part, self._deadline) for part in self._parts))
         finally:
             self.elapsed_s = time.perf_counter() - started
 
@@ -135,6 +158,20 @@ class QueryVector:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+
+def _nearest_to_any(answers: Sequence[IndexAnswer], depth: int) -> IndexAnswer:
+    """The `depth` nearest by the best of several searches; equal scores by name."""
+    best: dict[ItemId, Candidate] = {}
+    for candidate in best_first(each for answer in answers for each in answer.candidates):
+        best.setdefault(candidate.item, candidate)
+    return IndexAnswer(
+        list(best.values())[:depth],
+        epoch=min(answer.epoch for answer in answers),
+        stale=any(answer.stale for answer in answers),
+        evidence={fact: ids for answer in answers for fact, ids in answer.evidence.items()},
+        embedding_s=max(answer.embedding_s for answer in answers),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

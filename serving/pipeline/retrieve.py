@@ -23,6 +23,7 @@ from serving.domain.query import Query
 from serving.domain.ranking import RankedList
 from serving.domain.records import Item, ItemId
 from serving.domain.signals import ACCESS, TIME, Known, Named, ranked_by
+from serving.domain.text import questions_of
 from serving.pipeline.asking import LegReport, LegResult, Legs
 from serving.pipeline.hearing import HeardName, read_names
 from serving.pipeline.legs import QueryVector
@@ -173,7 +174,8 @@ class Retriever:
     ) -> tuple[list[LegResult], float]:
         """What the legs found, and the seconds that embedding the question took."""
         for_legs = deadline.earlier_by(_reserve(deadline.remaining()))
-        vector = QueryVector(query, self._spaces.for_query(query), for_legs)
+        parts = questions_of(query.text) if profile.split_questions else ()
+        vector = QueryVector(query, self._spaces.for_query(query), for_legs, parts)
         try:
             results = await self._legs.ask(query, profile, vector, for_legs)
         finally:

@@ -158,6 +158,7 @@ class ProfileForm(_Form):
     diversity: _DiversityForm | None = None
     sort: Sort = Sort.RELEVANCE
     resolve_names: bool = False
+    split_questions: bool = False
 
     def to_data(self, mode: Literal["python", "json"] = "python") -> dict[str, Any]:
         """The profile as data, with every field that it can have; a form of it is equal."""
@@ -205,6 +206,7 @@ class ProfileForm(_Form):
                 diversity=diversity,
                 sort=self.sort,
                 resolve_names=self.resolve_names,
+                split_questions=self.split_questions,
             )
 
 

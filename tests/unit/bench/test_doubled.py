@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from bench.collection import Query
-from bench.quality.doubled import APART, WHOLE, Pair, in_turn, main, pairs
+from bench.quality.doubled import APART, SPLIT, WHOLE, Pair, in_turn, main, pairs
 from tests.builders import A_DAY_LATER, segment
 from tests.unit.bench.ranking_service import Ranking
 from tests.unit.client.fake_service import running
@@ -45,7 +45,7 @@ def test_answers_are_taken_in_turn_and_no_hit_twice() -> None:
     assert "".join(hit.id for hit in hits) == "abxc"
 
 
-def test_both_ways_are_scored_over_the_same_pairs(tmp_path: Path) -> None:
+def test_all_ways_are_scored_over_the_same_pairs(tmp_path: Path) -> None:
     folder = tmp_path / "talk"
     folder.mkdir()
     rows = [segment(name, f"Text {name}.") for name in "abcd"]
@@ -67,9 +67,11 @@ def test_both_ways_are_scored_over_the_same_pairs(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     (where,) = (tmp_path / "out").iterdir()
     records = [json.loads(line) for line in (where / "results.jsonl").read_text().splitlines()]
-    assert [each["parameters"]["way"] for each in records] == [WHOLE, APART]
-    assert [each["n"] for each in records] == [2, 2]
-    assert [each["measured"]["mrr@10"]["mean"] for each in records] == [0.5, 0.5]
+    assert [each["parameters"]["way"] for each in records] == [
+        way.name for way in (WHOLE, SPLIT, APART)
+    ]
+    assert [each["n"] for each in records] == [2, 2, 2]
+    assert [each["measured"]["mrr@10"]["mean"] for each in records] == [0.5, 0.5, 0.5]
     texts = [request.query for request in service.asked if request.query.startswith("Which")]
-    assert len(texts) == 2 * 3
-    assert sum(text.count("?") == 2 for text in texts) == 2
+    assert len(texts) == 2 * 4
+    assert sum(text.count("?") == 2 for text in texts) == 2 * 2

@@ -23,7 +23,7 @@ async def store_of(*items: Item) -> InMemoryStore:
     return store
 
 
-def spaces() -> VectorSpaces:
+def some_spaces() -> VectorSpaces:
     return VectorSpaces(VectorSpace(FakeEmbedder(), FixedIndex()))
 
 
@@ -36,10 +36,11 @@ def retriever(
     dates: DateReader | None = None,
     names: NameResolver | None = None,
     reranker: Reranker | None = None,
+    spaces: VectorSpaces | None = None,
 ) -> Retriever:
     return Retriever(
         legs=Legs(legs, consistency or FixedConsistency()),
-        spaces=spaces(),
+        spaces=spaces or some_spaces(),
         store=store,
         access=access or RecordingAccess(),
         dates=dates or FixedDates(),

@@ -23,7 +23,7 @@ from tests.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 from tests.fake_graph import InMemoryGraph
 from tests.fake_store import InMemoryStore
 from tests.fakes import BrokenLeg, FixedLeg, FixedReranker
-from tests.unit.pipeline.retrieving import retriever, soon, spaces, store_of
+from tests.unit.pipeline.retrieving import retriever, some_spaces, soon, store_of
 
 PLAIN = Profile(
     name="plain",
@@ -45,7 +45,7 @@ async def explained(
 ) -> Absence:
     reranker = FixedReranker(logits) if logits else None
     explainer = AbsenceExplainer(
-        retriever(store, legs, reranker=reranker), store, spaces(), InMemoryGraph()
+        retriever(store, legs, reranker=reranker), store, some_spaces(), InMemoryGraph()
     )
     return await explainer.explain(
         query("?", scope=scope(filter_=filter_, known_at=known_at)),
@@ -305,7 +305,7 @@ async def test_to_look_deeper_asks_the_legs_alone_and_reranks_nothing_again() ->
     store = await store_of(*texts("abcd"))
     reranker = FixedReranker(LOGITS)
     asked = retriever(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
-    explainer = AbsenceExplainer(asked, store, spaces(), InMemoryGraph())
+    explainer = AbsenceExplainer(asked, store, some_spaces(), InMemoryGraph())
 
     await explainer.explain(query("?"), RERANKED, segment_id("d"), soon())
     once = len(reranker.asked)
@@ -682,7 +682,7 @@ async def test_what_the_graph_has_not_got_yet_is_told_and_what_it_has_is_not(leg
     store = await store_of(*texts())
     graph = InMemoryGraph()
     profile = replace(PLAIN, legs=(LegSpec(name=leg),))
-    explainer = AbsenceExplainer(retriever(store, {leg: FixedLeg()}), store, spaces(), graph)
+    explainer = AbsenceExplainer(retriever(store, {leg: FixedLeg()}), store, some_spaces(), graph)
 
     before = await explainer.explain(query("?"), profile, segment_id("a"), soon())
     there = [GraphSegment(tenant=TENANT, segment=segment("a", "one"))]

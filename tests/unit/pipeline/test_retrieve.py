@@ -23,13 +23,17 @@ from serving.domain.profile import Diversity, LegSpec, Profile, SignalSpec
 from serving.domain.query import Filter
 from serving.domain.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.pipeline.asking import LegState
-from serving.pipeline.legs import Leg, LegSkippedError
+from serving.pipeline.legs import DenseLeg, Leg, LegSkippedError
+from serving.pipeline.spaces import VectorSpace, VectorSpaces
+from serving.ports import Vector
 from tests.builders import NOON, days, fact, ids, query, scope, segment
+from tests.fake_meaning import FakeEmbedder
 from tests.fake_store import InMemoryStore
 from tests.fakes import (
     BrokenLeg,
     FixedConsistency,
     FixedDates,
+    FixedIndex,
     FixedLeg,
     HangingLeg,
     RecordingAccess,
@@ -328,3 +332,35 @@ async def test_the_question_is_embedded_once_for_all_legs_and_not_without_need()
     )
 
     assert timedelta(seconds=answer.timings.embedding_s) == timedelta(0)
+
+
+class PlacedEmbedder(FakeEmbedder):
+    """Notes what it embeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        self.asked.append(text)
+        return await super().embed_query(text, deadline)
+
+
+@pytest.mark.parametrize(
+    ("split", "embedded"),
+    [(False, ["Who is Mel? And where?"]), (True, ["Who is Mel?", "And where?"])],
+)
+async def test_each_question_of_a_text_is_embedded_where_the_profile_asks_for_that(
+    split: bool, embedded: list[str]
+) -> None:
+    embedder = PlacedEmbedder()
+    asking = retriever(
+        await store_of(),
+        {"dense": DenseLeg(RecordingAccess())},
+        spaces=VectorSpaces(VectorSpace(embedder, FixedIndex())),
+    )
+    profile = Profile(name="split", legs=(LegSpec(name="dense"),), split_questions=split)
+
+    await asking.retrieve(query("Who is Mel? And where?"), profile, soon())
+
+    assert embedder.asked == embedded

@@ -184,3 +184,53 @@ async def test_a_vector_of_the_callers_is_looked_up_in_such_a_space_as_it_is() -
     epoch, _ = await looked_up(question, VectorSpace(DeafEmbedder(), FixedIndex(), semantic))
 
     assert (epoch, semantic.asked) == (1, [])
+
+
+PARTS = (GOA, "the dog sleeps")
+
+
+async def placed(*ids_and_texts: tuple[str, str]) -> VectorSpace:
+    """A space that holds these segments."""
+    embedder, engine = FakeEmbedder(), InMemoryIndex()
+    for id_, text in ids_and_texts:
+        [vectors] = await embedder.embed_documents([text])
+        engine.apply([segment_row(segment(id_, text), *vectors)], [])
+    return VectorSpace(embedder, EngineIndex(engine))
+
+
+async def test_what_is_near_one_of_several_questions_is_found_by_its_cosine_to_that_one() -> None:
+    space = await placed(("goa", PARTS[0]), ("dog", PARTS[1]), ("far", "a red moon rose"))
+    question = query("? ".join(PARTS))
+    vector = QueryVector(question, space, soon(), PARTS)
+
+    answer = await vector.nearest(ItemKind.SEGMENT, question.scope, 2, soon(), None, only=None)
+
+    assert {each.item.id: each.score for each in answer.candidates} == {
+        "goa": pytest.approx(1.0, abs=1e-4),
+        "dog": pytest.approx(1.0, abs=1e-4),
+    }
+
+
+async def test_each_of_several_questions_is_asked_where_embedding_and_searching_are_one() -> None:
+    semantic = NotedSearch()
+    space = VectorSpace(DeafEmbedder(), FixedIndex(), semantic)
+    vector = QueryVector(query(GOA), space, soon(), PARTS)
+
+    answer = await vector.nearest(ItemKind.FACT, scope(), 5, soon(), None, only=None)
+
+    assert sorted(semantic.asked) == sorted(PARTS)
+    assert (answer.epoch, vector.elapsed_s) == (7, 3.0)
+
+
+async def test_one_stale_answer_among_several_makes_the_whole_stale() -> None:
+    class HalfStaleSearch(NotedSearch):
+        async def search(self, text: str, *args: object, **kwargs: object) -> IndexAnswer:
+            return IndexAnswer([], epoch=len(text), stale=text == GOA)
+
+    space = VectorSpace(DeafEmbedder(), FixedIndex(), HalfStaleSearch())
+    vector = QueryVector(query(GOA), space, soon(), PARTS)
+
+    answer = await vector.nearest(ItemKind.FACT, scope(), 5, soon(), None, only=None)
+
+    assert answer.stale
+    assert answer.epoch == min(map(len, PARTS))

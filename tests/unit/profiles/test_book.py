@@ -298,6 +298,12 @@ def test_names_are_heard_by_their_sound_only_where_a_profile_says_so() -> None:
     assert (KEPT["plain"].resolve_names, book["hearing"].resolve_names) == (False, True)
 
 
+def test_questions_are_told_apart_only_where_a_profile_says_so() -> None:
+    book = ProfileBook({"telling": KEPT.definition("plain") | {"split_questions": True}})
+
+    assert (KEPT["plain"].split_questions, book["telling"].split_questions) == (False, True)
+
+
 def test_a_call_may_silence_a_leg_that_a_kept_profile_may_not() -> None:
     alone = SHIPPED.changed("default", {"legs": {"graph": {"weight": 0.1}}, "limit": 3})
 
