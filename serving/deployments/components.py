@@ -18,13 +18,13 @@ from serving.adapters.capitalised_entities import CapitalisedEntities
 from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
 from serving.adapters.english_dates import EnglishDates
-from serving.adapters.exact_index import ExactIndex
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.dsn import parses
 from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
+from serving.adapters.vector_index import ExactIndex
 from serving.config import RayEnvironment, RerankerSettings, Settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError, UnavailableError

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.adapters.exact_index import ExactIndex
+from serving.adapters.vector_index import ExactIndex
 from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, fact_id, segment_id

@@ -15,8 +15,8 @@ import pytest
 from bench.ingest import only
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres
-from serving.adapters.exact_index import ExactIndex
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.vector_index import ExactIndex
 from serving.deployments.ray_environment import free_ports
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken

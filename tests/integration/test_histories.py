@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from serving.adapters.exact_index import ExactIndex
 from serving.adapters.postgres.access import PostgresAccessLog
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.leg_options import CandidatePool
 from serving.domain.profile import LegSpec, Profile, Yields

@@ -1,0 +1,61 @@
+"""Reading every allowed row: the scan in float16, the head again in float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from serving.adapters.vector_index.columns import Mask, Slots
+from serving.adapters.vector_index.view import View
+from serving.domain.records import ItemId
+
+LEAST_HEAD = 40
+"""So many rows at least are scored again; with 40, no measurement lost one of the true 10."""
+
+GATHER_BELOW = 0.1
+"""If a smaller share of the rows is allowed, those are gathered and the rest is not read."""
+
+
+def nearest(
+    view: View, allowed: Mask, vector: torch.Tensor, depth: int
+) -> list[tuple[float, ItemId, int]]:
+    """The score, name and best row of the `depth` nearest items, best first."""
+    slots = np.flatnonzero(allowed)
+    scores = _scan(view, slots, vector)
+    head = min(len(slots), max(LEAST_HEAD, 2 * depth))
+    while True:
+        rows = slots[torch.topk(scores, head).indices.cpu().numpy()]
+        found = best_rows(view, rows, vector)
+        # An item may fill the head with its windows; then the head was too short.
+        if len(found) >= depth or head == len(slots):
+            return found[:depth]
+        head = min(len(slots), 2 * head)
+
+
+def _scan(view: View, slots: Slots, vector: torch.Tensor) -> torch.Tensor:
+    """The scores of the rows in float16 precision, as float32 (n,)."""
+    vectors = view.columns.vectors[: view.count]
+    chosen = torch.from_numpy(slots).to(vectors.device)
+    query = vector.to(torch.float16)
+    if len(slots) < GATHER_BELOW * view.count:
+        return (vectors[chosen] @ query).float()
+    scores = (vectors @ query).float()
+    return scores if len(slots) == view.count else scores[chosen]
+
+
+def best_rows(view: View, rows: Slots, vector: torch.Tensor) -> list[tuple[float, ItemId, int]]:
+    """Scores rows in float32 and keeps the best of each item; equal scores by id.
+
+    Scores are rounded to 1e-6: the last bits of a product depend on where its row
+    lies, and equal vectors must tie.
+    """
+    vectors = view.columns.vectors
+    chosen = vectors[torch.from_numpy(rows).to(vectors.device)].float()
+    scored = [
+        (round(score, 6), view.columns.items[row], row)
+        for score, row in zip((chosen @ vector).tolist(), rows.tolist(), strict=True)
+    ]
+    best: dict[ItemId, tuple[float, ItemId, int]] = {}
+    for entry in sorted(scored, key=lambda entry: (-entry[0], entry[1])):
+        best.setdefault(entry[1], entry)
+    return list(best.values())

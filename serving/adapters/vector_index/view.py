@@ -1,0 +1,129 @@
+"""What a search sees of a shelf, and the masks that filters and clocks make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.adapters.vector_index.columns import (
+    CLOSING_WIDTH,
+    RESTS_ON_WIDTH,
+    Columns,
+    Mask,
+    Slots,
+    among,
+    as_numpy,
+    as_table,
+)
+from serving.adapters.vector_index.instants import BEFORE_ALL, ClockTimes, microseconds
+from serving.domain.query import Filter, TimeRange
+
+ANY_TIME = TimeRange()
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What a search sees of a shelf: the first rows, and which of them live."""
+
+    columns: Columns
+    alive: Mask
+    latest_event: int = BEFORE_ALL
+    last_retraction: int = BEFORE_ALL
+    """Of a fact that closed another."""
+
+    @property
+    def count(self) -> int:
+        """How many rows it sees, dead ones included."""
+        return len(self.alive)
+
+    def time(self, name: str) -> NDArray[np.int64]:
+        """One of the times of each row, in microseconds: int64 (rows,)."""
+        return self.columns.times[name][: self.count]
+
+    def have_any(self, terms: Iterable[str]) -> Mask:
+        """The rows with one of the terms."""
+        mask = np.zeros(self.count, np.bool_)
+        for term in terms:
+            if (posting := self.columns.postings.get(term)) is not None:
+                slots = as_numpy(posting)
+                mask[slots[slots < self.count]] = True
+        return mask
+
+    def within(self, name: str, allowed: TimeRange) -> Mask:
+        """The rows whose time is in the range."""
+        instants = self.time(name)
+        mask = np.ones(self.count, np.bool_)
+        if allowed.start is not None:
+            mask &= instants >= microseconds(allowed.start)
+        if allowed.end is not None:
+            mask &= instants < microseconds(allowed.end)
+        return mask
+
+    def passing(self, filter_: Filter) -> Mask:
+        """The living rows of segments that pass the filter, as `Filter.accepts` has it."""
+        mask = self.alive.copy()
+        for group in filter_.term_groups():
+            mask &= self.have_any(group)
+        if filter_.min_importance > 0:
+            mask &= self.columns.importance[: self.count] >= filter_.min_importance
+        if filter_.event_time != ANY_TIME:
+            mask &= self.within("event_time", filter_.event_time)
+        for name, allowed in (
+            ("created_at", filter_.created_at),
+            ("updated_at", filter_.updated_at),
+        ):
+            if allowed != ANY_TIME:
+                mask &= self.within(name, allowed) | (self.time(name) == BEFORE_ALL)
+        return mask
+
+    def happened_by(self, as_of: int) -> Mask | None:
+        """The rows not later than the instant; None if that is all of them."""
+        return None if self.latest_event <= as_of else self.time("event_time") <= as_of
+
+    def known(self, clocks: ClockTimes) -> Mask:
+        """The rows of facts that were recorded and not retracted yet."""
+        mask: Mask = self.time("retracted_at") > clocks.retracted_by
+        if clocks.recorded_by is not None:
+            mask &= self.time("recorded_at") <= clocks.recorded_by
+        return mask
+
+    def ends(self, clocks: ClockTimes) -> NDArray[np.int64]:
+        """When the truth of each fact ended, as far as was known: int64 (rows,)."""
+        if clocks.recorded_by is None and clocks.retracted_by >= self.last_retraction:
+            return self.time("final_end")
+        closings = as_table(self.columns.closings, CLOSING_WIDTH)
+        slots, at, recorded_at, retracted_at = closings[closings[:, 0] < self.count].T
+        known = retracted_at > clocks.retracted_by
+        if clocks.recorded_by is not None:
+            known &= recorded_at <= clocks.recorded_by
+        ends = self.time("valid_to").copy()
+        np.minimum.at(ends, slots[known], at[known])
+        return ends
+
+    def numbers_of(self, mask: Mask) -> Slots:
+        """The numbers of the items in the mask."""
+        return self.columns.numbers[: self.count][mask]
+
+    def numbered(self, numbers: Slots, highest: int) -> Mask:
+        """The rows of items with one of the numbers; all numbers are below `highest`."""
+        return among(numbers, highest)[self.columns.numbers[: self.count]]
+
+    def resting_on(self, numbers: Slots, highest: int) -> Mask:
+        """The rows of facts that rest on one of the segments; all numbers are below `highest`."""
+        pairs = as_table(self.columns.rests_on, RESTS_ON_WIDTH)
+        pairs = pairs[(pairs[:, 0] < self.count) & (pairs[:, 1] < highest)]
+        mask = np.zeros(self.count, np.bool_)
+        mask[pairs[among(numbers, highest)[pairs[:, 1]], 0]] = True
+        return mask
+
+    def valid_within(self, allowed: TimeRange, ends: NDArray[np.int64]) -> Mask:
+        """The rows of facts whose validity overlaps the range, as `TimeRange.overlaps` has it."""
+        mask = np.ones(self.count, np.bool_)
+        if allowed.end is not None:
+            mask &= self.time("valid_from") < microseconds(allowed.end)
+        if allowed.start is not None:
+            mask &= ends > microseconds(allowed.start)
+        return mask
