@@ -17,6 +17,7 @@ from serving.adapters.postgres.notifications import Notifications
 from serving.adapters.postgres.pool import Database
 from serving.adapters.postgres.store import PostgresMemoryStore
 from serving.adapters.postgres.timeline import PostgresTimeline
+from serving.domain.shards import WHOLE, Shard
 
 
 class Postgres:
@@ -54,10 +55,14 @@ class Postgres:
         self.lexical = PostgresLexicalSearch(self.database)
         self.names = PostgresNameResolver(self.database, self._known_names, self.lexical.statistics)
         self.change_log = PostgresChangeLog(self.database, self.notifications)
-        self.feed = PostgresIndexFeed(self.database, self.notifications)
+        self.feed = self.feed_of(WHOLE)
         self.consistency = PostgresConsistency(self.database, self.notifications)
         self.access = PostgresAccessLog(self.database)
         self.timeline = PostgresTimeline(self.database)
+
+    def feed_of(self, shard: Shard) -> PostgresIndexFeed:
+        """What fills and keeps up an index of one share of all rows."""
+        return PostgresIndexFeed(self.database, self.notifications, shard)
 
     async def open(self) -> None:
         """Starts connecting, listening and counting; returns at once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +18,8 @@ from serving.adapters.postgres.notifications import Channel, Notifications, Wait
 from serving.adapters.postgres.pool import Connection, Database
 from serving.adapters.postgres.rows import to_closings
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
-from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.records import ItemId, ItemKind, TenantName, segment_id
+from serving.domain.shards import WHOLE, Shard
 from serving.ports import EmbeddingModel, FeedDelta, FeedLostError, FeedPosition, IndexRow
 
 BATCH_ROWS = 1000
@@ -27,10 +28,17 @@ MOST_CHANGES = 100_000
 
 
 class PostgresIndexFeed:
-    """The port `IndexFeed`."""
+    """The port `IndexFeed`, of all rows or of one share.
 
-    def __init__(self, database: Database, notifications: Notifications) -> None:
+    A share has the rows that it owns and, without their vectors, the segments on which its
+    facts rest: a filter asks about those.
+    """
+
+    def __init__(
+        self, database: Database, notifications: Notifications, shard: Shard = WHOLE
+    ) -> None:
         self._database = database
+        self._shard = shard
         self._changes = Waiter(notifications, Channel.CHANGES, Channel.PROGRESS)
 
     @asynccontextmanager
@@ -41,7 +49,7 @@ class PostgresIndexFeed:
         async with self._database.snapshot() as connection:
             model_id = await find_model(connection, model)
             position = await _read_position(connection, model_id)
-            rows = _all_rows(connection, model_id)
+            rows = _all_rows(connection, self._values(model_id))
             try:
                 yield position, rows
             finally:
@@ -64,9 +72,16 @@ class PostgresIndexFeed:
             if not covers(position.log, await read_compacted(connection)):
                 raise FeedLostError("the log no longer reaches back so far")
             names = await _changed_names(connection, position.log)
-            rows = await _current_rows(connection, names, model_id)
+            if self._shard != WHOLE:
+                names = await _with_evidence(connection, names)
+            rows = await _current_rows(connection, names, self._values(model_id))
         present = {(row.tenant, row.item) for row in rows}
         return FeedDelta(rows, [name for name in names if name not in present], reached)
+
+    def _values(self, model_id: int) -> dict[str, int]:
+        """What the statements about rows ask for."""
+        shard = self._shard
+        return {"model_id": model_id, "shard": shard.number, "shards": shard.count}
 
     async def lag_s(self, position: FeedPosition) -> float:
         """The age in seconds of the oldest change since; 0 if there is none.
@@ -129,25 +144,32 @@ async def _changed_names(connection: Connection, position: Snapshot) -> list[Nam
     return [(TenantName(tenant), ItemId(ItemKind(kind), id_)) for tenant, kind, id_ in rows]
 
 
+async def _with_evidence(connection: Connection, names: Sequence[Name]) -> list[Name]:
+    """The names, and those of the segments on which the facts among them rest."""
+    cursor = await connection.execute(_EVIDENCE, asked_for(names, ItemKind.FACT), binary=True)
+    evidence = [(TenantName(tenant), segment_id(id_)) for tenant, id_ in await cursor.fetchall()]
+    return list(dict.fromkeys([*names, *evidence]))
+
+
 async def _current_rows(
-    connection: Connection, names: Sequence[Name], model_id: int
+    connection: Connection, names: Sequence[Name], values: Mapping[str, int]
 ) -> list[IndexRow]:
     rows: list[IndexRow] = []
     for kind in ItemKind:
         asked = asked_for(names, kind)
         if asked["ids"]:
-            cursor = await connection.execute(
-                _CURRENT[kind], {"model_id": model_id, **asked}, binary=True
-            )
+            cursor = await connection.execute(_CURRENT[kind], {**values, **asked}, binary=True)
             rows += [_READ[kind](row) for row in await cursor.fetchall()]
     return rows
 
 
-async def _all_rows(connection: Connection, model_id: int) -> AsyncGenerator[list[IndexRow], None]:
+async def _all_rows(
+    connection: Connection, values: Mapping[str, int]
+) -> AsyncGenerator[list[IndexRow], None]:
     """Streams by binary COPY, which costs half of fetching."""
     with store_errors():
         for kind in ItemKind:
-            async with connection.cursor().copy(_ALL[kind], {"model_id": model_id}) as copy:
+            async with connection.cursor().copy(_ALL[kind], values) as copy:
                 copy.set_types(_TYPES[kind])
                 batch: list[IndexRow] = []
                 async for row in copy.rows():
@@ -193,6 +215,8 @@ def _fact_row(row: Sequence[Any]) -> IndexRow:
 
 def _vectors(windows: Sequence[bytes]) -> np.ndarray[Any, np.dtype[np.float16]]:
     """float16 (windows, dimension)."""
+    if not windows:
+        return np.empty((0, 0), STORED_TYPE)
     return np.frombuffer(b"".join(windows), STORED_TYPE).reshape(len(windows), -1)
 
 
@@ -216,15 +240,35 @@ _TYPES = {
         *("text[]", "timestamptz[]", "timestamptz[]", "timestamptz[]"),
     ),
 }
-_VECTORS = {
+_OWNED = {
     kind: f"""
-    (SELECT array_agg(embedding.vector ORDER BY embedding.window_no) FROM embedding
-      WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = {kind}.key
-        AND embedding.text_hash = {kind}.text_hash) AS vectors
+    (%(shards)s::int8 = 1 OR %(shard)s::int8 = ('x' || left(
+       encode(sha256(convert_to(tenant.name || E'\\x1f' || {kind}.id, 'UTF8')), 'hex'), 8
+     ))::bit(32)::int8 %% %(shards)s::int8)
     """
     for kind in ItemKind
 }
-"""The current vectors of a row; NULL if there is none."""
+"""`Shard.owns`."""
+
+_IS_EVIDENCE = f"""
+EXISTS (SELECT FROM fact
+         WHERE fact.tenant_id = segment.tenant_id -- tenant filter
+           AND fact.evidence @> ARRAY[segment.id] AND NOT {IS_HIDDEN[ItemKind.FACT]}
+           AND {_OWNED[ItemKind.FACT]})
+"""
+
+_VECTORS = {
+    kind: f"""
+    CASE WHEN {_OWNED[kind]} THEN
+      (SELECT array_agg(embedding.vector ORDER BY embedding.window_no) FROM embedding
+        WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = {kind}.key
+          AND embedding.text_hash = {kind}.text_hash)
+    {f"WHEN {_IS_EVIDENCE} THEN '{{}}'::bytea[]" if kind is ItemKind.SEGMENT else ""}
+    END AS vectors
+    """
+    for kind in ItemKind
+}
+"""The current vectors of a row; NULL if there is none, or none for this share."""
 
 _ALL = {
     kind: f"""
@@ -250,6 +294,12 @@ _CURRENT = {
     """
     for kind in ItemKind
 }
+
+_EVIDENCE = f"""
+SELECT DISTINCT tenant.name, unnest(fact.evidence) {ASKED}
+  JOIN fact ON fact.tenant_id = tenant.id -- tenant filter
+           AND fact.id = asked.id
+"""
 
 _COVERAGE = {
     kind: f"""

@@ -8,8 +8,9 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.feed import BATCH_ROWS
 from serving.domain.query import segment_terms
-from serving.domain.records import TenantName, fact_id, segment_id
-from serving.ports import Selector
+from serving.domain.records import ItemId, TenantName, fact_id, segment_id
+from serving.domain.shards import Shard, all_shards
+from serving.ports import FeedPosition, IndexFeed, IndexRow, Selector
 from tests.builders import NOON, TENANT, days, fact, ids, segment
 from tests.integration.postgres.following import MODEL, OTHER_MODEL, bootstrap, embed
 
@@ -152,3 +153,89 @@ async def test_the_share_of_embedded_rows_leaves_the_sensitive_out(postgres: Pos
     assert await postgres.feed.embedded_share(OTHER_MODEL) == 0.0
     counts = await postgres.catalog.tenant_counts(TENANT, MODEL)
     assert (counts.embedded, counts.embeddable) == (1, 2)
+
+
+async def rows_of(feed: IndexFeed) -> tuple[FeedPosition, list[IndexRow]]:
+    """All rows of a feed."""
+    async with feed.bootstrap(MODEL) as (position, batches):
+        return position, [row async for batch in batches for row in batch]
+
+
+def owned(rows: list[IndexRow]) -> list[ItemId]:
+    """The items that came with vectors, in order."""
+    return sorted(row.item for row in rows if len(row.vectors))
+
+
+def witnesses(rows: list[IndexRow]) -> list[ItemId]:
+    """The items that came without vectors, for filters alone."""
+    return sorted(row.item for row in rows if not len(row.vectors))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+async def test_each_row_is_of_the_one_shard_that_owns_it(postgres: Postgres, count: int) -> None:
+    odd_names = ["a b", "\N{SNOWMAN}", "a/b", "'", "%s"]
+    items = [segment(id_) for id_ in [*map(str, range(40)), *odd_names]]
+    await postgres.store.write(TENANT, items)
+    await postgres.store.write(TenantName("other"), items)
+    await embed(postgres)
+
+    found: list[tuple[TenantName, ItemId]] = []
+    for shard in all_shards(count):
+        _, rows = await rows_of(postgres.feed_of(shard))
+        assert rows
+        assert all(shard.owns(row.tenant, row.item) for row in rows)
+        found += [(row.tenant, row.item) for row in rows]
+
+    assert len(found) == len(set(found)) == 2 * len(items)
+
+
+def home_of(item: ItemId, count: int = 2) -> Shard:
+    """The shard that owns the item."""
+    (home,) = (shard for shard in all_shards(count) if shard.owns(TENANT, item))
+    return home
+
+
+def away_from(home: Shard) -> str:
+    """The id of a segment that another of two shards owns."""
+    return next(id_ for id_ in map(str, range(100)) if home_of(segment_id(id_)) != home)
+
+
+async def test_a_shard_has_what_its_facts_rest_on_without_vectors(postgres: Postgres) -> None:
+    home = home_of(fact_id("f"))
+    elsewhere = away_from(home)
+    stated = fact("f", "x", "y", "z", evidence=(elsewhere,))
+    await postgres.store.write(TENANT, [segment(elsewhere, speaker="Ann"), stated])
+    await embed(postgres)
+
+    _, rows = await rows_of(postgres.feed_of(home))
+
+    assert (owned(rows), witnesses(rows)) == ([fact_id("f")], [segment_id(elsewhere)])
+    (witness,) = (row for row in rows if not len(row.vectors))
+    assert witness.terms == segment_terms(segment(elsewhere, speaker="Ann"))
+
+
+async def test_a_delta_brings_the_evidence_of_its_facts_and_what_becomes_of_it(
+    postgres: Postgres,
+) -> None:
+    home = home_of(fact_id("f"))
+    elsewhere = away_from(home)
+    feed = postgres.feed_of(home)
+    await postgres.store.write(TENANT, [segment(elsewhere)])
+    await embed(postgres)
+    position, rows = await rows_of(feed)
+    assert rows == []
+
+    await postgres.store.write(TENANT, [fact("f", "x", "y", "z", evidence=(elsewhere,))])
+    await embed(postgres)
+    stated = await feed.changes_since(position, MODEL)
+    await postgres.store.write(TENANT, [segment(elsewhere, speaker="Ann")])
+    renamed = await feed.changes_since(stated.position, MODEL)
+    await postgres.store.erase(TENANT, Selector(items=(segment_id(elsewhere),)))
+    erased = await feed.changes_since(renamed.position, MODEL)
+
+    assert (owned(stated.rows), witnesses(stated.rows)) == (
+        [fact_id("f")],
+        [segment_id(elsewhere)],
+    )
+    assert [row.terms for row in renamed.rows] == [segment_terms(segment(elsewhere, speaker="Ann"))]
+    assert set(erased.removed) == {(TENANT, segment_id(elsewhere)), (TENANT, fact_id("f"))}
