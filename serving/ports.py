@@ -126,6 +126,7 @@ class IndexAnswer:
 
     `evidence` has, for each fact found, the ids of its segments that the scope
     accepts, strongest first. `embedding_s` is what a `SemanticSearch` waited for the vector.
+    `unsearched` says why some of the rows were not searched; empty if all were.
     """
 
     candidates: list[Candidate]
@@ -133,6 +134,7 @@ class IndexAnswer:
     stale: bool = False
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedding_s: float = 0.0
+    unsearched: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -708,7 +710,8 @@ class ChangeLog(Protocol):
 class IndexRow:
     """An item as the vector index keeps it: vectors, and what filters need.
 
-    `vectors`: float16 (windows, dimension). For a segment `terms` are its
+    `vectors`: float16 (windows, dimension); a segment without any is there for filters on the
+    facts that rest on it, and is not found. For a segment `terms` are its
     `segment_terms`; for a fact `evidence` are its segments' ids, and `valid_to` is what was
     stated, which `closings` may precede.
     """

@@ -150,11 +150,11 @@ class FakeEmbedder:
 
 
 def segment_row(segment: Segment, *vectors: Vector, tenant: TenantName = TENANT) -> IndexRow:
-    """The row of a segment as the feed brings it."""
+    """The row of a segment as the feed brings it; without vectors it is there for filters."""
     return IndexRow(
         tenant=tenant,
         item=segment.item,
-        vectors=np.stack(vectors).astype(np.float16),
+        vectors=np.stack(vectors).astype(np.float16) if vectors else np.empty((0, 0), np.float16),
         terms=segment_terms(segment),
         importance=segment.importance,
         event_time=segment.event_time,
@@ -191,7 +191,8 @@ class InMemoryIndex:
 
     def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
         for row in rows:
-            self._check(row.vectors.shape[1])
+            if len(row.vectors):
+                self._check(row.vectors.shape[1])
         for name in removed:
             self._rows.pop(name, None)
         self._rows.update(((row.tenant, row.item), row) for row in rows)
@@ -210,6 +211,7 @@ class InMemoryIndex:
             for (tenant, _), row in self._rows.items()
             if tenant == scope.tenant
             and row.item.kind is kind
+            and len(row.vectors)
             and self._accepts(row, scope)
             and (only is None or row.item in only)
         )[:depth]

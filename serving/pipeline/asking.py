@@ -55,7 +55,7 @@ class LegState(StrEnum):
     SKIPPED = "skipped"
     STALE = "stale"
     PARTIAL = "partial"
-    """It answered without what another leg was to bring, since that broke."""
+    """It answered without a part: what another leg was to bring, or some of the rows."""
 
     @property
     def answered(self) -> bool:
@@ -136,6 +136,8 @@ class Legs:
             state, reason = LegState.OK, ""
             if finding.lacking:
                 state, reason = LegState.PARTIAL, f"without what others find; {finding.lacking}"
+            if finding.unsearched:
+                state, reason = LegState.PARTIAL, f"not all was searched; {finding.unsearched}"
             if finding.stale:
                 state, reason = LegState.STALE, "the write behind the token is not there yet"
         except LegSkippedError as error:

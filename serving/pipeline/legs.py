@@ -16,8 +16,9 @@ from serving.domain.fusion import fuse
 from serving.domain.leg_options import CandidatePool, Expansion
 from serving.domain.profile import LegSpec, Yields
 from serving.domain.query import Query, Scope
-from serving.domain.ranking import Candidate, RankedList, above_floor, best_first
+from serving.domain.ranking import Candidate, RankedList, above_floor
 from serving.domain.records import ItemId, ItemKind, segment_id
+from serving.pipeline.index_answers import merged
 from serving.pipeline.spaces import VectorSpace
 from serving.ports import (
     AccessLog,
@@ -55,6 +56,7 @@ class Finding:
     """What a leg brings: candidates best first, and how it came by them.
 
     `lacking` says which legs that it leans on broke, and how; it has done without them.
+    `unsearched` says why some of what there is was not searched.
     """
 
     candidates: Sequence[Candidate]
@@ -62,6 +64,7 @@ class Finding:
     stale: bool = False
     index_epoch: int | None = None
     lacking: str = ""
+    unsearched: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ class QueryVector:
             ]
         answers = await asyncio.gather(*searches)
         self.elapsed_s = max(self.elapsed_s, *(answer.embedding_s for answer in answers))
-        return answers[0] if len(answers) == 1 else _nearest_to_any(answers, depth)
+        return answers[0] if len(answers) == 1 else merged(answers, depth)
 
     async def _get(self) -> list[Vector]:
         """The vectors: each float32 (dimension,), of unit length."""
@@ -158,20 +161,6 @@ class QueryVector:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-
-
-def _nearest_to_any(answers: Sequence[IndexAnswer], depth: int) -> IndexAnswer:
-    """The `depth` nearest by the best of several searches; equal scores by name."""
-    best: dict[ItemId, Candidate] = {}
-    for candidate in best_first(each for answer in answers for each in answer.candidates):
-        best.setdefault(candidate.item, candidate)
-    return IndexAnswer(
-        list(best.values())[:depth],
-        epoch=min(answer.epoch for answer in answers),
-        stale=any(answer.stale for answer in answers),
-        evidence={fact: ids for answer in answers for fact, ids in answer.evidence.items()},
-        embedding_s=max(answer.embedding_s for answer in answers),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +243,9 @@ class DenseLeg:
             only, lacking = await self._members(pool, request)
         answer = await _nearest(ItemKind.SEGMENT, request, only)
         kept, below = above_floor(answer.candidates, request.spec.floor)
-        return Finding(kept, below, answer.stale, answer.epoch, lacking)
+        return Finding(
+            kept, below, answer.stale, answer.epoch, lacking, unsearched=answer.unsearched
+        )
 
     async def _members(self, pool: CandidatePool, request: LegRequest) -> tuple[set[ItemId], str]:
         """The pool, and what is lacking in it, since a leg broke whose finds join it."""
@@ -275,7 +266,7 @@ class FactsLeg:
         kept, below = above_floor(answer.candidates, request.spec.floor)
         if request.spec.yields is Yields.EVIDENCE:
             kept = evidence_in_order(kept, answer)[: request.spec.depth]
-        return Finding(kept, below, answer.stale, answer.epoch)
+        return Finding(kept, below, answer.stale, answer.epoch, unsearched=answer.unsearched)
 
 
 def evidence_in_order(facts: Sequence[Candidate], answer: IndexAnswer) -> list[Candidate]:

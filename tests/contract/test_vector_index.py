@@ -305,6 +305,25 @@ def test_a_fact_brings_the_evidence_that_the_scope_accepts(
     assert found.evidence == ({} if evidence is None else {"f": evidence})
 
 
+def test_a_segment_without_vectors_is_not_found_and_speaks_for_facts(engine: IndexEngine) -> None:
+    stored = fact("f", "x", "is", "y", evidence=("note",))
+    note = segment("note", kind="note")
+    engine.apply([segment_row(note), fact_row(stored, unit(1))], [])
+    notes = Filter(kinds=("note",))
+
+    assert names(find(engine)) == []
+    assert find(engine, kind=ItemKind.FACT, filter_=notes).evidence == {"f": ("note",)}
+    assert engine.count(TENANT, [note.item]) == 1
+
+    engine.apply([segment_row(note, unit(2))], [])
+    assert names(find(engine)) == [note.item]
+    engine.apply([segment_row(note)], [])
+    assert names(find(engine)) == []
+    engine.apply([], [(TENANT, note.item)])
+    assert names(find(engine, kind=ItemKind.FACT, filter_=notes)) == []
+    assert engine.count(TENANT, [note.item]) == 0
+
+
 LATER = NOON + days(3)
 
 
@@ -468,7 +487,8 @@ class Corpus:
             self.segments[item.id] = item
             return segment_row(item, *map(unit, seeds))
         self.facts[item.id] = item
-        return fact_row(item, *map(unit, seeds))
+        self.seeds[item.item] = seeds or [1]
+        return fact_row(item, *map(unit, seeds or [1]))
 
     def remove(self, item: ItemId) -> None:
         self.segments.pop(item.id, None)
@@ -481,7 +501,8 @@ class Corpus:
             return only is None or item in only
 
         if kind is ItemKind.SEGMENT:
-            segments = [s for s in self.segments.values() if self.accepts(s, in_scope)]
+            placed = [s for s in self.segments.values() if self.seeds[s.item]]
+            segments = [s for s in placed if self.accepts(s, in_scope)]
             return Neighbours(self.scored([s.item for s in segments if asked(s.item)]))
         facts = [f for f in self.facts.values() if asked(f.item) and self.accepts_fact(f, in_scope)]
         evidence = {f.id: tuple(self.evidence(f, in_scope)) for f in facts}
@@ -522,7 +543,8 @@ class Corpus:
                 yield id_
 
 
-seeds = st.lists(st.integers(1, 6), min_size=1, max_size=3)
+seeds = st.lists(st.integers(1, 6), max_size=3)
+"""Of the vectors; a segment may be without."""
 puts = st.lists(st.tuples(segments | facts(), seeds), max_size=12)
 item_ids = st.integers(0, 11).map(lambda n: segment_id(f"s{n}")) | st.integers(0, 5).map(
     lambda n: fact_id(f"f{n}")

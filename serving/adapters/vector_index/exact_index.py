@@ -1,6 +1,7 @@
 """The exact tier of the vector index: every vector is read, so nothing is ever missed.
 
-A tenant has two shelves, one of segments and one of facts. A shelf keeps one row per
+A tenant has two shelves, one of segments and one of facts, and a third of segments without
+vectors, by which filters choose among facts that rest on them. A shelf keeps one row per
 vector in the order of arrival: the vectors as float16 and, beside them, columns of
 what filters and clocks ask for. A search scans the rows that are allowed in
 float16 and scores the head again in float32.
@@ -18,7 +19,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
+import numpy as np
 import torch
 
 from serving.adapters.vector_index.columns import Numbers
@@ -29,6 +32,50 @@ from serving.domain.query import Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName
 from serving.ports import IndexRow, Neighbours, Vector
+
+NO_VECTOR = np.empty((1, 0), np.float16)
+"""The one row of a segment that has none."""
+
+
+class _Shelves:
+    """All rows of a tenant."""
+
+    def __init__(self, dimension: int, device: torch.device) -> None:
+        self._numbers = Numbers()
+        self._found = {kind: Shelf(dimension, device, self._numbers) for kind in ItemKind}
+        self._witnesses = Shelf(0, device, self._numbers)
+
+    def change(self, rows: Sequence[IndexRow], removed: Sequence[ItemId]) -> None:
+        """Puts each row on its shelf, and takes what is gone, or moved, off the others."""
+        witnesses = [replace(row, vectors=NO_VECTOR) for row in rows if not len(row.vectors)]
+        self._witnesses.change(witnesses, [*removed, *(row.item for row in rows)])
+        for kind, shelf in self._found.items():
+            shelf.change(
+                [row for row in rows if row.item.kind is kind],
+                [item for item in removed if item.kind is kind],
+            )
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is found by it, and nothing chosen."""
+        return not (self._witnesses.slots or any(shelf.slots for shelf in self._found.values()))
+
+    def hold(self, item: ItemId) -> bool:
+        """Whether the item has a row."""
+        return item in self._found[item.kind].slots or item in self._witnesses.slots
+
+    def memory(self) -> Memory:
+        """What searches see from now on."""
+        segments, facts = self._found[ItemKind.SEGMENT], self._found[ItemKind.FACT]
+        return Memory(
+            segments=segments.view,
+            facts=facts.view,
+            witnesses=self._witnesses.view,
+            segment_slots=segments.slots,
+            witness_slots=self._witnesses.slots,
+            numbers=self._numbers,
+            number_count=len(self._numbers),
+        )
 
 
 class ExactIndex:
@@ -43,7 +90,7 @@ class ExactIndex:
     def __init__(self, dimension: int, *, device: str = "cpu") -> None:
         self._dimension = dimension
         self._device = torch.device(device)
-        self._shelves: dict[TenantName, dict[ItemKind, Shelf]] = {}
+        self._shelves: dict[TenantName, _Shelves] = {}
         self._memories: dict[TenantName, Memory] = {}
 
     def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
@@ -53,7 +100,8 @@ class ExactIndex:
             ValueError: A row's vectors have another dimension; nothing was changed.
         """
         for row in rows:
-            self._check_dimension(row.vectors.shape[-1])
+            if len(row.vectors):
+                self._check_dimension(row.vectors.shape[-1])
         rows_of: defaultdict[TenantName, list[IndexRow]] = defaultdict(list)
         for row in rows:
             rows_of[row.tenant].append(row)
@@ -66,26 +114,14 @@ class ExactIndex:
     def _change(
         self, tenant: TenantName, rows: Sequence[IndexRow], removed: Sequence[ItemId]
     ) -> None:
-        shelves = self._shelves.get(tenant) or self._new_shelves()
-        for kind, shelf in shelves.items():
-            shelf.change(
-                [row for row in rows if row.item.kind is kind],
-                [item for item in removed if item.kind is kind],
-            )
-        if not any(shelf.slots for shelf in shelves.values()):
+        shelves = self._shelves.get(tenant) or _Shelves(self._dimension, self._device)
+        shelves.change(rows, removed)
+        if shelves.empty:
             self._shelves.pop(tenant, None)
             self._memories.pop(tenant, None)
             return
         self._shelves[tenant] = shelves
-        segments, facts = shelves[ItemKind.SEGMENT], shelves[ItemKind.FACT]
-        numbers = segments.numbers
-        self._memories[tenant] = Memory(
-            segments.view, facts.view, segments.slots, numbers, len(numbers)
-        )
-
-    def _new_shelves(self) -> dict[ItemKind, Shelf]:
-        numbers = Numbers()
-        return {kind: Shelf(self._dimension, self._device, numbers) for kind in ItemKind}
+        self._memories[tenant] = shelves.memory()
 
     def search(
         self,
@@ -120,9 +156,7 @@ class ExactIndex:
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it holds."""
         shelves = self._shelves.get(tenant)
-        if shelves is None:
-            return 0
-        return sum(item in shelves[item.kind].slots for item in set(items))
+        return 0 if shelves is None else sum(shelves.hold(item) for item in set(items))
 
     @property
     def vector_count(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from serving.adapters.vector_index.columns import Mask, Numbers
 from serving.adapters.vector_index.instants import ClockTimes, microseconds
 from serving.adapters.vector_index.view import ANY_TIME, View
@@ -16,11 +18,16 @@ CACHED_MASKS = 32
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What a search sees of a tenant: both shelves at one moment, and masks made of them."""
+    """What a search sees of a tenant: its shelves at one moment, and masks made of them.
+
+    `witnesses` are segments without vectors, which only say which facts pass a filter.
+    """
 
     segments: View
     facts: View
+    witnesses: View
     segment_slots: dict[ItemId, range]
+    witness_slots: dict[ItemId, range]
     numbers: Numbers
     number_count: int
     _cache: dict[object, Mask] = field(default_factory=dict)
@@ -43,8 +50,15 @@ class Memory:
 
     def accepted_segments(self, filter_: Filter, as_of: int) -> Mask:
         """The segments that pass the filter and were there at the instant."""
-        passing = self._cached(filter_key(filter_), lambda: self.segments.passing(filter_))
-        happened = self.segments.happened_by(as_of)
+        return self._accepted("segments", self.segments, filter_, as_of)
+
+    def accepted_witnesses(self, filter_: Filter, as_of: int) -> Mask:
+        """The same of the segments without vectors."""
+        return self._accepted("witnesses", self.witnesses, filter_, as_of)
+
+    def _accepted(self, name: str, view: View, filter_: Filter, as_of: int) -> Mask:
+        passing = self._cached((name, filter_key(filter_)), lambda: view.passing(filter_))
+        happened = view.happened_by(as_of)
         return passing if happened is None else passing & happened
 
     def _accepted_facts(self, scope: Scope) -> Mask:
@@ -63,30 +77,35 @@ class Memory:
         """The facts that rest on a segment which passes."""
 
         def look_up() -> Mask:
-            accepted = self.accepted_segments(filter_, as_of)
-            return self.facts.resting_on(self.segments.numbers_of(accepted), self.number_count)
+            numbers = [
+                self.segments.numbers_of(self.accepted_segments(filter_, as_of)),
+                self.witnesses.numbers_of(self.accepted_witnesses(filter_, as_of)),
+            ]
+            return self.facts.resting_on(np.concatenate(numbers), self.number_count)
 
-        if self.segments.latest_event > as_of:
+        if max(self.segments.latest_event, self.witnesses.latest_event) > as_of:
             return look_up()
         return self._cached(("evidence", filter_key(filter_)), look_up)
-
-    def _segment_slot(self, segment: str) -> int | None:
-        """The first row of a segment, unless it came after this view."""
-        slots = self.segment_slots.get(segment_id(segment))
-        return slots.start if slots is not None and slots.start < self.segments.count else None
 
     def evidence_of(self, fact_slots: Iterable[int], scope: Scope) -> list[tuple[str, ...]]:
         """The ids of each fact's segments that the scope accepts.
 
-        A segment without a vector is not known here; it is accepted unless the
-        filter restricts.
+        A segment that is not known here is accepted unless the filter restricts.
         """
-        accepted = self.accepted_segments(scope.segment_filter, microseconds(scope.as_of))
+        filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
+        known = [
+            (self.segment_slots, self.accepted_segments(filter_, as_of)),
+            (self.witness_slots, self.accepted_witnesses(filter_, as_of)),
+        ]
         unknown_pass = not scope.filter.restricts
 
         def accepts(segment: str) -> bool:
-            slot = self._segment_slot(segment)
-            return unknown_pass if slot is None else bool(accepted[slot])
+            for slots, accepted in known:
+                rows = slots.get(segment_id(segment))
+                # The slots may be ahead of this view.
+                if rows is not None and rows.start < len(accepted):
+                    return bool(accepted[rows.start])
+            return unknown_pass
 
         evidence = self.facts.columns.evidence
         return [tuple(filter(accepts, evidence[slot])) for slot in fact_slots]
