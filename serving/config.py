@@ -171,6 +171,18 @@ class RerankerSettings(_Section):
     )
 
 
+class IndexSettings(_Section):
+    """The vector index."""
+
+    shards: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Into how many shares, by a hash of tenant and id, the rows are divided. Each "
+        "is a deployment of its own, and all are asked at once; not in the placement `fused`.",
+    )
+
+
 class RetrievalSettings(_Section):
     """How questions are answered."""
 
@@ -268,8 +280,18 @@ class Settings(BaseSettings):
     neo4j: Neo4jSettings = Neo4jSettings()
     embedder: EmbedderSettings = EmbedderSettings()
     reranker: RerankerSettings = RerankerSettings()
+    index: IndexSettings = IndexSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     serve: ServeSettings = ServeSettings()
+
+    @model_validator(mode="after")
+    def _shards_have_deployments(self) -> Self:
+        if self.index.shards > 1 and self.serve.placement == "fused":
+            raise ValueError(
+                "index.shards: the placement fused has one index in each replica; more shards "
+                "need serve.placement split or gpu"
+            )
+        return self
 
     @classmethod
     def settings_customise_sources(

@@ -64,7 +64,7 @@ class Cluster:
     def client(self, tenant: str) -> Client:
         return Client(f"{LOOPBACK}:{self.grpc_port}", tenant=tenant, timeout=30)
 
-    def deploy(self, placement: str, **settings: Mapping[str, str]) -> None:
+    def deploy(self, placement: str, **settings: Mapping[str, Any]) -> None:
         """Runs `serve deploy` with a copy of the shipped file, and waits until all of it runs.
 
         Args:

@@ -15,11 +15,13 @@ from ray.serve import Application
 from serving.config import Settings, load_settings
 from serving.deployments.encoder import Embedder
 from serving.deployments.gpu_share import resources
+from serving.deployments.handles import SpaceHandles
 from serving.deployments.index import VectorIndex
 from serving.deployments.ingress import Fusion
 from serving.deployments.projector import Projector
 from serving.deployments.reranker import Reranker
 from serving.deployments.vector_space import VectorSpace
+from serving.domain.shards import WHOLE, Shard, all_shards
 
 APPLICATION = "trivium"
 IMPORT_PATH = "serving.deployments.app:build"
@@ -57,35 +59,52 @@ def build(arguments: dict[str, Any]) -> Application:
         space=space,
         previous=previous,
         projector=Projector.bind(  # type: ignore[attr-defined]
-            arguments, space["embedder"], previous.get("embedder")
+            arguments, space.embedder, previous.embedder
         ),
         reranker=_reranker(settings, arguments),
     )
 
 
-def _space(
-    settings: Settings, arguments: dict[str, Any], prefix: str = ""
-) -> dict[str, Application]:
-    """An embedder and the index of what it embeds, by what the ingress asks them for."""
+def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> SpaceHandles:
+    """An embedder and the index of what it embeds, as applications that become handles.
+
+    In the placement `gpu` each shard has an embedder of its own beside it, so that a question's
+    vector stays where it is searched; documents are embedded by the first.
+    """
     on_gpu = resources(settings.serve.gpus.embedder)
+    shards = all_shards(settings.index.shards)
     if settings.serve.placement == "gpu":
-        both = VectorSpace.options(  # type: ignore[attr-defined]
-            name=f"{prefix}VectorSpace", ray_actor_options=on_gpu
-        ).bind(arguments)
-        return {"embedder": both, "index": both, "semantic": both}
+        both = [
+            VectorSpace.options(  # type: ignore[attr-defined]
+                name=f"{prefix}VectorSpace{_suffix(shard)}", ray_actor_options=on_gpu
+            ).bind(arguments, shard)
+            for shard in shards
+        ]
+        return SpaceHandles(embedder=both[0], index=both, semantic=both)
     embedder = Embedder.options(  # type: ignore[attr-defined]
         name=f"{prefix}Embedder", ray_actor_options=on_gpu
     ).bind(arguments)
-    index = VectorIndex.options(  # type: ignore[attr-defined]
-        name=f"{prefix}VectorIndex"
-    ).bind(arguments, embedder)
-    return {"embedder": embedder, "index": index}
+    index = [
+        VectorIndex.options(  # type: ignore[attr-defined]
+            name=f"{prefix}VectorIndex{_suffix(shard)}"
+        ).bind(arguments, embedder, shard)
+        for shard in shards
+    ]
+    return SpaceHandles(embedder=embedder, index=index)
 
 
-def _previous_space(settings: Settings, arguments: dict[str, Any]) -> dict[str, Application]:
+def _suffix(shard: Shard) -> str:
+    """What tells the deployments of shards apart: another number of shards is another name.
+
+    So the deployments of former shards answer until those of the new ones are there.
+    """
+    return "" if shard == WHOLE else f"-{shard.number}-of-{shard.count}"
+
+
+def _previous_space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles:
     """The same for the model before, if one is named: they go when it is named no longer."""
     if settings.embedder.previous is None:
-        return {}
+        return SpaceHandles()
     embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}
     return _space(settings, {**arguments, "embedder": embedder}, prefix="Previous")
 

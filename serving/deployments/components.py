@@ -31,6 +31,7 @@ from serving.domain.errors import TriviumError, UnavailableError
 from serving.domain.profile import Profile
 from serving.domain.query import Query, Scope
 from serving.domain.records import TenantName
+from serving.domain.shards import WHOLE, Shard
 from serving.pipeline.absence import AbsenceExplainer
 from serving.pipeline.asking import Legs, LegState
 from serving.pipeline.batching import BatchedEmbedder, BatchLimits
@@ -182,23 +183,24 @@ async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator
 
 @asynccontextmanager
 async def open_index(
-    settings: Settings, embedder: Embedder, recorder: Recorder
+    settings: Settings, embedder: Embedder, recorder: Recorder, shard: Shard = WHOLE
 ) -> AsyncIterator[VectorIndex]:
-    """Runs a vector index that follows PostgreSQL by itself."""
+    """Runs a vector index, or one share of it, that follows PostgreSQL by itself."""
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
-        yield await stack.enter_async_context(_index_over(postgres, embedder, recorder))
+        yield await stack.enter_async_context(_index_over(postgres, embedder, recorder, shard))
 
 
 @asynccontextmanager
 async def open_space(
-    settings: Settings, recorder: Recorder
+    settings: Settings, recorder: Recorder, shard: Shard = WHOLE
 ) -> AsyncIterator[tuple[VectorSpace, SemanticSearch]]:
-    """Runs an embedder and the index of what it embeds, and what asks both in one call."""
+    """Runs an embedder and the index, or one share of it, and what asks both in one call."""
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
-        space = await stack.enter_async_context(_space(settings, postgres, recorder, ALL_INSIDE))
-        yield space, EmbeddedSearch(space.embedder, space.index)
+        embedder = await stack.enter_async_context(open_embedder(settings, recorder))
+        index = await stack.enter_async_context(_index_over(postgres, embedder, recorder, shard))
+        yield VectorSpace(embedder, index), EmbeddedSearch(embedder, index)
 
 
 @asynccontextmanager
@@ -371,10 +373,11 @@ def _settings_of_previous(settings: Settings) -> Settings:
 
 @asynccontextmanager
 async def _index_over(
-    postgres: Postgres, embedder: Embedder, recorder: Recorder
+    postgres: Postgres, embedder: Embedder, recorder: Recorder, shard: Shard = WHOLE
 ) -> AsyncIterator[TailedIndex]:
     model = await embedder.model()
-    async with TailedIndex(postgres.feed, model, lambda: ExactIndex(model.dimension)) as index:
+    feed = postgres.feed_of(shard)
+    async with TailedIndex(feed, model, lambda: ExactIndex(model.dimension)) as index:
 
         async def measure() -> None:
             recorder.record(INDEX_VECTORS, (await index.status()).vector_count)

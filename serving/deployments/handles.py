@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ray.exceptions import RayActorError, RayTaskError
@@ -15,7 +16,16 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, OverloadedError
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import EmbeddingModel, IndexAnswer, IndexStatus, Vector, Vectors
+from serving.pipeline.sharding import ShardedIndex, ShardedSemanticSearch
+from serving.ports import (
+    EmbeddingModel,
+    IndexAnswer,
+    IndexStatus,
+    SemanticSearch,
+    Vector,
+    VectorIndex,
+    Vectors,
+)
 
 Value = TypeVar("Value")
 
@@ -135,17 +145,31 @@ class RemoteReranker:
         return await unwrapped(call, "reranker")
 
 
-SpaceHandles = Mapping[str, DeploymentHandle[Any]]
-"""What of a vector space is deployed by itself: "embedder", "index" and "semantic"."""
+@dataclass(frozen=True, slots=True)
+class SpaceHandles:
+    """What of a vector space is deployed by itself; `index` and `semantic` shard by shard."""
+
+    embedder: DeploymentHandle[Any] | None = None
+    index: Sequence[DeploymentHandle[Any]] = ()
+    semantic: Sequence[DeploymentHandle[Any]] = ()
 
 
 def elsewhere(handles: SpaceHandles) -> Elsewhere:
     """What of a vector space the placement has elsewhere; nothing, if there are no handles."""
+    index: list[VectorIndex] = [RemoteIndex(handle) for handle in handles.index]
+    semantic: list[SemanticSearch] = [RemoteSemanticSearch(handle) for handle in handles.semantic]
     return Elsewhere(
-        embedder=RemoteEmbedder(handles["embedder"]) if "embedder" in handles else None,
-        index=RemoteIndex(handles["index"]) if "index" in handles else None,
-        semantic=RemoteSemanticSearch(handles["semantic"]) if "semantic" in handles else None,
+        embedder=remote_embedder(handles.embedder),
+        index=_one_of(index, ShardedIndex),
+        semantic=_one_of(semantic, ShardedSemanticSearch),
     )
+
+
+def _one_of(shards: Sequence[Value], together: Callable[[Sequence[Value]], Value]) -> Value | None:
+    """A single shard as it is, several as one, none as None."""
+    if len(shards) > 1:
+        return together(shards)
+    return shards[0] if shards else None
 
 
 def remote_embedder(handle: DeploymentHandle[Any] | None) -> RemoteEmbedder | None:

@@ -18,6 +18,7 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.shards import WHOLE, Shard
 from serving.ports import IndexAnswer, IndexStatus, Vector
 from serving.ports import VectorIndex as VectorIndexPort
 
@@ -61,13 +62,15 @@ class IndexCalls:
     graceful_shutdown_timeout_s=10,
 )
 class VectorIndex(IndexCalls):
-    """Searches for all replicas of the ingress; follows the change log by itself."""
+    """Searches all rows or one share of them; follows the change log by itself."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]
+        self, arguments: dict[str, Any], embedder: DeploymentHandle[Any], shard: Shard = WHOLE
     ) -> None:
         log_through_serve()
-        self._opened = open_index(load_settings(arguments), RemoteEmbedder(embedder), RayRecorder())
+        self._opened = open_index(
+            load_settings(arguments), RemoteEmbedder(embedder), RayRecorder(), shard
+        )
         self._index = await self._opened.__aenter__()
 
     async def __del__(self) -> None:

@@ -27,7 +27,7 @@ COLLECT_AFTER = (10_000, 20, 50)
 """Python collects after 700 new objects by default, a few times in every call; what it looks
 through then, the models and the index, stays for ever."""
 
-NO_HANDLES: SpaceHandles = {}
+NO_HANDLES = SpaceHandles()
 
 SWITCH_INTERVAL_S = 0.0005
 

@@ -21,6 +21,7 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind
+from serving.domain.shards import WHOLE, Shard
 from serving.ports import IndexAnswer
 
 
@@ -35,12 +36,12 @@ class VectorSpace(EmbedderCalls, IndexCalls):
     """Embeds and searches for all replicas of the other deployments."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, arguments: dict[str, Any]
+        self, arguments: dict[str, Any], shard: Shard = WHOLE
     ) -> None:
         log_through_serve()
         settings = load_settings(arguments)
         cap_gpu_memory(settings.serve.gpus.embedder)
-        self._opened = open_space(settings, RayRecorder())
+        self._opened = open_space(settings, RayRecorder(), shard)
         space, self._semantic = await self._opened.__aenter__()
         self._embedder, self._index = space.embedder, space.index
 

@@ -16,6 +16,7 @@ from ray.serve.schema import ServeDeploySchema
 from serving.config import load_settings
 from serving.deployments.app import build, serve_config
 from serving.deployments.ray_environment import LATENCY_ENVIRONMENT
+from serving.domain.shards import Shard
 from serving.telemetry import ALL_METRICS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -96,6 +97,29 @@ def test_a_model_and_the_one_before_it_fit_one_gpu_as_it_is_shipped() -> None:
 
     assert asked["PreviousVectorSpace"] == asked["VectorSpace"]
     assert sum(asked.values()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("placement", "index", "beside"),
+    [
+        ("split", "VectorIndex", {"Fusion", "Projector", "Embedder"}),
+        ("gpu", "VectorSpace", {"Fusion", "Projector"}),
+    ],
+)
+def test_each_shard_of_the_index_is_a_deployment_of_its_own(
+    placement: str, index: str, beside: set[str]
+) -> None:
+    deployed = built({"serve": {"placement": placement}, "index": {"shards": 3}})
+
+    shards = {f"{index}-{number}-of-3": Shard(number, 3) for number in range(3)}
+    assert {each.name for each in deployed} == beside | set(shards)
+    given = {each.name: each.init_args[-1] for each in deployed if each.name in shards}
+    assert given == shards
+
+
+def test_shards_without_deployments_of_their_own_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"index\.shards: .* need serve\.placement split or gpu"):
+        built({"index": {"shards": 2}})
 
 
 def test_the_shipped_dashboard_has_a_panel_for_each_metric() -> None:
