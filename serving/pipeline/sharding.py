@@ -17,7 +17,7 @@ from serving.domain.records import ItemId, ItemKind, TenantName
 from serving.pipeline.index_answers import merged
 from serving.ports import IndexAnswer, IndexStatus, SemanticSearch, Vector, VectorIndex
 
-MOST_RESERVE_S = 0.005
+MOST_RESERVE_S = 0.05
 """What is kept for merging from a shard that hangs: a tenth of the time, and no more than this.
 Without it the others' finds would come too late as well."""
 

@@ -59,7 +59,9 @@ def dense(reports: tuple[LegReport, ...]) -> LegReport:
 
 
 def report_of(memory: Client) -> LegReport:
-    return dense(memory.retrieve(sentence(1), changes=ONLY_MEANING).leg_reports)
+    """What becomes of the leg within a second or so: whoever has longer waits for a lost shard."""
+    answer = memory.retrieve(sentence(1), changes=ONLY_MEANING, timeout=1.5)
+    return dense(answer.leg_reports)
 
 
 def kill_replica(cluster: Cluster, deployment: str) -> None:
