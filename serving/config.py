@@ -24,7 +24,7 @@ from pydantic_settings import (
 
 from serving.domain.text import TextForm
 
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
+Precision = Literal["auto", "float32", "bfloat16", "float16", "int8", "float8"]
 
 
 class _Section(BaseModel):
@@ -107,8 +107,10 @@ class EmbedderSettings(_Section):
     precision: Precision = Field(
         default="auto",
         description="Of the arithmetic of the backends qwen3 and torch: `float32`, `bfloat16` or "
-        "`float16`. `auto` is bfloat16 for a Qwen3 on an accelerator, else float32. Vectors of "
-        "different precisions are never compared: another one re-embeds everything.",
+        "`float16`. `auto` is bfloat16 for a Qwen3 on an accelerator, else float32. `int8` and "
+        "`float8` keep the weights of a Qwen3 in half of the memory and compute in bfloat16; a "
+        "model that they change too much is refused. Vectors of different precisions are never "
+        "compared: another one re-embeds everything.",
     )
     dimension: int | None = Field(
         default=None,
@@ -159,7 +161,8 @@ class RerankerSettings(_Section):
     precision: Precision = Field(
         default="auto",
         description="Of its arithmetic: `float32`, `bfloat16` or `float16`. `auto` is float32 on "
-        "a CPU, else bfloat16.",
+        "a CPU, else bfloat16. `int8` and `float8` are of the weights of a Qwen3-Reranker alone, "
+        "as those of the embedder.",
     )
     threads: int = Field(
         default=1, ge=1, description="Threads per forward pass; more serve one query faster."

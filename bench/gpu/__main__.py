@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, get_args
 
 import click
 import torch
@@ -25,9 +25,9 @@ from bench.latency import Latency
 from bench.results import Json, Result, append_record
 from serving.deployments.gpu_facts import gather
 from serving.models.errors import DeviceMemoryError
+from serving.models.matrices import kept_bytes
 from serving.models.passes import Window
 from serving.models.precision import Precision
-from serving.models.qwen3 import DTYPES
 
 RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 SIDE = {"cuda": 8192, "cpu": 512}
@@ -40,20 +40,34 @@ WARM_UPS = 3
 @click.option("--device", default="cuda", help="As torch names it.")
 @click.option("--tiny", is_flag=True, help="Networks of no size: proves the script, no speed.")
 @click.option("--only", multiple=True, type=click.Choice(sorted(BY_NAME)), help="These alone.")
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    help="bfloat16, on a CPU float32, if it is left out; int8 and float8 are for Qwen3 alone.",
+)
 @click.option("--rounds", default=50, show_default=True, help="Times each batch is measured.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="A folder for the results; none for --tiny."
 )
-def main(device: str, tiny: bool, only: Sequence[str], rounds: int, out: Path | None) -> None:
+def main(
+    device: str,
+    tiny: bool,
+    only: Sequence[str],
+    precision: Precision | None,
+    rounds: int,
+    out: Path | None,
+) -> None:
     """Measures the models of the GPU tier, with random weights of their published sizes."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise click.ClickException("there is no CUDA device: `python -m serving doctor` says why")
-    bench = Bench.of(torch.device(device), rounds)
+    bench = Bench.of(torch.device(device), precision, rounds)
     environment = {**describe(), **about_device(bench.device, bench.speed)}
     if out is None and not tiny:
         out = RESULTS / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     click.echo(heading(bench))
     for case in TINY_CASES if tiny else [BY_NAME[name] for name in only] or CASES:
+        if not case.has(bench.precision):
+            continue
         for result in bench.results(case):
             click.echo(row(result))
             if out is not None:
@@ -73,9 +87,9 @@ class Bench:
     rounds: int
 
     @classmethod
-    def of(cls, device: torch.device, rounds: int) -> Self:
+    def of(cls, device: torch.device, precision: Precision | None, rounds: int) -> Self:
         """Measures the device's speed."""
-        precision: Precision = "float32" if device.type == "cpu" else "bfloat16"
+        precision = precision or ("float32" if device.type == "cpu" else "bfloat16")
         side = SIDE.get(device.type, SIDE["cuda"])
         return cls(device, precision, measure_speed(device, precision, side), rounds)
 
@@ -94,7 +108,7 @@ class Bench:
 
     def _of_batch(self, case: Case, batch: Batch, network: Network) -> Iterator[Result]:
         windows = random_windows(batch.rows, batch.tokens, case.vocabulary)
-        bytes_each = DTYPES[self.precision].itemsize
+        bytes_each = kept_bytes(self.precision)
         work = network.body.work([batch.tokens] * batch.rows, bytes_each)
         floor_ms = self.speed.floor_s(work) * 1e3
         for way, run in network.ways.items():

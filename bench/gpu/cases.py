@@ -16,7 +16,7 @@ from bench.gpu.contenders import (
     qwen3_reranker,
 )
 from bench.gpu.random_weights import PUBLISHED
-from serving.models.precision import Precision
+from serving.models.precision import QUANTIZED, Precision
 from serving.models.qwen3_architecture import Qwen3Architecture
 
 QUESTION = 38
@@ -47,6 +47,11 @@ class Case:
     make: Callable[[torch.device, Precision], Network]
     vocabulary: int
     batches: Sequence[Batch]
+    is_qwen3: bool = True
+
+    def has(self, precision: Precision) -> bool:
+        """Whether the service runs it in a precision."""
+        return self.is_qwen3 or precision not in QUANTIZED
 
 
 def _embedder(name: str, its: Qwen3Architecture, *batches: Batch) -> Case:
@@ -67,7 +72,7 @@ def _bert_reranker(name: str, its: BertShape, *batches: Batch) -> Case:
     def make(device: torch.device, precision: Precision) -> Network:
         return bert_reranker(its, device, precision)
 
-    return Case(name, make, its.vocabulary, batches)
+    return Case(name, make, its.vocabulary, batches, is_qwen3=False)
 
 
 CASES = (

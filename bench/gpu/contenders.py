@@ -24,9 +24,10 @@ from bench.gpu.random_weights import random_weights
 from serving.adapters.encoder.windows import encode_by_length
 from serving.adapters.reranker.pairs import padded
 from serving.models.buckets import batches_by_length
+from serving.models.matrices import DTYPES, matrices_in
 from serving.models.passes import Window, open_passes, tokens_of_a_pass
 from serving.models.precision import Precision
-from serving.models.qwen3 import DTYPES, Qwen3, Qwen3Weights
+from serving.models.qwen3 import Qwen3, Qwen3Weights
 from serving.models.qwen3_architecture import Qwen3Architecture
 from serving.ports import Pair
 
@@ -81,7 +82,9 @@ def qwen3_embedder(
 ) -> Network:
     """Qwen3-Embedding, whose vectors are brought to unit length in every way."""
     weights = random_weights(its, device, precision)
-    passes = open_passes(Qwen3(its, weights, window), its.hidden, device, window)
+    passes = open_passes(
+        Qwen3(its, weights, window, matrices_in(precision)), its.hidden, device, window
+    )
     library = _library_qwen3(its, weights)
 
     def last_states(inputs: Mapping[str, Tensor]) -> Tensor:

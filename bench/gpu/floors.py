@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
+from serving.models.matrices import DTYPES
 from serving.models.precision import Precision
-from serving.models.qwen3 import DTYPES
 from serving.models.qwen3_architecture import Qwen3Architecture
 
 ROUNDS = 10

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 import torch
 
+from serving.models.matrices import DTYPES, matrices_in
 from serving.models.precision import Precision
-from serving.models.qwen3 import DTYPES, Qwen3, Qwen3Weights
+from serving.models.qwen3 import Qwen3, Qwen3Weights
 from serving.models.qwen3_architecture import Qwen3Architecture
 
 SPREAD = 0.02
@@ -58,7 +59,8 @@ def random_qwen3(
         window: The most tokens of a row.
         seed: The same gives the same weights on the same sort of device.
     """
-    return Qwen3(architecture, random_weights(architecture, device, precision, seed), window)
+    weights = random_weights(architecture, device, precision, seed)
+    return Qwen3(architecture, weights, window, matrices_in(precision))
 
 
 @torch.inference_mode()

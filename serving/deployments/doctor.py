@@ -16,6 +16,7 @@ from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
 from serving.adapters.reranker.checkpoint import Kind as RerankerKind
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
+from serving.adapters.reranker.checkpoint import require_precision
 from serving.config import Settings
 from serving.deployments.finding import Finding
 from serving.deployments.gpu_doctor import examine_gpus
@@ -115,7 +116,10 @@ def _model(settings: Settings) -> Finding:
     except ValueError as error:
         return Finding("model", False, str(error))
     backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
-    precision = choose_precision(embedder.precision, embedder.device, backend)
+    try:
+        precision = choose_precision(embedder.precision, embedder.device, backend)
+    except DependencyError as error:
+        return Finding("model", False, error.why)
     how = HOW[backend].format(device=embedder.device, precision=precision)
     return Finding("model", True, f"{embedder.model} through {how}")
 
@@ -129,5 +133,9 @@ def _reranker(settings: Settings) -> Finding:
     except DependencyError as error:
         # A start goes on without, and tries the hub before.
         return Finding("reranker", True, error.why)
+    try:
+        require_precision(checkpoint.kind, reranker.precision)
+    except DependencyError as error:
+        return Finding("reranker", False, error.why)
     how = HOW_OF_RERANKERS[checkpoint.kind].format(device=reranker.device)
     return Finding("reranker", True, f"{reranker.model} through {how}")

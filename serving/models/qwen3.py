@@ -13,34 +13,23 @@ that makes its other term.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from serving.models.errors import CheckpointError, DeviceMemoryError
-from serving.models.precision import Precision
+from serving.models.matrices import DenseMatrix, MakeMatrix
 from serving.models.qwen3_architecture import Qwen3Architecture
-from serving.models.stored_tensors import StoredTensors
 
-PREFIX = "model."
-"""Before each name in a checkpoint that was saved as a language model."""
-
-HEAD = "lm_head.weight"
 EMBEDDINGS = "embed_tokens.weight"
-
-DTYPES: Mapping[Precision, torch.dtype] = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+FINAL_NORM = "norm.weight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerWeights:
-    """The weights of one layer; matrices are (out, in), as they are stored."""
+    """The weights of one layer, those of one product in one matrix: (out, in), as stored."""
 
     attention_norm: Tensor
     query_key_value: Tensor
@@ -51,22 +40,10 @@ class LayerWeights:
     gate_up: Tensor
     down: Tensor
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Qwen3Weights:
-    """All weights, those of one product in one matrix.
-
-    `embeddings`: (vocabulary, hidden). All are of one precision and on one device.
-    """
-
-    embeddings: Tensor
-    layers: tuple[LayerWeights, ...]
-    final_norm: Tensor
-
     @classmethod
     def empty(
         cls, architecture: Qwen3Architecture, device: torch.device, dtype: torch.dtype
-    ) -> Qwen3Weights:
+    ) -> LayerWeights:
         """Allocates them, with whatever the memory holds; on `meta`, only their shapes."""
         its = architecture
         query = its.heads * its.head_dimension
@@ -75,109 +52,74 @@ class Qwen3Weights:
         def tensor(*shape: int) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
-        def layer() -> LayerWeights:
-            return LayerWeights(
-                attention_norm=tensor(its.hidden),
-                query_key_value=tensor(query + 2 * key, its.hidden),
-                query_norm=tensor(its.head_dimension),
-                key_norm=tensor(its.head_dimension),
-                attended=tensor(its.hidden, query),
-                feed_forward_norm=tensor(its.hidden),
-                gate_up=tensor(2 * its.feed_forward, its.hidden),
-                down=tensor(its.hidden, its.feed_forward),
-            )
-
         return cls(
-            embeddings=tensor(its.vocabulary, its.hidden),
-            layers=tuple(layer() for _ in range(its.layers)),
-            final_norm=tensor(its.hidden),
+            attention_norm=tensor(its.hidden),
+            query_key_value=tensor(query + 2 * key, its.hidden),
+            query_norm=tensor(its.head_dimension),
+            key_norm=tensor(its.head_dimension),
+            attended=tensor(its.hidden, query),
+            feed_forward_norm=tensor(its.hidden),
+            gate_up=tensor(2 * its.feed_forward, its.hidden),
+            down=tensor(its.hidden, its.feed_forward),
+        )
+
+    def parts(self, architecture: Qwen3Architecture) -> Iterator[tuple[str, Tensor]]:
+        """Names each tensor of a checkpoint's layer with the place it is kept in."""
+        query = architecture.heads * architecture.head_dimension
+        key = architecture.key_value_heads * architecture.head_dimension
+        q, k, v = torch.split(self.query_key_value, [query, key, key])
+        gate, up = self.gate_up.chunk(2)
+        for name, place in (
+            ("input_layernorm", self.attention_norm),
+            ("self_attn.q_proj", q),
+            ("self_attn.k_proj", k),
+            ("self_attn.v_proj", v),
+            ("self_attn.q_norm", self.query_norm),
+            ("self_attn.k_norm", self.key_norm),
+            ("self_attn.o_proj", self.attended),
+            ("post_attention_layernorm", self.feed_forward_norm),
+            ("mlp.gate_proj", gate),
+            ("mlp.up_proj", up),
+            ("mlp.down_proj", self.down),
+        ):
+            yield f"{name}.weight", place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qwen3Weights:
+    """All weights, in the precision that is computed in and on one device.
+
+    `embeddings`: (vocabulary, hidden). `layers` may be read anew whenever they are gone through.
+    """
+
+    embeddings: Tensor
+    layers: Iterable[LayerWeights]
+    final_norm: Tensor
+
+    @classmethod
+    def empty(
+        cls, architecture: Qwen3Architecture, device: torch.device, dtype: torch.dtype
+    ) -> Qwen3Weights:
+        """Allocates them, with whatever the memory holds; on `meta`, only their shapes."""
+        its = architecture
+        return cls(
+            embeddings=torch.empty((its.vocabulary, its.hidden), dtype=dtype, device=device),
+            layers=tuple(LayerWeights.empty(its, device, dtype) for _ in range(its.layers)),
+            final_norm=torch.empty(its.hidden, dtype=dtype, device=device),
         )
 
     def parts(self, architecture: Qwen3Architecture) -> Iterator[tuple[str, Tensor]]:
         """Names each tensor of a checkpoint, without prefix, with the place it is kept in."""
-        query = architecture.heads * architecture.head_dimension
-        key = architecture.key_value_heads * architecture.head_dimension
         yield EMBEDDINGS, self.embeddings
         for number, layer in enumerate(self.layers):
-            q, k, v = torch.split(layer.query_key_value, [query, key, key])
-            gate, up = layer.gate_up.chunk(2)
-            for name, place in (
-                ("input_layernorm", layer.attention_norm),
-                ("self_attn.q_proj", q),
-                ("self_attn.k_proj", k),
-                ("self_attn.v_proj", v),
-                ("self_attn.q_norm", layer.query_norm),
-                ("self_attn.k_norm", layer.key_norm),
-                ("self_attn.o_proj", layer.attended),
-                ("post_attention_layernorm", layer.feed_forward_norm),
-                ("mlp.gate_proj", gate),
-                ("mlp.up_proj", up),
-                ("mlp.down_proj", layer.down),
-            ):
-                yield f"layers.{number}.{name}.weight", place
-        yield "norm.weight", self.final_norm
+            for name, place in layer.parts(architecture):
+                yield f"{layer_name(number)}{name}", place
+        yield FINAL_NORM, self.final_norm
 
 
-@torch.inference_mode()
-def load_weights(
-    tensors: StoredTensors,
-    architecture: Qwen3Architecture,
-    device: torch.device,
-    precision: Precision,
-) -> Qwen3Weights:
-    """Reads a checkpoint, one tensor at a time onto the device.
-
-    Raises:
-        CheckpointError: A tensor is missing, of another shape, or one that a Qwen3 has not.
-        DeviceMemoryError: The weights do not fit the device.
-    """
-    prefix = _prefix(tensors)
-    _require_the_same(tensors, architecture, prefix)
-    try:
-        weights = Qwen3Weights.empty(architecture, device, DTYPES[precision])
-        for name, place in weights.parts(architecture):
-            place.copy_(tensors.read(prefix + name))
-    except torch.OutOfMemoryError as error:
-        raise DeviceMemoryError(f"the weights do not fit the memory of {device}") from error
-    return weights
-
-
-def head_rows(tensors: StoredTensors, numbers: Sequence[int], *, tied: bool) -> Tensor:
-    """Some rows of a language model's head, float32 (len(numbers), hidden), on the host.
-
-    Args:
-        tensors: The checkpoint.
-        numbers: Which tokens' rows.
-        tied: Whether the head is the embeddings once more.
-
-    Raises:
-        CheckpointError: There is no head.
-    """
-    name = _prefix(tensors) + EMBEDDINGS if tied else HEAD
-    if name not in tensors.names:
-        raise CheckpointError(f"the checkpoint lacks tensor {name!r}")
-    return tensors.rows(name, numbers)
-
-
-def _prefix(tensors: StoredTensors) -> str:
-    """What precedes the names of the checkpoint's tensors."""
-    return PREFIX if PREFIX + EMBEDDINGS in tensors.names else ""
-
-
-def _require_the_same(tensors: StoredTensors, architecture: Qwen3Architecture, prefix: str) -> None:
-    """Compares names and shapes before anything is read: a wrong file is refused at once."""
-    shapes = Qwen3Weights.empty(architecture, torch.device("meta"), torch.float32)
-    expected = {prefix + name: tuple(place.shape) for name, place in shapes.parts(architecture)}
-    for name, shape in expected.items():
-        if name not in tensors.names:
-            raise CheckpointError(f"the checkpoint lacks tensor {name!r}")
-        if tensors.shape(name) != shape:
-            raise CheckpointError(
-                f"tensor {name!r} is of shape {tensors.shape(name)}, expected {shape}"
-            )
-    for name in sorted(tensors.names):
-        if name not in expected and name != HEAD:
-            raise CheckpointError(f"the checkpoint has tensor {name!r}, which a Qwen3 has not")
+def layer_name(number: int) -> str:
+    """What the names of a layer's tensors begin with, without the checkpoint's own prefix."""
+    return f"layers.{number}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,27 +153,29 @@ class _Rotation:
 class _Layer:
     """Attention, then feed-forward, each added to the residual stream (tokens, hidden)."""
 
-    def __init__(self, architecture: Qwen3Architecture, weights: LayerWeights) -> None:
+    def __init__(
+        self, architecture: Qwen3Architecture, weights: LayerWeights, make_matrix: MakeMatrix
+    ) -> None:
         self._heads = architecture.heads
         self._key_value_heads = architecture.key_value_heads
         self._head = (architecture.head_dimension,)
         self._epsilon = architecture.epsilon
         self._attention_norm = weights.attention_norm
-        self._query_key_value = weights.query_key_value.t()
+        self._query_key_value = make_matrix(weights.query_key_value)
         self._head_norms = torch.cat(
             [
                 weights.query_norm.expand(self._heads, -1),
                 weights.key_norm.expand(self._key_value_heads, -1),
             ]
         )
-        self._attended = weights.attended.t()
+        self._attended = make_matrix(weights.attended)
         self._feed_forward_norm = weights.feed_forward_norm
-        self._gate_up = weights.gate_up.t()
-        self._down = weights.down.t()
+        self._gate_up = make_matrix(weights.gate_up)
+        self._down = make_matrix(weights.down)
 
     def attend(self, stream: Tensor, rows: int, rotation: _Rotation) -> Tensor:
         """Lets each token look at itself and those before it in its row."""
-        projected = torch.mm(self._normed(stream, self._attention_norm), self._query_key_value)
+        projected = self._query_key_value.product(self._normed(stream, self._attention_norm))
         heads = projected.view(rows, -1, self._heads + 2 * self._key_value_heads, *self._head)
         turning = self._heads + self._key_value_heads
         normed = functional.rms_norm(heads[:, :, :turning], self._head, None, self._epsilon)
@@ -244,16 +188,28 @@ class _Layer:
             enable_gqa=self._heads != self._key_value_heads,
         )
         joined = attended.transpose(1, 2).reshape(len(stream), -1)
-        return torch.addmm(stream, joined, self._attended)
+        return self._attended.add_product(stream, joined)
 
     def feed_forward(self, stream: Tensor) -> Tensor:
         """The same for each token by itself."""
-        products = torch.mm(self._normed(stream, self._feed_forward_norm), self._gate_up)
+        products = self._gate_up.product(self._normed(stream, self._feed_forward_norm))
         gate, up = products.chunk(2, dim=-1)
-        return torch.addmm(stream, functional.silu(gate) * up, self._down)
+        return self._down.add_product(stream, functional.silu(gate) * up)
 
     def _normed(self, stream: Tensor, weight: Tensor) -> Tensor:
         return functional.rms_norm(stream, weight.shape, weight, self._epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class _LayersOnDemand:
+    """Layers that are made of their weights each time they are gone through, and not kept."""
+
+    architecture: Qwen3Architecture
+    weights: Iterable[LayerWeights]
+    make_matrix: MakeMatrix
+
+    def __iter__(self) -> Iterator[_Layer]:
+        return (_Layer(self.architecture, each, self.make_matrix) for each in self.weights)
 
 
 class Qwen3:
@@ -263,19 +219,32 @@ class Qwen3:
         architecture: What `weights` are of.
         weights: On the device, and in the precision, that is to be computed in.
         window: The most tokens of a row.
+        make_matrix: How the matrices are kept.
+        keeps_layers: Whether layers are made once, or for each pass: where `weights` reads them
+            from a file then, one of them is in memory at a time.
     """
 
     @torch.inference_mode()
-    def __init__(self, architecture: Qwen3Architecture, weights: Qwen3Weights, window: int) -> None:
+    def __init__(
+        self,
+        architecture: Qwen3Architecture,
+        weights: Qwen3Weights,
+        window: int,
+        make_matrix: MakeMatrix = DenseMatrix,
+        *,
+        keeps_layers: bool = True,
+    ) -> None:
         self.architecture = architecture
-        self._weights = weights
-        self._layers = [_Layer(architecture, layer) for layer in weights.layers]
+        self._embeddings = weights.embeddings
+        self._final_norm = weights.final_norm
+        layers = _LayersOnDemand(architecture, weights.layers, make_matrix)
+        self._layers: Iterable[_Layer] = tuple(layers) if keeps_layers else layers
         self._rotation = _Rotation.table(architecture, window, weights.final_norm)
 
     @property
     def device(self) -> torch.device:
         """Where it is computed."""
-        return self._weights.final_norm.device
+        return self._final_norm.device
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, lengths: Tensor) -> Tensor:
@@ -291,12 +260,12 @@ class Qwen3:
         rows, longest = ids.shape
         rotation = self._rotation.until(longest)
         before_row = torch.arange(-1, rows * longest - 1, longest, device=ids.device)
-        stream = functional.embedding(ids, self._weights.embeddings).flatten(0, 1)
-        for layer in self._layers:
+        stream = functional.embedding(ids, self._embeddings).flatten(0, 1)
+        for number, layer in enumerate(self._layers, start=1):
             stream = layer.attend(stream, rows, rotation)
-            if layer is self._layers[-1]:
+            if number == self.architecture.layers:
                 # Nobody looks at the other tokens from here on.
                 stream = stream.index_select(0, before_row + lengths)
             stream = layer.feed_forward(stream)
-        norm = self._weights.final_norm
+        norm = self._final_norm
         return functional.rms_norm(stream, norm.shape, norm, self.architecture.epsilon).float()

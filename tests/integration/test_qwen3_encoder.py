@@ -25,7 +25,8 @@ from serving.config import load_settings
 from serving.deployments.components import open_embedder
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
-from serving.models.precision import Precision
+from serving.models.precision import QUANTIZED, Precision
+from serving.models.qwen3_checkpoint import LEAST_COSINE
 from serving.ports import TokenIds, Vectors
 from serving.telemetry import NoRecorder
 from tests.fix_encoder import INSTRUCTION
@@ -269,6 +270,62 @@ def test_a_precision_has_one_fingerprint_whatever_runs_it(tiny_qwen3: Checkpoint
     assert lean.model() == library.model()
 
 
+@pytest.fixture
+def calm_folder(folder: Path) -> Path:
+    """One whose layers add little to the stream, as trained ones do: errors stay small there."""
+    outputs = ("o_proj", "down_proj")
+    with_weights(folder, lambda name, row: row / 16 if any(o in name for o in outputs) else row)
+    return folder
+
+
+@pytest.mark.parametrize("precision", sorted(QUANTIZED))
+def test_with_weights_of_eight_bits_rows_are_close_to_those_of_bfloat16(
+    calm_folder: Path, precision: Precision
+) -> None:
+    checkpoint = open_checkpoint(str(calm_folder))
+    stored = Qwen3Encoder(checkpoint, precision="bfloat16")
+    quantized = Qwen3Encoder(checkpoint, precision=precision)
+    windows = first_windows(stored, RAGGED)
+    made = quantized.encode(windows)
+
+    assert (made * stored.encode(windows)).sum(axis=1).min() > LEAST_COSINE
+    assert distance(made, stored.encode(windows)) > 0
+    assert quantized.model().fingerprint == f"{checkpoint.model.fingerprint}-{precision}"
+
+
+def with_one_large_weight_in_each_output(folder: Path) -> None:
+    """The same network to whoever keeps each weight: what is multiplied here is divided there."""
+    factor = 2.0**20
+
+    def changed(name: str, row: Tensor) -> Tensor:
+        if "layernorm" in name:
+            row[0] /= factor
+        if any(part in name for part in ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")):
+            row[:, 0] *= factor
+        return row
+
+    with_weights(folder, changed)
+
+
+@pytest.mark.parametrize("precision", sorted(QUANTIZED))
+def test_a_model_that_eight_bits_change_too_much_is_refused(
+    calm_folder: Path, precision: Precision
+) -> None:
+    with_one_large_weight_in_each_output(calm_folder)
+    spoilt = open_checkpoint(str(calm_folder))
+
+    with pytest.raises(DependencyError, match=rf"in {precision} its rows are not .*cosine -?0\.\d"):
+        Qwen3Encoder(spoilt, precision=precision)
+    Qwen3Encoder(spoilt, precision="bfloat16")
+
+
+def test_a_model_whose_numbers_are_not_finite_is_not_quantized(folder: Path) -> None:
+    with_weights(folder, lambda name, row: row * torch.inf if "down_proj" in name else row)
+
+    with pytest.raises(DependencyError, match=r"in int8 its rows are not .*cosine nan"):
+        Qwen3Encoder(open_checkpoint(str(folder)), precision="int8")
+
+
 def test_what_overflows_in_float16_is_refused_at_the_start(folder: Path) -> None:
     with_weights(folder, lambda name, row: row * 3e4 if "down_proj" in name else row)
 
@@ -492,6 +549,12 @@ def test_on_an_accelerator_a_qwen3_is_computed_in_bfloat16_unless_another_is_nam
     precision: Any, device: str, backend: str, chosen: str
 ) -> None:
     assert choose_precision(precision, device, backend) == chosen
+
+
+@pytest.mark.parametrize("backend", ["torch", "onnx", "bfloat16"])
+def test_a_quantized_precision_is_refused_for_what_no_qwen3_runs(backend: str) -> None:
+    with pytest.raises(DependencyError, match=f"int8 is for a Qwen3 alone, .* run by {backend}"):
+        choose_precision("int8", "cpu", backend)
 
 
 def test_a_precision_that_is_named_is_one_that_torch_computes(tiny_bert: Checkpoint) -> None:

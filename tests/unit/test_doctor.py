@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,3 +59,19 @@ def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
 
     assert not finding.ok
     assert "dimension" in finding.text
+
+
+def test_a_precision_that_the_model_does_not_have_is_found(
+    tiny_qwen3: Checkpoint, tiny_bert_reranker: Path
+) -> None:
+    finding = of_model(precision="int8")
+    assert not finding.ok
+    assert finding.text == "precision int8 is for a Qwen3 alone, and this model is run by torch"
+    assert "in int8" in of_model(model=str(tiny_qwen3.folder), precision="int8").text
+
+    settings = {"model": str(tiny_bert_reranker), "precision": "float8"}
+    [reranker] = [
+        each for each in examine(load_settings({"reranker": settings})) if each.part == "reranker"
+    ]
+    assert not reranker.ok
+    assert "float8 is for a Qwen3-Reranker alone" in reranker.text

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from serving.adapters.encoder.checkpoint import Checkpoint
+from serving.domain.errors import DependencyError
 from serving.models.errors import CheckpointError
-from serving.models.precision import Precision
+from serving.models.precision import QUANTIZED, Precision
 from serving.models.qwen3_architecture import Qwen3Architecture
 
 
@@ -41,7 +42,13 @@ def choose_precision(
 
     An accelerator computes a Qwen3 in bfloat16, in which it was trained. Through "torch" it is
     float32, since such models are small, and share their fingerprint with the CPU's encoders.
+
+    Raises:
+        DependencyError: The one named is not for what that backend runs.
     """
+    if precision in QUANTIZED and backend != "qwen3":
+        why = f"precision {precision} is for a Qwen3 alone, and this model is run by {backend}"
+        raise DependencyError("embedder", why)
     if precision != "auto":
         return precision
     return "bfloat16" if backend == "qwen3" and device != "cpu" else "float32"

@@ -26,8 +26,8 @@ from serving.domain.errors import DependencyError
 from serving.models.errors import CheckpointError, DeviceMemoryError
 from serving.models.passes import open_passes
 from serving.models.precision import Precision
-from serving.models.qwen3 import Qwen3, load_weights
 from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.models.qwen3_checkpoint import Probes, load_qwen3
 from serving.models.stored_tensors import StoredTensors
 from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
 
@@ -40,13 +40,14 @@ class Qwen3Encoder:
         device: As torch names it: "cpu", "cuda", "cuda:1".
         precision: Of weights and arithmetic. Other than float32 it is part of the model's
             fingerprint. float16 is closer to float32 than bfloat16 is, until something exceeds
-            65,504: that is an error here, at the start or in the batch that does.
+            65,504: that is an error here, at the start or in the batch that does. int8 and
+            float8 are of the weights alone, and computed in bfloat16.
         threads: Torch's threads for one forward pass, of the whole process; None leaves them.
 
     Raises:
         DependencyError: The checkpoint is of another architecture, its tokenizer does not end
-            texts as it must, the device cannot be used or has no memory for it, or the vectors
-            are not finite.
+            texts as it must, the device cannot be used or has no memory for it, the vectors are
+            not finite, or those of a quantized model are not close to those of bfloat16.
     """
 
     def __init__(
@@ -67,9 +68,16 @@ class Qwen3Encoder:
             if not is_last_token_pooled(checkpoint):
                 raise _refused("the checkpoint does not pool its last token alone")
             require_end_token(checkpoint, self._tokenizer, architecture.vocabulary)
+            probes = probe_windows(self._tokenizer)
             with StoredTensors(checkpoint.folder) as tensors:
-                weights = load_weights(tensors, architecture, torch.device(device), precision)
-            network = Qwen3(architecture, weights, checkpoint.window)
+                network = load_qwen3(
+                    tensors,
+                    architecture,
+                    checkpoint.window,
+                    torch.device(device),
+                    precision,
+                    Probes(probes, self._model.dimension),
+                )
             self._passes = open_passes(
                 network, architecture.hidden, network.device, checkpoint.window
             )
@@ -77,7 +85,7 @@ class Qwen3Encoder:
             is_accelerator=network.device.type != "cpu", token_budget=self._passes.token_budget
         )
         # Texts from the shortest to the longest: a wrong number type shows before any caller does.
-        self.encode(probe_windows(self._tokenizer))
+        self.encode(probes)
 
     def model(self) -> EmbeddingModel:
         """The model that makes the vectors."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.domain.errors import DependencyError
+from serving.models.precision import QUANTIZED
 
 LONGEST_WINDOW = 1024
 """Tokens of question and text, where the model would take more: a caller has no time for 8192."""
@@ -66,6 +67,16 @@ def open_checkpoint(model: str, *, window: int | None = None, download: bool = F
     return Checkpoint(
         folder=folder, kind=_kind(folder, config), window=_window(folder, config, window)
     )
+
+
+def require_precision(kind: Kind, precision: str) -> None:
+    """Refuses a precision that a kind of checkpoint is not computed in.
+
+    Raises:
+        DependencyError: It is quantized, and no Qwen3.
+    """
+    if precision in QUANTIZED and kind is not Kind.YES_OR_NO:
+        raise _refused(f"precision {precision} is for a Qwen3-Reranker alone, which this is not")
 
 
 def _refused(why: str) -> DependencyError:

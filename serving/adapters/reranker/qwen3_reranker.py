@@ -20,8 +20,8 @@ from serving.adapters.reranker.pairs import beginning
 from serving.domain.errors import DependencyError
 from serving.models.passes import open_passes
 from serving.models.precision import Precision
-from serving.models.qwen3 import Qwen3, head_rows, load_weights
 from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.models.qwen3_checkpoint import Probes, head_rows, load_qwen3
 from serving.models.stored_tensors import StoredTensors
 from serving.ports import Pair
 
@@ -36,6 +36,18 @@ BODY = "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {text}"
 
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
+PROBE = (
+    "When did we sail to Goa?",
+    (
+        "Caroline: We sailed to Goa on 7 May 2023, and it was wonderful!",
+        "The meeting was moved from Tuesday to Thursday because the room was taken. " * 20,
+        "",
+        "12 345 678.90 EUR -- #4711 (net), due 2026-03-01T12:00Z",
+        "昨日、私たちは海へ行きました。",
+    ),
+)
+"""A question with texts that answer it and that do not, for a quantized model to be tried on."""
+
 LEAST_ROOM = 32
 """Tokens of question and text together, below which a window makes no sense."""
 
@@ -49,11 +61,12 @@ class Qwen3Reranker:
     Args:
         checkpoint: What to load.
         device: As torch names it.
-        precision: Of weights and arithmetic; the two rows of the head are float32 in any.
+        precision: Of weights and arithmetic, int8 and float8 of the weights alone; the two rows
+            of the head are float32 in any.
 
     Raises:
         DependencyError: The window is too short for the prompt, or "yes" is no single token.
-        CheckpointError: It is no Qwen3, or lacks tensors.
+        CheckpointError: It is no Qwen3, lacks tensors, or is another model when quantized.
         DeviceMemoryError: It does not fit the device.
     """
 
@@ -73,11 +86,13 @@ class Qwen3Reranker:
             known = architecture.vocabulary
             why = f"the tokenizer has token {most}, the network has {known} of them"
             raise DependencyError("reranker", why)
+        probes = Probes([pair.ids for pair in self.tokenize(*PROBE)], architecture.hidden)
         with StoredTensors(checkpoint.folder) as tensors:
-            weights = load_weights(tensors, architecture, torch.device(device), precision)
+            network = load_qwen3(
+                tensors, architecture, checkpoint.window, torch.device(device), precision, probes
+            )
             tied = bool(config.get("tie_word_embeddings"))
             self._yes_less_no = _difference(head_rows(tensors, [yes, no], tied=tied))
-        network = Qwen3(architecture, weights, checkpoint.window)
         self._passes = open_passes(network, architecture.hidden, network.device, checkpoint.window)
         self.token_budget = self._passes.token_budget
 

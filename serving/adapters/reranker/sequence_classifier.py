@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from serving.adapters.reranker.checkpoint import Checkpoint
+from serving.adapters.reranker.checkpoint import Checkpoint, require_precision
 from serving.adapters.reranker.loading import load_model, load_tokenizer
 from serving.adapters.reranker.pairs import beginning, padded
 from serving.models.passes import tokens_of_a_pass
@@ -23,10 +23,14 @@ class SequenceClassifier:
     Args:
         checkpoint: What to load.
         device: As torch names it.
-        precision: Of weights and arithmetic.
+        precision: Of weights and arithmetic; none of the quantized ones.
+
+    Raises:
+        DependencyError: The precision is one that this kind has not.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str, precision: Precision) -> None:
+        require_precision(checkpoint.kind, precision)
         from transformers import AutoModelForSequenceClassification
 
         self._tokenizer = load_tokenizer(checkpoint)

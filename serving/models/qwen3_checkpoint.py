@@ -1,0 +1,179 @@
+"""Reads a Qwen3 from a checkpoint, and holds one that is quantized against what was stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from serving.models.errors import CheckpointError, DeviceMemoryError
+from serving.models.matrices import DTYPES, matrices_in
+from serving.models.passes import Rows, Window, packed, shape_of
+from serving.models.precision import QUANTIZED, Precision
+from serving.models.qwen3 import (
+    EMBEDDINGS,
+    FINAL_NORM,
+    LayerWeights,
+    Qwen3,
+    Qwen3Weights,
+    layer_name,
+)
+from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.models.stored_tensors import StoredTensors
+
+PREFIX = "model."
+"""Before each name in a checkpoint that was saved as a language model."""
+
+HEAD = "lm_head.weight"
+
+LEAST_COSINE = 0.995
+"""Of a row of a quantized network to that of the network in bfloat16. Below it, what is near in
+the one is no longer what is near in the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What a quantized network is tried on.
+
+    Args:
+        windows: Of the sort that it is going to be given.
+        width: So many of a row's first numbers are used, and so compared.
+    """
+
+    windows: Sequence[Window]
+    width: int
+
+
+@torch.inference_mode()
+def load_qwen3(
+    tensors: StoredTensors,
+    architecture: Qwen3Architecture,
+    window: int,
+    device: torch.device,
+    precision: Precision,
+    probes: Probes,
+) -> Qwen3:
+    """Reads a checkpoint onto a device, one tensor at a time.
+
+    If it is to be quantized, no more than one layer is there as it was stored at any time, also
+    while its rows are compared with those of what was stored.
+
+    Args:
+        tensors: The checkpoint; needed during the call alone.
+        architecture: What it says it is.
+        window: The most tokens of a row.
+        device: Where it is to be computed.
+        precision: Of its weights.
+        probes: What a quantized network is tried on.
+
+    Raises:
+        CheckpointError: A tensor is missing, of another shape, or one that a Qwen3 has not; or
+            the rows of the quantized network are not close to those of the one stored.
+        DeviceMemoryError: The weights do not fit the device.
+    """
+    prefix = _prefix(tensors)
+    _require_the_same(tensors, architecture, prefix)
+    reader = _Reader(tensors, architecture, prefix, device, DTYPES[precision])
+    try:
+        weights = reader.weights()
+        network = Qwen3(architecture, weights, window, matrices_in(precision))
+        if precision in QUANTIZED:
+            stored = Qwen3(architecture, weights, window, keeps_layers=False)
+            _require_close(network, stored, probes, precision)
+    except torch.OutOfMemoryError as error:
+        raise DeviceMemoryError(f"the weights do not fit the memory of {device}") from error
+    return network
+
+
+def head_rows(tensors: StoredTensors, numbers: Sequence[int], *, tied: bool) -> Tensor:
+    """Some rows of a language model's head, float32 (len(numbers), hidden), on the host.
+
+    Args:
+        tensors: The checkpoint.
+        numbers: Which tokens' rows.
+        tied: Whether the head is the embeddings once more.
+
+    Raises:
+        CheckpointError: There is no head.
+    """
+    name = _prefix(tensors) + EMBEDDINGS if tied else HEAD
+    if name not in tensors.names:
+        raise CheckpointError(f"the checkpoint lacks tensor {name!r}")
+    return tensors.rows(name, numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Tensors of a checkpoint on a device, in the precision that is computed in.
+
+    Its iteration reads each layer anew: whoever keeps none of them has one in memory at a time.
+    """
+
+    tensors: StoredTensors
+    architecture: Qwen3Architecture
+    prefix: str
+    device: torch.device
+    dtype: torch.dtype
+
+    def weights(self) -> Qwen3Weights:
+        return Qwen3Weights(
+            embeddings=self._read(EMBEDDINGS), layers=self, final_norm=self._read(FINAL_NORM)
+        )
+
+    def __iter__(self) -> Iterator[LayerWeights]:
+        for number in range(self.architecture.layers):
+            layer = LayerWeights.empty(self.architecture, self.device, self.dtype)
+            for name, place in layer.parts(self.architecture):
+                place.copy_(self.tensors.read(f"{self.prefix}{layer_name(number)}{name}"))
+            yield layer
+
+    def _read(self, name: str) -> Tensor:
+        return self.tensors.read(self.prefix + name).to(self.device, self.dtype)
+
+
+def _prefix(tensors: StoredTensors) -> str:
+    """What precedes the names of the checkpoint's tensors."""
+    return PREFIX if PREFIX + EMBEDDINGS in tensors.names else ""
+
+
+def _require_the_same(tensors: StoredTensors, architecture: Qwen3Architecture, prefix: str) -> None:
+    """Compares names and shapes before anything is read: a wrong file is refused at once."""
+    shapes = Qwen3Weights.empty(architecture, torch.device("meta"), torch.float32)
+    expected = {prefix + name: tuple(place.shape) for name, place in shapes.parts(architecture)}
+    for name, shape in expected.items():
+        if name not in tensors.names:
+            raise CheckpointError(f"the checkpoint lacks tensor {name!r}")
+        if tensors.shape(name) != shape:
+            raise CheckpointError(
+                f"tensor {name!r} is of shape {tensors.shape(name)}, expected {shape}"
+            )
+    for name in sorted(tensors.names):
+        if name not in expected and name != HEAD:
+            raise CheckpointError(f"the checkpoint has tensor {name!r}, which a Qwen3 has not")
+
+
+def _require_close(network: Qwen3, stored: Qwen3, probes: Probes, precision: Precision) -> None:
+    # In one pass each: the layers of `stored` are read for every one.
+    made, wanted = (_rows(each, probes.windows)[:, : probes.width] for each in (network, stored))
+    least = float(_cosines(made, wanted).min())
+    if not least >= LEAST_COSINE:  # What is not finite is not close either.
+        raise CheckpointError(
+            f"in {precision} its rows are not those of bfloat16 (cosine {least:.4f}, at least "
+            f"{LEAST_COSINE} is needed): choose another precision"
+        )
+
+
+def _rows(network: Qwen3, windows: Sequence[Window]) -> Rows:
+    batch = torch.from_numpy(packed(windows, shape_of(windows))).to(network.device)
+    rows: Rows = network(batch[:, 1:], batch[:, 0]).cpu().numpy()
+    return rows
+
+
+def _cosines(made: Rows, wanted: Rows) -> Rows:
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(wanted, axis=1)
+        cosines: Rows = (made * wanted).sum(axis=1) / lengths
+    return cosines
