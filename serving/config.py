@@ -26,6 +26,8 @@ from serving.domain.text import TextForm
 
 Precision = Literal["auto", "float32", "bfloat16", "float16", "int8", "float8"]
 
+Attention = Literal["padded", "varlen"]
+
 
 class _Section(BaseModel):
     # The value of a misspelt setting may be a secret.
@@ -112,6 +114,12 @@ class EmbedderSettings(_Section):
         "model that they change too much is refused. Vectors of different precisions are never "
         "compared: another one re-embeds everything.",
     )
+    attention: Attention = Field(
+        default="padded",
+        description="Of a Qwen3, in batches beyond the shapes that are recorded on a GPU: over "
+        "rows `padded` to one length, or `varlen`, over rows one after the other. "
+        "`python -m bench.gpu` says which is faster on a GPU; nobody has measured it yet.",
+    )
     dimension: int | None = Field(
         default=None,
         ge=8,
@@ -163,6 +171,9 @@ class RerankerSettings(_Section):
         description="Of its arithmetic: `float32`, `bfloat16` or `float16`. `auto` is float32 on "
         "a CPU, else bfloat16. `int8` and `float8` are of the weights of a Qwen3-Reranker alone, "
         "as those of the embedder.",
+    )
+    attention: Attention = Field(
+        default="padded", description="Of a Qwen3-Reranker, as `embedder.attention`."
     )
     threads: int = Field(
         default=1, ge=1, description="Threads per forward pass; more serve one query faster."

@@ -107,9 +107,9 @@ class Bench:
             torch.cuda.empty_cache()
 
     def _of_batch(self, case: Case, batch: Batch, network: Network) -> Iterator[Result]:
-        windows = random_windows(batch.rows, batch.tokens, case.vocabulary)
+        windows = random_windows(batch.lengths, case.vocabulary)
         bytes_each = kept_bytes(self.precision)
-        work = network.body.work([batch.tokens] * batch.rows, bytes_each)
+        work = network.body.work(batch.lengths, bytes_each)
         floor_ms = self.speed.floor_s(work) * 1e3
         for way, run in network.ways.items():
             seconds = self._timed(run, windows)
@@ -119,6 +119,7 @@ class Bench:
                 parameters={
                     "rows": batch.rows,
                     "tokens": batch.tokens,
+                    "ragged": batch.ragged,
                     "way": way,
                     "precision": self.precision,
                 },
@@ -175,7 +176,8 @@ def row(result: Result) -> str:
     """A line of the table."""
     if result.latency is None:
         return f"{result.scenario:<24}{result.measured['failed']}"
-    shape = f"{result.parameters['rows']} x {result.parameters['tokens']}"
+    most = "<=" if result.parameters["ragged"] else ""
+    shape = f"{result.parameters['rows']} x {most}{result.parameters['tokens']}"
     return (
         f"{result.scenario:<24}{shape:<15}{result.parameters['way']:<23}"
         f"{result.latency.p50_ms:>9.3f}{result.latency.p99_ms:>9.3f}"

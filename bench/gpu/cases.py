@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,11 +33,23 @@ WINDOW = 512
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of so many tokens each, and the goal for a device of the class of an H100."""
+    """Rows of so many tokens each, and the goal for a device of the class of an H100.
+
+    `ragged` ones have from a quarter of them to all: what is wasted on padding shows there.
+    """
 
     rows: int
     tokens: int
     goal: str = ""
+    ragged: bool = False
+
+    @property
+    def lengths(self) -> list[int]:
+        """The tokens of each row, in no order; the same at every call."""
+        if not self.ragged:
+            return [self.tokens] * self.rows
+        draw = random.Random(self.rows)
+        return [draw.randint(max(1, self.tokens // 4), self.tokens) for _ in range(self.rows)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +95,7 @@ CASES = (
         Batch(1, QUESTION, "<= 0.8 ms"),
         Batch(32, QUESTION, "<= 1.6 x floor"),
         Batch(CHUNKS, CHUNK, "<= 1.67 x floor"),
+        Batch(CHUNKS, CHUNK, ragged=True),
     ),
     _embedder(
         "Qwen3-Embedding-8B",
@@ -99,7 +113,12 @@ CASES = (
         PUBLISHED_BERTS["bge-reranker-v2-m3"],
         Batch(PAIRS, PAIR, "<= 15 ms"),
     ),
-    _qwen3_reranker("Qwen3-Reranker-0.6B", PUBLISHED["0.6B"], Batch(PAIRS, PAIR, "<= 25 ms")),
+    _qwen3_reranker(
+        "Qwen3-Reranker-0.6B",
+        PUBLISHED["0.6B"],
+        Batch(PAIRS, PAIR, "<= 25 ms"),
+        Batch(PAIRS, PAIR, ragged=True),
+    ),
 )
 
 _TINY = Qwen3Architecture(
@@ -116,7 +135,7 @@ _TINY = Qwen3Architecture(
 _TINY_BERT = BertShape(
     layers=2, hidden=64, feed_forward=128, heads=4, vocabulary=300, positions=WINDOW + 2
 )
-_FEW = (Batch(1, QUESTION), Batch(4, QUESTION))
+_FEW = (Batch(1, QUESTION), Batch(4, QUESTION), Batch(4, QUESTION, ragged=True))
 
 TINY_CASES = (
     _embedder("tiny Qwen3 embedder", _TINY, *_FEW),

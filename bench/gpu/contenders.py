@@ -1,9 +1,10 @@
 """The networks that are measured, each in the ways that somebody might run it.
 
-`here` is what the service does. `transformers` is that library's own network, called as it is;
-`sentence-transformers` is what most would have otherwise: the same network within that library's
-loop over batches of 32. All have the same random weights, precision and tokens; making tokens
-of text is in none of them.
+`here` is what the service does by default, `here, varlen` what it does with `attention: varlen`
+in batches beyond the recorded shapes: rows one after the other, without padding. `transformers` is
+that library's own network, called as it is; `sentence-transformers` is what most would have
+otherwise: the same network within that library's loop over batches of 32. All have the same random
+weights, precision and tokens; making tokens of text is in none of them.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from bench.gpu.random_weights import random_weights
 from serving.adapters.encoder.windows import encode_by_length
 from serving.adapters.reranker.pairs import padded
 from serving.models.buckets import batches_by_length
+from serving.models.errors import AttentionError
 from serving.models.matrices import DTYPES, matrices_in
-from serving.models.passes import Window, open_passes, tokens_of_a_pass
+from serving.models.passes import DirectPasses, Window, tokens_of_a_pass
+from serving.models.passes import Network as PassNetwork
 from serving.models.precision import Precision
 from serving.models.qwen3 import Qwen3, Qwen3Weights
 from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.models.varlen import require_varlen
 from serving.ports import Pair
 
 Rows = NDArray[np.float32]
@@ -36,6 +40,7 @@ Run = Callable[[Sequence[Window]], Rows]
 """Windows to vectors (windows, dimension), or to logits (windows,), on the host."""
 
 HERE = "here"
+VARLEN = "here, varlen"
 FIRST_TOKEN = 5
 """The first that is none of the special tokens of a BERT or an XLM-R."""
 
@@ -82,9 +87,9 @@ def qwen3_embedder(
 ) -> Network:
     """Qwen3-Embedding, whose vectors are brought to unit length in every way."""
     weights = random_weights(its, device, precision)
-    passes = open_passes(
-        Qwen3(its, weights, window, matrices_in(precision)), its.hidden, device, window
-    )
+    network = Qwen3(its, weights, window, matrices_in(precision))
+    passes = network.passes()
+    without_padding = DirectPasses(PassNetwork(network, device, network.joined))
     library = _library_qwen3(its, weights)
 
     def last_states(inputs: Mapping[str, Tensor]) -> Tensor:
@@ -95,6 +100,9 @@ def qwen3_embedder(
 
     def here(windows: Sequence[Window]) -> Rows:
         return encode_by_length(windows, passes.run, its.hidden, passes.token_budget)
+
+    def joined(windows: Sequence[Window]) -> Rows:
+        return encode_by_length(windows, without_padding.run, its.hidden, passes.token_budget)
 
     encoder = SentenceTransformer(
         modules=[_Module(last_states, "sentence_embedding", device)], device=str(device)
@@ -108,10 +116,19 @@ def qwen3_embedder(
         qwen3_body(its),
         {
             HERE: here,
+            **({VARLEN: joined} if _joins(device, precision) else {}),
             "transformers": _on(device, last_states),
             "sentence-transformers": sentence_transformers,
         },
     )
+
+
+def _joins(device: torch.device, precision: Precision) -> bool:
+    try:
+        require_varlen(device, DTYPES[precision])
+    except AttentionError:
+        return False
+    return True
 
 
 def qwen3_reranker(
@@ -159,10 +176,10 @@ def bert_reranker(its: BertShape, device: torch.device, precision: Precision) ->
     )
 
 
-def random_windows(rows: int, tokens: int, vocabulary: int) -> list[Window]:
-    """Rows of random tokens, none of them a special one."""
-    draws = np.random.default_rng(rows * tokens)
-    return [draws.integers(FIRST_TOKEN, vocabulary, tokens).tolist() for _ in range(rows)]
+def random_windows(lengths: Sequence[int], vocabulary: int) -> list[Window]:
+    """Rows of so many random tokens each, none of them a special one."""
+    draws = np.random.default_rng(sum(lengths))
+    return [draws.integers(FIRST_TOKEN, vocabulary, length).tolist() for length in lengths]
 
 
 class _Module(InputModule):

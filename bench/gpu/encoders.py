@@ -11,7 +11,7 @@ import torch
 from bench.gpu.random_weights import PUBLISHED, random_qwen3
 from serving.adapters.encoder.checkpoint import open_checkpoint
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
-from serving.models.passes import ACCELERATOR_TOKENS, open_passes
+from serving.models.passes import ACCELERATOR_TOKENS
 from serving.models.precision import Precision
 from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
 
@@ -76,7 +76,7 @@ class RandomQwen3Encoder(_MiniLmTokens):
         architecture = PUBLISHED[size]
         network = random_qwen3(architecture, torch.device(device), precision, self.window)
         self._name = f"random Qwen3 {size} in {precision}"
-        self._passes = open_passes(network, architecture.hidden, network.device, self.window)
+        self._passes = network.passes()
         self._device = Device(
             is_accelerator=network.device.type != "cpu", token_budget=self._passes.token_budget
         )

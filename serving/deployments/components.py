@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from serving.adapters.capitalised_entities import CapitalisedEntities
-from serving.adapters.encoder.backend import choose_backend, choose_precision
+from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
 from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
 from serving.adapters.english_dates import EnglishDates
 from serving.adapters.neo4j import Neo4jGraph
@@ -227,6 +227,7 @@ def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
         checkpoint,
         device=reranker.device,
         precision=choose_precision(reranker.precision, reranker.device),
+        attention=reranker.attention,
         threads=reranker.threads,
     )
 
@@ -304,6 +305,7 @@ def _encoder(settings: Settings) -> TextEncoder:
     )
     backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
     precision = choose_precision(embedder.precision, embedder.device, backend)
+    require_attention(embedder.attention, backend)
     match backend:
         case "onnx":
             from serving.adapters.encoder.onnx_encoder import OnnxEncoder
@@ -317,7 +319,11 @@ def _encoder(settings: Settings) -> TextEncoder:
             from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
 
             return Qwen3Encoder(
-                checkpoint, device=embedder.device, precision=precision, threads=embedder.threads
+                checkpoint,
+                device=embedder.device,
+                precision=precision,
+                attention=embedder.attention,
+                threads=embedder.threads,
             )
         case _:
             from serving.adapters.encoder.torch_encoder import TorchEncoder

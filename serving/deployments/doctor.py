@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import psutil
 
-from serving.adapters.encoder.backend import choose_backend, choose_precision
+from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
 from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
 from serving.adapters.reranker.checkpoint import Kind as RerankerKind
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
-from serving.adapters.reranker.checkpoint import require_precision
+from serving.adapters.reranker.checkpoint import require_computed
 from serving.config import Settings
 from serving.deployments.finding import Finding
 from serving.deployments.gpu_doctor import examine_gpus
@@ -118,6 +118,7 @@ def _model(settings: Settings) -> Finding:
     backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
     try:
         precision = choose_precision(embedder.precision, embedder.device, backend)
+        require_attention(embedder.attention, backend)
     except DependencyError as error:
         return Finding("model", False, error.why)
     how = HOW[backend].format(device=embedder.device, precision=precision)
@@ -134,7 +135,7 @@ def _reranker(settings: Settings) -> Finding:
         # A start goes on without, and tries the hub before.
         return Finding("reranker", True, error.why)
     try:
-        require_precision(checkpoint.kind, reranker.precision)
+        require_computed(checkpoint.kind, reranker.precision, reranker.attention)
     except DependencyError as error:
         return Finding("reranker", False, error.why)
     how = HOW_OF_RERANKERS[checkpoint.kind].format(device=reranker.device)

@@ -9,7 +9,7 @@ import torch
 
 from serving.models.buckets import Bucket
 from serving.models.errors import DeviceMemoryError
-from serving.models.passes import Forward, PackedBatch, Rows, packed
+from serving.models.passes import Network, PackedBatch, Rows, Window, packed
 
 
 class CudaGraphs:
@@ -19,16 +19,14 @@ class CudaGraphs:
     its own, so the thread that captures may be another than the one that replays.
 
     Args:
-        forward: The network. It must read nothing back from the device.
+        network: The network, on a CUDA device. It must read nothing back from it.
         width: Of its rows.
-        device: A CUDA device, where its weights are.
         buckets: The shapes that may be captured.
     """
 
-    def __init__(
-        self, forward: Forward, width: int, device: torch.device, buckets: Sequence[Bucket]
-    ) -> None:
-        self._forward = forward
+    def __init__(self, network: Network, width: int, buckets: Sequence[Bucket]) -> None:
+        device = network.device
+        self._network = network
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
@@ -41,13 +39,10 @@ class CudaGraphs:
         self._output = torch.empty((rows, width), device=device)
         self._fetched = torch.empty((rows, width), pin_memory=True)
 
-    @torch.inference_mode()
-    def run(self, batch: PackedBatch) -> Rows:
+    def run(self, windows: Sequence[Window]) -> Rows:
         """Runs a batch of any shape, kernel by kernel."""
         with memory_told(self._device), torch.cuda.stream(self._stream):
-            cells = torch.from_numpy(batch).to(self._device)
-            rows: Rows = self._forward(cells[:, 1:], cells[:, 0]).cpu().numpy()
-        return rows
+            return self._network.rows(windows)
 
     @torch.inference_mode()
     def capture(self, bucket: Bucket) -> None:
@@ -90,7 +85,7 @@ class CudaGraphs:
 
     def _pass(self, bucket: Bucket) -> None:
         cells = self._input[: _cells(bucket)].view(bucket.rows, -1)
-        self._output[: bucket.rows].copy_(self._forward(cells[:, 1:], cells[:, 0]))
+        self._output[: bucket.rows].copy_(self._network.forward(cells[:, 1:], cells[:, 0]))
 
 
 def _cells(bucket: Bucket) -> int:

@@ -12,3 +12,7 @@ class CheckpointError(Exception):
 
 class DeviceMemoryError(Exception):
     """The device has no memory left for what was asked of it."""
+
+
+class AttentionError(Exception):
+    """Attention cannot be computed in the way that was asked for; the message says why."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 Forward = Callable[[Tensor, Tensor], Tensor]
 """Ids (rows, longest) and lengths (rows,) to float32 (rows, width), on one device."""
+
+JoinedForward = Callable[[Tensor, Tensor, Tensor, int], Tensor]
+"""The same of rows one after the other: ids (tokens,), the position of each token in its row,
+int32 (rows + 1,) where each begins and the last ends, and the tokens of the longest."""
 
 Window = Sequence[int]
 """The tokens of a row, at least one."""
@@ -46,6 +52,42 @@ BUCKET_TOKENS = 4096
 H100 busy for 5 ms, longer than it takes to launch the 400 kernels of a pass one by one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network on a device, and how it is given a batch of no prepared shape.
+
+    Args:
+        forward: Of padded rows.
+        device: Where its weights are.
+        joined: Of rows one after the other, if a batch is to be run so; it then has no padding.
+    """
+
+    forward: Forward
+    device: torch.device
+    joined: JoinedForward | None = None
+
+    @torch.inference_mode()
+    def rows(self, windows: Sequence[Window]) -> Rows:
+        """Makes one row per window."""
+        made = self._of_padded(windows) if self.joined is None else self._of_joined(windows)
+        rows: Rows = made.cpu().numpy()
+        return rows
+
+    def _of_padded(self, windows: Sequence[Window]) -> Tensor:
+        batch = torch.from_numpy(packed(windows, shape_of(windows))).to(self.device)
+        return self.forward(batch[:, 1:], batch[:, 0])
+
+    def _of_joined(self, windows: Sequence[Window]) -> Tensor:
+        assert self.joined is not None, "rows are joined by a network that can: this is a bug"
+        lengths = [len(window) for window in windows]
+        places = [place for length in lengths for place in range(length)]
+        ids, positions, starts = (
+            torch.tensor(each, dtype=torch.int32, device=self.device)
+            for each in ([*chain.from_iterable(windows)], places, [*accumulate(lengths, initial=0)])
+        )
+        return self.joined(ids, positions, starts, max(lengths))
+
+
 class Passes(Protocol):
     """A network on a device. One thread uses it at a time."""
 
@@ -69,7 +111,7 @@ class Passes(Protocol):
 class GraphDevice(Protocol):
     """A device that can record a pass of a shape and replay it. One thread uses it at a time."""
 
-    def run(self, batch: PackedBatch) -> Rows:
+    def run(self, windows: Sequence[Window]) -> Rows:
         """Runs a batch of any shape, kernel by kernel.
 
         Raises:
@@ -93,8 +135,8 @@ class GraphDevice(Protocol):
 class DirectPasses:
     """`Passes` on a CPU: each batch in its own shape."""
 
-    def __init__(self, forward: Forward, token_budget: int = CPU_TOKENS) -> None:
-        self._forward = forward
+    def __init__(self, network: Network, token_budget: int = CPU_TOKENS) -> None:
+        self._network = network
         self._token_budget = token_budget
 
     @property
@@ -104,8 +146,7 @@ class DirectPasses:
 
     def run(self, windows: Sequence[Window]) -> Rows:
         """Makes one row per window, in their order."""
-        batch = torch.from_numpy(packed(windows, shape_of(windows)))
-        return self._forward(batch[:, 1:], batch[:, 0]).numpy()
+        return self._network.rows(windows)
 
 
 class BucketedPasses:
@@ -150,7 +191,7 @@ class BucketedPasses:
         shape = shape_of(windows)
         bucket = self._plan.choose(shape.rows, shape.length)
         if bucket is None or bucket not in self._captured:
-            return self._device.run(packed(windows, shape))
+            return self._device.run(windows)
         return self._device.replay(bucket, packed(windows, bucket))[: len(windows)]
 
 
@@ -174,24 +215,23 @@ def packed(windows: Sequence[Window], bucket: Bucket) -> PackedBatch:
     return batch
 
 
-def open_passes(forward: Forward, width: int, device: torch.device, window: int) -> Passes:
-    """The way to run a network on a device: recorded on CUDA, directly elsewhere.
+def open_passes(network: Network, width: int, window: int) -> Passes:
+    """The way to run a network on its device: recorded on CUDA, directly elsewhere.
 
     Args:
-        forward: The network, whose weights are on `device`.
+        network: The network.
         width: Of its rows.
-        device: Where it is run.
         window: The most tokens of a row.
 
     Raises:
         DeviceMemoryError: The device has no memory for the longest window.
     """
-    if device.type != "cuda":
-        return DirectPasses(forward)
+    if network.device.type != "cuda":
+        return DirectPasses(network)
     from serving.models.cuda_graphs import CudaGraphs
 
     plan = BucketPlan(token_budget=BUCKET_TOKENS, window=window)
-    return BucketedPasses(CudaGraphs(forward, width, device, plan.buckets), plan)
+    return BucketedPasses(CudaGraphs(network, width, plan.buckets), plan)
 
 
 def _fitting_budget(device: GraphDevice, window: int, wanted: int) -> int:
@@ -200,7 +240,7 @@ def _fitting_budget(device: GraphDevice, window: int, wanted: int) -> int:
     while True:
         bucket = Bucket(rows, window)
         try:
-            device.run(packed([[0] * window] * rows, bucket))
+            device.run([[0] * window] * rows)
         except DeviceMemoryError:
             if rows == 1:
                 raise

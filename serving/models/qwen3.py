@@ -15,13 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from serving.models.matrices import DenseMatrix, MakeMatrix
+from serving.models.passes import Network, Passes, open_passes
+from serving.models.precision import Attention
 from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.models.varlen import require_varlen, varlen_attention
 
 EMBEDDINGS = "embed_tokens.weight"
 FINAL_NORM = "norm.weight"
@@ -144,10 +148,81 @@ class _Rotation:
         """That of the first positions."""
         return _Rotation(self.cosines[:length], self.sines[:length])
 
+    def at(self, positions: Tensor) -> _Rotation:
+        """That of each of these positions, (tokens,)."""
+        return _Rotation(self.cosines[positions], self.sines[positions])
+
     def of(self, heads: Tensor) -> Tensor:
         """Turns (rows, positions, heads, head dimension) by the angles of the positions."""
         swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
         return torch.addcmul(heads * self.cosines, swapped, self.sines)
+
+
+class _Batch(Protocol):
+    """How the tokens of some rows lie in the stream."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What the tokens of the stream are viewed as."""
+        ...
+
+    @property
+    def rotation(self) -> _Rotation:
+        """That of each token, or of each place of a row."""
+        ...
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Mixes values by how queries and keys of a row agree; each (*shape, heads, dimension)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _PaddedBatch:
+    """Rows of equal length, padded at the right."""
+
+    rows: int
+    rotation: _Rotation
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.rows, -1)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return _causal_attention(query, key, value)
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinedBatch:
+    """Rows one after the other, without padding between them."""
+
+    starts: Tensor
+    longest: int
+    rotation: _Rotation
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (-1,)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        if query.device.type == "cpu":
+            # Torch has the kernel for CUDA alone. Here starts can be read without waiting.
+            lengths = self.starts.diff().tolist()
+            parts = (torch.split(each, lengths) for each in (query, key, value))
+            rows = zip(*parts, strict=True)
+            return torch.cat([_causal_attention(*(part[None] for part in row))[0] for row in rows])
+        return varlen_attention(query, key, value, self.starts, self.longest)
+
+
+def _causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Of (rows, positions, heads, dimension) each; without a mask, on the fast path."""
+    attended = functional.scaled_dot_product_attention(
+        query.transpose(1, 2),
+        key.transpose(1, 2),
+        value.transpose(1, 2),
+        is_causal=True,
+        enable_gqa=query.shape[-2] != key.shape[-2],
+    )
+    return attended.transpose(1, 2)
 
 
 class _Layer:
@@ -173,22 +248,19 @@ class _Layer:
         self._gate_up = make_matrix(weights.gate_up)
         self._down = make_matrix(weights.down)
 
-    def attend(self, stream: Tensor, rows: int, rotation: _Rotation) -> Tensor:
+    def attend(self, stream: Tensor, batch: _Batch) -> Tensor:
         """Lets each token look at itself and those before it in its row."""
         projected = self._query_key_value.product(self._normed(stream, self._attention_norm))
-        heads = projected.view(rows, -1, self._heads + 2 * self._key_value_heads, *self._head)
+        heads = projected.view(*batch.shape, self._heads + 2 * self._key_value_heads, *self._head)
         turning = self._heads + self._key_value_heads
-        normed = functional.rms_norm(heads[:, :, :turning], self._head, None, self._epsilon)
-        turned = rotation.of(normed * self._head_norms).transpose(1, 2)
-        attended = functional.scaled_dot_product_attention(
-            turned[:, : self._heads],
-            turned[:, self._heads :],
-            heads[:, :, turning:].transpose(1, 2),
-            is_causal=True,
-            enable_gqa=self._heads != self._key_value_heads,
+        normed = functional.rms_norm(heads[..., :turning, :], self._head, None, self._epsilon)
+        turned = batch.rotation.of(normed * self._head_norms)
+        attended = batch.attend(
+            turned[..., : self._heads, :],
+            turned[..., self._heads :, :],
+            heads[..., turning:, :],
         )
-        joined = attended.transpose(1, 2).reshape(len(stream), -1)
-        return self._attended.add_product(stream, joined)
+        return self._attended.add_product(stream, attended.reshape(len(stream), -1))
 
     def feed_forward(self, stream: Tensor) -> Tensor:
         """The same for each token by itself."""
@@ -235,6 +307,7 @@ class Qwen3:
         keeps_layers: bool = True,
     ) -> None:
         self.architecture = architecture
+        self.window = window
         self._embeddings = weights.embeddings
         self._final_norm = weights.final_norm
         layers = _LayersOnDemand(architecture, weights.layers, make_matrix)
@@ -245,6 +318,24 @@ class Qwen3:
     def device(self) -> torch.device:
         """Where it is computed."""
         return self._final_norm.device
+
+    def passes(self, attention: Attention = "padded") -> Passes:
+        """The way to run it on its device.
+
+        Args:
+            attention: Over which rows, where a batch is of no shape that is recorded.
+
+        Raises:
+            AttentionError: It cannot be computed so.
+            DeviceMemoryError: The device has no memory for the longest window.
+        """
+        joined = None
+        if attention == "varlen":
+            require_varlen(self.device, self._final_norm.dtype)
+            joined = self.joined
+        return open_passes(
+            Network(self, self.device, joined), self.architecture.hidden, self.window
+        )
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, lengths: Tensor) -> Tensor:
@@ -258,14 +349,36 @@ class Qwen3:
             float32 (rows, hidden), on the device, not of unit length.
         """
         rows, longest = ids.shape
-        rotation = self._rotation.until(longest)
         before_row = torch.arange(-1, rows * longest - 1, longest, device=ids.device)
-        stream = functional.embedding(ids, self._embeddings).flatten(0, 1)
+        batch = _PaddedBatch(rows, self._rotation.until(longest))
+        return self._last_states(ids.flatten(), batch, before_row + lengths)
+
+    @torch.inference_mode()
+    def joined(self, ids: Tensor, positions: Tensor, starts: Tensor, longest: int) -> Tensor:
+        """Runs one pass over rows that lie one after the other, without padding.
+
+        On CUDA it needs what `require_varlen` asks for. It reads nothing back.
+
+        Args:
+            ids: int32 or int64 (tokens,).
+            positions: The same, of each token in its row.
+            starts: int32 (rows + 1,): where each row begins, and where the last one ends.
+            longest: The tokens of the longest row.
+
+        Returns:
+            float32 (rows, hidden), on the device, not of unit length.
+        """
+        batch = _JoinedBatch(starts, longest, self._rotation.at(positions))
+        return self._last_states(ids, batch, starts[1:] - 1)
+
+    def _last_states(self, ids: Tensor, batch: _Batch, last: Tensor) -> Tensor:
+        """The normed states of the tokens `last`, by their places among `ids` (tokens,)."""
+        stream = functional.embedding(ids, self._embeddings)
         for number, layer in enumerate(self._layers, start=1):
-            stream = layer.attend(stream, rows, rotation)
+            stream = layer.attend(stream, batch)
             if number == self.architecture.layers:
                 # Nobody looks at the other tokens from here on.
-                stream = stream.index_select(0, before_row + lengths)
+                stream = stream.index_select(0, last)
             stream = layer.feed_forward(stream)
         norm = self._final_norm
         return functional.rms_norm(stream, norm.shape, norm, self.architecture.epsilon).float()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from serving.models.errors import CheckpointError, DeviceMemoryError
 from serving.models.matrices import DTYPES, matrices_in
-from serving.models.passes import Rows, Window, packed, shape_of
+from serving.models.passes import Network, Rows, Window
 from serving.models.precision import QUANTIZED, Precision
 from serving.models.qwen3 import (
     EMBEDDINGS,
@@ -157,19 +157,16 @@ def _require_the_same(tensors: StoredTensors, architecture: Qwen3Architecture, p
 
 def _require_close(network: Qwen3, stored: Qwen3, probes: Probes, precision: Precision) -> None:
     # In one pass each: the layers of `stored` are read for every one.
-    made, wanted = (_rows(each, probes.windows)[:, : probes.width] for each in (network, stored))
+    made, wanted = (
+        Network(each, each.device).rows(probes.windows)[:, : probes.width]
+        for each in (network, stored)
+    )
     least = float(_cosines(made, wanted).min())
     if not least >= LEAST_COSINE:  # What is not finite is not close either.
         raise CheckpointError(
             f"in {precision} its rows are not those of bfloat16 (cosine {least:.4f}, at least "
             f"{LEAST_COSINE} is needed): choose another precision"
         )
-
-
-def _rows(network: Qwen3, windows: Sequence[Window]) -> Rows:
-    batch = torch.from_numpy(packed(windows, shape_of(windows))).to(network.device)
-    rows: Rows = network(batch[:, 1:], batch[:, 0]).cpu().numpy()
-    return rows
 
 
 def _cosines(made: Rows, wanted: Rows) -> Rows:

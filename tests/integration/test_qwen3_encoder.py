@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from torch import Tensor
 
-from serving.adapters.encoder.backend import choose_backend, choose_precision
+from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
 from serving.adapters.encoder.checkpoint import Checkpoint, open_checkpoint
 from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
 from serving.adapters.encoder.torch_encoder import TorchEncoder
@@ -117,6 +117,17 @@ def test_rows_are_those_of_transformers_and_of_sentence_transformers(
 
     assert distance(made, one_by_one(library, windows)) < CLOSE
     assert distance(made, by_sentence_transformers(tiny_qwen3, texts)) < CLOSE
+
+
+@pytest.mark.parametrize("texts", [RAGGED, EQUALLY_LONG, ("",), (OVER_LONG, "", "goa")])
+def test_rows_one_after_the_other_are_those_of_padded_ones(
+    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint, texts: Sequence[str]
+) -> None:
+    joined = Qwen3Encoder(tiny_qwen3, attention="varlen")
+    windows = first_windows(encoder, texts)
+
+    assert distance(joined.encode(windows), encoder.encode(windows)) < CLOSE
+    assert joined.model() == encoder.model()
 
 
 def test_every_window_of_an_over_long_text_has_the_row_that_transformers_gives_it(
@@ -555,6 +566,13 @@ def test_on_an_accelerator_a_qwen3_is_computed_in_bfloat16_unless_another_is_nam
 def test_a_quantized_precision_is_refused_for_what_no_qwen3_runs(backend: str) -> None:
     with pytest.raises(DependencyError, match=f"int8 is for a Qwen3 alone, .* run by {backend}"):
         choose_precision("int8", "cpu", backend)
+
+
+def test_rows_are_joined_for_no_other_than_a_qwen3(tiny_bert: Checkpoint) -> None:
+    require_attention("padded", "torch")
+    require_attention("varlen", "qwen3")
+    with pytest.raises(DependencyError, match=r"varlen is for a Qwen3 alone, .* run by torch"):
+        require_attention("varlen", "torch")
 
 
 def test_a_precision_that_is_named_is_one_that_torch_computes(tiny_bert: Checkpoint) -> None:

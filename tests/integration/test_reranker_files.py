@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from serving.config import load_settings
 from serving.deployments.components import open_reranker
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
-from serving.models.precision import QUANTIZED, Precision
+from serving.models.precision import QUANTIZED, Attention, Precision
 from serving.ports import CrossEncoder
 from tests.fake_reranker import settled
 from tests.fix_reranker import LONGEST, LONGEST_WITH_PROMPT
@@ -252,6 +252,21 @@ def test_a_reranker_that_eight_bits_change_too_much_is_refused(qwen3: Path) -> N
 def test_a_quantized_precision_is_refused_for_what_is_no_qwen3(tiny_bert_reranker: Path) -> None:
     with pytest.raises(DependencyError, match="float8 is for a Qwen3-Reranker alone"):
         TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)), precision="float8")
+
+
+def test_rows_one_after_the_other_give_a_qwen3_the_same_logits_and_are_refused_for_others(
+    tiny_qwen3_reranker: Path, tiny_bert_reranker: Path
+) -> None:
+    checkpoint = open_checkpoint(str(tiny_qwen3_reranker))
+    texts = ["we sailed to goa with the family", "goa", ""]
+    padded, joined = (
+        logits_of(TorchCrossEncoder(checkpoint, attention=each), "who sailed?", texts)
+        for each in get_args(Attention)
+    )
+
+    assert joined == pytest.approx(padded, abs=1e-5)
+    with pytest.raises(DependencyError, match="varlen is for a Qwen3-Reranker alone"):
+        TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)), attention="varlen")
 
 
 def test_what_overflows_in_float16_is_refused_at_the_start(qwen3: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 from serving.adapters.encoder.checkpoint import Checkpoint
 from serving.domain.errors import DependencyError
 from serving.models.errors import CheckpointError
-from serving.models.precision import QUANTIZED, Precision
+from serving.models.precision import QUANTIZED, Attention, Precision
 from serving.models.qwen3_architecture import Qwen3Architecture
 
 
@@ -52,6 +52,17 @@ def choose_precision(
     if precision != "auto":
         return precision
     return "bfloat16" if backend == "qwen3" and device != "cpu" else "float32"
+
+
+def require_attention(attention: Attention, backend: str) -> None:
+    """Refuses an attention that a backend has not.
+
+    Raises:
+        DependencyError: It is "varlen", and the backend is not "qwen3".
+    """
+    if attention == "varlen" and backend != "qwen3":
+        why = f"attention varlen is for a Qwen3 alone, and this model is run by {backend}"
+        raise DependencyError("embedder", why)
 
 
 def cpu_multiplies_bfloat16() -> bool:

@@ -23,9 +23,8 @@ from serving.adapters.encoder.checkpoint import Checkpoint, in_precision
 from serving.adapters.encoder.onnx_probe import probe_windows
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
 from serving.domain.errors import DependencyError
-from serving.models.errors import CheckpointError, DeviceMemoryError
-from serving.models.passes import open_passes
-from serving.models.precision import Precision
+from serving.models.errors import AttentionError, CheckpointError, DeviceMemoryError
+from serving.models.precision import Attention, Precision
 from serving.models.qwen3_architecture import Qwen3Architecture
 from serving.models.qwen3_checkpoint import Probes, load_qwen3
 from serving.models.stored_tensors import StoredTensors
@@ -42,6 +41,7 @@ class Qwen3Encoder:
             fingerprint. float16 is closer to float32 than bfloat16 is, until something exceeds
             65,504: that is an error here, at the start or in the batch that does. int8 and
             float8 are of the weights alone, and computed in bfloat16.
+        attention: "varlen" spares a batch beyond the recorded shapes its padding.
         threads: Torch's threads for one forward pass, of the whole process; None leaves them.
 
     Raises:
@@ -56,6 +56,7 @@ class Qwen3Encoder:
         *,
         device: str = "cpu",
         precision: Precision = "float32",
+        attention: Attention = "padded",
         threads: int | None = 1,
     ) -> None:
         if threads is not None:
@@ -78,9 +79,7 @@ class Qwen3Encoder:
                     precision,
                     Probes(probes, self._model.dimension),
                 )
-            self._passes = open_passes(
-                network, architecture.hidden, network.device, checkpoint.window
-            )
+            self._passes = network.passes(attention)
         self._device = Device(
             is_accelerator=network.device.type != "cpu", token_budget=self._passes.token_budget
         )
@@ -171,7 +170,7 @@ def _told(device: str) -> Iterator[None]:
     """Says in words what was wrong with a checkpoint or a device."""
     try:
         yield
-    except (CheckpointError, DeviceMemoryError) as error:
+    except (AttentionError, CheckpointError, DeviceMemoryError) as error:
         raise _refused(str(error)) from error
     except (RuntimeError, AssertionError) as error:
         why = f"cannot be loaded on {device!r} ({type(error).__name__})"

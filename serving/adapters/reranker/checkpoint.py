@@ -69,14 +69,18 @@ def open_checkpoint(model: str, *, window: int | None = None, download: bool = F
     )
 
 
-def require_precision(kind: Kind, precision: str) -> None:
-    """Refuses a precision that a kind of checkpoint is not computed in.
+def require_computed(kind: Kind, precision: str, attention: str) -> None:
+    """Refuses what a kind of checkpoint is not computed in.
 
     Raises:
-        DependencyError: It is quantized, and no Qwen3.
+        DependencyError: It is for a Qwen3 alone, and this is none.
     """
-    if precision in QUANTIZED and kind is not Kind.YES_OR_NO:
+    if kind is Kind.YES_OR_NO:
+        return
+    if precision in QUANTIZED:
         raise _refused(f"precision {precision} is for a Qwen3-Reranker alone, which this is not")
+    if attention == "varlen":
+        raise _refused("attention varlen is for a Qwen3-Reranker alone, which this is not")
 
 
 def _refused(why: str) -> DependencyError:

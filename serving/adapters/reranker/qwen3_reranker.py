@@ -18,8 +18,7 @@ from serving.adapters.reranker.checkpoint import Checkpoint
 from serving.adapters.reranker.loading import load_tokenizer
 from serving.adapters.reranker.pairs import beginning
 from serving.domain.errors import DependencyError
-from serving.models.passes import open_passes
-from serving.models.precision import Precision
+from serving.models.precision import Attention, Precision
 from serving.models.qwen3_architecture import Qwen3Architecture
 from serving.models.qwen3_checkpoint import Probes, head_rows, load_qwen3
 from serving.models.stored_tensors import StoredTensors
@@ -63,14 +62,22 @@ class Qwen3Reranker:
         device: As torch names it.
         precision: Of weights and arithmetic, int8 and float8 of the weights alone; the two rows
             of the head are float32 in any.
+        attention: "varlen" spares a batch beyond the recorded shapes its padding.
 
     Raises:
         DependencyError: The window is too short for the prompt, or "yes" is no single token.
         CheckpointError: It is no Qwen3, lacks tensors, or is another model when quantized.
+        AttentionError: Attention cannot be computed so.
         DeviceMemoryError: It does not fit the device.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str, precision: Precision) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: str,
+        precision: Precision,
+        attention: Attention = "padded",
+    ) -> None:
         self._tokenizer = load_tokenizer(checkpoint)
         yes, no = (self._single_token(word) for word in ("yes", "no"))
         self._before, self._after = self._tokens(BEFORE), self._tokens(AFTER)
@@ -93,7 +100,7 @@ class Qwen3Reranker:
             )
             tied = bool(config.get("tie_word_embeddings"))
             self._yes_less_no = _difference(head_rows(tensors, [yes, no], tied=tied))
-        self._passes = open_passes(network, architecture.hidden, network.device, checkpoint.window)
+        self._passes = network.passes(attention)
         self.token_budget = self._passes.token_budget
 
     def _single_token(self, word: str) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from serving.adapters.reranker.checkpoint import Checkpoint, require_precision
+from serving.adapters.reranker.checkpoint import Checkpoint, require_computed
 from serving.adapters.reranker.loading import load_model, load_tokenizer
 from serving.adapters.reranker.pairs import beginning, padded
 from serving.models.passes import tokens_of_a_pass
-from serving.models.precision import Precision
+from serving.models.precision import Attention, Precision
 from serving.ports import Pair
 
 
@@ -24,13 +24,20 @@ class SequenceClassifier:
         checkpoint: What to load.
         device: As torch names it.
         precision: Of weights and arithmetic; none of the quantized ones.
+        attention: "padded", which the transformers library has.
 
     Raises:
-        DependencyError: The precision is one that this kind has not.
+        DependencyError: Precision or attention is one that this kind has not.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: str, precision: Precision) -> None:
-        require_precision(checkpoint.kind, precision)
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: str,
+        precision: Precision,
+        attention: Attention = "padded",
+    ) -> None:
+        require_computed(checkpoint.kind, precision, attention)
         from transformers import AutoModelForSequenceClassification
 
         self._tokenizer = load_tokenizer(checkpoint)

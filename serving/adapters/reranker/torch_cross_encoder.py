@@ -13,8 +13,8 @@ from serving.adapters.reranker.qwen3_reranker import Qwen3Reranker
 from serving.adapters.reranker.sequence_classifier import SequenceClassifier
 from serving.domain.errors import DependencyError
 from serving.models.buckets import batches_by_length
-from serving.models.errors import CheckpointError, DeviceMemoryError
-from serving.models.precision import Precision
+from serving.models.errors import AttentionError, CheckpointError, DeviceMemoryError
+from serving.models.precision import Attention, Precision
 from serving.ports import Device, Pair
 
 
@@ -33,7 +33,7 @@ class PairModel(Protocol):
         ...
 
 
-KINDS: Mapping[Kind, Callable[[Checkpoint, str, Precision], PairModel]] = {
+KINDS: Mapping[Kind, Callable[[Checkpoint, str, Precision, Attention], PairModel]] = {
     Kind.ONE_LOGIT: SequenceClassifier,
     Kind.YES_OR_NO: Qwen3Reranker,
 }
@@ -56,6 +56,7 @@ class TorchCrossEncoder:
         checkpoint: What to load.
         device: As torch names it: "cpu", "cuda", "cuda:1".
         precision: Of weights and arithmetic.
+        attention: "varlen" is for a Qwen3-Reranker alone, and spares large batches their padding.
         threads: Torch's threads for one forward pass, on the thread that makes this object and
             on those that use torch for the first time after it; None leaves them.
 
@@ -70,12 +71,13 @@ class TorchCrossEncoder:
         *,
         device: str = "cpu",
         precision: Precision = "float32",
+        attention: Attention = "padded",
         threads: int | None = 1,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         try:
-            self._model = KINDS[checkpoint.kind](checkpoint, device, precision)
+            self._model = KINDS[checkpoint.kind](checkpoint, device, precision, attention)
             self._device = Device(
                 is_accelerator=torch.device(device).type != "cpu",
                 token_budget=self._model.token_budget,
@@ -84,7 +86,7 @@ class TorchCrossEncoder:
             (logit,) = self.score(self.tokenize("who?", ["nobody"]))
         except DependencyError:
             raise
-        except (CheckpointError, DeviceMemoryError) as error:
+        except (AttentionError, CheckpointError, DeviceMemoryError) as error:
             raise DependencyError("reranker", str(error)) from error
         except Exception as error:
             # A checkpoint can be wrong in as many ways as the library has layers.

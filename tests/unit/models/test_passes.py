@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,14 +17,17 @@ from serving.models.errors import DeviceMemoryError
 from serving.models.passes import (
     BucketedPasses,
     DirectPasses,
+    Network,
     PackedBatch,
     Passes,
     Rows,
     Window,
     open_passes,
     packed,
+    shape_of,
 )
 
+CPU = torch.device("cpu")
 WINDOW = 100
 SMALL = BucketPlan(token_budget=64, window=WINDOW)
 
@@ -42,6 +46,14 @@ def network(ids: Tensor, lengths: Tensor) -> Tensor:
     return torch.stack([ids[:, 0], last, lengths], dim=1).float()
 
 
+def joined_network(ids: Tensor, positions: Tensor, starts: Tensor, longest: int) -> Tensor:
+    """The same of rows one after the other."""
+    lengths = starts.diff()
+    assert int(lengths.max()) == longest
+    assert positions.tolist() == [place for length in lengths for place in range(int(length))]
+    return torch.stack([ids[starts[:-1]], ids[starts[1:] - 1], lengths], dim=1).float()
+
+
 class FakeDevice:
     """A `GraphDevice` with room for so many tokens a pass, and for so many recorded in all."""
 
@@ -51,11 +63,11 @@ class FakeDevice:
         self.calls: list[tuple[str, Bucket]] = []
         self.captured: list[Bucket] = []
 
-    def run(self, batch: PackedBatch) -> Rows:
-        shape = Bucket(batch.shape[0], batch.shape[1] - 1)
+    def run(self, windows: Sequence[Window]) -> Rows:
+        shape = shape_of(windows)
         self._require(shape.tokens <= self._tokens)
         self.calls.append(("run", shape))
-        return network(torch.from_numpy(batch[:, 1:]), torch.from_numpy(batch[:, 0])).numpy()
+        return Network(network, CPU).rows(windows)
 
     def capture(self, bucket: Bucket) -> None:
         self._require(bucket.tokens <= self._tokens)
@@ -87,11 +99,20 @@ def test_a_packed_batch_has_lengths_then_tokens_padded_at_the_right() -> None:
 
 @given(window_lists)
 def test_each_window_has_its_row_and_no_other_row_is_answered(windows: list[list[int]]) -> None:
-    direct: Passes = DirectPasses(network)
+    direct: Passes = DirectPasses(Network(network, CPU))
     bucketed: Passes = BucketedPasses(FakeDevice(), SMALL)
 
     np.testing.assert_array_equal(direct.run(windows), of_windows(windows))
     np.testing.assert_array_equal(bucketed.run(windows), of_windows(windows))
+
+
+@given(window_lists)
+def test_rows_one_after_the_other_have_no_padding_and_the_same_answers(
+    windows: list[list[int]],
+) -> None:
+    made = DirectPasses(Network(network, CPU, joined_network)).run(windows)
+
+    np.testing.assert_array_equal(made, of_windows(windows))
 
 
 @given(window_lists, st.integers(WINDOW, 400), st.integers(0, 2000))
@@ -185,6 +206,6 @@ def test_on_a_cpu_a_batch_is_run_in_its_own_shape() -> None:
         return network(ids, lengths)
 
     windows: list[Window] = [[1, 2, 3], [4]]
-    open_passes(watched, 3, torch.device("cpu"), WINDOW).run(windows)
+    open_passes(Network(watched, CPU), 3, WINDOW).run(windows)
 
     assert shapes == [(2, 3)]
