@@ -6,6 +6,9 @@ The decisions are here and know no device; `cuda_graphs` carries them out on CUD
 from __future__ import annotations
 
 import logging
+import math
+import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -48,8 +51,14 @@ ACCELERATOR_TOKENS = 16_384
 between the layers (0.8 GB for the widest of an 8B)."""
 
 BUCKET_TOKENS = 4096
-"""Of a prepared shape. By arithmetic, not yet by measurement: so many tokens of a 0.6B keep an
-H100 busy for 5 ms, longer than it takes to launch the 400 kernels of a pass one by one."""
+"""Of a prepared shape at most; so many tokens of a 0.6B keep an H100 busy for 5 ms."""
+
+RECORDED_S = 0.02
+"""What a pass of a prepared shape takes at most, kernel by kernel. To launch the 400 to 510
+kernels of a Qwen3 takes a few milliseconds: in a pass that takes several times as long, each is
+there before the device is ready for it, and recording it saves nothing. It bounds what all
+shapes cost at the start as well: 211 of them, each run twice to be recorded, take 9 s at most.
+By arithmetic, not yet by measurement, an 8B has some 120 of them on an H100, and none on a GB10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +161,16 @@ class DirectPasses:
 class BucketedPasses:
     """`Passes` on a device that records shapes; a batch beyond them is run as it comes.
 
-    Where memory is short it makes do with fewer shapes, and with smaller batches, and logs
-    what it dropped. The largest batch is run once when all shapes are recorded: so it is known
-    to fit beside them, and the device keeps its memory for it.
+    Shapes whose pass takes long are not recorded. Where memory is short it makes do with fewer
+    shapes, and with smaller batches, and logs what it dropped. The largest batch is run once
+    when all shapes are recorded: so it is known to fit beside them, and the device keeps its
+    memory for it.
 
     Args:
         device: What runs the network.
-        plan: The shapes to record, as far as memory allows.
+        plan: The shapes to record, as far as time and memory allow.
         token_budget: The most tokens of a batch that are wanted.
+        clock: Monotonic seconds.
 
     Raises:
         DeviceMemoryError: There is no memory even for the longest window alone.
@@ -170,10 +181,11 @@ class BucketedPasses:
         device: GraphDevice,
         plan: BucketPlan,
         token_budget: int = ACCELERATOR_TOKENS,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._device = device
         self._plan = plan
-        self._captured = _captured(device, plan.buckets)
+        self._captured = _captured(device, plan.buckets, clock)
         self._token_budget = _fitting_budget(device, plan.window, token_budget)
 
     @property
@@ -254,17 +266,52 @@ def _fitting_budget(device: GraphDevice, window: int, wanted: int) -> int:
         return bucket.tokens
 
 
-def _captured(device: GraphDevice, buckets: Sequence[Bucket]) -> frozenset[Bucket]:
+def _captured(
+    device: GraphDevice, planned: Sequence[Bucket], clock: Callable[[], float]
+) -> frozenset[Bucket]:
+    """Records the shapes that are worth it, the largest of them first."""
+    started = clock()
+    worthwhile = _worthwhile(device, planned, clock)
     captured = []
-    for bucket in buckets:
+    for bucket in worthwhile:
         try:
             device.capture(bucket)
         except DeviceMemoryError:
             continue
         captured.append(bucket)
-    if len(captured) < len(buckets):
+    if len(captured) < len(worthwhile):
         logger.warning(
             "fewer shapes are recorded than planned: out of device memory",
-            extra={"planned": len(buckets), "recorded": len(captured)},
+            extra={"planned": len(worthwhile), "recorded": len(captured)},
         )
+    logger.info(
+        "shapes are recorded",
+        extra={
+            "planned": len(planned),
+            "worthwhile": len(worthwhile),
+            "recorded": len(captured),
+            "seconds": round(clock() - started, 2),
+        },
+    )
     return frozenset(captured)
+
+
+def _worthwhile(
+    device: GraphDevice, planned: Sequence[Bucket], clock: Callable[[], float]
+) -> Sequence[Bucket]:
+    """Those whose pass takes no longer than a recorded one may, in the order of the plan."""
+
+    def seconds(bucket: Bucket) -> float:
+        windows = [[0] * bucket.length] * bucket.rows
+        try:
+            # Kernels are loaded at the first pass of a shape.
+            device.run(windows)
+            started = clock()
+            device.run(windows)
+        except DeviceMemoryError:
+            return math.inf
+        return clock() - started
+
+    # From the smallest to the largest passes take longer, so a few of them tell of all.
+    by_size = planned[::-1]
+    return by_size[: bisect_right(by_size, RECORDED_S, key=seconds)][::-1]

@@ -15,6 +15,7 @@ from torch import Tensor
 from serving.models.buckets import Bucket, BucketPlan
 from serving.models.errors import DeviceMemoryError
 from serving.models.passes import (
+    RECORDED_S,
     BucketedPasses,
     DirectPasses,
     Network,
@@ -55,9 +56,16 @@ def joined_network(ids: Tensor, positions: Tensor, starts: Tensor, longest: int)
 
 
 class FakeDevice:
-    """A `GraphDevice` with room for so many tokens a pass, and for so many recorded in all."""
+    """A `GraphDevice` with room for so many tokens a pass, and for so many recorded in all.
 
-    def __init__(self, *, tokens: int = 10**9, recorded_tokens: int = 10**9) -> None:
+    The first pass of a shape takes a second, others so long for each token; nothing else does.
+    """
+
+    def __init__(
+        self, *, tokens: int = 10**9, recorded_tokens: int = 10**9, token_s: float = 0
+    ) -> None:
+        self._token_s = token_s
+        self._seconds = 0.0
         self._tokens = tokens
         self._recorded_tokens = recorded_tokens
         self.calls: list[tuple[str, Bucket]] = []
@@ -66,6 +74,7 @@ class FakeDevice:
     def run(self, windows: Sequence[Window]) -> Rows:
         shape = shape_of(windows)
         self._require(shape.tokens <= self._tokens)
+        self._seconds += shape.tokens * self._token_s if ("run", shape) in self.calls else 1
         self.calls.append(("run", shape))
         return Network(network, CPU).rows(windows)
 
@@ -81,9 +90,16 @@ class FakeDevice:
         self.calls.append(("replay", bucket))
         return network(torch.from_numpy(batch[:, 1:]), torch.from_numpy(batch[:, 0])).numpy()
 
+    def clock(self) -> float:
+        return self._seconds
+
     def _require(self, there_is_room: bool) -> None:
         if not there_is_room:
             raise DeviceMemoryError("full")
+
+
+def passes_on(device: FakeDevice, token_budget: int = 1000) -> BucketedPasses:
+    return BucketedPasses(device, SMALL, token_budget, device.clock)
 
 
 def last_call(device: FakeDevice) -> tuple[str, Bucket]:
@@ -100,7 +116,7 @@ def test_a_packed_batch_has_lengths_then_tokens_padded_at_the_right() -> None:
 @given(window_lists)
 def test_each_window_has_its_row_and_no_other_row_is_answered(windows: list[list[int]]) -> None:
     direct: Passes = DirectPasses(Network(network, CPU))
-    bucketed: Passes = BucketedPasses(FakeDevice(), SMALL)
+    bucketed: Passes = passes_on(FakeDevice())
 
     np.testing.assert_array_equal(direct.run(windows), of_windows(windows))
     np.testing.assert_array_equal(bucketed.run(windows), of_windows(windows))
@@ -120,7 +136,7 @@ def test_short_of_memory_the_rows_are_the_same(
     windows: list[list[int]], tokens: int, recorded_tokens: int
 ) -> None:
     device = FakeDevice(tokens=tokens, recorded_tokens=recorded_tokens)
-    passes = BucketedPasses(device, SMALL)
+    passes = passes_on(device)
     fitting = windows[: max(1, passes.token_budget // WINDOW)]
 
     np.testing.assert_array_equal(passes.run(fitting), of_windows(fitting))
@@ -128,17 +144,42 @@ def test_short_of_memory_the_rows_are_the_same(
 
 def test_shapes_are_recorded_the_largest_first_and_the_largest_batch_is_run_beside_them() -> None:
     device = FakeDevice()
-    BucketedPasses(device, SMALL, token_budget=1000)
-    (*captures, last) = device.calls
+    passes_on(device)
+    captures = [call for call in device.calls if call[0] == "capture"]
+    last = device.calls[-1]
 
     assert captures == [("capture", bucket) for bucket in SMALL.buckets]
     assert captures[0][1].tokens > captures[-1][1].tokens
     assert last == ("run", Bucket(10, WINDOW))
 
 
+@given(st.integers(1, 70))
+def test_a_shape_that_keeps_the_device_busy_for_long_is_not_recorded(tokens: int) -> None:
+    device = FakeDevice(token_s=RECORDED_S / (tokens + 0.5))
+    passes = passes_on(device)
+
+    assert passes.captured == {bucket for bucket in SMALL.buckets if bucket.tokens <= tokens}
+    tried = {shape for call, shape in device.calls if call == "run"}
+    assert len(tried) <= 1 + len(SMALL.buckets).bit_length()
+
+
+def test_how_many_shapes_are_recorded_and_how_long_it_took_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    device = FakeDevice(token_s=RECORDED_S / 32)
+    passes = passes_on(device)
+
+    (record,) = caplog.records
+    logged = vars(record)
+    assert logged["planned"] == len(SMALL.buckets) > logged["worthwhile"] > 0
+    assert logged["worthwhile"] == logged["recorded"] == len(passes.captured)
+    assert logged["seconds"] == pytest.approx(device.clock() - 1, abs=0.01)
+
+
 def test_a_batch_is_replayed_in_its_bucket_and_beyond_all_of_them_run_as_it_is() -> None:
     device = FakeDevice()
-    passes = BucketedPasses(device, SMALL)
+    passes = passes_on(device)
 
     passes.run([[1] * 7] * 3)
     assert last_call(device) == ("replay", Bucket(4, 8))
@@ -151,7 +192,7 @@ def test_shapes_that_memory_is_too_short_for_are_left_out_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     device = FakeDevice(recorded_tokens=200)
-    passes = BucketedPasses(device, SMALL)
+    passes = passes_on(device)
 
     assert set(device.captured) == passes.captured
     assert 0 < len(passes.captured) < len(SMALL.buckets)
@@ -166,7 +207,7 @@ def test_shapes_that_memory_is_too_short_for_are_left_out_and_logged(
 
 def test_a_batch_whose_shape_was_left_out_is_run_as_it_is() -> None:
     device = FakeDevice(recorded_tokens=0)
-    passes = BucketedPasses(device, SMALL)
+    passes = passes_on(device)
 
     passes.run([[1] * 7] * 3)
     assert passes.captured == frozenset()
@@ -176,7 +217,7 @@ def test_a_batch_whose_shape_was_left_out_is_run_as_it_is() -> None:
 def test_batches_are_halved_until_the_device_has_memory_for_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    passes = BucketedPasses(FakeDevice(tokens=350), SMALL, token_budget=1000)
+    passes = passes_on(FakeDevice(tokens=350))
 
     assert passes.token_budget == 2 * WINDOW
     assert [record.message for record in caplog.records] == [
@@ -187,7 +228,7 @@ def test_batches_are_halved_until_the_device_has_memory_for_them(
 def test_with_memory_enough_the_batch_is_the_one_planned_and_nothing_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    passes = BucketedPasses(FakeDevice(), SMALL, token_budget=1000)
+    passes = passes_on(FakeDevice())
 
     assert passes.token_budget == 1000
     assert caplog.records == []
@@ -195,7 +236,7 @@ def test_with_memory_enough_the_batch_is_the_one_planned_and_nothing_is_logged(
 
 def test_without_memory_for_the_longest_window_there_are_no_passes() -> None:
     with pytest.raises(DeviceMemoryError):
-        BucketedPasses(FakeDevice(tokens=WINDOW - 1), SMALL)
+        passes_on(FakeDevice(tokens=WINDOW - 1))
 
 
 def test_on_a_cpu_a_batch_is_run_in_its_own_shape() -> None:
