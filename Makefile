@@ -61,6 +61,7 @@ bench: $(VENV)/.dev ## Measure; DATA=FOLDER names a collection, else the sample 
 .PHONY: bench-gpu
 bench-gpu: $(VENV)/.dev ## Measure the models of the GPU tier on the GPU that is there
 	@$(BIN)/python -m bench.gpu
+	@$(BIN)/python -m bench.gpu.batching --encoder 0.6B
 
 .PHONY: quality
 quality: $(VENV)/.dev ## Measure how good answers are; DATA="DIR DIR" names sets, else the slices that ship

@@ -29,6 +29,7 @@ from bench.report import figures, markdown_table
 from bench.results import Json, Result, append_record
 from serving.config import load_settings
 from serving.deployments.components import open_embedder
+from serving.deployments.gpu_facts import gather
 from serving.domain.budget import Deadline
 from serving.models.precision import Precision
 from serving.pipeline.batching import BatchedEmbedder, BatchLimits
@@ -298,7 +299,9 @@ class Target:
         elif self.encoder != "service":
             described |= {"device": self.device, "precision": self.precision}
             if torch.device(self.device).type == "cuda":
+                facts = gather()
                 described["device_name"] = torch.cuda.get_device_name(self.device)
+                described |= {"driver": facts.driver, "cuda": facts.torch_cuda}
         return described
 
 
@@ -352,6 +355,8 @@ def main(
     out: Path,
 ) -> None:
     """Measure questions and documents together, and write and print what they get."""
+    if encoder in PUBLISHED and device.startswith("cuda") and not torch.cuda.is_available():
+        raise click.ClickException("there is no CUDA device: `python -m serving doctor` says why")
     load = Load(
         queries_per_s=queries_per_s,
         query_tokens=query_tokens,

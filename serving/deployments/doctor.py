@@ -9,11 +9,12 @@ import platform
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
 from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
-from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
+from serving.adapters.encoder.checkpoint import MINILM, names_folder, open_checkpoint
 from serving.adapters.reranker.checkpoint import Kind as RerankerKind
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.adapters.reranker.checkpoint import require_computed
@@ -111,8 +112,8 @@ def _model(settings: Settings) -> Finding:
     try:
         checkpoint = open_checkpoint(embedder.model, dimension=embedder.dimension)
     except DependencyError as error:
-        # A start fetches any other model from the hub.
-        return Finding("model", embedder.model != MINILM, error.why)
+        # A start fetches what is named by an id from the hub.
+        return Finding("model", _may_be_fetched(embedder.model), error.why)
     except ValueError as error:
         return Finding("model", False, str(error))
     backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
@@ -125,6 +126,10 @@ def _model(settings: Settings) -> Finding:
     return Finding("model", True, f"{embedder.model} through {how}")
 
 
+def _may_be_fetched(model: str) -> bool:
+    return model != MINILM and not names_folder(model) and not Path(model).is_dir()
+
+
 def _reranker(settings: Settings) -> Finding:
     reranker = settings.reranker
     if reranker.model is None:
@@ -133,7 +138,7 @@ def _reranker(settings: Settings) -> Finding:
         checkpoint = open_reranker_checkpoint(reranker.model)
     except DependencyError as error:
         # A start goes on without, and tries the hub before.
-        return Finding("reranker", True, error.why)
+        return Finding("reranker", _may_be_fetched(reranker.model), error.why)
     try:
         require_computed(checkpoint.kind, reranker.precision, reranker.attention)
     except DependencyError as error:

@@ -506,7 +506,7 @@ def test_a_dimension_beyond_those_trained_for_is_refused(
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DependencyError, match="no folder and not on this machine"):
+    with pytest.raises(DependencyError, match=r"there is no folder .*none"):
         open_checkpoint(str(tmp_path / "none"))
 
 

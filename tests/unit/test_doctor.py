@@ -61,6 +61,25 @@ def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
     assert "dimension" in finding.text
 
 
+@pytest.mark.parametrize("part", ["embedder", "reranker"])
+def test_a_folder_that_is_not_there_is_found_and_an_id_may_still_be_fetched(part: str) -> None:
+    def finding(model: str) -> Finding:
+        found = examine(load_settings({part: {"model": model}}))
+        name = {"embedder": "model"}.get(part, part)
+        return next(each for each in found if each.part == name)
+
+    assert finding("nobody/has-this").ok
+    assert not finding("/nowhere/at/all").ok
+
+
+def test_a_folder_without_a_reranker_is_found(tiny_qwen3: Checkpoint) -> None:
+    settings = load_settings({"reranker": {"model": str(tiny_qwen3.folder)}})
+    [finding] = [each for each in examine(settings) if each.part == "reranker"]
+
+    assert not finding.ok
+    assert "is no known reranker" in finding.text
+
+
 def test_a_precision_that_the_model_does_not_have_is_found(
     tiny_qwen3: Checkpoint, tiny_bert_reranker: Path
 ) -> None:

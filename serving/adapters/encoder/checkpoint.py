@@ -105,7 +105,16 @@ def _find_folder(model: str, download: bool) -> Path:
     if model == MINILM:
         return _packaged_minilm()
     folder = Path(model).expanduser()
-    return folder if folder.is_dir() else _hub_folder(model, download)
+    if folder.is_dir():
+        return folder
+    if names_folder(model):
+        raise DependencyError("embedder", f"there is no folder {model!r}")
+    return _hub_folder(model, download)
+
+
+def names_folder(model: str) -> bool:
+    """Whether a model is named by a path, so that no hub could have it."""
+    return model.startswith(("/", "./", "../", "~"))
 
 
 def _packaged_minilm() -> Path:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from bench.gpu.batching import Load, as_table, measure
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bench.gpu.batching import Load, as_table, main, measure
 from serving.pipeline.batching import BatchedEmbedder
 from tests.fake_meaning import FakeEncoder, PoisonedEncoder
 
@@ -33,3 +37,11 @@ async def test_questions_that_fail_are_counted_and_not_timed() -> None:
 
     assert (questions.n, questions.latency) == (0, None)
     assert questions.errors == {"RuntimeError": 30}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_gpu_a_qwen3_is_not_offered_anything() -> None:
+    done = CliRunner().invoke(main, ["--encoder", "0.6B"])
+
+    assert done.exit_code == 1
+    assert "there is no CUDA device" in done.output
