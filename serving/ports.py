@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken, Snapshot
+from serving.domain.index_policy import CurvePoint
 from serving.domain.leg_options import Walk, WordsSearch
 from serving.domain.period import Period
 from serving.domain.profile import Yields
@@ -135,6 +136,31 @@ class IndexAnswer:
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedding_s: float = 0.0
     unsearched: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTier:
+    """How the rows of one kind of a tenant are searched, and how well.
+
+    Without lists the numbers about them are 0 and the curve is empty. `rows` are those that live,
+    `tail` those that no lists have, `dead_share` is of all that take memory. `recall` is the last
+    that was audited, or else that of the calibration. `rebuilding` says how far new lists are,
+    `failure` why there are none; both are empty otherwise. `memory_bytes` is a plan, not a count.
+    """
+
+    kind: ItemKind
+    rows: int
+    dead_share: float
+    memory_bytes: int
+    tail: int = 0
+    n_lists: int = 0
+    n_probes: int = 0
+    recall_target: float = 1.0
+    recall: float = 1.0
+    audited: bool = False
+    curve: tuple[CurvePoint, ...] = ()
+    rebuilding: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -739,10 +765,14 @@ class IndexRow:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What an index engine found, best first; `evidence` as in `IndexAnswer`."""
+    """What an index engine found, best first; `evidence` as in `IndexAnswer`.
+
+    `generation` counts how often the engine had put its rows into another shape before.
+    """
 
     candidates: list[Candidate]
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    generation: int = 0
 
 
 class IndexEngine(Protocol):
@@ -756,7 +786,8 @@ class IndexEngine(Protocol):
         """Puts rows in the place of those of the same name, and removes others.
 
         Raises:
-            ValueError: A row's vectors have another dimension than the engine.
+            ValueError: A row's vectors have another dimension than the engine, or one of them is
+                zero or not finite; nothing was changed.
         """
         ...
 
@@ -771,7 +802,7 @@ class IndexEngine(Protocol):
         """Finds the `depth` nearest items that the scope accepts, as `VectorIndex.search` does.
 
         Raises:
-            ValueError: `vector` has another dimension than the engine.
+            ValueError: `vector` has another dimension than the engine, or is zero or not finite.
         """
         ...
 
@@ -786,6 +817,27 @@ class IndexEngine(Protocol):
     @property
     def vector_count(self) -> int:
         """How many vectors it holds."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """How often it has put rows into another shape; does not change once it is closed."""
+        ...
+
+    def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
+        """How rows are searched, by tenant and kind: those of one tenant, or of all."""
+        ...
+
+    def maintain(self) -> None:
+        """Does what is due about the shape of its rows, which may take minutes.
+
+        One thread calls it, beside the one that applies changes and those that search.
+        Returns early when the engine is closed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends maintenance, also one under way. Returns at once; searches go on."""
         ...
 
 

@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
@@ -28,6 +30,7 @@ from serving.ports import (
     IndexEngine,
     IndexRow,
     IndexStatus,
+    IndexTier,
     Neighbours,
     TokenIds,
     Vector,
@@ -193,6 +196,8 @@ class InMemoryIndex:
         for row in rows:
             if len(row.vectors):
                 self._check(row.vectors.shape[1])
+            for vector in row.vectors:
+                self._check_length(vector, f"a vector of {row.item.id!r}")
         for name in removed:
             self._rows.pop(name, None)
         self._rows.update(((row.tenant, row.item), row) for row in rows)
@@ -206,6 +211,7 @@ class InMemoryIndex:
         only: Collection[ItemId] | None = None,
     ) -> Neighbours:
         self._check(len(vector))
+        self._check_length(vector, "the vector to search for")
         found = best_first(
             Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
             for (tenant, _), row in self._rows.items()
@@ -236,9 +242,26 @@ class InMemoryIndex:
     def vector_count(self) -> int:
         return sum(len(row.vectors) for row in self._rows.values())
 
+    @property
+    def generation(self) -> int:
+        return 0
+
+    def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
+        return []
+
+    def maintain(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
     def _check(self, dimension: int) -> None:
         if dimension != self._dimension:
             raise ValueError(f"vectors must have {self._dimension} dimensions, got {dimension}")
+
+    def _check_length(self, vector: NDArray[Any], what: str) -> None:
+        if not 0 < np.linalg.norm(vector.astype(np.float64)) < np.inf:
+            raise ValueError(f"{what} is zero or not finite")
 
     def _accepts(self, row: IndexRow, scope: Scope) -> bool:
         if row.item.kind is ItemKind.SEGMENT:

@@ -40,13 +40,10 @@ RECALL_PAUSE_S = 600.0
 GROWTH_TO_TRY_AGAIN = 1.25
 PAUSE_AFTER_FAILURE_S = 600.0
 
-FEW = 2.0
-"""Times the rows that a search of lists scores: so many are scored exactly, and none is missed."""
-
 WIDER = 4
 """By how much a search that found too little looks further, each time."""
 
-RebuildReason = Literal["grown", "tombstones", "doubled", "skewed", "recall", "shrunk"]
+RebuildReason = Literal["grown", "tombstones", "doubled", "skewed", "recall", "full", "shrunk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +60,10 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierState:
-    """The numbers that decide about a rebuild. The last five are of lists, and None without.
+    """The numbers that decide about a rebuild. All but the first two are of lists.
 
-    `skew` is that of `MOST_SKEW`, `trained_skew` what it was at first.
+    `skew` is that of `MOST_SKEW`, `trained_skew` what it was at first. Lists are `full` that
+    could not be extended.
     """
 
     alive: int
@@ -75,14 +73,16 @@ class TierState:
     trained_skew: float | None = None
     age_s: float | None = None
     audited_recall: float | None = None
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FailedBuild:
-    """A rebuild that memory was too short for."""
+    """A rebuild that memory was too short for, and what it was too short for."""
 
     rows: int
     at_s: float
+    what: str
 
     def bars(self, rows: int, now_s: float) -> bool:
         """Whether it is too early to try again with so many rows."""
@@ -100,6 +100,9 @@ class IndexPolicy:
         least_lists: Fewer are not worth their centres, if there are rows for so many.
         least_rows_per_list: With fewer, centres are noise.
         least_tail: So many rows wait in the tail before lists are extended.
+        least_few: So many rows that pass a filter are scored exactly, without the lists.
+        few: The same, as a multiple of the rows that a search of the lists scores: none is missed
+            for twice the work.
     """
 
     exact_max_rows: int = 50_000
@@ -107,6 +110,8 @@ class IndexPolicy:
     least_lists: int = 32
     least_rows_per_list: int = 32
     least_tail: int = 1024
+    least_few: int = 256
+    few: float = 2.0
 
     def n_lists(self, rows: int) -> int:
         """How many lists so many rows are put into."""
@@ -117,6 +122,16 @@ class IndexPolicy:
         """How many rows the tail may have before lists are extended."""
         return max(self.least_tail, n_lists)
 
+    def are_few(self, allowed: int, rows: int, share: float) -> bool:
+        """Whether what a filter lets pass is scored exactly, without the lists.
+
+        Args:
+            allowed: How many rows pass.
+            rows: How many there are.
+            share: Of them, what a search of the lists reads.
+        """
+        return allowed <= max(self.few * share * rows, self.least_few)
+
     def rebuild_reason(self, state: TierState) -> RebuildReason | None:
         """Why the rows are to be put into new lists, or out of lists; None if they are not."""
         if state.trained_rows is None:
@@ -125,6 +140,8 @@ class IndexPolicy:
             return "shrunk"
         if state.dead > MOST_DEAD_SHARE * (state.alive + state.dead):
             return "tombstones"
+        if state.full:
+            return "full"
         if state.alive > MOST_GROWTH * state.trained_rows:
             return "doubled"
         if _skewed(state):
@@ -154,17 +171,6 @@ def candidates_for(depth: int) -> int | None:
     """How many rows the lists are asked for; None if they cannot give enough of them."""
     wanted = max(depth + LEAST_EXTRA_CANDIDATES, min(2 * depth, MOST_CANDIDATES))
     return wanted if wanted <= MOST_CANDIDATES else None
-
-
-def are_few(allowed: int, rows: int, share: float) -> bool:
-    """Whether the rows that a filter lets pass are scored exactly, without the lists.
-
-    Args:
-        allowed: How many pass.
-        rows: How many there are.
-        share: Of them, what a search of the lists reads.
-    """
-    return allowed <= max(FEW * share * rows, MOST_CANDIDATES)
 
 
 def probes_for(n_probes: int, n_lists: int, passing: float) -> int:

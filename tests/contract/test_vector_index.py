@@ -1,4 +1,4 @@
-"""What every index engine does, the reference and the exact one."""
+"""What every index engine does: the reference, the exact one, and the one that uses lists."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.adapters.vector_index import ExactIndex
+from serving.adapters.vector_index import ExactIndex, TieredIndex
 from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, fact_id, segment_id
 from serving.domain.validity import Closing
 from serving.ports import IndexEngine, IndexRow, Neighbours
 from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
+from tests.eager_lists import LISTS_AT_ONCE, Upkept, WatchedLibrary
 from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
 
 OTHER = TenantName("other")
@@ -32,6 +33,16 @@ def exact(device: str) -> MakeEngine:
     return lambda: ExactIndex(DIMENSION, device=device)
 
 
+def tiered(*, upkept: bool) -> MakeEngine:
+    """Lists from five rows on; new ones, and the tail into them, after every change or never."""
+
+    def make() -> IndexEngine:
+        engine = TieredIndex(DIMENSION, WatchedLibrary(probe_all=True), LISTS_AT_ONCE)
+        return Upkept(engine) if upkept else engine
+
+    return make
+
+
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
@@ -40,6 +51,8 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
     params=[
         pytest.param(InMemoryIndex, id="reference"),
         pytest.param(exact("cpu"), id="exact"),
+        pytest.param(tiered(upkept=False), id="tiered-exact"),
+        pytest.param(tiered(upkept=True), id="tiered-lists"),
         pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
     ],
 )
@@ -214,6 +227,20 @@ def test_vectors_of_another_dimension_are_refused_and_change_nothing(engine: Ind
         engine.apply(rows, [])
     with pytest.raises(ValueError, match=f"{DIMENSION} dimensions, got 3"):
         engine.search(unit(1, 3), ItemKind.SEGMENT, scope(), 1)
+    assert engine.vector_count == 0
+
+
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
+def test_vectors_without_a_direction_are_refused_and_change_nothing(
+    engine: IndexEngine, bad: float
+) -> None:
+    vector = np.full(DIMENSION, bad, np.float32)
+    rows = [segment_row(segment("a"), unit(1)), segment_row(segment("b"), unit(1), vector)]
+
+    with pytest.raises(ValueError, match="a vector of 'b' is zero or not finite"):
+        engine.apply(rows, [])
+    with pytest.raises(ValueError, match="search for is zero or not finite"):
+        engine.search(vector, ItemKind.SEGMENT, scope(), 1)
     assert engine.vector_count == 0
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -17,11 +19,16 @@ from serving.ports import IndexRow
 
 RESTS_ON_WIDTH, CLOSING_WIDTH = 2, 4
 
+BLOCK = 2048
+"""So many names, or terms, are copied before others are let go on."""
+
 Mask = NDArray[np.bool_]
 """bool (rows,)."""
 
 Slots = NDArray[np.int64]
 """int64 (n,): numbers of rows."""
+
+Column = TypeVar("Column", NDArray[np.int64], NDArray[np.float64])
 
 _TIMES_IF_MISSING = {
     "event_time": BEFORE_ALL,
@@ -53,6 +60,7 @@ class Columns:
 
     `numbers` holds that of each row's item, `rests_on` pairs of a fact's row and the
     number of a segment it rests on, `closings` a fact's row and the times of one of its closings.
+    `last_retraction` is that of a fact that closed another.
     """
 
     def __init__(self, capacity: int, dimension: int, device: torch.device) -> None:
@@ -65,6 +73,8 @@ class Columns:
         self.rests_on = array("q")
         self.closings = array("q")
         self.postings: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+        self.latest_event = BEFORE_ALL
+        self.last_retraction = BEFORE_ALL
 
     def __len__(self) -> int:
         return len(self.items)
@@ -83,6 +93,8 @@ class Columns:
         for name, missing in _TIMES_IF_MISSING.items():
             instant: datetime | None = getattr(row, name)
             self.times[name][window] = missing if instant is None else microseconds(instant)
+        if row.event_time is not None:
+            self.latest_event = max(self.latest_event, microseconds(row.event_time))
         for term in row.terms:
             self.postings[term].extend(slots)
         self.numbers[window] = numbers[row.item]
@@ -91,30 +103,86 @@ class Columns:
                 self.rests_on.extend((slot, numbers[segment_id(id_)]))
             for closing in row.closings:
                 self.closings.extend((slot, *times_of(closing)))
+        for closing in row.closings:
+            if closing.retracted_at is not None:
+                retracted_at = microseconds(closing.retracted_at)
+                self.last_retraction = max(self.last_retraction, retracted_at)
         self.evidence.extend([row.evidence] * len(slots))
         self.items.extend([row.item] * len(slots))
         return slots
 
-    def copied(self, kept: Slots, capacity: int) -> Columns:
-        """The kept rows, renumbered, with room for `capacity`."""
-        copy = Columns(capacity, self.vectors.shape[1], self.vectors.device)
+    def grown(self, capacity: int) -> Columns:
+        """The same rows with room for `capacity`; both share what has no fixed room."""
+        grown, count = copy.copy(self), len(self)
+        vectors = self.vectors.new_zeros((capacity, self.vectors.shape[1]))
+        vectors[:count] = self.vectors[:count]
+        grown.vectors = vectors
+        grown.importance = _with_room(self.importance[:count], capacity)
+        grown.numbers = _with_room(self.numbers[:count], capacity)
+        grown.times = {
+            name: _with_room(times[:count], capacity) for name, times in self.times.items()
+        }
+        return grown
+
+    def copied(
+        self, kept: Slots, end: int, capacity: int, pause: Callable[[], None] | None = None
+    ) -> Columns:
+        """The kept rows, renumbered, with room for `capacity`.
+
+        Safe beside an `append`: it reads nothing of the rows from `end` on.
+
+        Args:
+            kept: Rows below `end`, ascending.
+            end: The number of rows to choose from.
+            capacity: At least as many as are kept.
+            pause: Called now and then, for others that wait for the interpreter.
+        """
+        pause = pause or (lambda: None)
+        result = Columns(capacity, self.vectors.shape[1], self.vectors.device)
         count = len(kept)
-        copy.vectors[:count] = self.vectors[torch.from_numpy(kept).to(self.vectors.device)]
-        copy.importance[:count] = self.importance[kept]
+        result.vectors[:count] = self.vectors[torch.from_numpy(kept).to(self.vectors.device)]
+        result.importance[:count] = self.importance[kept]
         for name, column in self.times.items():
-            copy.times[name][:count] = column[kept]
-        copy.items = [self.items[slot] for slot in kept.tolist()]
-        copy.evidence = [self.evidence[slot] for slot in kept.tolist()]
-        renumbered = np.full(len(self), -1, np.int64)
+            result.times[name][:count] = column[kept]
+        result.numbers[:count] = self.numbers[kept]
+        for block in _blocks(kept, pause):
+            result.items += [self.items[slot] for slot in block]
+            result.evidence += [self.evidence[slot] for slot in block]
+        renumbered = np.full(end, -1, np.int64)
         renumbered[kept] = np.arange(count)
-        for term, posting in self.postings.items():
-            slots = renumbered[as_numpy(posting)]
+        result.postings.update(self._postings_of(renumbered, pause))
+        result.rests_on = _renumbered(as_table(self.rests_on, RESTS_ON_WIDTH), renumbered)
+        result.closings = _renumbered(as_table(self.closings, CLOSING_WIDTH), renumbered)
+        result.latest_event = int(result.times["event_time"][:count].max(initial=BEFORE_ALL))
+        retractions = as_table(result.closings, CLOSING_WIDTH)[:, -1]
+        retractions = retractions[retractions < AFTER_ALL]
+        result.last_retraction = int(retractions.max(initial=BEFORE_ALL))
+        return result
+
+    def _postings_of(
+        self, renumbered: Slots, pause: Callable[[], None]
+    ) -> Iterator[tuple[str, array[int]]]:
+        """The postings of the rows that have a new number."""
+        for number, (term, posting) in enumerate(list(self.postings.items())):
+            if number % BLOCK == BLOCK - 1:
+                pause()
+            slots = as_numpy(posting)
+            slots = renumbered[slots[slots < len(renumbered)]]
             if (slots := slots[slots >= 0]).size:
-                copy.postings[term] = array("q", slots.tobytes())
-        copy.numbers[:count] = self.numbers[kept]
-        copy.rests_on = _renumbered(as_table(self.rests_on, RESTS_ON_WIDTH), renumbered)
-        copy.closings = _renumbered(as_table(self.closings, CLOSING_WIDTH), renumbered)
-        return copy
+                yield term, array("q", slots.tobytes())
+
+
+def _blocks(slots: Slots, pause: Callable[[], None]) -> Iterator[list[int]]:
+    """The rows in blocks, with a pause after each."""
+    for start in range(0, len(slots), BLOCK):
+        yield slots[start : start + BLOCK].tolist()
+        pause()
+
+
+def _with_room(values: Column, capacity: int) -> Column:
+    room = np.zeros(capacity, values.dtype)
+    room[: len(values)] = values
+    return room
 
 
 def as_numpy(growing: array[int]) -> Slots:
@@ -130,6 +198,7 @@ def as_table(growing: array[int], width: int) -> NDArray[np.int64]:
 
 def _renumbered(table: NDArray[np.int64], renumbered: Slots) -> array[int]:
     """The lines of the kept rows, under the rows' new numbers; -1 is a row that goes."""
+    table = table[table[:, 0] < len(renumbered)]
     moved = np.column_stack([renumbered[table[:, 0]], table[:, 1:]])
     return array("q", moved[moved[:, 0] >= 0].tobytes())
 

@@ -17,65 +17,14 @@ same speed.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
-import numpy as np
-import torch
-
-from serving.adapters.vector_index.columns import Numbers
 from serving.adapters.vector_index.exact_scan import nearest
-from serving.adapters.vector_index.memory import Memory
-from serving.adapters.vector_index.shelf import Shelf
+from serving.adapters.vector_index.tenants import Tenants
+from serving.adapters.vector_index.tiers import exact_tier
 from serving.domain.query import Scope
-from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, Neighbours, Vector
-
-NO_VECTOR = np.empty((1, 0), np.float16)
-"""The one row of a segment that has none."""
-
-
-class _Shelves:
-    """All rows of a tenant."""
-
-    def __init__(self, dimension: int, device: torch.device) -> None:
-        self._numbers = Numbers()
-        self._found = {kind: Shelf(dimension, device, self._numbers) for kind in ItemKind}
-        self._witnesses = Shelf(0, device, self._numbers)
-
-    def change(self, rows: Sequence[IndexRow], removed: Sequence[ItemId]) -> None:
-        """Puts each row on its shelf, and takes what is gone, or moved, off the others."""
-        witnesses = [replace(row, vectors=NO_VECTOR) for row in rows if not len(row.vectors)]
-        self._witnesses.change(witnesses, [*removed, *(row.item for row in rows)])
-        for kind, shelf in self._found.items():
-            shelf.change(
-                [row for row in rows if row.item.kind is kind],
-                [item for item in removed if item.kind is kind],
-            )
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is found by it, and nothing chosen."""
-        return not (self._witnesses.slots or any(shelf.slots for shelf in self._found.values()))
-
-    def hold(self, item: ItemId) -> bool:
-        """Whether the item has a row."""
-        return item in self._found[item.kind].slots or item in self._witnesses.slots
-
-    def memory(self) -> Memory:
-        """What searches see from now on."""
-        segments, facts = self._found[ItemKind.SEGMENT], self._found[ItemKind.FACT]
-        return Memory(
-            segments=segments.view,
-            facts=facts.view,
-            witnesses=self._witnesses.view,
-            segment_slots=segments.slots,
-            witness_slots=self._witnesses.slots,
-            numbers=self._numbers,
-            number_count=len(self._numbers),
-        )
+from serving.ports import IndexRow, IndexTier, Neighbours, Vector
 
 
 class ExactIndex:
@@ -88,40 +37,16 @@ class ExactIndex:
     """
 
     def __init__(self, dimension: int, *, device: str = "cpu") -> None:
-        self._dimension = dimension
-        self._device = torch.device(device)
-        self._shelves: dict[TenantName, _Shelves] = {}
-        self._memories: dict[TenantName, Memory] = {}
+        self._tenants = Tenants(dimension, device)
 
     def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
         """Puts rows in the place of those of the same name, and removes others.
 
         Raises:
-            ValueError: A row's vectors have another dimension; nothing was changed.
+            ValueError: A row's vectors have another dimension, or one is zero or not finite;
+                nothing was changed.
         """
-        for row in rows:
-            if len(row.vectors):
-                self._check_dimension(row.vectors.shape[-1])
-        rows_of: defaultdict[TenantName, list[IndexRow]] = defaultdict(list)
-        for row in rows:
-            rows_of[row.tenant].append(row)
-        gone_from: defaultdict[TenantName, list[ItemId]] = defaultdict(list)
-        for tenant, item in removed:
-            gone_from[tenant].append(item)
-        for tenant in rows_of.keys() | gone_from.keys():
-            self._change(tenant, rows_of[tenant], gone_from[tenant])
-
-    def _change(
-        self, tenant: TenantName, rows: Sequence[IndexRow], removed: Sequence[ItemId]
-    ) -> None:
-        shelves = self._shelves.get(tenant) or _Shelves(self._dimension, self._device)
-        shelves.change(rows, removed)
-        if shelves.empty:
-            self._shelves.pop(tenant, None)
-            self._memories.pop(tenant, None)
-            return
-        self._shelves[tenant] = shelves
-        self._memories[tenant] = shelves.memory()
+        self._tenants.apply(rows, removed)
 
     def search(
         self,
@@ -134,36 +59,38 @@ class ExactIndex:
         """Finds the `depth` nearest items that the scope accepts, of all or only of these.
 
         Raises:
-            ValueError: `vector` has another dimension than the index.
+            ValueError: `vector` has another dimension, or is zero or not finite.
         """
-        self._check_dimension(len(vector))
-        memory = self._memories.get(scope.tenant)
-        if memory is None:
-            return Neighbours([])
-        query = torch.tensor(vector, dtype=torch.float32, device=self._device)
-        found = nearest(memory.view(kind), memory.allowed(kind, scope, only), query, depth)
-        evidence: dict[str, tuple[str, ...]] = {}
-        if kind is ItemKind.FACT:
-            segments = memory.evidence_of([row for _, _, row in found], scope)
-            evidence = {item.id: ids for (_, item, _), ids in zip(found, segments, strict=True)}
-        return Neighbours([Candidate(item, score) for score, item, _ in found], evidence)
+        return self._tenants.search(nearest, vector, kind, scope, depth, only)
 
     def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
         """How many vectors a search of the tenant reads at most."""
-        memory = self._memories.get(tenant)
-        return 0 if memory is None else memory.view(kind).count
+        return self._tenants.scan_size(tenant, kind)
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it holds."""
-        shelves = self._shelves.get(tenant)
-        return 0 if shelves is None else sum(shelves.hold(item) for item in set(items))
+        return self._tenants.count(tenant, items)
 
     @property
     def vector_count(self) -> int:
         """How many vectors it holds."""
-        memories = list(self._memories.values())
-        return sum(int(m.segments.alive.sum() + m.facts.alive.sum()) for m in memories)
+        return self._tenants.vector_count
 
-    def _check_dimension(self, dimension: int) -> None:
-        if dimension != self._dimension:
-            raise ValueError(f"vectors must have {self._dimension} dimensions, got {dimension}")
+    @property
+    def generation(self) -> int:
+        """Always 0: its rows keep their shape."""
+        return self._tenants.generation
+
+    def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
+        """How rows are searched: those of one tenant, or of all."""
+        return [
+            exact_tier(kind, shelf.view, self._tenants.dimension)
+            for (owner, kind), shelf in self._tenants.shelves()
+            if tenant is None or owner == tenant
+        ]
+
+    def maintain(self) -> None:
+        """Does nothing: nothing is ever due."""
+
+    def close(self) -> None:
+        """Does nothing: there is no maintenance to end."""

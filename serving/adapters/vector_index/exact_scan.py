@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
+
 import torch
 
-from serving.adapters.vector_index.columns import Mask, Slots
+from serving.adapters.vector_index.allowed import Allowed
+from serving.adapters.vector_index.columns import Slots
 from serving.adapters.vector_index.view import View
 from serving.domain.records import ItemId
 
@@ -16,11 +18,17 @@ GATHER_BELOW = 0.1
 """If a smaller share of the rows is allowed, those are gathered and the rest is not read."""
 
 
-def nearest(
-    view: View, allowed: Mask, vector: torch.Tensor, depth: int
-) -> list[tuple[float, ItemId, int]]:
-    """The score, name and best row of the `depth` nearest items, best first."""
-    slots = np.flatnonzero(allowed)
+class Found(NamedTuple):
+    """An item by its best row."""
+
+    score: float
+    item: ItemId
+    row: int
+
+
+def nearest(view: View, allowed: Allowed, vector: torch.Tensor, depth: int) -> list[Found]:
+    """The `depth` nearest items, best first, of all allowed rows."""
+    slots = allowed.slots()
     scores = _scan(view, slots, vector)
     head = min(len(slots), max(LEAST_HEAD, 2 * depth))
     while True:
@@ -34,7 +42,7 @@ def nearest(
 
 def _scan(view: View, slots: Slots, vector: torch.Tensor) -> torch.Tensor:
     """The scores of the rows in float16 precision, as float32 (n,)."""
-    vectors = view.columns.vectors[: view.count]
+    vectors = view.vectors
     chosen = torch.from_numpy(slots).to(vectors.device)
     query = vector.to(torch.float16)
     if len(slots) < GATHER_BELOW * view.count:
@@ -43,7 +51,18 @@ def _scan(view: View, slots: Slots, vector: torch.Tensor) -> torch.Tensor:
     return scores if len(slots) == view.count else scores[chosen]
 
 
-def best_rows(view: View, rows: Slots, vector: torch.Tensor) -> list[tuple[float, ItemId, int]]:
+def head_of_tail(view: View, allowed: Allowed, vector: torch.Tensor, most: int) -> Slots:
+    """The nearest allowed rows that no lists have, at most so many."""
+    slots = allowed.slots(view.covered)
+    if len(slots) <= most:
+        return slots
+    scores = view.vectors[view.covered :] @ vector.to(torch.float16)
+    scores = scores[torch.from_numpy(slots - view.covered).to(scores.device)]
+    head: Slots = slots[torch.topk(scores.float(), most).indices.cpu().numpy()]
+    return head
+
+
+def best_rows(view: View, rows: Slots, vector: torch.Tensor) -> list[Found]:
     """Scores rows in float32 and keeps the best of each item; equal scores by id.
 
     Scores are rounded to 1e-6: the last bits of a product depend on where its row
@@ -52,10 +71,10 @@ def best_rows(view: View, rows: Slots, vector: torch.Tensor) -> list[tuple[float
     vectors = view.columns.vectors
     chosen = vectors[torch.from_numpy(rows).to(vectors.device)].float()
     scored = [
-        (round(score, 6), view.columns.items[row], row)
+        Found(round(score, 6), view.columns.items[row], row)
         for score, row in zip((chosen @ vector).tolist(), rows.tolist(), strict=True)
     ]
-    best: dict[ItemId, tuple[float, ItemId, int]] = {}
-    for entry in sorted(scored, key=lambda entry: (-entry[0], entry[1])):
-        best.setdefault(entry[1], entry)
+    best: dict[ItemId, Found] = {}
+    for found in sorted(scored, key=lambda found: (-found.score, found.item)):
+        best.setdefault(found.item, found)
     return list(best.values())

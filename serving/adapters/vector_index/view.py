@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index.columns import (
@@ -19,6 +21,7 @@ from serving.adapters.vector_index.columns import (
     as_table,
 )
 from serving.adapters.vector_index.instants import BEFORE_ALL, ClockTimes, microseconds
+from serving.adapters.vector_index.trained import Trained
 from serving.domain.query import Filter, TimeRange
 
 ANY_TIME = TimeRange()
@@ -26,18 +29,42 @@ ANY_TIME = TimeRange()
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a search sees of a shelf: the first rows, and which of them live."""
+    """What a search sees of a shelf: the first rows, and which of them live.
+
+    Those below `covered` are in the lists of `trained` too, if there are any.
+    """
 
     columns: Columns
     alive: Mask
     latest_event: int = BEFORE_ALL
     last_retraction: int = BEFORE_ALL
-    """Of a fact that closed another."""
+    trained: Trained | None = None
+    covered: int = 0
 
     @property
     def count(self) -> int:
         """How many rows it sees, dead ones included."""
         return len(self.alive)
+
+    @cached_property
+    def alive_count(self) -> int:
+        """How many of them live."""
+        return int(np.count_nonzero(self.alive))
+
+    @property
+    def dead_share(self) -> float:
+        """How many do not, of all; 0 if there are none."""
+        return 1 - self.alive_count / self.count if self.count else 0.0
+
+    @property
+    def tail(self) -> int:
+        """How many of them no lists have."""
+        return self.count - self.covered
+
+    @property
+    def vectors(self) -> torch.Tensor:
+        """The vectors of the rows: float16 (rows, dimension), on the device."""
+        return self.columns.vectors[: self.count]
 
     def time(self, name: str) -> NDArray[np.int64]:
         """One of the times of each row, in microseconds: int64 (rows,)."""

@@ -14,7 +14,6 @@ from serving.domain.index_policy import (
     FailedBuild,
     IndexPolicy,
     TierState,
-    are_few,
     candidates_for,
     chosen_probes,
     expected_share,
@@ -75,6 +74,7 @@ def test_the_tail_may_have_as_many_rows_as_there_are_lists() -> None:
         (replace(HEALTHY, audited_recall=0.959), "recall"),
         (replace(HEALTHY, audited_recall=0.959, age_s=599.0), None),
         (replace(HEALTHY, audited_recall=None), None),
+        (replace(HEALTHY, full=True), "full"),
     ],
 )
 def test_each_rule_fires_at_its_threshold(state: TierState, reason: str | None) -> None:
@@ -88,7 +88,7 @@ def test_each_rule_fires_at_its_threshold(state: TierState, reason: str | None) 
 def test_what_did_not_fit_is_tried_again_after_growth_or_a_while(
     rows: int, now_s: float, barred: bool
 ) -> None:
-    assert FailedBuild(1000, 100.0).bars(rows, now_s) == barred
+    assert FailedBuild(1000, 100.0, "lists").bars(rows, now_s) == barred
 
 
 def test_more_candidates_are_asked_for_than_are_wanted_up_to_what_lists_can_give() -> None:
@@ -107,8 +107,8 @@ def test_there_are_always_16_candidates_to_spare(depth: int) -> None:
     ("allowed", "few"), [(1, True), (256, True), (4000, True), (4001, False), (100_000, False)]
 )
 def test_rows_that_few_pass_are_scored_without_the_lists(allowed: int, few: bool) -> None:
-    assert are_few(allowed, 100_000, 0.02) == few
-    assert are_few(min(allowed, 256), 100_000, 0.0001)
+    assert POLICY.are_few(allowed, 100_000, 0.02) == few
+    assert POLICY.are_few(min(allowed, 256), 100_000, 0.0001)
 
 
 def test_the_fewer_rows_pass_a_filter_the_more_lists_are_probed() -> None:
