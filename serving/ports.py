@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
@@ -775,6 +776,10 @@ class Neighbours:
     generation: int = 0
 
 
+class DamagedSnapshotError(Exception):
+    """The files of a snapshot cannot be read, or are another's; the message says what is wrong."""
+
+
 class IndexEngine(Protocol):
     """The searchable rows of a vector index. Synchronous.
 
@@ -817,6 +822,24 @@ class IndexEngine(Protocol):
     @property
     def vector_count(self) -> int:
         """How many vectors it holds."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Writes what it holds into an empty folder.
+
+        The thread that calls `maintain` calls it; others may apply changes and search meanwhile.
+
+        Raises:
+            OSError: The files cannot be written.
+        """
+        ...
+
+    def restore(self, folder: Path) -> None:
+        """Takes over what `save` wrote, in the place of what it holds; before anything else.
+
+        Raises:
+            DamagedSnapshotError: The files are cut short, changed, or of another dimension.
+        """
         ...
 
     @property

@@ -147,6 +147,12 @@ class Upkept:
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return self._engine.count(tenant, items)
 
+    def save(self, folder: Path) -> None:
+        self._engine.save(folder)
+
+    def restore(self, folder: Path) -> None:
+        self._engine.restore(folder)
+
     @property
     def vector_count(self) -> int:
         return self._engine.vector_count

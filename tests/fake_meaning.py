@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 import zlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
 from serving.domain.validity import held_until
 from serving.ports import (
+    DamagedSnapshotError,
     Device,
     EmbeddingModel,
     FeedDelta,
@@ -237,6 +240,20 @@ class InMemoryIndex:
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return sum((tenant, item) in self._rows for item in set(items))
+
+    def save(self, folder: Path) -> None:
+        (folder / "rows").write_bytes(pickle.dumps(self._rows))
+
+    def restore(self, folder: Path) -> None:
+        try:
+            rows = pickle.loads((folder / "rows").read_bytes())
+        except (OSError, pickle.UnpicklingError, EOFError) as error:
+            raise DamagedSnapshotError(str(error)) from error
+        if any(
+            len(row.vectors) and row.vectors.shape[1] != self._dimension for row in rows.values()
+        ):
+            raise DamagedSnapshotError("another dimension")
+        self._rows = rows
 
     @property
     def vector_count(self) -> int:

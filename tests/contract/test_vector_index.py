@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, fact_id, segment_id
 from serving.domain.validity import Closing
-from serving.ports import IndexEngine, IndexRow, Neighbours
+from serving.ports import DamagedSnapshotError, IndexEngine, IndexRow, Neighbours
 from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE, Upkept, WatchedLibrary
 from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
@@ -433,6 +435,60 @@ def test_facts_keep_their_evidence_when_many_others_go(engine: IndexEngine) -> N
     assert set(found.evidence.values()) == {("note",)}
 
 
+# ---------------------------------------------------------------- snapshots
+
+
+def restarted(engine: IndexEngine, make_engine: MakeEngine) -> IndexEngine:
+    """Another engine that took over what this one saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        engine.save(Path(folder))
+        other = make_engine()
+        other.restore(Path(folder))
+    return other
+
+
+def test_what_was_saved_is_found_again_and_can_be_changed(
+    engine: IndexEngine, make_engine: MakeEngine
+) -> None:
+    engine.apply([segment_row(segment(f"s{n}"), unit(n)) for n in range(20)], [])
+    engine.apply([segment_row(segment("s3"), unit(30))], [(TENANT, segment_id("s1"))])
+
+    other = restarted(engine, make_engine)
+
+    assert other.vector_count == engine.vector_count == 19
+    assert names(find(other, 30))[0] == segment_id("s3")
+    other.apply([segment_row(segment("s1"), unit(1))], [(TENANT, segment_id("s2"))])
+    assert names(find(other, 1))[0] == segment_id("s1")
+    assert segment_id("s2") not in names(find(other, 2))
+
+
+def test_a_snapshot_that_was_cut_short_changes_nothing(engine: IndexEngine, tmp_path: Path) -> None:
+    engine.apply([segment_row(segment(f"s{n}"), unit(n)) for n in range(20)], [])
+    engine.save(tmp_path)
+    for file in tmp_path.iterdir():
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    kept = names(find(engine, 7))
+
+    with pytest.raises(DamagedSnapshotError):
+        engine.restore(tmp_path)
+
+    assert names(find(engine, 7)) == kept
+
+
+def test_a_snapshot_with_another_bit_is_not_taken(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine()
+    if isinstance(engine, InMemoryIndex):
+        pytest.skip("the reference has no files to speak of")
+    engine.apply([segment_row(segment(f"s{n}"), unit(n)) for n in range(20)], [])
+    engine.save(tmp_path)
+    rows = bytearray((tmp_path / "rows.npz").read_bytes())
+    rows[rows.index(unit(7).astype(np.float16).tobytes())] ^= 1
+    (tmp_path / "rows.npz").write_bytes(rows)
+
+    with pytest.raises(DamagedSnapshotError, match="CRC"):
+        make_engine().restore(tmp_path)
+
+
 # ---------------------------------------------------------------- against Filter.accepts
 
 INSTANTS = st.integers(0, 4).map(lambda n: NOON + days(n))
@@ -587,6 +643,7 @@ removals = st.lists(item_ids, max_size=4)
     known_at=SOME_INSTANT,
     depth=st.integers(1, 20),
     only=st.none() | st.lists(item_ids) | st.frozensets(item_ids),
+    restarts=st.booleans(),
 )
 def test_it_finds_what_the_filter_and_the_clock_accept(
     make_engine: MakeEngine,
@@ -597,6 +654,7 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
     known_at: datetime | None,
     depth: int,
     only: Collection[ItemId] | None,
+    restarts: bool,
 ) -> None:
     engine, corpus = make_engine(), Corpus()
     in_scope = scope(filter_=filter_, as_of=as_of, known_at=known_at)
@@ -606,6 +664,8 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
             corpus.remove(item)
         engine.apply([], [(TENANT, item) for item in removed])
         engine.apply([corpus.put(item, directions) for item, directions in put], [])
+        if restarts:
+            engine = restarted(engine, make_engine)
 
     found = engine.search(unit(1), kind, in_scope, depth, only)
 

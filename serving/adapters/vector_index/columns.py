@@ -153,11 +153,16 @@ class Columns:
         result.postings.update(self._postings_of(renumbered, pause))
         result.rests_on = _renumbered(as_table(self.rests_on, RESTS_ON_WIDTH), renumbered)
         result.closings = _renumbered(as_table(self.closings, CLOSING_WIDTH), renumbered)
-        result.latest_event = int(result.times["event_time"][:count].max(initial=BEFORE_ALL))
-        retractions = as_table(result.closings, CLOSING_WIDTH)[:, -1]
-        retractions = retractions[retractions < AFTER_ALL]
-        result.last_retraction = int(retractions.max(initial=BEFORE_ALL))
+        result.note_latest()
         return result
+
+    def note_latest(self) -> None:
+        """Works out `latest_event` and `last_retraction` from the rows."""
+        events = self.times["event_time"][: len(self)]
+        self.latest_event = int(events.max(initial=BEFORE_ALL))
+        retractions = as_table(self.closings, CLOSING_WIDTH)[:, -1]
+        retractions = retractions[retractions < AFTER_ALL]
+        self.last_retraction = int(retractions.max(initial=BEFORE_ALL))
 
     def _postings_of(
         self, renumbered: Slots, pause: Callable[[], None]

@@ -18,8 +18,10 @@ same speed.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from serving.adapters.vector_index.exact_scan import nearest
+from serving.adapters.vector_index.stored_rows import load, save
 from serving.adapters.vector_index.tenants import Tenants
 from serving.adapters.vector_index.tiers import exact_tier
 from serving.domain.query import Scope
@@ -70,6 +72,23 @@ class ExactIndex:
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it holds."""
         return self._tenants.count(tenant, items)
+
+    def save(self, folder: Path) -> None:
+        """Writes all rows into an empty folder; changes may go on meanwhile.
+
+        Raises:
+            OSError: The files cannot be written.
+        """
+        save(self._tenants.memories(), library="", folder=folder)
+
+    def restore(self, folder: Path) -> None:
+        """Takes over the rows that were saved, in the place of what there is.
+
+        Raises:
+            DamagedSnapshotError: The files are cut short, changed or of another form.
+        """
+        tenants = self._tenants
+        tenants.restore(load(folder, tenants.dimension, tenants.device, library=None, now_s=0.0))
 
     @property
     def vector_count(self) -> int:

@@ -73,7 +73,7 @@ class Shelf:
         self._columns = columns
         self._journal: list[Change] | None = None
         self.numbers = numbers
-        self.slots = _slots_of(columns.items, pause)
+        self.slots = _slots_of(columns.items, range(len(columns)), pause)
         self.asked: deque[Asked] = deque(maxlen=REMEMBERED_QUERIES)
         alive = np.ones(len(columns), np.bool_)
         self._publish(alive, trained, len(columns) if trained is not None else 0)
@@ -82,6 +82,21 @@ class Shelf:
     def empty(cls, dimension: int, device: torch.device, numbers: Numbers) -> Shelf:
         """A shelf without rows."""
         return cls(Columns(FIRST_CAPACITY, dimension, device), numbers)
+
+    @classmethod
+    def restored(
+        cls,
+        columns: Columns,
+        numbers: Numbers,
+        alive: Mask,
+        trained: Trained | None,
+        covered: int,
+    ) -> Shelf:
+        """A shelf as it was, dead rows included: slots are what lists know rows by."""
+        shelf = cls(columns, numbers)
+        shelf.slots = _slots_of(columns.items, np.flatnonzero(alive).tolist())
+        shelf._publish(alive, trained, covered)
+        return shelf
 
     def change(self, change: Change) -> None:
         """Publishes a view with the rows put in place and the others gone."""
@@ -143,15 +158,18 @@ class Shelf:
             return
         room = max(FIRST_CAPACITY, 2 * len(kept))
         self._columns = self._columns.copied(kept, self.view.count, room)
-        self.slots = _slots_of(self._columns.items, lambda: None)
+        self.slots = _slots_of(self._columns.items, range(len(self._columns)))
         self._publish(np.ones(len(kept), np.bool_), None, 0)
 
 
-def _slots_of(items: Sequence[ItemId], pause: Callable[[], None]) -> dict[ItemId, range]:
-    """The rows of each item, which lie side by side."""
+def _slots_of(
+    items: Sequence[ItemId], living: Sequence[int], pause: Callable[[], None] = lambda: None
+) -> dict[ItemId, range]:
+    """The living rows of each item, which lie side by side."""
     slots: dict[ItemId, range] = {}
-    for slot, item in enumerate(items):
-        if slot % BLOCK == BLOCK - 1:
+    for place, slot in enumerate(living):
+        item = items[slot]
+        if place % BLOCK == BLOCK - 1:
             pause()
         slots[item] = range(slots[item].start if item in slots else slot, slot + 1)
     return slots

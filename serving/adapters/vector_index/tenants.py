@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from serving.adapters.vector_index.columns import Numbers
 from serving.adapters.vector_index.exact_scan import Found
 from serving.adapters.vector_index.memory import Memory
 from serving.adapters.vector_index.shelf import Change, Shelf
+from serving.adapters.vector_index.stored_rows import SHELVES, StoredTenant
 from serving.adapters.vector_index.view import View
 from serving.domain.query import Scope
 from serving.domain.ranking import Candidate
@@ -42,6 +43,12 @@ class _Shelves:
         self.numbers = Numbers()
         self.of_kind = {kind: Shelf.empty(dimension, device, self.numbers) for kind in ItemKind}
         self.witnesses = Shelf.empty(0, device, self.numbers)
+
+    def restore(self, stored: StoredTenant) -> None:
+        """Takes over what was stored."""
+        self.numbers = stored.numbers
+        segments, facts, self.witnesses = (stored.shelves[name] for name in SHELVES)
+        self.of_kind = {ItemKind.SEGMENT: segments, ItemKind.FACT: facts}
 
     def change(self, change: Change) -> None:
         """Puts each row on its shelf, and takes what is gone, or has moved, off the other."""
@@ -134,6 +141,22 @@ class Tenants:
     def publish(self, tenant: TenantName) -> None:
         """Shows searches the shelves of a tenant as they are; `writing` is held."""
         self._memories[tenant] = self._shelves[tenant].memory(self.generation)
+
+    def memories(self) -> dict[TenantName, Memory]:
+        """What searches see of each tenant."""
+        with self.writing:
+            return dict(self._memories)
+
+    def restore(self, stored: Iterable[StoredTenant]) -> None:
+        """Takes over what was stored, in the place of what there is."""
+        restored = {each.tenant: each for each in stored}
+        with self.writing:
+            self._shelves.clear()
+            self._memories.clear()
+            for tenant, each in restored.items():
+                shelves = self._shelves[tenant] = _Shelves(self.dimension, self.device)
+                shelves.restore(each)
+                self.publish(tenant)
 
     def has(self, name: Name, shelf: Shelf) -> bool:
         """Whether the shelf is still in its place; `writing` is held."""

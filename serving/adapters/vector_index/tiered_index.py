@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from serving.adapters.vector_index.host_memory import free_bytes
 from serving.adapters.vector_index.inverted_lists import InvertedLists, ListsLibrary
 from serving.adapters.vector_index.rebuild import Progress, Rebuild, StoppedError
 from serving.adapters.vector_index.shelf import Asked, Shelf
+from serving.adapters.vector_index.stored_rows import load, save
 from serving.adapters.vector_index.tenants import Name, Tenants
 from serving.adapters.vector_index.tiered_scan import nearest_in_tiers
 from serving.adapters.vector_index.tiers import tier_of
@@ -152,6 +154,33 @@ class TieredIndex:
     def generation(self) -> int:
         """How often rows were put into another shape; does not change once it is closed."""
         return self._tenants.generation
+
+    # ------------------------------------------------------------ files
+
+    def save(self, folder: Path) -> None:
+        """Writes all rows and lists into an empty folder; changes may go on meanwhile.
+
+        The thread that calls `maintain` calls it, so that no lists change.
+
+        Raises:
+            OSError: The files cannot be written.
+            ListsError: The library failed.
+        """
+        save(self._tenants.memories(), self._library.name, folder)
+
+    def restore(self, folder: Path) -> None:
+        """Takes over what was saved, in the place of what there is.
+
+        Lists of another library, or of another version of it, are made anew by `maintain`.
+
+        Raises:
+            DamagedSnapshotError: The files are cut short, changed or of another form.
+        """
+        tenants = self._tenants
+        stored = load(folder, tenants.dimension, tenants.device, self._library, self._clock())
+        tenants.restore(stored)
+        for _, shelf in tenants.shelves():
+            self._close_when_unused(shelf.view.trained)
 
     # ------------------------------------------------------------ state
 
