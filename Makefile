@@ -95,6 +95,10 @@ proto: $(VENV)/.dev ## Generate the stubs from the protos
 	  --grpc_python_out=clients/python --mypy_grpc_out=quiet:clients/python \
 	  protos/trivium/v1/*.proto
 
+.PHONY: cuvs-layouts
+cuvs-layouts: $(VENV)/.dev ## Read the structs of cuVS' C API out of its headers (docs/gpu.md); needs gcc
+	@$(BIN)/python -m tests.cuvs_layouts
+
 .PHONY: lock
 lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
