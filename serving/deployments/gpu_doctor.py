@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from serving.config import Settings
 from serving.deployments.finding import Finding
-from serving.deployments.gpu_facts import GpuFacts
+from serving.deployments.gpu_facts import GpuFacts, Version
 
 LEAST_DRIVER = {12: 525, 13: 580}
 """The oldest driver for each major version of CUDA."""
@@ -93,10 +93,20 @@ def _misfit(name: str, major: int, facts: GpuFacts) -> str:
             f"it is for CUDA {major}, torch {facts.versions.get('torch')} for "
             f"{facts.torch_cuda}: they need environments of their own, see docs/gpu.md"
         )
+    if name.startswith("cuvs") and facts.version(name) not in _known_cuvs():
+        known = " and ".join(".".join(map(str, each)) for each in _known_cuvs())
+        return f"the index knows {known}, see docs/gpu.md"
     new_cuvs = name == "cuvs-cu13" and facts.version(name) >= CUVS_OF_NEW_TORCH
     if new_cuvs and facts.version("torch") < NEW_TORCH:
         return f"it needs torch 2.13 or later, this is {facts.versions['torch']}; 26.6 fits it"
     return ""
+
+
+def _known_cuvs() -> tuple[Version, ...]:
+    # Here, since it loads torch, which only a machine with cuVS need wait for.
+    from serving.adapters.vector_index.cuvs_c import KNOWN_VERSIONS
+
+    return KNOWN_VERSIONS
 
 
 def _asked_devices(settings: Settings, facts: GpuFacts) -> Iterator[Finding]:

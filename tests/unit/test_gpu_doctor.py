@@ -122,6 +122,14 @@ def test_a_cuvs_that_needs_a_later_torch_is_a_fault(torch: str, cuvs: str, fits:
     assert ("cuvs-cu13" not in faults(pair)) is fits
 
 
+def test_a_cuvs_whose_layouts_nobody_compared_is_a_fault() -> None:
+    later = replace(H200, versions=FITTING | {"cuvs-cu13": "26.12.0"})
+
+    assert faults(later)["cuvs-cu13"] == (
+        "26.12.0; the index knows 26.6 and 26.10, see docs/gpu.md"
+    )
+
+
 def test_without_cuvs_it_is_said_how_to_have_it() -> None:
     assert "make install-gpu" in told(replace(H200, versions={"torch": "2.15.0"}))["cuvs"]
 
