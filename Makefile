@@ -58,6 +58,10 @@ serve: $(VENV)/.desk ## Serve in the foreground on persistent data
 bench: $(VENV)/.dev ## Measure; DATA=FOLDER names a collection, else the sample multiplied
 	@$(BIN)/python -m bench $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-index
+bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA=FOLDERS adds the texts of sets
+	@$(BIN)/python -m bench.index $(DATA)
+
 .PHONY: bench-gpu
 bench-gpu: $(VENV)/.dev ## Measure the models of the GPU tier on the GPU that is there
 	@$(BIN)/python -m bench.gpu

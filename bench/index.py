@@ -1,0 +1,387 @@
+"""Measures the vector index on a CPU: `make bench-index`, or `python -m bench.index --help`.
+
+Each corpus is searched in three ways, one question at a time: exactly; by the index as it is
+served, lists with a tail and scores in float32; and by the same lists of FAISS alone. Times are
+those of the thread that searches, which other work on the machine lengthens least, and recall is
+held against a scan in float32.
+
+The corpora are topic mixtures of any size, and texts: what real vectors look like is not known
+from made ones, and how an index grows not from the few texts that there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import numpy as np
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from bench.collection import read_collection
+from bench.environment import describe
+from bench.latency import Latency
+from bench.plots import COLOURS, INK, head, prepare
+from bench.report import figures, markdown_table
+from bench.results import Json, Record, Result, append_record, number, table
+from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index.faiss_lists import FaissLibrary
+from serving.config import load_settings
+from serving.deployments.components import open_embedder
+from serving.domain.budget import Deadline
+from serving.domain.index_policy import IndexPolicy
+from serving.domain.query import Scope
+from serving.domain.records import ItemKind, TenantName, segment_id
+from serving.ports import IndexEngine, IndexRow, Vector, Vectors
+from serving.telemetry import NoRecorder
+
+RESULTS = Path(__file__).parent / "results"
+TENANT = TenantName("bench")
+SCOPE = Scope(tenant=TENANT, as_of=datetime(2026, 1, 1, tzinfo=UTC))
+K = 10
+QUESTIONS = 200
+WARM_UPS = 20
+BATCH_ROWS = 10_000
+
+TOPICS_PER_ROOT = 4
+SPREAD = 1.5
+"""The length of what is random in a vector by that of its topic: a cosine of .3 within one. Fewer
+topics, or nearer ones, and a search of a few lists finds everything, as in no real corpus."""
+
+TARGETS_MS = {10_000: 0.6, 100_000: 2.0, 1_000_000: 4.0}
+"""Goals of the CPU time of a search, by rows; of what is between, that of the next size."""
+
+EXACT, SERVED, ALONE = "exact", "served", "faiss alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """What is searched, and with what.
+
+    `vectors`: float32 (n, dimension), `queries`: float32 (b, dimension), all of unit length.
+    """
+
+    name: str
+    vectors: Vectors
+    queries: Vectors
+
+
+def topic_mixture(rows: int, dimension: int, seed: int = 0) -> Corpus:
+    """Unit vectors about topics of unequal size, and questions about the same topics.
+
+    There are four topics for each root of the rows; the r-th has a share of 1 / (r + 10).
+
+    Args:
+        rows: How many vectors.
+        dimension: Of each.
+        seed: Of the random numbers.
+    """
+    random = np.random.default_rng(seed)
+    count = max(1, round(TOPICS_PER_ROOT * np.sqrt(rows)))
+    topics = unit(random.standard_normal((count, dimension), dtype=np.float32))
+    weights = 1 / np.arange(10, count + 10)
+    weights /= weights.sum()
+
+    def draw(wanted: int) -> Vectors:
+        of_topic = topics[random.choice(count, wanted, p=weights)]
+        noise = random.standard_normal((wanted, dimension), dtype=np.float32)
+        return unit(of_topic + SPREAD / np.sqrt(dimension) * noise)
+
+    return Corpus(f"mixture of {rows:,}", draw(rows), draw(QUESTIONS))
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """The vectors at length 1."""
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors / length, dtype=np.float32)
+
+
+async def embedded(folders: Sequence[Path]) -> Corpus:
+    """The texts of collections and their questions, by the embedder of the settings."""
+    texts: list[str] = []
+    questions: list[str] = []
+    for folder in folders:
+        collection = read_collection(folder)
+        for memory in collection.memories.values():
+            texts += [f"{segment.speaker}: {segment.text}" for segment in memory.segments]
+        questions += [query.text for query in collection.judged]
+    chosen = np.random.default_rng(0).permutation(len(questions))[:QUESTIONS]
+    async with open_embedder(load_settings(), NoRecorder()) as embedder:
+        rows: list[Vectors] = []
+        with click.progressbar(range(0, len(texts), 256), label="embedding") as starts:
+            for start in starts:
+                rows += await embedder.embed_documents(texts[start : start + 256])
+        asked = [await embedder.embed_query(questions[each], Deadline.after(60)) for each in chosen]
+    vectors = np.concatenate(rows)
+    return Corpus(f"texts of {len(folders)} sets, {len(vectors):,}", vectors, np.stack(asked))
+
+
+# ---------------------------------------------------------------- ways to search
+
+Search = Callable[[Vector], Sequence[int]]
+
+
+class Way(NamedTuple):
+    """A way to search a corpus: row numbers by question, and what is to be said of it."""
+
+    name: str
+    search: Search
+    about: dict[str, Json]
+
+
+def ways(corpus: Corpus, recall_target: float) -> Iterator[Way]:
+    """Every way, each made when its turn comes."""
+    exact = ExactIndex(corpus.vectors.shape[1])
+    seconds = fill(exact, corpus.vectors)
+    yield Way(EXACT, by_engine(exact), {"fill_s": round(seconds, 2)})
+    del exact
+
+    policy = IndexPolicy(exact_max_rows=1, recall_target=recall_target)
+    served = TieredIndex(corpus.vectors.shape[1], FaissLibrary(), policy)
+    filled_s = fill(served, corpus.vectors)
+    started = time.perf_counter()
+    served.maintain()
+    [tier] = [tier for tier in served.tiers(TENANT) if tier.kind is ItemKind.SEGMENT]
+    curve: Json = [
+        {"n_probes": each.n_probes, "recall": round(each.recall, 4), "share": round(each.share, 5)}
+        for each in tier.curve
+    ]
+    about: dict[str, Json] = {
+        "fill_s": round(filled_s, 2),
+        "build_s": round(time.perf_counter() - started, 2),
+        "n_lists": tier.n_lists,
+        "n_probes": tier.n_probes,
+        "memory_bytes": tier.memory_bytes,
+        "curve": curve,
+    }
+    yield Way(SERVED, by_engine(served), about)
+
+    library = FaissLibrary()
+    rows = torch.from_numpy(corpus.vectors).half()
+    sample = np.random.default_rng(0).permutation(len(rows))[: 128 * tier.n_lists]
+    lists = library.train(rows[torch.from_numpy(sample)], tier.n_lists)
+    lists.extend(rows, torch.arange(len(rows)))
+
+    def alone(vector: Vector) -> list[int]:
+        found = lists.search(torch.from_numpy(vector)[None], K, tier.n_probes, None)
+        return [int(slot) for slot in found.slots[0]]
+
+    yield Way(ALONE, alone, {"n_lists": tier.n_lists, "n_probes": tier.n_probes})
+    lists.close()
+
+
+def fill(engine: IndexEngine, vectors: Vectors) -> float:
+    """Puts the vectors in, numbered; the seconds that this took."""
+    started = time.perf_counter()
+    halves = vectors.astype(np.float16)
+    for start in range(0, len(halves), BATCH_ROWS):
+        rows = [
+            IndexRow(tenant=TENANT, item=segment_id(str(start + each)), vectors=vector[None])
+            for each, vector in enumerate(halves[start : start + BATCH_ROWS])
+        ]
+        engine.apply(rows, [])
+    return time.perf_counter() - started
+
+
+def by_engine(engine: IndexEngine) -> Search:
+    """Searches of an engine, as row numbers."""
+
+    def search(vector: Vector) -> list[int]:
+        found = engine.search(vector, ItemKind.SEGMENT, SCOPE, K)
+        return [int(candidate.item.id) for candidate in found.candidates]
+
+    return search
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def measured(corpus: Corpus, recall_target: float) -> Iterator[Result]:
+    """A result for each way."""
+    floor_s = scan_floor_s(corpus.vectors)
+    truth = true_nearest(corpus)
+    for way in ways(corpus, recall_target):
+        for query in corpus.queries[:WARM_UPS]:
+            way.search(query)
+        cpu, wall, found = zip(*(timed(way.search, query) for query in corpus.queries), strict=True)
+        yield Result(
+            scenario="index",
+            parameters={
+                "corpus": corpus.name,
+                "rows": len(corpus.vectors),
+                "dimension": corpus.vectors.shape[1],
+                "way": way.name,
+                "k": K,
+                "batch": 1,
+            },
+            n=len(corpus.queries),
+            latency=Latency.of(wall),
+            measured={
+                "cpu_ms": round(Latency.of(cpu).p50_ms, 3),
+                "recall": round(recall(found, truth), 4),
+                "scan_floor_ms": round(floor_s * 1e3, 3),
+                "goal_ms": goal_ms(len(corpus.vectors)),
+                **way.about,
+            },
+        )
+
+
+def timed(search: Search, query: Vector) -> tuple[float, float, Sequence[int]]:
+    """The CPU seconds of this thread, those that passed, and what was found."""
+    wall, cpu = time.perf_counter(), time.thread_time()
+    found = search(query)
+    return time.thread_time() - cpu, time.perf_counter() - wall, found
+
+
+def true_nearest(corpus: Corpus) -> NDArray[np.int64]:
+    """The rows of the largest products in float32: int64 (b, k)."""
+    scores = torch.from_numpy(corpus.queries) @ torch.from_numpy(corpus.vectors).T
+    nearest: NDArray[np.int64] = torch.topk(scores, K).indices.numpy()
+    return nearest
+
+
+def recall(found: Sequence[Sequence[int]], truth: NDArray[np.int64]) -> float:
+    """The mean share of the true nearest that was found: recall@k."""
+    shares = [
+        len(set(rows) & set(true)) / K for rows, true in zip(found, truth.tolist(), strict=True)
+    ]
+    return float(np.mean(shares))
+
+
+def scan_floor_s(vectors: Vectors) -> float:
+    """The least time of reading all rows once as float16, at the bandwidth of one thread."""
+    size = 2 * vectors.size
+    buffer = np.ones(min(size, 2**29), np.uint8).view(np.uint64)
+    best = min(timed_sum(buffer) for _ in range(5))
+    return best * size / buffer.nbytes
+
+
+def timed_sum(buffer: NDArray[np.uint64]) -> float:
+    """The CPU seconds of reading a buffer once."""
+    started = time.thread_time()
+    np.bitwise_or.reduce(buffer)
+    return time.thread_time() - started
+
+
+def goal_ms(rows: int) -> float | None:
+    """The goal of the served way for so many rows; None beyond all of them."""
+    return next((goal for size, goal in TARGETS_MS.items() if rows <= size), None)
+
+
+# ---------------------------------------------------------------- telling
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The table of all ways."""
+    rows = [
+        (
+            f"{table(record, 'parameters')['corpus']}, {table(record, 'parameters')['way']}",
+            figures(number(record, "measured", "cpu_ms")),
+            figures(number(record, "latency", "p99_ms")),
+            f"{number(record, 'measured', 'recall'):.4f}",
+            figures(number(record, "measured", "scan_floor_ms")),
+            probes(record),
+            figures(number(record, "measured", "build_s")),
+            goal(record),
+        )
+        for record in records
+    ]
+    columns = ("corpus, way", "CPU ms", "p99 ms", "recall@10", "floor of a scan, ms")
+    return markdown_table((*columns, "probes of lists", "build s", "goal"), rows)
+
+
+def probes(record: Record) -> str:
+    """How many lists of how many are read."""
+    measured = table(record, "measured")
+    return f"{measured['n_probes']} of {measured['n_lists']}" if "n_lists" in measured else ""
+
+
+def goal(record: Record) -> str:
+    """Whether the served way keeps its goal."""
+    wanted, cpu = number(record, "measured", "goal_ms"), number(record, "measured", "cpu_ms")
+    if table(record, "parameters")["way"] != SERVED or wanted is None or cpu is None:
+        return ""
+    return f"{wanted} ms: {'reached' if cpu <= wanted else '**missed**'}"
+
+
+def save_curves(records: Sequence[Record], path: Path) -> None:
+    """Draws recall by the share of rows that is read, a line for each corpus."""
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    prepare(axes)
+    served = [each for each in records if table(each, "parameters")["way"] == SERVED]
+    for record, colour in zip(served, COLOURS, strict=False):
+        curve = table(record, "measured")["curve"]
+        assert isinstance(curve, list)
+        shares = [100 * point["share"] for point in curve]
+        name = str(table(record, "parameters")["corpus"])
+        axes.plot(shares, [point["recall"] for point in curve], "o-", color=colour, label=name)
+    axes.set_xscale("log")
+    axes.set_ylabel("recall@10", color=INK)
+    axes.legend(frameon=False, labelcolor=INK)
+    head(axes, "What probing more lists brings", "rows read, % of all")
+    figure.savefig(path, dpi=130, facecolor="white")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument(
+    "folders",
+    nargs=-1,
+    metavar="[FOLDER]...",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+@click.option(
+    "--rows",
+    multiple=True,
+    type=click.IntRange(min=100),
+    default=(10_000, 100_000, 1_000_000),
+    show_default=True,
+    help="Sizes of mixtures.",
+)
+@click.option("--dimension", default=384, show_default=True, help="Of the mixtures' vectors.")
+@click.option("--recall-target", default=0.98, show_default=True, help="Of the lists.")
+@click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
+def main(
+    folders: Sequence[Path],
+    rows: Sequence[int],
+    dimension: int,
+    recall_target: float,
+    out: Path | None,
+) -> None:
+    """Measure the index over topic mixtures, and over the texts of each FOLDER together."""
+    torch.set_num_threads(1)
+    out = out or RESULTS / f"index-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    out.mkdir(parents=True, exist_ok=True)
+    environment = {"at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", **describe()}
+    records: list[Record] = []
+    for corpus in corpora(folders, rows, dimension):
+        click.echo(f"{corpus.name}: building")
+        for result in measured(corpus, recall_target):
+            records.append(result.as_record(environment))
+            append_record(out, records[-1])
+            click.echo(f"  {result.parameters['way']}: {result.measured['cpu_ms']} ms CPU")
+    text = f"# The vector index at {environment['commit']}\n\n{summary(records)}\n"
+    (out / "summary.md").write_text(text, encoding="utf-8")
+    save_curves(records, out / "curves.png")
+    click.echo(f"\n{text}\nwritten to {out}")
+
+
+def corpora(folders: Sequence[Path], rows: Sequence[int], dimension: int) -> Iterator[Corpus]:
+    """The corpora, each made when its turn comes."""
+    if folders:
+        yield asyncio.run(embedded(folders))
+    for size in rows:
+        yield topic_mixture(size, dimension)
+
+
+if __name__ == "__main__":
+    main()
