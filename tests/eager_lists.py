@@ -37,7 +37,9 @@ class WatchedLists:
     """`InvertedLists` that tell how they are used.
 
     Attributes:
-        searches: `k`, `n_probes` and whether there was a mask, of each search.
+        searches: `k`, `n_probes` and whether there was a mask, of each search of one query;
+            calibrations have many.
+        masks: How many rows each mask let pass.
         closed: Whether they were.
     """
 
@@ -45,6 +47,7 @@ class WatchedLists:
         self._lists = lists
         self._library = library
         self.searches: list[tuple[int, int, bool]] = []
+        self.masks: list[int] = []
         self.closed = False
 
     @property
@@ -59,17 +62,19 @@ class WatchedLists:
         self._lists.extend(vectors, slots)
 
     def allow(self, mask: NDArray[np.bool_]) -> AllowedRows:
+        self.masks.append(int(mask.sum()))
         return self._lists.allow(mask)
 
     def search(
         self, queries: torch.Tensor, k: int, n_probes: int, allowed: AllowedRows | None
     ) -> Nearest:
         assert not self.closed
-        self.searches.append((k, n_probes, allowed is not None))
         if len(queries) == 1:
+            self.searches.append((k, n_probes, allowed is not None))
             self._library.on_search()
         assert not self.closed
         probes = self.n_lists if self._library.probe_all else n_probes
+        allowed = None if self._library.ignores_masks else allowed
         return self._lists.search(queries, k, probes, allowed)
 
     def save(self, path: Path) -> None:
@@ -89,6 +94,7 @@ class WatchedLibrary:
 
     Attributes:
         made: The lists it made.
+        ignores_masks: Whether searches find what they must not.
         on_train: Called before lists are trained; may raise.
         on_extend: Called before rows are added; may raise.
         on_search: Called before a search of one query.
@@ -98,6 +104,7 @@ class WatchedLibrary:
         self._library = library or FaissLibrary()
         self.probe_all = probe_all
         self.made: list[WatchedLists] = []
+        self.ignores_masks = False
         self.on_train: Callable[[], None] = lambda: None
         self.on_extend: Callable[[], None] = lambda: None
         self.on_search: Callable[[], None] = lambda: None

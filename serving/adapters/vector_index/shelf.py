@@ -121,7 +121,7 @@ class Shelf:
         self._publish(self.view.alive, self.view.trained, end)
 
     def watch(self) -> View:
-        """The rows as they are; what changes from now on is noted, and no row gets another slot."""
+        """The rows as they are; what changes from now on is noted."""
         self._journal = []
         return self.view
 
@@ -150,8 +150,8 @@ class Shelf:
         )
 
     def _compact(self) -> None:
-        if self.view.trained is not None or self._journal is not None:
-            return  # a rebuild will, or does
+        if self.view.trained is not None:
+            return  # the lists name rows by their slots; a rebuild gives them others
         kept = np.flatnonzero(self.view.alive)
         dead = self.view.count - len(kept)
         if dead <= LEAST_DEAD_TO_COMPACT or dead <= self.view.count / 4:

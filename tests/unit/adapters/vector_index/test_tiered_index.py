@@ -103,7 +103,6 @@ def test_at_least_sixteen_more_candidates_than_wanted_are_scored_again() -> None
     tiered.put(range(200))
     tiered.engine.maintain()
     lists = tiered.library.made[-1]
-    lists.searches.clear()
 
     tiered.find(1, 5)
     tiered.find(1, 100)
@@ -175,6 +174,39 @@ def test_the_depth_is_filled_with_rows_that_lie_far_from_the_question() -> None:
     assert len(lists.searches) > 1
 
 
+def test_poor_rows_of_the_tail_do_not_stand_in_for_better_ones_in_other_lists() -> None:
+    tiered = Tiered(replace(LISTS_AT_ONCE, recall_target=0.3, least_tail=1000))
+    turns = [segment_row(segment(name(n)), direction(1, n / 1000)) for n in range(400)]
+    notes = [
+        segment_row(segment(name(n), kind="note"), direction(-1, 5 + n / 100))
+        for n in range(1000, 1050)
+    ]
+    tiered.engine.apply([*turns, *notes], [])
+    tiered.engine.maintain()
+    worse = [
+        segment_row(segment(name(n), kind="note"), direction(-1, 0.01)) for n in range(2000, 2040)
+    ]
+    tiered.engine.apply(worse, [])
+
+    found = tiered.names(1, 30, Filter(kinds=("note",)))
+
+    assert tiered.tier.tail == 40
+    assert all(name(1000) <= each < name(2000) for each in found)
+
+
+def test_what_a_library_finds_against_the_mask_is_not_shown() -> None:
+    tiered = Tiered()
+    tiered.put(range(40))
+    tiered.put(range(40, 60), kind="note")
+    tiered.engine.maintain()
+    tiered.library.ignores_masks = True
+    tiered.remove([50])
+
+    assert tiered.names(1, 10, Filter(kinds=("note",)))
+    assert all(each >= name(40) for each in tiered.names(1, 10, Filter(kinds=("note",))))
+    assert name(50) not in tiered.names(50, 10)
+
+
 def direction(sign: int, spread: float) -> np.ndarray:
     vector = sign * unit(1) + spread * unit(int(1000 * spread) + 2)
     return np.asarray(vector / np.linalg.norm(vector), np.float32)
@@ -231,13 +263,14 @@ def test_the_tail_goes_into_the_lists_when_it_is_long() -> None:
 
 
 @pytest.mark.parametrize("during", ["on_train", "on_extend"])
-def test_what_is_written_during_a_rebuild_is_there_after_it(during: str) -> None:
+@pytest.mark.parametrize("end", [110, 190])
+def test_what_is_written_during_a_rebuild_is_there_after_it(during: str, end: int) -> None:
     tiered = Tiered()
     tiered.put(range(100))
 
     def writes() -> None:
         setattr(tiered.library, during, lambda: None)
-        tiered.put(range(100, 190))
+        tiered.put(range(100, end))
         tiered.remove([*range(10), 105])
         tiered.put([5])
         tiered.engine.apply([segment_row(segment(name(50)), unit(999))], [])
@@ -245,7 +278,7 @@ def test_what_is_written_during_a_rebuild_is_there_after_it(during: str) -> None
     setattr(tiered.library, during, writes)
     tiered.engine.maintain()
 
-    left = {name(n) for n in [5, *range(10, 105), *range(106, 190)]}
+    left = {name(n) for n in [5, *range(10, 105), *range(106, end)]}
     assert set(tiered.names(1, 200)) == left
     assert tiered.names(999, 1) == [name(50)]
     assert tiered.find(50).candidates[0].score < 0.99
@@ -264,6 +297,18 @@ def test_each_swap_raises_the_generation_that_answers_name() -> None:
     assert (exact, in_lists, tiered.find(1).generation) == (0, 1, 2)
     assert tiered.engine.generation == 2
     assert tiered.tier.dead_share == 0
+
+
+def test_rows_in_lists_keep_their_slots_until_a_rebuild() -> None:
+    tiered = Tiered()
+    tiered.put(range(400))
+    tiered.engine.maintain()
+
+    tiered.remove(range(200))
+
+    assert tiered.tier.n_lists > 0
+    assert tiered.tier.dead_share == 0.5
+    assert set(tiered.names(1, 300)) == {name(n) for n in range(200, 400)}
 
 
 def test_few_rows_that_are_left_are_read_exactly_again() -> None:
@@ -428,6 +473,7 @@ def test_probes_are_as_few_as_reach_the_target_and_the_curve_tells_why() -> None
     tiered.put(range(2000))
     tiered.engine.maintain()
 
+    assert tiered.library.made[0].masks == [2000 - 125]  # else what is held out finds itself
     curve = {point.n_probes: point for point in tiered.tier.curve}
     chosen = curve[tiered.tier.n_probes]
     assert 1 < tiered.tier.n_probes < tiered.tier.n_lists

@@ -1,0 +1,116 @@
+"""Searches beside writes, extensions and swaps of the tiered index."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from serving.adapters.vector_index import TieredIndex
+from serving.domain.records import ItemKind, segment_id
+from serving.ports import IndexRow, Neighbours
+from tests.builders import TENANT, scope, segment
+from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fake_meaning import FAKE_MODEL, segment_row, unit
+
+TOGETHER = 8
+"""Segments that are always written together, in one change."""
+
+VERSIONS = 100
+BACKGROUND = 110
+QUERY = unit(1)
+
+
+def at_cosine(cosine: float) -> np.ndarray:
+    """A vector at a cosine to the question, by which it is known again."""
+    side = unit(2) - float(unit(2) @ QUERY) * QUERY
+    side /= np.linalg.norm(side)
+    return np.asarray(cosine * QUERY + np.sqrt(1 - cosine**2) * side, np.float32)
+
+
+def row(number: int, version: int) -> IndexRow:
+    cosine = 0.99 - 0.001 * (TOGETHER * version + number)
+    return segment_row(segment(f"s{number}"), at_cosine(cosine))
+
+
+def version_of(answer: Neighbours) -> set[int]:
+    """The versions of the segments in an answer, read from their scores."""
+    return {
+        round((0.99 - each.score) / 0.001 - int(each.item.id[1:])) // TOGETHER
+        for each in answer.candidates
+    }
+
+
+class Repeated(threading.Thread):
+    """Calls a function until it is told to end; raises at the end what that raised.
+
+    Attributes:
+        rounds: Released after each call.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__()
+        self._work = work
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self.rounds = threading.Semaphore(0)
+
+    def run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._work()
+                self.rounds.release()
+        except BaseException as error:
+            self._error = error
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+        if self._error is not None:
+            raise self._error
+
+
+class Answers:
+    """What one caller was answered, one answer after the other."""
+
+    def __init__(self, engine: TieredIndex) -> None:
+        self._engine = engine
+        self.versions: list[set[int]] = []
+        self.generations: list[int] = []
+
+    def ask(self) -> None:
+        answer = self._engine.search(QUERY, ItemKind.SEGMENT, scope(), TOGETHER)
+        self.versions.append(version_of(answer))
+        self.generations.append(answer.generation)
+
+
+def test_every_answer_is_that_of_one_moment_while_rows_and_lists_are_replaced() -> None:
+    library = WatchedLibrary(probe_all=True)
+    engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, least_tail=20))
+    background = [
+        segment_row(segment(f"b{number}"), -at_cosine(0.2 + number / 1000))
+        for number in range(BACKGROUND)
+    ]
+    engine.apply([*background, *(row(number, 0) for number in range(TOGETHER))], [])
+    callers = [Answers(engine), Answers(engine)]
+    maintenance = Repeated(engine.maintain)
+    beside = [maintenance, *(Repeated(caller.ask) for caller in callers)]
+    for thread in beside:
+        thread.start()
+    for version in range(1, VERSIONS):
+        gone = [(TENANT, segment_id(f"b{version}"))]
+        engine.apply([row(number, version) for number in range(TOGETHER)], gone)
+        maintenance.rounds.acquire(timeout=10)
+    for thread in beside:
+        thread.end()
+
+    assert len(library.made) >= 3
+    for caller in callers:
+        assert {len(versions) for versions in caller.versions} == {1}
+        seen = [version for versions in caller.versions for version in versions]
+        assert seen == sorted(seen)
+        assert caller.generations == sorted(caller.generations)
+    last = engine.search(QUERY, ItemKind.SEGMENT, scope(), TOGETHER)
+    assert version_of(last) == {VERSIONS - 1}
