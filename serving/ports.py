@@ -27,6 +27,7 @@ from serving.domain.profile import Yields
 from serving.domain.query import Filter, Query, Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.shards import Shard
 from serving.domain.text import TextForm
 from serving.domain.validity import Closing, final_end
 
@@ -888,6 +889,37 @@ class FeedDelta:
 
 class FeedLostError(Exception):
     """The log no longer reaches back to the position: start again from `bootstrap`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLabel:
+    """Whose vectors a snapshot holds, of which share of all rows, and where it is in the log.
+
+    `epoch` is that of the index when it was written.
+    """
+
+    model: EmbeddingModel
+    shard: Shard
+    position: FeedPosition
+    epoch: int
+
+
+class IndexSnapshots(Protocol):
+    """What an index held before, over a restart. Synchronous; each call may take minutes."""
+
+    def save(self, engine: IndexEngine, label: SnapshotLabel) -> None:
+        """Writes what the engine holds; the thread that maintains it calls this.
+
+        The engine may be ahead of the label's position: what is applied twice changes nothing.
+
+        Raises:
+            OSError: It cannot be written; those there are stay.
+        """
+        ...
+
+    def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
+        """Fills an empty engine with the newest that is whole; None if there is none."""
+        ...
 
 
 class IndexFeed(Protocol):
