@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -84,32 +85,45 @@ class Columns:
         """How many rows there is room for."""
         return len(self.importance)
 
-    def append(self, row: IndexRow, numbers: Numbers) -> range:
-        """Writes a row for each vector; there must be room."""
-        slots = range(len(self), len(self) + len(row.vectors))
-        window = slice(slots.start, slots.stop)
-        self.vectors[window] = torch.tensor(row.vectors, device=self.vectors.device)
-        self.importance[window] = row.importance
+    def append(self, rows: Sequence[IndexRow], numbers: Numbers) -> list[range]:
+        """Writes a row for each vector, all at once; there must be room.
+
+        Returns:
+            The rows of each item, in the order given.
+        """
+        if not rows:
+            return []
+        counts = [len(row.vectors) for row in rows]
+        ends = np.cumsum(counts) + len(self)
+        window = slice(len(self), int(ends[-1]))
+        slots = [range(end - count, end) for count, end in zip(counts, ends.tolist(), strict=True)]
+        vectors = np.concatenate([row.vectors for row in rows])
+        self.vectors[window] = torch.from_numpy(vectors).to(self.vectors.device)
+        self.importance[window] = np.repeat([row.importance for row in rows], counts)
+        self.numbers[window] = np.repeat([numbers[row.item] for row in rows], counts)
         for name, missing in _TIMES_IF_MISSING.items():
-            instant: datetime | None = getattr(row, name)
-            self.times[name][window] = missing if instant is None else microseconds(instant)
-        if row.event_time is not None:
-            self.latest_event = max(self.latest_event, microseconds(row.event_time))
+            self.times[name][window] = np.repeat(_instants(rows, name, missing), counts)
+        for row, of_row in zip(rows, slots, strict=True):
+            self._append_lists(row, of_row, numbers)
+        self.latest_event = max(self.latest_event, int(self.times["event_time"][window].max()))
+        return slots
+
+    def _append_lists(self, row: IndexRow, slots: range, numbers: Numbers) -> None:
+        """Writes what has no fixed width."""
         for term in row.terms:
             self.postings[term].extend(slots)
-        self.numbers[window] = numbers[row.item]
-        for slot in slots:
-            for id_ in row.evidence:
-                self.rests_on.extend((slot, numbers[segment_id(id_)]))
-            for closing in row.closings:
-                self.closings.extend((slot, *times_of(closing)))
+        if row.evidence or row.closings:
+            for slot in slots:
+                for id_ in row.evidence:
+                    self.rests_on.extend((slot, numbers[segment_id(id_)]))
+                for closing in row.closings:
+                    self.closings.extend((slot, *times_of(closing)))
         for closing in row.closings:
             if closing.retracted_at is not None:
                 retracted_at = microseconds(closing.retracted_at)
                 self.last_retraction = max(self.last_retraction, retracted_at)
         self.evidence.extend([row.evidence] * len(slots))
         self.items.extend([row.item] * len(slots))
-        return slots
 
     def grown(self, capacity: int) -> Columns:
         """The same rows with room for `capacity`; both share what has no fixed room."""
@@ -175,6 +189,12 @@ class Columns:
             slots = renumbered[slots[slots < len(renumbered)]]
             if (slots := slots[slots >= 0]).size:
                 yield term, array("q", slots.tobytes())
+
+
+def _instants(rows: Sequence[IndexRow], name: str, missing: int) -> list[int]:
+    """One of the times of each row, in microseconds."""
+    instants: Iterable[datetime | None] = map(attrgetter(name), rows)
+    return [missing if instant is None else microseconds(instant) for instant in instants]
 
 
 def _blocks(slots: Slots, pause: Callable[[], None]) -> Iterator[list[int]]:

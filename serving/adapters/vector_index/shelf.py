@@ -103,12 +103,12 @@ class Shelf:
         if self._journal is not None:
             self._journal.append(change)
         dead = [self.slots.pop(item) for item in change.removed if item in self.slots]
-        self._make_room(sum(len(row.vectors) for row in change.rows))
-        for row in change.rows:
-            if row.item in self.slots:
-                dead.append(self.slots.pop(row.item))
-            if len(row.vectors):
-                self.slots[row.item] = self._columns.append(row, self.numbers)
+        last = {row.item: row for row in change.rows}
+        dead += [self.slots.pop(item) for item in last if item in self.slots]
+        rows = [row for row in last.values() if len(row.vectors)]
+        self._make_room(sum(len(row.vectors) for row in rows))
+        placed = self._columns.append(rows, self.numbers)
+        self.slots.update(zip((row.item for row in rows), placed, strict=True))
         alive = np.ones(len(self._columns), np.bool_)
         alive[: self.view.count] = self.view.alive
         for slots in dead:

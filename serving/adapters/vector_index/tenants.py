@@ -116,8 +116,7 @@ class Tenants:
             ValueError: A row's vectors have another dimension, or one is zero or not finite;
                 nothing was changed.
         """
-        for row in rows:
-            self._check_row(row)
+        self._check_rows([row for row in rows if len(row.vectors)])
         rows_of: defaultdict[TenantName, list[IndexRow]] = defaultdict(list)
         for row in rows:
             rows_of[row.tenant].append(row)
@@ -230,12 +229,17 @@ class Tenants:
 
     # ------------------------------------------------------------ checking
 
-    def _check_row(self, row: IndexRow) -> None:
-        if not len(row.vectors):
+    def _check_rows(self, rows: Sequence[IndexRow]) -> None:
+        for row in rows:
+            self._check_dimension(row.vectors.shape[-1])
+        if not rows:
             return
-        self._check_dimension(row.vectors.shape[-1])
-        if not (np.isfinite(row.vectors).all() and row.vectors.any(axis=1).all()):
-            raise ValueError(f"a vector of {row.item.id!r} is zero or not finite")
+        vectors = np.concatenate([row.vectors for row in rows])
+        sound = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
+        if not sound.all():
+            owners = np.repeat(np.arange(len(rows)), [len(row.vectors) for row in rows])
+            unsound = rows[int(owners[np.argmin(sound)])]
+            raise ValueError(f"a vector of {unsound.item.id!r} is zero or not finite")
 
     def _check_query(self, vector: Vector) -> None:
         self._check_dimension(len(vector))
