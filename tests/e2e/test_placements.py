@@ -1,12 +1,18 @@
-"""A tiny Qwen3 embeds and another one reranks: in every placement, and while the model changes."""
+"""A tiny Qwen3 embeds and another one reranks: in every placement, and while the model changes.
+
+One life of the stores goes through all three placements, since each start takes a while; an
+operator who changes the placement sees the same.
+"""
 
 from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 import pytest
@@ -28,9 +34,6 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-WHOLE, TRUNCATED = 64, 32
-"""Dimensions of the tiny model: all, and so few that it counts as another model."""
-
 CLOSE = 1e-3
 """Vectors are kept in float16."""
 
@@ -40,6 +43,16 @@ HEAD = 50
 ASKERS = 4
 REPLICA = "ray::ServeReplica:trivium:"
 QUESTIONS = [each.text for each in read_questions(str(SAMPLE / "questions.jsonl"), no_problem)]
+
+
+class Model(NamedTuple):
+    """What of the tiny checkpoint makes it another model to all who compare vectors."""
+
+    form: str = "quoted"
+    dimension: int = 64
+
+
+PLAIN, QUOTED, TRUNCATED = Model(form="plain"), Model(), Model(dimension=32)
 
 
 class Library:
@@ -53,22 +66,26 @@ class Library:
         self._said = {each.id: f"{each.speaker}: {each.text}" for each in self.segments}
         self._logit: Score = language_model_forward(open_checkpoint(str(reranker)))
         model = SentenceTransformer(str(embedder), device="cpu", local_files_only=True)
-        texts = [f'{each.speaker}: "{each.text}"' for each in self.segments]
-        self._rows = dict(zip(self._said, model.encode(texts), strict=True))
+        quoted = [f'{each.speaker}: "{each.text}"' for each in self.segments]
+        self._rows = {
+            form: dict(zip(self._said, model.encode(texts), strict=True))
+            for form, texts in (("quoted", quoted), ("plain", [*self._said.values()]))
+        }
         self._asked = {each: model.encode(each, prompt_name="query") for each in QUESTIONS}
 
-    def cosine(self, question: str, id_: str, dimension: int) -> float:
-        """That of their vectors, of which so many numbers are kept."""
-        asked, row = self._asked[question][:dimension], self._rows[id_][:dimension]
+    def cosine(self, question: str, id_: str, model: Model) -> float:
+        """That of their vectors as a model makes them."""
+        asked, row = self._asked[question], self._rows[model.form][id_]
+        asked, row = asked[: model.dimension], row[: model.dimension]
         return float(asked @ row / np.linalg.norm(asked) / np.linalg.norm(row))
 
-    def nearest(self, question: str, count: int, dimension: int) -> set[str]:
+    def nearest(self, question: str, count: int, model: Model) -> set[str]:
         """The segments of the largest cosines."""
 
         def cosine(id_: str) -> float:
-            return self.cosine(question, id_, dimension)
+            return self.cosine(question, id_, model)
 
-        return set(sorted(self._rows, key=cosine, reverse=True)[:count])
+        return set(sorted(self._said, key=cosine, reverse=True)[:count])
 
     def logit(self, question: str, id_: str) -> float:
         """That of the reranker."""
@@ -120,13 +137,13 @@ def cosines(answer: Retrieval) -> dict[str, float]:
     return found
 
 
-def require_sound(answer: Retrieval, question: str, library: Library, dimension: int) -> None:
+def require_sound(answer: Retrieval, question: str, library: Library, model: Model) -> None:
     """Compares an answer with what the libraries make of the same question."""
     assert {report.leg: report.state for report in answer.leg_reports} == {"dense": LegState.OK}
     assert {hit.stage for hit in answer.hits} == {Stage.RERANKED}
-    assert cosines(answer).keys() <= library.nearest(question, HEAD + 5, dimension)
+    assert cosines(answer).keys() <= library.nearest(question, HEAD + 5, model)
     for id_, cosine in cosines(answer).items():
-        assert cosine == pytest.approx(library.cosine(question, id_, dimension), abs=CLOSE)
+        assert cosine == pytest.approx(library.cosine(question, id_, model), abs=CLOSE)
     for hit in answer.hits:
         assert hit.ledger is not None
         assert hit.ledger.rerank is not None
@@ -135,47 +152,71 @@ def require_sound(answer: Retrieval, question: str, library: Library, dimension:
         assert hit.ledger.recompute() == pytest.approx(hit.score, abs=1e-9)
 
 
-def test_on_the_fused_placement_hits_are_what_the_libraries_make_of_them(
-    models: dict[str, str], library: Library
+def require_taken_over(
+    answers: Sequence[tuple[str, Retrieval]], library: Library, before: Model, after: Model
 ) -> None:
-    with started_service("fused", **models) as service:
-        memory, token = told(service, library)
-        answers = {question: reranked(memory, question, token) for question in QUESTIONS}
+    """Every answer during a change is that of one of the two models, and there are some."""
+    assert answers
+    for question, answer in answers:
+        of_either = [is_of_model(answer, question, library, each) for each in (before, after)]
+        assert any(of_either), cosines(answer)
 
-    for question, answer in answers.items():
-        require_sound(answer, question, library, WHOLE)
 
-
-def test_on_the_split_and_the_gpu_placement_too_and_another_model_takes_over_under_load(
+def test_in_every_placement_hits_are_those_of_the_libraries_also_while_a_model_takes_over(
     data_dir: Path, models: dict[str, str], library: Library
 ) -> None:
-    stores = {"TRIVIUM_DATA_DIR": str(data_dir)}
-    with started_service("split", **stores, **models) as before:
-        memory, token = told(before, library)
-        split = {question: reranked(memory, question, token) for question in QUESTIONS}
+    embedder = models["TRIVIUM_EMBEDDER__MODEL"]
+    settings = {"TRIVIUM_DATA_DIR": str(data_dir), **models}
 
-    # The same folder, cut shorter, is another model to all who compare vectors.
-    change = {
-        "TRIVIUM_EMBEDDER__DIMENSION": str(TRUNCATED),
-        "TRIVIUM_EMBEDDER__PREVIOUS__MODEL": models["TRIVIUM_EMBEDDER__MODEL"],
+    with started_service("fused", **settings, TRIVIUM_EMBEDDER__TEXT_FORM="plain") as fused:
+        memory, token = told(fused, library)
+        first = {question: reranked(memory, question, token) for question in QUESTIONS}
+
+    written_otherwise = {
+        "TRIVIUM_EMBEDDER__PREVIOUS__MODEL": embedder,
+        "TRIVIUM_EMBEDDER__PREVIOUS__TEXT_FORM": "plain",
     }
-    with started_service("gpu", **stores, **models, **change) as after:
-        memory = after.client(tenant="tiny")
-        meanwhile = asked_until_taken_over(memory)
-        gpu = {question: reranked(memory, question) for question in QUESTIONS}
-        deployed = deployments_of(after)
-        placement = memory.stats().service.placement
+    with started_service("split", **settings, **written_otherwise) as split:
+        second = Changed.under(split)
 
-    assert placement == "gpu"
-    assert deployed == {"VectorSpace", "PreviousVectorSpace", "Reranker", "Projector", "Fusion"}
-    for question, answer in split.items():
-        require_sound(answer, question, library, WHOLE)
-    for question, answer in gpu.items():
-        require_sound(answer, question, library, TRUNCATED)
-    assert meanwhile
-    for question, answer in meanwhile:
-        of_either = [is_of_model(answer, question, library, size) for size in (WHOLE, TRUNCATED)]
-        assert any(of_either), cosines(answer)
+    cut_shorter = {
+        "TRIVIUM_EMBEDDER__DIMENSION": str(TRUNCATED.dimension),
+        "TRIVIUM_EMBEDDER__PREVIOUS__MODEL": embedder,
+    }
+    with started_service("gpu", **settings, **cut_shorter) as gpu:
+        third = Changed.under(gpu)
+
+    assert (second.placement, third.placement) == ("split", "gpu")
+    apart = {"Embedder", "PreviousEmbedder", "VectorIndex", "PreviousVectorIndex"}
+    assert second.deployed == {*apart, "Reranker", "Projector", "Fusion"}
+    together = {"VectorSpace", "PreviousVectorSpace"}
+    assert third.deployed == {*together, "Reranker", "Projector", "Fusion"}
+    for answers, model in ((first, PLAIN), (second.after, QUOTED), (third.after, TRUNCATED)):
+        for question, answer in answers.items():
+            require_sound(answer, question, library, model)
+    assert not any(is_of_model(second.after[each], each, library, PLAIN) for each in QUESTIONS)
+    require_taken_over(second.meanwhile, library, PLAIN, QUOTED)
+    require_taken_over(third.meanwhile, library, QUOTED, TRUNCATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a service answers that was started with another model, and what runs then."""
+
+    meanwhile: Sequence[tuple[str, Retrieval]]
+    after: Mapping[str, Retrieval]
+    deployed: set[str]
+    placement: str
+
+    @classmethod
+    def under(cls, service: Service) -> Self:
+        memory = service.client(tenant="tiny")
+        return cls(
+            meanwhile=asked_until_taken_over(memory),
+            after={question: reranked(memory, question) for question in QUESTIONS},
+            deployed=deployments_of(service),
+            placement=memory.stats().service.placement,
+        )
 
 
 def deployments_of(service: Service) -> set[str]:
@@ -206,10 +247,10 @@ def asked_until_taken_over(memory: Client) -> list[tuple[str, Retrieval]]:
     return answers
 
 
-def is_of_model(answer: Retrieval, question: str, library: Library, dimension: int) -> bool:
+def is_of_model(answer: Retrieval, question: str, library: Library, model: Model) -> bool:
     """Whether the dense leg answered, and every cosine is that of one model's vectors."""
     [report] = answer.leg_reports
     return report.state is LegState.OK and all(
-        cosine == pytest.approx(library.cosine(question, id_, dimension), abs=CLOSE)
+        cosine == pytest.approx(library.cosine(question, id_, model), abs=CLOSE)
         for id_, cosine in cosines(answer).items()
     )
