@@ -24,6 +24,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require", default="", help="markers, by comma, whose tests must not be skipped"
     )
+    parser.addoption(
+        "--placements",
+        default="fused,split",
+        help="where the suite of the whole service runs, by comma; each is a start of its own",
+    )
 
 
 @pytest.hookimpl(wrapper=True)

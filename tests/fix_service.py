@@ -127,7 +127,15 @@ def _lines(process: subprocess.Popen[str], timeout_s: float) -> Iterator[str]:
         give_up.cancel()
 
 
-@pytest.fixture(scope="session", params=["fused", "split"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs what asks for the service in each placement, unless it names its own."""
+    named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "service" in metafunc.fixturenames and "service" not in named:
+        placements = metafunc.config.getoption("--placements").split(",")
+        metafunc.parametrize("service", placements, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def service(request: pytest.FixtureRequest, tiny_bert_reranker: Path) -> Iterator[Service]:
     """The service with a tiny model for reranking, in one placement after the other."""
     with started_service(request.param, TRIVIUM_RERANKER__MODEL=str(tiny_bert_reranker)) as running:
