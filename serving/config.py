@@ -85,7 +85,8 @@ class PreviousModelSettings(_Section):
 
     def overrides(self) -> dict[str, Any]:
         """What differs in the embedder's settings while it is this model that is loaded."""
-        return {**self.model_dump(mode="json"), "previous": None}
+        # What makes the same vectors in another way may be nothing that this model can do.
+        return {**self.model_dump(mode="json"), "attention": "padded", "previous": None}
 
 
 class EmbedderSettings(_Section):

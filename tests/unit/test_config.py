@@ -89,3 +89,13 @@ def test_a_folder_of_profiles_that_is_not_there_is_told(tmp_path: Path) -> None:
 
     assert ended.exit_code == EXIT_MISCONFIGURED
     assert folder in ended.stderr
+
+
+def test_the_model_before_is_not_asked_for_an_attention_that_only_the_new_one_may_have() -> None:
+    previous = {"model": "minilm"}
+    settings = load_settings(
+        {"embedder": {"model": "q", "attention": "varlen", "previous": previous}}
+    )
+
+    assert settings.embedder.previous is not None
+    assert settings.embedder.previous.overrides()["attention"] == "padded"
