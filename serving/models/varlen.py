@@ -23,6 +23,8 @@ def require_varlen(device: torch.device, dtype: torch.dtype) -> None:
     """
     if device.type == "cpu":
         return
+    if device.type != "cuda":
+        raise AttentionError(f"attention varlen is for CUDA and the CPU, not for {device}")
     if dtype == torch.float32:
         raise AttentionError("attention varlen computes in no float32")
     if _function() is None:

@@ -20,6 +20,11 @@ def test_the_kernel_of_this_torch_is_the_one_that_is_called() -> None:
     require_varlen(CUDA, torch.bfloat16)
 
 
+def test_another_device_than_cuda_is_refused() -> None:
+    with pytest.raises(AttentionError, match="not for mps"):
+        require_varlen(torch.device("mps"), torch.bfloat16)
+
+
 def test_numbers_that_the_kernel_has_not_are_refused() -> None:
     with pytest.raises(AttentionError, match="no float32"):
         require_varlen(CUDA, torch.float32)
