@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -327,6 +329,13 @@ class Target:
 @click.option(
     "--bulk-ms", default=2.0, show_default=True, help="What a bulk batch may take on a device."
 )
+@click.option(
+    "--switch-ms",
+    default=sys.getswitchinterval() * 1e3,
+    show_default=True,
+    help="After so long a thread of Python lets another one run: what the event loop may wait "
+    "for the threads of the batcher.",
+)
 @click.option("--queries-per-s", default=2000.0, show_default=True)
 @click.option("--query-tokens", default=38, show_default=True)
 @click.option("--chunk-tokens", default=128, show_default=True)
@@ -346,6 +355,7 @@ def main(
     batch_ms: float,
     token_us: float,
     bulk_ms: float,
+    switch_ms: float,
     queries_per_s: float,
     query_tokens: int,
     chunk_tokens: int,
@@ -372,12 +382,18 @@ def main(
         simulated_s=(batch_ms / 1e3, token_us / 1e6),
         bulk_s=bulk_ms / 1e3,
     )
+    sys.setswitchinterval(switch_ms / 1e3)
+    # What others use of the machine meanwhile makes latencies longer, and says nothing of us.
+    machine: dict[str, Json] = {
+        "switch_ms": switch_ms,
+        "load_average": round(os.getloadavg()[0], 2),
+    }
     results = asyncio.run(_measured(target, load))
     folder = out / f"batching-{encoder}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     folder.mkdir(parents=True)
     about = environment.describe()
     for result in results:
-        parameters = {**target.as_parameters(), **result.parameters}
+        parameters = {**target.as_parameters(), **machine, **result.parameters}
         append_record(folder, replace(result, parameters=parameters).as_record(about))
     click.echo(as_table(results))
     click.echo(f"written to {folder}", err=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from click.testing import CliRunner
@@ -37,6 +41,23 @@ async def test_questions_that_fail_are_counted_and_not_timed() -> None:
 
     assert (questions.n, questions.latency) == (0, None)
     assert questions.errors == {"RuntimeError": 30}
+
+
+def test_each_result_says_how_busy_the_machine_was_and_how_long_a_thread_kept_others_waiting(
+    tmp_path: Path,
+) -> None:
+    options = ["--seconds", "0.05", "--queries-per-s", "200", "--out", str(tmp_path)]
+    before = sys.getswitchinterval()
+    try:
+        done = CliRunner().invoke(main, [*options, "--switch-ms", "1"])
+    finally:
+        sys.setswitchinterval(before)
+
+    assert done.exit_code == 0, done.output
+    [file] = tmp_path.glob("batching-simulated-*/results.jsonl")
+    parameters = [json.loads(line)["parameters"] for line in file.read_text().splitlines()]
+    assert [each["switch_ms"] for each in parameters] == [1, 1, 1]
+    assert all(each["load_average"] >= 0 for each in parameters)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
