@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import get_args
 
@@ -45,6 +48,9 @@ WORDS = ("we", "sailed", "to", "goa", "with", "the", "family", "and", "then", "w
 
 SPECIAL_TOKENS = 2
 """At the two ends of a window."""
+
+MOST_TEXTS = 4096
+"""Documents, and questions, that are made; then they come again."""
 
 BUDGET_S = 10.0
 LAG_EVERY_S = 0.001
@@ -88,7 +94,8 @@ class Bulk:
     def __init__(self, embedder: Embedder, load: Load) -> None:
         self._embedder = embedder
         self._load = load
-        self._texts = _texts(load.chunk_tokens, seed=1)
+        # Beforehand: to make them takes the event loop longer than to hand them over.
+        self._texts = cycle(_texts(load.chunk_tokens, seed=1))
         self.done = 0
 
     @contextlib.asynccontextmanager
@@ -143,7 +150,8 @@ class Asked:
 
 async def ask(embedder: Embedder, load: Load) -> Asked:
     """Asks questions at the rate of the load, for as long as it says."""
-    texts = _texts(load.query_tokens, seed=2)
+    count = max(1, round(load.queries_per_s * load.seconds))
+    texts = cycle(_texts(load.query_tokens, seed=2))
     asked = Asked([], {})
 
     async def one(text: str, due: float) -> None:
@@ -156,12 +164,13 @@ async def ask(embedder: Embedder, load: Load) -> Asked:
             asked.seconds.append(time.perf_counter() - due)
 
     started = time.perf_counter()
-    count = max(1, round(load.queries_per_s * load.seconds))
     async with asyncio.TaskGroup() as tasks:
-        for arrival_s in poisson_arrivals(load.queries_per_s, count):
+        for text, arrival_s in zip(
+            texts, poisson_arrivals(load.queries_per_s, count), strict=False
+        ):
             due = started + arrival_s
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            tasks.create_task(one(next(texts), due))
+            tasks.create_task(one(text, due))
     return asked
 
 
@@ -226,11 +235,12 @@ def _p99_ms(seconds: Sequence[float]) -> float:
     return round(percentile(sorted(seconds), 0.99) * 1e3, 3) if seconds else 0.0
 
 
-def _texts(tokens: int, seed: int) -> Iterator[str]:
+@cache
+def _texts(tokens: int, seed: int) -> Sequence[str]:
     """Texts of so many tokens, hardly two alike."""
     draw = random.Random(seed)
-    while True:
-        yield " ".join(draw.choices(WORDS, k=max(1, tokens - SPECIAL_TOKENS)))
+    words = max(1, tokens - SPECIAL_TOKENS)
+    return [" ".join(draw.choices(WORDS, k=words)) for _ in range(MOST_TEXTS)]
 
 
 def as_table(results: Sequence[Result]) -> str:
@@ -401,6 +411,9 @@ def main(
 
 async def _measured(target: Target, load: Load) -> list[Result]:
     async with target.opened() as embedder:
+        # As Serve does in a replica: what was loaded is looked through by no collection.
+        gc.collect()
+        gc.freeze()
         return await measure(embedder, load)
 
 
