@@ -151,6 +151,40 @@ class EmbedderSettings(_Section):
         return self
 
 
+class IndexSettings(_Section):
+    """The vector index, as each replica that has one keeps it."""
+
+    kind: Literal["auto", "exact", "ivf"] = Field(
+        default="auto",
+        description="`exact` reads every vector of a tenant for every search. `auto` does so until "
+        "a tenant has many, and then keeps them in inverted lists, of which a search reads a few. "
+        "`ivf` keeps them so as soon as there are enough to train lists on.",
+    )
+    exact_max_rows: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
+        default="auto",
+        description="Up to so many vectors of a tenant's segments, or facts, are read exactly. "
+        "`auto` is what this machine is found to do best with, 20,000 at least (docs/index.md); "
+        "with `kind: ivf` it is 1,024.",
+    )
+    recall_target: float = Field(
+        default=0.98,
+        ge=0.5,
+        le=1.0,
+        description="The share of the true ten nearest that a search of lists is to find. More "
+        "costs time: the index shows its curve in `GetStats`.",
+    )
+    build_threads: int = Field(
+        default=1, ge=1, description="Threads that train and fill lists beside the searches."
+    )
+    shards: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Into how many shares, by a hash of tenant and id, the rows are divided. Each "
+        "is a deployment of its own, and all are asked at once; not in the placement `fused`.",
+    )
+
+
 class RerankerSettings(_Section):
     """The cross-encoder behind the rerank stages of profiles."""
 
@@ -183,18 +217,6 @@ class RerankerSettings(_Section):
         default=8,
         ge=1,
         description="Calls that may wait for the model; beyond it hits keep their order at once.",
-    )
-
-
-class IndexSettings(_Section):
-    """The vector index."""
-
-    shards: int = Field(
-        default=1,
-        ge=1,
-        le=256,
-        description="Into how many shares, by a hash of tenant and id, the rows are divided. Each "
-        "is a deployment of its own, and all are asked at once; not in the placement `fused`.",
     )
 
 
@@ -294,8 +316,8 @@ class Settings(BaseSettings):
     postgres: PostgresSettings = PostgresSettings()
     neo4j: Neo4jSettings = Neo4jSettings()
     embedder: EmbedderSettings = EmbedderSettings()
-    reranker: RerankerSettings = RerankerSettings()
     index: IndexSettings = IndexSettings()
+    reranker: RerankerSettings = RerankerSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     serve: ServeSettings = ServeSettings()
 

@@ -144,15 +144,16 @@ class IndexAnswer:
 class IndexTier:
     """How the rows of one kind of a tenant are searched, and how well.
 
-    Without lists the numbers about them are 0 and the curve is empty. `rows` are those that live,
-    `tail` those that no lists have, `dead_share` is of all that take memory. `recall` is the last
-    that was audited, or else that of the calibration. `rebuilding` says how far new lists are,
-    `failure` why there are none; both are empty otherwise. `memory_bytes` is a plan, not a count.
+    Without lists the numbers about them are 0 and the curve is empty. `rows` are those that
+    live, `tail` those of all that no lists have, `dead` those that are gone but take memory.
+    `recall` is the last that was audited, or else that of the calibration. `rebuilding` says how
+    far new lists are, `failure` why there are none; both are empty otherwise. `memory_bytes` is a
+    plan, not a count.
     """
 
     kind: ItemKind
     rows: int
-    dead_share: float
+    dead: int
     memory_bytes: int
     tail: int = 0
     n_lists: int = 0
@@ -164,13 +165,19 @@ class IndexTier:
     rebuilding: str = ""
     failure: str = ""
 
+    @property
+    def dead_share(self) -> float:
+        """The share of the dead among all rows; 0 if there are none."""
+        return self.dead / (self.rows + self.dead) if self.dead else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
     """The state of a vector index.
 
     Not `ready`, it is `incomplete` if rows of its model are still being made, as
-    after a change of the model; else it is being filled, or has failed.
+    after a change of the model; else it is being filled, or has failed. `epoch` counts how
+    often it was filled or put its rows into another shape, from 1. `tiers` are of one tenant.
     """
 
     ready: bool
@@ -178,6 +185,7 @@ class IndexStatus:
     epoch: int
     reason: str = ""
     incomplete: bool = False
+    tiers: tuple[IndexTier, ...] = ()
 
 
 class VectorIndex(Protocol):
@@ -214,8 +222,8 @@ class VectorIndex(Protocol):
         """Waits until the index has seen the write; False if the deadline passes first."""
         ...
 
-    async def status(self) -> IndexStatus:
-        """Its state."""
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
+        """Its state, with how the rows of a tenant are searched if one is named."""
         ...
 
 

@@ -56,6 +56,30 @@ EMBEDDING_WAITING = Metric(
     "trivium_embedding_waiting", "Texts that wait for the encoder by lane.", "gauge", ("lane",)
 )
 INDEX_VECTORS = Metric("trivium_index_vectors", "Vectors in the index.", "gauge")
+INDEX_EPOCH = Metric(
+    "trivium_index_epoch", "How often the index was filled or put its rows into new lists.", "gauge"
+)
+INDEX_ROWS = Metric(
+    "trivium_index_rows",
+    "Rows of the index by kind and by where they are: read exactly, in lists, in the tail, dead.",
+    "gauge",
+    ("kind", "place"),
+)
+INDEX_RECALL = Metric(
+    "trivium_index_recall",
+    "The lowest recall of a tenant's lists, audited or else calibrated; 1 without lists.",
+    "gauge",
+    ("kind",),
+)
+INDEX_REBUILDS = Metric(
+    "trivium_index_rebuilds", "Tenants whose rows are being put into lists.", "gauge", ("kind",)
+)
+INDEX_FAILED_REBUILDS = Metric(
+    "trivium_index_failed_rebuilds",
+    "Tenants whose rows could not be put into new lists and are searched as before.",
+    "gauge",
+    ("kind",),
+)
 INDEX_LAG = Metric(
     "trivium_index_lag_seconds",
     "Age of the oldest change in PostgreSQL that this replica of the index has not taken.",
@@ -87,6 +111,11 @@ ALL_METRICS = (
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
     INDEX_VECTORS,
+    INDEX_EPOCH,
+    INDEX_ROWS,
+    INDEX_RECALL,
+    INDEX_REBUILDS,
+    INDEX_FAILED_REBUILDS,
     INDEX_LAG,
     PROJECTION_LAG,
     PROJECTION_PENDING,

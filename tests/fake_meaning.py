@@ -351,7 +351,7 @@ class EngineIndex:
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         return True
 
-    async def status(self) -> IndexStatus:
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         return IndexStatus(True, self._engine.vector_count, 1)
 
 

@@ -56,7 +56,7 @@ class FixedIndex:
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         return self.ready
 
-    async def status(self) -> IndexStatus:
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         return IndexStatus(self.ready, 0, 1, incomplete=self.incomplete)
 
 

@@ -24,8 +24,8 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.dsn import parses
 from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
-from serving.adapters.vector_index import ExactIndex
 from serving.config import RayEnvironment, RerankerSettings, Settings
+from serving.deployments.index_engine import make_index_engine, tier_figures
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError, UnavailableError
 from serving.domain.profile import Profile
@@ -72,6 +72,7 @@ from serving.rpc.service import TriviumService, UseCases, now_utc
 from serving.telemetry import (
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
+    INDEX_EPOCH,
     INDEX_LAG,
     INDEX_VECTORS,
     PROJECTION_LAG,
@@ -188,7 +189,9 @@ async def open_index(
     """Runs a vector index, or one share of it, that follows PostgreSQL by itself."""
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
-        yield await stack.enter_async_context(_index_over(postgres, embedder, recorder, shard))
+        yield await stack.enter_async_context(
+            _index_over(settings, postgres, embedder, recorder, shard)
+        )
 
 
 @asynccontextmanager
@@ -199,7 +202,9 @@ async def open_space(
     async with AsyncExitStack() as stack:
         postgres = await _opened_postgres(stack, settings)
         embedder = await stack.enter_async_context(open_embedder(settings, recorder))
-        index = await stack.enter_async_context(_index_over(postgres, embedder, recorder, shard))
+        index = await stack.enter_async_context(
+            _index_over(settings, postgres, embedder, recorder, shard)
+        )
         yield VectorSpace(embedder, index), EmbeddedSearch(embedder, index)
 
 
@@ -343,7 +348,9 @@ async def _space(
         if embedder is None:
             embedder = await stack.enter_async_context(open_embedder(settings, recorder))
         if index is None:
-            index = await stack.enter_async_context(_index_over(postgres, embedder, recorder))
+            index = await stack.enter_async_context(
+                _index_over(settings, postgres, embedder, recorder)
+            )
         yield VectorSpace(embedder, index, elsewhere.semantic)
 
 
@@ -379,14 +386,22 @@ def _settings_of_previous(settings: Settings) -> Settings:
 
 @asynccontextmanager
 async def _index_over(
-    postgres: Postgres, embedder: Embedder, recorder: Recorder, shard: Shard = WHOLE
+    settings: Settings,
+    postgres: Postgres,
+    embedder: Embedder,
+    recorder: Recorder,
+    shard: Shard = WHOLE,
 ) -> AsyncIterator[TailedIndex]:
     model = await embedder.model()
-    feed = postgres.feed_of(shard)
-    async with TailedIndex(feed, model, lambda: ExactIndex(model.dimension)) as index:
+    make_engine = partial(make_index_engine, settings.index, model.dimension)
+    async with TailedIndex(postgres.feed_of(shard), model, make_engine) as index:
 
         async def measure() -> None:
-            recorder.record(INDEX_VECTORS, (await index.status()).vector_count)
+            status = await index.status()
+            recorder.record(INDEX_VECTORS, status.vector_count)
+            recorder.record(INDEX_EPOCH, status.epoch)
+            for metric, value, labels in tier_figures(index.tiers()):
+                recorder.record(metric, value, labels)
             if (lag_s := await index.lag_s()) is not None:
                 recorder.record(INDEX_LAG, lag_s)
 

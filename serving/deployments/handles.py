@@ -105,9 +105,9 @@ class RemoteIndex:
         """Waits until the index has seen the write."""
         return await unwrapped(self._handle.caught_up.remote(token, deadline.remaining()), "index")
 
-    async def status(self) -> IndexStatus:
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         """Its state."""
-        return await unwrapped(self._handle.status.remote(), "index")
+        return await unwrapped(self._handle.status.remote(tenant), "index")
 
 
 class RemoteSemanticSearch:

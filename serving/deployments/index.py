@@ -50,9 +50,9 @@ class IndexCalls:
         """Waits until the index has seen the write."""
         return await self._index.caught_up(token, Deadline.after(remaining_s))
 
-    async def status(self) -> IndexStatus:
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         """Its state."""
-        return await self._index.status()
+        return await self._index.status(tenant)
 
 
 @serve.deployment(

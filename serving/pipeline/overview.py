@@ -79,7 +79,7 @@ class Observer:
         space = self._spaces.current
         model = await _or_else(None, space.embedder.model, "embedder", degraded)
         unknown = IndexStatus(ready=False, vector_count=0, epoch=0, reason="it cannot be reached")
-        index = await _or_else(unknown, space.index.status, "index", degraded)
+        index = await _or_else(unknown, lambda: space.index.status(tenant), "index", degraded)
         if not index.ready:
             degraded.append(f"index: {index.reason}{self._meanwhile()}")
         entities = await _or_else(

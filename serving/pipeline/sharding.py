@@ -67,9 +67,12 @@ class ShardedIndex:
             await asyncio.gather(*(shard.caught_up(token, deadline) for shard in self._shards))
         )
 
-    async def status(self) -> IndexStatus:
-        """The state of them all: ready if each is, with what the others say of themselves."""
-        states = await asyncio.gather(*map(_status, self._shards))
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
+        """The state of them all: ready if each is, with what the others say of themselves.
+
+        `tiers` are those of every shard, one after the other.
+        """
+        states = await asyncio.gather(*(_status(shard, tenant) for shard in self._shards))
         waiting = [(number, state) for number, state in enumerate(states) if not state.ready]
         of_all = f"of {len(states)}"
         return IndexStatus(
@@ -78,6 +81,7 @@ class ShardedIndex:
             epoch=min(state.epoch for state in states),
             reason="; ".join(f"shard {number} {of_all}: {each.reason}" for number, each in waiting),
             incomplete=bool(waiting) and all(state.incomplete for _, state in waiting),
+            tiers=tuple(tier for state in states for tier in state.tiers),
         )
 
 
@@ -115,9 +119,9 @@ class ShardedSemanticSearch:
         return await _ask_all([asking(shard) for shard in self._shards], depth, deadline)
 
 
-async def _status(shard: VectorIndex) -> IndexStatus:
+async def _status(shard: VectorIndex, tenant: TenantName | None) -> IndexStatus:
     try:
-        return await shard.status()
+        return await shard.status(tenant)
     except (TriviumError, TimeoutError) as error:
         reason = str(error) or "it did not answer in time"
         return IndexStatus(ready=False, vector_count=0, epoch=0, reason=reason)

@@ -2,7 +2,8 @@
 
 Every replica follows on its own. While PostgreSQL is away it answers from what it has, and
 reads that carry a newer token are told it is stale. When the log no longer reaches
-back to its position, it starts again from a snapshot, with the next epoch.
+back to its position, it starts again from a snapshot, with the next epoch. An engine that puts
+its rows into another shape begins an epoch too; none is ever given twice.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +22,7 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import NotReadyError, UnavailableError
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.pipeline.maintenance import MAINTAIN_EVERY_S, Maintenance
 from serving.ports import (
     EmbeddingModel,
     FeedLostError,
@@ -30,6 +32,7 @@ from serving.ports import (
     IndexFeed,
     IndexRow,
     IndexStatus,
+    IndexTier,
     Neighbours,
     Vector,
 )
@@ -52,12 +55,19 @@ POLL_S = 0.5
 FIRST_BACK_OFF_S = 0.1
 LAST_BACK_OFF_S = 5.0
 
+STOP_S = 5.0
+"""So long a stop waits for maintenance, which ends between two blocks of rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
-    """Rows to search, where in the log they are, and whether they are more than a few of all."""
+    """Rows to search, where in the log they are, and whether they are more than a few of all.
+
+    `first_epoch` is that of the engine's generation 0.
+    """
 
     engine: IndexEngine
+    first_epoch: int
     position: FeedPosition
     complete: bool
 
@@ -79,6 +89,7 @@ class TailedIndex:
         make_engine: Makes an empty engine.
         poll_s: How long it waits for the feed to wake it, at most.
         back_off_s: The first pause after a failure; doubled up to `LAST_BACK_OFF_S`.
+        maintain_every_s: How long the engine is left alone between two rounds of maintenance.
     """
 
     def __init__(
@@ -89,12 +100,15 @@ class TailedIndex:
         *,
         poll_s: float = POLL_S,
         back_off_s: float = FIRST_BACK_OFF_S,
+        maintain_every_s: float = MAINTAIN_EVERY_S,
     ) -> None:
         self._feed = feed
         self._model = model
         self._make_engine = make_engine
         self._poll_s = poll_s
         self._first_back_off_s = back_off_s
+        self._maintain_every_s = maintain_every_s
+        self._maintenance: Maintenance | None = None
         self._filled: _Filled | None = None
         self._share_due_at = 0.0
         self._reason = "starting"
@@ -125,6 +139,9 @@ class TailedIndex:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
         self._filled, self._reason = None, "stopped"
+        if self._maintenance is not None:
+            self._maintenance.end()
+            await asyncio.to_thread(self._maintenance.join, STOP_S)
         await asyncio.to_thread(self._threads.shutdown)
 
     # ------------------------------------------------------------ answering
@@ -153,10 +170,11 @@ class TailedIndex:
         if token is not None:
             reserve_s = min(ANSWER_RESERVE_S, deadline.remaining() / 2)
             stale = not await self.caught_up(token, deadline.earlier_by(reserve_s))
-        engine = self._require_ready().engine
+        filled = self._require_ready()
         async with asyncio.timeout(deadline.remaining()):
-            found = await self._search(engine, vector, kind, scope, depth, only)
-        return IndexAnswer(found.candidates, self._epoch, stale, found.evidence)
+            found = await self._search(filled.engine, vector, kind, scope, depth, only)
+        epoch = filled.first_epoch + found.generation
+        return IndexAnswer(found.candidates, epoch, stale, found.evidence)
 
     async def _search(
         self,
@@ -214,17 +232,24 @@ class TailedIndex:
         position = self._filled.position
         return position.epoch == token.epoch and token.seen_by(position.embedded)
 
-    async def status(self) -> IndexStatus:
-        """Its state."""
-        ready = self._is_ready()
-        count = self._filled.engine.vector_count if self._filled is not None else 0
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
+        """Its state, with how the rows of a tenant are searched if one is named."""
+        filled = self._filled
+        if filled is None:
+            return IndexStatus(ready=False, vector_count=0, epoch=self._epoch, reason=self._reason)
+        engine = filled.engine
         return IndexStatus(
-            ready=ready,
-            vector_count=count,
-            epoch=self._epoch,
-            reason="" if ready else self._reason,
-            incomplete=self._filled is not None and not self._filled.complete,
+            ready=filled.complete,
+            vector_count=engine.vector_count,
+            epoch=filled.first_epoch + engine.generation,
+            reason="" if filled.complete else self._reason,
+            incomplete=not filled.complete,
+            tiers=tuple(engine.tiers(tenant)) if tenant is not None else (),
         )
+
+    def tiers(self) -> list[IndexTier]:
+        """How rows are searched, those of all tenants; none before it is filled."""
+        return self._filled.engine.tiers() if self._filled is not None else []
 
     async def lag_s(self) -> float | None:
         """The age in seconds of the oldest change it has not taken; None before it is filled.
@@ -267,6 +292,11 @@ class TailedIndex:
             back_off_s = min(2 * back_off_s, LAST_BACK_OFF_S)
 
     def _start_again(self, reason: str) -> None:
+        if self._maintenance is not None:
+            self._maintenance.end()
+        if self._filled is not None:
+            # Closed, it begins no further epoch, though answers may still be under way.
+            self._epoch = self._filled.first_epoch + self._filled.engine.generation
         self._filled = None
         self._reason = reason
         self._epoch += 1
@@ -277,15 +307,24 @@ class TailedIndex:
             async for rows in batches:
                 await self._apply(engine, rows, ())
         self._share_due_at = 0.0
-        await self._move_to(_Filled(engine, position, position.complete))
-        logger.info("index filled", extra={"vectors": engine.vector_count, "epoch": self._epoch})
+        await self._move_to(_Filled(engine, self._epoch, position, position.complete))
+        self._maintenance = Maintenance(engine, every_s=self._maintain_every_s)
+        self._maintenance.start()
+        logger.info(
+            "index filled",
+            extra={
+                "vectors": engine.vector_count,
+                "epoch": self._epoch,
+                "planned_bytes": sum(tier.memory_bytes for tier in engine.tiers()),
+            },
+        )
 
     async def _advance(self, filled: _Filled) -> None:
         delta = await self._feed.changes_since(filled.position, self._model)
         await self._apply(filled.engine, delta.rows, delta.removed)
         # Once complete it stays so, though another model may have overtaken this one.
         complete = filled.complete or delta.position.complete
-        await self._move_to(_Filled(filled.engine, delta.position, complete))
+        await self._move_to(replace(filled, position=delta.position, complete=complete))
 
     async def _apply(
         self,

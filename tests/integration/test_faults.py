@@ -234,7 +234,7 @@ class UnreachableIndex:
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         return await self._reached.caught_up(token, deadline)
 
-    async def status(self) -> IndexStatus:
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         return await self._reached.status()
 
 

@@ -16,7 +16,7 @@ def exact_tier(kind: ItemKind, view: View, dimension: int) -> IndexTier:
     return IndexTier(
         kind=kind,
         rows=view.alive_count,
-        dead_share=view.dead_share,
+        dead=view.count - view.alive_count,
         memory_bytes=MemoryPlan(rows=view.count, dimension=dimension).total_bytes,
     )
 

@@ -52,11 +52,6 @@ class View:
         return int(np.count_nonzero(self.alive))
 
     @property
-    def dead_share(self) -> float:
-        """How many do not, of all; 0 if there are none."""
-        return 1 - self.alive_count / self.count if self.count else 0.0
-
-    @property
     def tail(self) -> int:
         """How many of them no lists have."""
         return self.count - self.covered

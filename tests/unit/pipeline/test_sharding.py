@@ -60,7 +60,7 @@ class OneIndex(FixedIndex):
             raise self._answer
         return 1
 
-    async def status(self) -> IndexStatus:
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         if self._status is None:
             raise DependencyError("index", "its replica cannot be reached")
         return self._status

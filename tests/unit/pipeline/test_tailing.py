@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,7 @@ from serving.domain.errors import NotReadyError, StoreUnavailableError
 from serving.domain.records import ItemKind, segment_id
 from serving.pipeline import tailing
 from serving.pipeline.tailing import TailedIndex
-from serving.ports import IndexAnswer, IndexRow
+from serving.ports import IndexAnswer, IndexRow, Neighbours
 from tests.builders import TENANT, ids, scope, segment
 from tests.fake_meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
 
@@ -123,6 +126,56 @@ async def test_its_lag_is_that_of_the_changes_it_has_not_taken() -> None:
         waiting = await index.lag_s()
 
     assert (before, taken, waiting) == (None, 0.0, 1.0)
+
+
+class Reshaping(InMemoryIndex):
+    """An engine that puts its rows into another shape when it is maintained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_reshape = threading.Event()
+        self.reshaped = threading.Event()
+
+    @property
+    def generation(self) -> int:
+        return int(self.reshaped.is_set())
+
+    def search(self, *args: Any) -> Neighbours:
+        return replace(super().search(*args), generation=self.generation)
+
+    def maintain(self) -> None:
+        assert self.may_reshape.wait(10)
+        self.reshaped.set()
+
+    def close(self) -> None:
+        self.may_reshape.set()
+
+
+async def test_each_filling_and_each_new_shape_is_an_epoch_and_none_comes_again() -> None:
+    engines: list[Reshaping] = []
+
+    def make_engine() -> Reshaping:
+        engines.append(Reshaping())
+        return engines[-1]
+
+    feed, epochs = filled_feed("a"), list[int]()
+    async with TailedIndex(feed, FAKE_MODEL, make_engine, poll_s=0.01, back_off_s=0.001) as index:
+        await ready(index)
+        for number in (1, 2):
+            epochs.append((await ask(index)).epoch)
+            engines[-1].may_reshape.set()
+            assert await asyncio.to_thread(engines[-1].reshaped.wait, 10)
+            epochs.append((await ask(index)).epoch)
+            if number == 1:
+                feed.lose("2")
+                await feed.bootstrapped(2)
+                token = feed.put(row("c"))
+                feed.embed()
+                assert await index.caught_up(token, Deadline.after(10))
+        status = await index.status(TENANT)
+
+    assert epochs == [1, 2, 3, 4]
+    assert (status.epoch, status.tiers) == (4, ())
 
 
 async def test_an_erased_row_is_gone_before_its_erasure_is_caught_up() -> None:
