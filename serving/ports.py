@@ -27,7 +27,6 @@ from serving.domain.profile import Yields
 from serving.domain.query import Filter, Query, Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
-from serving.domain.shards import Shard
 from serving.domain.text import TextForm
 from serving.domain.validity import Closing, final_end
 
@@ -901,13 +900,12 @@ class FeedLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLabel:
-    """Whose vectors a snapshot holds, of which share of all rows, and where it is in the log.
+    """Whose vectors a snapshot holds, and where it is in the log.
 
     `epoch` is that of the index when it was written.
     """
 
     model: EmbeddingModel
-    shard: Shard
     position: FeedPosition
     epoch: int
 

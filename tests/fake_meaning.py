@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import threading
 import zlib
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -254,6 +254,11 @@ class InMemoryIndex:
         ):
             raise DamagedSnapshotError("another dimension")
         self._rows = rows
+
+    @property
+    def rows(self) -> Mapping[tuple[TenantName, ItemId], IndexRow]:
+        """All that it holds, by name."""
+        return self._rows
 
     @property
     def vector_count(self) -> int:

@@ -67,7 +67,7 @@ class SnapshotFolder:
         unfinished.mkdir(parents=True, mode=0o700)
         try:
             engine.save(unfinished)
-            (unfinished / MANIFEST).write_text(json.dumps(_manifest(label, unfinished)))
+            (unfinished / MANIFEST).write_text(json.dumps(self._manifest(label, unfinished)))
             for path in (*unfinished.iterdir(), unfinished):
                 _sync(path)
             unfinished.rename(home / f"{self._clock():017.6f}-{label.epoch}-{uuid.uuid4().hex[:8]}")
@@ -86,8 +86,8 @@ class SnapshotFolder:
         """
         for folder in _newest_first(self._home(model)):
             try:
-                label = _label(folder)
-                if (label.model, label.shard) != (model, self._shard):
+                label, shard = _label(folder)
+                if (label.model, shard) != (model, self._shard):
                     raise DamagedSnapshotError("it is of another model or share")
                 engine.restore(folder)
             except DamagedSnapshotError as error:
@@ -99,6 +99,24 @@ class SnapshotFolder:
             else:
                 return label
         return None
+
+    def _manifest(self, label: SnapshotLabel, folder: Path) -> dict[str, Any]:
+        position = label.position
+        return {
+            "format": FORMAT,
+            "model": label.model.fingerprint,
+            "dimension": label.model.dimension,
+            "text_form": label.model.text_form,
+            "shard": [self._shard.number, self._shard.count],
+            "epoch": label.epoch,
+            "log": {
+                "epoch": position.epoch,
+                "log": str(position.log),
+                "embedded": str(position.embedded),
+                "complete": position.complete,
+            },
+            "files": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
+        }
 
     def _home(self, model: EmbeddingModel) -> Path:
         digest = hashlib.sha256(f"{model.fingerprint} {model.dimension}".encode()).hexdigest()
@@ -117,27 +135,8 @@ def _newest_first(home: Path) -> Iterator[Path]:
     return (path for path in names if not path.name.startswith((ASIDE, UNFINISHED)))
 
 
-def _manifest(label: SnapshotLabel, folder: Path) -> dict[str, Any]:
-    position = label.position
-    return {
-        "format": FORMAT,
-        "model": label.model.fingerprint,
-        "dimension": label.model.dimension,
-        "text_form": label.model.text_form,
-        "shard": [label.shard.number, label.shard.count],
-        "epoch": label.epoch,
-        "log": {
-            "epoch": position.epoch,
-            "log": str(position.log),
-            "embedded": str(position.embedded),
-            "complete": position.complete,
-        },
-        "files": {path.name: _sha256(path) for path in sorted(folder.iterdir())},
-    }
-
-
-def _label(folder: Path) -> SnapshotLabel:
-    """What a snapshot is of, once its files are what they were.
+def _label(folder: Path) -> tuple[SnapshotLabel, Shard]:
+    """What a snapshot is of, and which share, once its files are what they were.
 
     Raises:
         DamagedSnapshotError: They are not, or the manifest is of another version.
@@ -150,11 +149,11 @@ def _label(folder: Path) -> SnapshotLabel:
             if _sha256(folder / name) != digest:
                 raise DamagedSnapshotError(f"{name} has changed")
         log = manifest["log"]
-        return SnapshotLabel(
+        shard = Shard(*manifest["shard"])
+        label = SnapshotLabel(
             model=EmbeddingModel(
                 manifest["model"], manifest["dimension"], TextForm(manifest["text_form"])
             ),
-            shard=Shard(*manifest["shard"]),
             position=FeedPosition(
                 log["epoch"],
                 Snapshot.parse(log["log"]),
@@ -163,6 +162,7 @@ def _label(folder: Path) -> SnapshotLabel:
             ),
             epoch=int(manifest["epoch"]),
         )
+        return label, shard
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedSnapshotError(f"{MANIFEST}: {error}") from error
 

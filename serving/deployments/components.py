@@ -24,7 +24,8 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.dsn import parses
 from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
-from serving.config import RayEnvironment, RerankerSettings, Settings
+from serving.adapters.snapshot_folder import SnapshotFolder
+from serving.config import IndexSettings, RayEnvironment, RerankerSettings, Settings
 from serving.deployments.index_engine import make_index_engine, tier_figures
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError, UnavailableError
@@ -38,6 +39,7 @@ from serving.pipeline.batching import BatchedEmbedder, BatchLimits
 from serving.pipeline.embedding_queues import LaneName
 from serving.pipeline.forget import Eraser
 from serving.pipeline.ingest import Ingestor
+from serving.pipeline.keeping import Keeper
 from serving.pipeline.legs import (
     DENSE,
     FACTS,
@@ -394,7 +396,8 @@ async def _index_over(
 ) -> AsyncIterator[TailedIndex]:
     model = await embedder.model()
     make_engine = partial(make_index_engine, settings.index, model.dimension)
-    async with TailedIndex(postgres.feed_of(shard), model, make_engine) as index:
+    feed, keeper = postgres.feed_of(shard), _keeper(settings.index, shard)
+    async with TailedIndex(feed, model, make_engine, keeper=keeper) as index:
 
         async def measure() -> None:
             status = await index.status()
@@ -407,6 +410,14 @@ async def _index_over(
 
         async with _repeated(measure):
             yield index
+
+
+def _keeper(settings: IndexSettings, shard: Shard) -> Keeper | None:
+    if settings.snapshots is None:
+        return None
+    return Keeper(
+        SnapshotFolder(settings.snapshots, shard), every_s=settings.snapshot_every.total_seconds()
+    )
 
 
 @asynccontextmanager

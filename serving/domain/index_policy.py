@@ -33,6 +33,10 @@ MOST_SKEW = 8.0
 SKEW_ANEW = 1.25
 """Lists that are as skewed as when they were trained would come out so again."""
 
+CALIBRATION_MARGIN = 0.25
+"""Of what a target leaves to miss. A calibration's questions tell recall to half a percent, and
+those of callers are less like rows than the rows are that stand for them."""
+
 MOST_RECALL_LOST = 0.02
 RECALL_PAUSE_S = 600.0
 """Lists younger than it are not made again for their recall: the next ones would be alike."""
@@ -202,6 +206,11 @@ def probe_steps(n_lists: int) -> Iterator[int]:
         yield n_probes
         n_probes *= 2
     yield n_lists
+
+
+def aimed_recall(target: float) -> float:
+    """What a calibration aims at so that callers get the target."""
+    return target + CALIBRATION_MARGIN * (1 - target)
 
 
 def chosen_probes(curve: Sequence[CurvePoint], target: float) -> int:

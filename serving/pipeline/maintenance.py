@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from serving.ports import IndexEngine
 
@@ -21,11 +22,19 @@ class Maintenance:
 
     Args:
         engine: What to maintain.
+        then: Called in the same thread after each round.
         every_s: The pause between.
     """
 
-    def __init__(self, engine: IndexEngine, *, every_s: float = MAINTAIN_EVERY_S) -> None:
+    def __init__(
+        self,
+        engine: IndexEngine,
+        then: Callable[[], None] = lambda: None,
+        *,
+        every_s: float = MAINTAIN_EVERY_S,
+    ) -> None:
         self._engine = engine
+        self._then = then
         self._every_s = every_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="index-maintenance", daemon=True)
@@ -47,6 +56,7 @@ class Maintenance:
         while not self._ended.is_set():
             try:
                 self._engine.maintain()
+                self._then()
             except Exception:
                 # Searches go on with what there is; the next round may do better.
                 logger.exception("index maintenance failed")

@@ -22,6 +22,7 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import NotReadyError, UnavailableError
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.pipeline.keeping import Keeper
 from serving.pipeline.maintenance import MAINTAIN_EVERY_S, Maintenance
 from serving.ports import (
     EmbeddingModel,
@@ -34,6 +35,7 @@ from serving.ports import (
     IndexStatus,
     IndexTier,
     Neighbours,
+    SnapshotLabel,
     Vector,
 )
 
@@ -90,6 +92,7 @@ class TailedIndex:
         poll_s: How long it waits for the feed to wake it, at most.
         back_off_s: The first pause after a failure; doubled up to `LAST_BACK_OFF_S`.
         maintain_every_s: How long the engine is left alone between two rounds of maintenance.
+        keeper: Writes what it holds to where the next start begins; None begins anew each time.
     """
 
     def __init__(
@@ -101,7 +104,9 @@ class TailedIndex:
         poll_s: float = POLL_S,
         back_off_s: float = FIRST_BACK_OFF_S,
         maintain_every_s: float = MAINTAIN_EVERY_S,
+        keeper: Keeper | None = None,
     ) -> None:
+        self._keeper = keeper
         self._feed = feed
         self._model = model
         self._make_engine = make_engine
@@ -138,10 +143,12 @@ class TailedIndex:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        self._filled, self._reason = None, "stopped"
+        filled, self._filled, self._reason = self._filled, None, "stopped"
         if self._maintenance is not None:
             self._maintenance.end()
             await asyncio.to_thread(self._maintenance.join, STOP_S)
+        if filled is not None and self._keeper is not None:
+            await asyncio.to_thread(self._keeper.save, filled.engine, self._label(filled))
         await asyncio.to_thread(self._threads.shutdown)
 
     # ------------------------------------------------------------ answering
@@ -302,13 +309,12 @@ class TailedIndex:
         self._epoch += 1
 
     async def _fill(self) -> None:
-        engine = self._make_engine()
-        async with self._feed.bootstrap(self._model) as (position, batches):
-            async for rows in batches:
-                await self._apply(engine, rows, ())
+        engine, position = await self._restored() or await self._bootstrapped()
         self._share_due_at = 0.0
         await self._move_to(_Filled(engine, self._epoch, position, position.complete))
-        self._maintenance = Maintenance(engine, every_s=self._maintain_every_s)
+        self._maintenance = Maintenance(
+            engine, lambda: self._save_if_due(engine), every_s=self._maintain_every_s
+        )
         self._maintenance.start()
         logger.info(
             "index filled",
@@ -318,6 +324,51 @@ class TailedIndex:
                 "planned_bytes": sum(tier.memory_bytes for tier in engine.tiers()),
             },
         )
+
+    async def _bootstrapped(self) -> tuple[IndexEngine, FeedPosition]:
+        """An engine with all rows of now."""
+        engine = self._make_engine()
+        async with self._feed.bootstrap(self._model) as (position, batches):
+            async for rows in batches:
+                await self._apply(engine, rows, ())
+        return engine, position
+
+    async def _restored(self) -> tuple[IndexEngine, FeedPosition] | None:
+        """An engine with what the last snapshot has and the log since; None without either.
+
+        It answers only then: what was erased since must not be found again.
+        """
+        if self._keeper is None:
+            return None
+        engine, loop = self._make_engine(), asyncio.get_running_loop()
+        label = await loop.run_in_executor(
+            self._threads, self._keeper.snapshots.restore, engine, self._model
+        )
+        if label is None:
+            return None
+        try:
+            delta = await self._feed.changes_since(label.position, self._model)
+        except FeedLostError:
+            logger.warning("index starts anew: its snapshot is older than the log")
+            return None
+        await self._apply(engine, delta.rows, delta.removed)
+        self._epoch = max(self._epoch, label.epoch + 1)
+        complete = label.position.complete or delta.position.complete
+        logger.info("index begins with its snapshot", extra={"changes": len(delta.rows)})
+        return engine, replace(delta.position, complete=complete)
+
+    def _save_if_due(self, engine: IndexEngine) -> None:
+        """Writes a snapshot now and then; called in the thread that maintains the engine."""
+        filled = self._filled
+        if self._keeper is not None and filled is not None and filled.engine is engine:
+            self._keeper.save_if_due(engine, self._label(filled))
+
+    def _label(self, filled: _Filled) -> SnapshotLabel:
+        # The position is read before the rows are, which may be ahead of it: to apply what they
+        # have of the log again changes nothing.
+        epoch = filled.first_epoch + filled.engine.generation
+        position = replace(filled.position, complete=filled.complete)
+        return SnapshotLabel(self._model, position, epoch)
 
     async def _advance(self, filled: _Filled) -> None:
         delta = await self._feed.changes_since(filled.position, self._model)

@@ -14,6 +14,7 @@ from serving.adapters.vector_index.trained import Calibration
 from serving.domain.index_policy import (
     LEAST_EXTRA_CANDIDATES,
     CurvePoint,
+    aimed_recall,
     chosen_probes,
     expected_share,
     probe_steps,
@@ -71,7 +72,7 @@ def calibrated(
     target: float,
     check: Callable[[], None],
 ) -> Calibration:
-    """Finds the fewest probes with which every trial reaches the target.
+    """Finds the fewest probes with which every trial reaches a little more than the target.
 
     The curve goes one step beyond, so that it shows what the next would bring. Reading all
     lists misses nothing and is not tried; without a trial it is all that is sure.
@@ -86,6 +87,7 @@ def calibrated(
     prepared = [(each, lists.allow(each.mask)) for each in trials]
     if not prepared:
         return Calibration(lists.n_lists, (CurvePoint(lists.n_lists, 1.0, 1.0),))
+    aimed = aimed_recall(target)
     sizes, curve = lists.list_sizes().tolist(), list[CurvePoint]()
     reached = False
     for n_probes in probe_steps(lists.n_lists):
@@ -99,8 +101,8 @@ def calibrated(
         check()
         if reached:
             break
-        reached = recall >= target
-    return Calibration(chosen_probes(curve, target), tuple(curve))
+        reached = recall >= aimed
+    return Calibration(chosen_probes(curve, aimed), tuple(curve))
 
 
 def _recall(vectors: torch.Tensor, asked: Trial, found: torch.Tensor) -> float:

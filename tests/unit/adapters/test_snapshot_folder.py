@@ -18,7 +18,7 @@ from tests.builders import TENANT, segment
 from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
 
 POSITION = FeedPosition("log", Snapshot.parse("10:20:12,15"), Snapshot.parse("9:9:"), complete=True)
-LABEL = SnapshotLabel(FAKE_MODEL, WHOLE, POSITION, epoch=4)
+LABEL = SnapshotLabel(FAKE_MODEL, POSITION, epoch=4)
 OTHER_MODEL = EmbeddingModel("other", FAKE_MODEL.dimension)
 
 
@@ -68,7 +68,7 @@ def test_without_a_snapshot_there_is_none(snapshots: SnapshotFolder) -> None:
 
 def test_those_of_another_model_or_share_are_not_taken(tmp_path: Path) -> None:
     half = Shard(0, 2)
-    SnapshotFolder(tmp_path, half).save(engine_of("a"), replace(LABEL, shard=half))
+    SnapshotFolder(tmp_path, half).save(engine_of("a"), LABEL)
 
     assert SnapshotFolder(tmp_path, WHOLE).restore(InMemoryIndex(), FAKE_MODEL) is None
     assert SnapshotFolder(tmp_path, half).restore(InMemoryIndex(), OTHER_MODEL) is None
@@ -133,7 +133,7 @@ def test_a_damaged_or_foreign_one_is_set_aside_and_the_one_before_is_taken(
 
 def test_two_are_kept_and_those_of_other_shares_go_when_they_are_a_day_old(tmp_path: Path) -> None:
     half = Shard(0, 2)
-    SnapshotFolder(tmp_path, half).save(engine_of("a"), replace(LABEL, shard=half))
+    SnapshotFolder(tmp_path, half).save(engine_of("a"), LABEL)
     now = SnapshotFolder(tmp_path, WHOLE)
     for _ in range(4):
         now.save(engine_of("a"), LABEL)

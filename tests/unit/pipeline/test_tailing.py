@@ -14,10 +14,19 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import NotReadyError, StoreUnavailableError
 from serving.domain.records import ItemKind, segment_id
 from serving.pipeline import tailing
+from serving.pipeline.keeping import Keeper
 from serving.pipeline.tailing import TailedIndex
-from serving.ports import IndexAnswer, IndexRow, Neighbours
+from serving.ports import (
+    EmbeddingModel,
+    IndexAnswer,
+    IndexEngine,
+    IndexRow,
+    Neighbours,
+    SnapshotLabel,
+)
 from tests.builders import TENANT, ids, scope, segment
 from tests.fake_meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
+from tests.unit.pipeline.test_spaces import until
 
 
 def row(name: str, seed: int = 1) -> IndexRow:
@@ -342,3 +351,104 @@ async def test_a_vector_of_another_dimension_is_refused() -> None:
 
         with pytest.raises(ValueError, match="16 dimensions, got 3"):
             await index.search(unit(1, 3), ItemKind.SEGMENT, scope(), 1, Deadline.after(1))
+
+
+# ---------------------------------------------------------------- snapshots
+
+
+class Shelf:
+    """An `IndexSnapshots` in memory, that keeps the last one."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, IndexRow] = {}
+        self.label: SnapshotLabel | None = None
+        self.broken = False
+
+    def save(self, engine: IndexEngine, label: SnapshotLabel) -> None:
+        if self.broken:
+            raise OSError("no space left on device")
+        assert isinstance(engine, InMemoryIndex)
+        self.rows, self.label = dict(engine.rows), label
+
+    def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
+        if self.label is not None:
+            engine.apply(list(self.rows.values()), [])
+        return self.label
+
+
+def kept(feed: FakeFeed, shelf: Shelf, every_s: float = 3600) -> TailedIndex:
+    """An index that is kept on the shelf when it stops, and every so often."""
+    return TailedIndex(
+        feed,
+        FAKE_MODEL,
+        InMemoryIndex,
+        poll_s=0.01,
+        back_off_s=0.001,
+        maintain_every_s=0.001,
+        keeper=Keeper(shelf, every_s=every_s),
+    )
+
+
+async def test_the_next_start_begins_where_the_last_one_stopped_and_reads_the_log_since() -> None:
+    feed, shelf = filled_feed("a", "b"), Shelf()
+    async with kept(feed, shelf) as index:
+        await ready(index)
+    feed.put(row("c"))
+    feed.embed()
+    feed.remove((TENANT, segment_id("a")))
+    feed.bootstraps = 0
+
+    async with kept(feed, shelf) as index:
+        await ready(index)
+        answer = await ask(index)
+
+    assert found(answer) == ids("b", "c")
+    assert feed.bootstraps == 0
+    assert answer.epoch == 2
+
+
+async def test_a_snapshot_that_the_log_does_not_reach_back_to_is_left_and_all_is_read() -> None:
+    feed, shelf = filled_feed("a"), Shelf()
+    async with kept(feed, shelf) as index:
+        await ready(index)
+    feed.lose("2")
+    feed.put(row("b"))
+    feed.embed()
+
+    async with kept(feed, shelf) as index:
+        await ready(index)
+        answer = await ask(index)
+
+    assert found(answer) == ids("a", "b")
+
+
+async def test_a_snapshot_is_written_every_so_often_and_not_twice_of_the_same() -> None:
+    feed, shelf = filled_feed("a"), Shelf()
+    async with kept(feed, shelf, every_s=0) as index:
+        await ready(index)
+        await until(lambda: shelf.label is not None)
+        first = shelf.label
+        feed.put(row("b"))
+        feed.embed()
+        await until(lambda: len(shelf.rows) == 2)
+
+        assert shelf.label != first
+
+
+async def test_a_disk_that_is_full_is_no_reason_not_to_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed, shelf = filled_feed("a"), Shelf()
+    shelf.broken = True
+    async with kept(feed, shelf, every_s=0) as index:
+        await ready(index)
+        await until(lambda: any("no snapshot" in each.message for each in caplog.records))
+
+        assert found(await ask(index)) == ids("a")
+
+
+async def test_without_a_snapshot_it_is_filled_from_the_feed() -> None:
+    async with kept(filled_feed("a"), Shelf()) as index:
+        await ready(index)
+
+        assert found(await ask(index)) == ids("a")
