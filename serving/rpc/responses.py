@@ -8,6 +8,7 @@ from serving.domain.errors import Violation
 from serving.pipeline.forget import Forgotten
 from serving.pipeline.ingest import Ingested
 from serving.pipeline.overview import Overview
+from serving.ports import IndexTier
 from serving.rpc.items import duration, timestamp
 from serving.rpc.requests import IngestCall
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2
@@ -96,6 +97,7 @@ def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
             vector_count=overview.index.vector_count,
             epoch=overview.index.epoch,
             reason=overview.index.reason,
+            tiers=[_tier(tier) for tier in overview.index.tiers],
         ),
         service=catalog_service_pb2.ServiceStats(
             version=overview.about.version,
@@ -115,4 +117,28 @@ def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
             )
             for row in overview.set_aside
         ],
+    )
+
+
+def _tier(tier: IndexTier) -> catalog_service_pb2.IndexTier:
+    in_lists = tier.n_lists > 0
+    return catalog_service_pb2.IndexTier(
+        kind=tier.kind.value,
+        vector_count=tier.rows,
+        dead_count=tier.dead,
+        tail_count=tier.tail,
+        list_count=tier.n_lists,
+        probe_count=tier.n_probes,
+        recall_target=tier.recall_target if in_lists else 0,
+        recall=tier.recall if in_lists else 0,
+        audited=tier.audited,
+        curve=[
+            catalog_service_pb2.RecallPoint(
+                probe_count=point.n_probes, recall=point.recall, share=point.share
+            )
+            for point in tier.curve
+        ],
+        rebuilding=tier.rebuilding,
+        failure=tier.failure,
+        memory_bytes=tier.memory_bytes,
     )

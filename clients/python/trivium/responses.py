@@ -228,6 +228,29 @@ def to_segments_found(response: catalog_service_pb2.GetSegmentsResponse) -> valu
     )
 
 
+def _index_tier(message: catalog_service_pb2.IndexTier) -> values.IndexTier:
+    return values.IndexTier(
+        kind=message.kind,
+        vector_count=message.vector_count,
+        dead_count=message.dead_count,
+        tail_count=message.tail_count,
+        list_count=message.list_count,
+        probe_count=message.probe_count,
+        recall_target=message.recall_target,
+        recall=message.recall,
+        audited=message.audited,
+        curve=tuple(
+            values.RecallPoint(
+                probe_count=point.probe_count, recall=point.recall, share=point.share
+            )
+            for point in message.curve
+        ),
+        rebuilding=message.rebuilding,
+        failure=message.failure,
+        memory_bytes=message.memory_bytes,
+    )
+
+
 def to_stats(response: catalog_service_pb2.GetStatsResponse) -> values.Stats:
     """Reads counts, how far each projection is, and what serves."""
     return values.Stats(
@@ -238,6 +261,7 @@ def to_stats(response: catalog_service_pb2.GetStatsResponse) -> values.Stats:
             vector_count=response.index.vector_count,
             epoch=response.index.epoch,
             reason=response.index.reason,
+            tiers=tuple(_index_tier(each) for each in response.index.tiers),
         ),
         service=_service_stats(response.service),
         set_aside=tuple(

@@ -519,6 +519,39 @@ class ProjectionStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecallPoint:
+    """What reading so many lists is worth: recall, and the share of all vectors that is read."""
+
+    probe_count: int
+    recall: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTier:
+    """How the vectors of a tenant's segments, or facts, are searched.
+
+    Without lists (`list_count` 0) all are read exactly. `tail_count` of them came after the lists;
+    `dead_count` are gone but take memory. `recall` was `audited` with questions that were
+    asked, or else with vectors held out. `failure` says why due lists are not made.
+    """
+
+    kind: str
+    vector_count: int
+    dead_count: int
+    tail_count: int
+    list_count: int
+    probe_count: int
+    recall_target: float
+    recall: float
+    audited: bool
+    curve: tuple[RecallPoint, ...]
+    rebuilding: str
+    failure: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStats:
     """The state of the vector index; `reason` says why it does not answer."""
 
@@ -526,6 +559,7 @@ class IndexStats:
     vector_count: int
     epoch: int
     reason: str
+    tiers: tuple[IndexTier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,10 @@ from trivium.v1.catalog_service_pb2 import (
     GetSegmentsResponse,
     GetStatsResponse,
     IndexStats,
+    IndexTier,
     ListFactsResponse,
     ProjectionStats,
+    RecallPoint,
     SetAsideRow,
     TenantStats,
 )
@@ -654,6 +656,31 @@ def test_stats_are_shown(run: Run, fake_service: FakeService) -> None:
     assert result.exit_code == 0
     for part in ("163 (0 sensitive)", "225 of 226", "not ready: loading", "embedding", "too long"):
         assert part in result.stdout
+
+
+def test_stats_tell_how_vectors_are_searched(run: Run, fake_service: FakeService) -> None:
+    exact = IndexTier(kind="fact", vector_count=40)
+    lists = IndexTier(
+        kind="segment",
+        vector_count=90_000,
+        list_count=1200,
+        probe_count=16,
+        recall=0.984,
+        audited=True,
+        curve=[RecallPoint(probe_count=16, recall=0.984, share=0.02)],
+        rebuilding="filling 40 %",
+    )
+    index = IndexStats(ready=True, vector_count=90_040, epoch=3, tiers=[lists, exact])
+    fake_service.will_answer("GetStats", *[GetStatsResponse(index=index)] * 2)
+
+    shown = " ".join(run("stats").stdout.split())
+    written = json.loads(run("stats", "--json").stdout)["index"]["tiers"]
+
+    assert (
+        "90000, in 1200 lists, 16 of them read, recall 0.984 audited; new lists: filling" in shown
+    )
+    assert "40, read exactly" in shown
+    assert written[0]["curve"] == [{"probe_count": 16, "recall": 0.984, "share": 0.02}]
 
 
 def test_stats_are_written_as_json(run: Run, fake_service: FakeService) -> None:

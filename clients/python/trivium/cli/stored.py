@@ -13,7 +13,7 @@ from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import day, json_option, plain, print_json, stdout, styled, table
 from trivium.cli.relations import Related, print_relations, related_to
-from trivium.values import ForgetResult, Segment, Stats
+from trivium.values import ForgetResult, IndexTier, Segment, Stats
 
 
 @click.command()
@@ -154,6 +154,7 @@ def _stats(stats: Stats) -> Group:
         "vector index": f"{index.vector_count} vectors, epoch {index.epoch}"
         if index.ready
         else f"not ready: {index.reason}",
+        **{f"vectors of {tier.kind}s": _tier(tier) for tier in index.tiers},
         "service": f"{service.version}, {service.placement}, by {service.ingress}",
         "model": f"{service.model_fingerprint}, {service.dimension} dimensions",
         "since": service.started_at.isoformat() if service.started_at else "",
@@ -161,6 +162,18 @@ def _stats(stats: Stats) -> Group:
     }.items():
         about.add_row(Text(name, style="dim"), styled(str(value)))
     return Group(about, Text(), _projections(stats), *_set_aside(stats))
+
+
+def _tier(tier: IndexTier) -> str:
+    if not tier.list_count:
+        how = f"{tier.vector_count}, read exactly"
+    else:
+        how = (
+            f"{tier.vector_count}, in {tier.list_count} lists, {tier.probe_count} of them read, "
+            f"recall {tier.recall:.3f}{' audited' if tier.audited else ''}"
+        )
+    notes = [f"new lists: {note}" for note in (tier.rebuilding, tier.failure) if note]
+    return "; ".join([how, *notes])
 
 
 def _projections(stats: Stats) -> Table:

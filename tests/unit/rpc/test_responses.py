@@ -1,0 +1,72 @@
+"""Domain values into responses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from serving.domain.index_policy import CurvePoint
+from serving.domain.records import ItemKind
+from serving.pipeline.overview import About, Overview
+from serving.ports import IndexStatus, IndexTier, TenantCounts
+from serving.rpc.responses import from_overview
+from trivium.v1 import catalog_service_pb2
+
+
+def test_stats_tell_how_the_vectors_of_each_kind_are_searched() -> None:
+    exact = IndexTier(kind=ItemKind.FACT, rows=40, dead=2, memory_bytes=50_000)
+    lists = IndexTier(
+        kind=ItemKind.SEGMENT,
+        rows=90_000,
+        dead=1000,
+        memory_bytes=10**8,
+        tail=300,
+        n_lists=1200,
+        n_probes=16,
+        recall_target=0.98,
+        recall=0.984,
+        audited=True,
+        curve=(CurvePoint(16, 0.984, 0.02),),
+        rebuilding="filling 40 %",
+        failure="no memory",
+    )
+
+    stats = from_overview(overview(IndexStatus(True, 90_040, 3, tiers=(lists, exact))))
+
+    assert list(stats.index.tiers) == [
+        catalog_service_pb2.IndexTier(
+            kind="segment",
+            vector_count=90_000,
+            dead_count=1000,
+            tail_count=300,
+            list_count=1200,
+            probe_count=16,
+            recall_target=0.98,
+            recall=0.984,
+            audited=True,
+            curve=[catalog_service_pb2.RecallPoint(probe_count=16, recall=0.984, share=0.02)],
+            rebuilding="filling 40 %",
+            failure="no memory",
+            memory_bytes=10**8,
+        ),
+        catalog_service_pb2.IndexTier(
+            kind="fact", vector_count=40, dead_count=2, memory_bytes=50_000
+        ),
+    ]
+
+
+def overview(index: IndexStatus) -> Overview:
+    """A service with this index and nothing else to tell of."""
+    return Overview(
+        about=About(
+            version="1",
+            placement="fused",
+            ingress="direct",
+            started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        ),
+        tenant=TenantCounts(0, 0, 0, 0, 0, ""),
+        projections=[],
+        set_aside=[],
+        index=index,
+        model=None,
+        entities=0,
+    )
