@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -383,6 +384,41 @@ def test_a_fact_brings_its_evidence_as_far_as_it_was_known(
     found = find(engine, kind=ItemKind.FACT, as_of=LATER + days(5), known_at=LATER)
 
     assert found.evidence == ({"f": ("turn",)} if known else {})
+
+
+JUST = timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("asked", [(-JUST, 0 * JUST), (0 * JUST, -JUST), (JUST, -JUST, JUST)])
+@pytest.mark.parametrize(
+    ("times", "event_time"),
+    [
+        ({"valid_from": LATER}, NOON),
+        ({"valid_to": LATER}, NOON),
+        ({"retracted_at": LATER}, NOON),
+        ({"closings": (Closing("x", LATER, NOON),)}, NOON),
+        ({"closings": (Closing("x", NOON, NOON, retracted_at=LATER),)}, NOON),
+        ({}, LATER),
+    ],
+)
+def test_what_is_kept_of_one_question_is_not_used_for_another_time(
+    engine: IndexEngine,
+    times: dict[str, Any],
+    event_time: datetime,
+    asked: tuple[timedelta, ...],
+) -> None:
+    reference = InMemoryIndex()
+    stored = fact("f", "x", "is", "y", evidence=("note",), **times)
+    note = segment("note", kind="note", event_time=event_time)
+    for each in (engine, reference):
+        each.apply([segment_row(note, unit(2)), fact_row(stored, unit(1))], [])
+
+    for filter_, kind in product((Filter(), Filter(kinds=("note",))), ItemKind):
+        found, wanted = (
+            [names(find(each, kind=kind, filter_=filter_, as_of=LATER + after)) for after in asked]
+            for each in (engine, reference)
+        )
+        assert found == wanted
 
 
 def test_a_fact_was_closed_until_what_closed_it_was_retracted(engine: IndexEngine) -> None:

@@ -20,6 +20,21 @@ def microseconds(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
 
 
+class Span(NamedTuple):
+    """The instants from `since` on and before `until`."""
+
+    since: int
+    until: int
+
+    def has(self, instant: int) -> bool:
+        """Whether the instant is one of them."""
+        return self.since <= instant < self.until
+
+    def and_also(self, other: Span) -> Span:
+        """The instants that are in both."""
+        return Span(max(self.since, other.since), min(self.until, other.until))
+
+
 class ClockTimes(NamedTuple):
     """The clocks of a question in microseconds, as what they let count."""
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from serving.adapters.vector_index.allowed import Allowed
 from serving.adapters.vector_index.columns import Mask, Numbers
-from serving.adapters.vector_index.instants import ClockTimes, microseconds
+from serving.adapters.vector_index.instants import ClockTimes, Span, microseconds
 from serving.adapters.vector_index.view import ANY_TIME, View
 from serving.domain.query import Filter, Scope
 from serving.domain.records import ItemId, ItemKind, segment_id
 
 CACHED_MASKS = 32
+
+EVENT_TIMES = ("event_time",)
+FACT_TIMES = ("valid_from", "final_end", "retracted_at")
+"""What may go by without a write and change which facts hold; ends as they are known for good."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +39,7 @@ class Memory:
     number_count: int
     generation: int
     _cache: dict[object, Allowed] = field(default_factory=dict)
+    _steady: dict[object, tuple[Span, Allowed]] = field(default_factory=dict)
 
     def view(self, kind: ItemKind) -> View:
         """The rows of one kind."""
@@ -60,12 +66,37 @@ class Memory:
         return self._accepted("witnesses", self.witnesses, filter_, as_of)
 
     def _accepted(self, name: str, view: View, filter_: Filter, as_of: int) -> Allowed:
-        passing = self._cached((name, filter_key(filter_)), lambda: view.passing(filter_))
-        happened = view.happened_by(as_of)
-        return passing if happened is None else Allowed(passing.mask & happened)
+        key = (name, filter_key(filter_))
+        passing = self._cached(key, lambda: view.passing(filter_))
+        if view.latest_event <= as_of:
+            return passing
+        span = partial(view.steady_about, as_of, EVENT_TIMES)
+        return self._while_steady(key, as_of, span, lambda: passing.mask & view.happened_by(as_of))
 
     def _accepted_facts(self, scope: Scope) -> Allowed:
-        facts, clocks = self.facts, ClockTimes.of(scope.clocks)
+        """The facts that hold, kept until a time of one of them goes by.
+
+        Not kept: what a question alone asks for by what was known then, and what held before the
+        last retraction of a closing, since ends were others then.
+        """
+        clocks = ClockTimes.of(scope.clocks)
+        retracted_closing_counts = clocks.as_of < self.facts.last_retraction
+        if clocks.recorded_by is not None or retracted_closing_counts:
+            return Allowed(self._holding_facts(scope, clocks))
+
+        def span() -> Span:
+            of_facts = self.facts.steady_about(clocks.as_of, FACT_TIMES)
+            for evidence in (self.segments, self.witnesses):
+                of_evidence = evidence.steady_about(clocks.as_of, EVENT_TIMES)
+                of_facts = of_facts.and_also(of_evidence)
+            return of_facts
+
+        key = ("facts", filter_key(scope.filter))
+        make = partial(self._holding_facts, scope, clocks)
+        return self._while_steady(key, clocks.as_of, span, make)
+
+    def _holding_facts(self, scope: Scope, clocks: ClockTimes) -> Mask:
+        facts = self.facts
         as_of, ends = clocks.as_of, facts.ends(clocks)
         mask = facts.alive & facts.known(clocks)
         mask &= (facts.time("valid_from") <= as_of) & (ends > as_of)
@@ -74,7 +105,7 @@ class Memory:
         if replace(scope.filter, event_time=ANY_TIME).restricts:
             of_evidence = replace(scope.segment_filter, event_time=ANY_TIME)
             mask &= self._with_evidence(of_evidence, as_of)
-        return Allowed(mask)
+        return mask
 
     def _with_evidence(self, filter_: Filter, as_of: int) -> Mask:
         """The facts that rest on a segment which passes."""
@@ -112,6 +143,17 @@ class Memory:
 
         evidence = self.facts.columns.evidence
         return [tuple(filter(accepts, evidence[slot])) for slot in fact_slots]
+
+    def _while_steady(
+        self, key: object, as_of: int, span: Callable[[], Span], make: Callable[[], Mask]
+    ) -> Allowed:
+        """A mask that is the same for every instant of a span about `as_of`."""
+        kept = self._steady.get(key)
+        if kept is None or not kept[0].has(as_of):
+            if len(self._steady) >= CACHED_MASKS:
+                self._steady.clear()
+            kept = self._steady[key] = span(), Allowed(make())
+        return kept[1]
 
     def _cached(self, key: object, make: Callable[[], Mask]) -> Allowed:
         allowed = self._cache.get(key)

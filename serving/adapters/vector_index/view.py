@@ -20,7 +20,13 @@ from serving.adapters.vector_index.columns import (
     as_numpy,
     as_table,
 )
-from serving.adapters.vector_index.instants import BEFORE_ALL, ClockTimes, microseconds
+from serving.adapters.vector_index.instants import (
+    AFTER_ALL,
+    BEFORE_ALL,
+    ClockTimes,
+    Span,
+    microseconds,
+)
 from serving.adapters.vector_index.trained import Trained
 from serving.domain.query import Filter, TimeRange
 
@@ -101,9 +107,20 @@ class View:
                 mask &= self.within(name, allowed) | (self.time(name) == BEFORE_ALL)
         return mask
 
-    def happened_by(self, as_of: int) -> Mask | None:
-        """The rows not later than the instant; None if that is all of them."""
-        return None if self.latest_event <= as_of else self.time("event_time") <= as_of
+    def steady_about(self, as_of: int, names: Iterable[str]) -> Span:
+        """From when until when, about an instant, none of these times of any row goes by."""
+        since, until = BEFORE_ALL, AFTER_ALL
+        for name in names:
+            instants = self.time(name)
+            gone_by = instants <= as_of
+            since = max(since, int(instants[gone_by].max(initial=BEFORE_ALL)))
+            until = min(until, int(instants[~gone_by].min(initial=AFTER_ALL)))
+        return Span(since, until)
+
+    def happened_by(self, as_of: int) -> Mask:
+        """The rows not later than the instant."""
+        happened: Mask = self.time("event_time") <= as_of
+        return happened
 
     def known(self, clocks: ClockTimes) -> Mask:
         """The rows of facts that were recorded and not retracted yet."""
