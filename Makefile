@@ -58,6 +58,11 @@ serve: $(VENV)/.desk ## Serve in the foreground on persistent data
 bench: $(VENV)/.dev ## Measure; DATA=FOLDER names a collection, else the sample multiplied
 	@$(BIN)/python -m bench $(if $(DATA),--data $(DATA))
 
+.PHONY: test-matrix
+test-matrix: $(VENV)/.dev ## Test the index in every form: placements, exact and in lists, shards
+	@set -o pipefail; $(BIN)/python -m pytest tests/e2e/test_index_matrix.py --index-matrix -q -rA \
+	  --durations 12 --durations-min 1 | tee bench/results/index-matrix.txt
+
 .PHONY: bench-index
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA=FOLDERS adds the texts of sets
 	@$(BIN)/python -m bench.index $(DATA)

@@ -29,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="fused,split",
         help="where the suite of the whole service runs, by comma; each is a start of its own",
     )
+    parser.addoption(
+        "--index-matrix", action="store_true", help="all forms of the index, not one a placement"
+    )
 
 
 @pytest.hookimpl(wrapper=True)

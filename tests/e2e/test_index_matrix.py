@@ -1,0 +1,225 @@
+"""The index in every form: written to, deleted from, rebuilt, and one of its replicas killed.
+
+`make test` has one form for each placement, `make test-matrix` all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, product
+
+import pytest
+
+from tests.fix_cluster import Cluster
+from tests.processes import tree_of
+from tests.waiting import until
+from trivium import Client, Segment
+from trivium.errors import TriviumError
+from trivium.values import LegReport, LegState, Retrieval
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.timeout(600),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A placement, how its index searches, and in how many shares."""
+
+    placement: str
+    kind: str
+    shards: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.placement}-{self.kind}-{self.shards}"
+
+    @property
+    def replica(self) -> str:
+        """The deployment of the process that a test kills."""
+        if self.placement == "fused":
+            return "Fusion"
+        name = "VectorIndex" if self.placement == "split" else "VectorSpace"
+        return name if self.shards == 1 else f"{name}-1-of-{self.shards}"
+
+    def deploy(self, cluster: Cluster) -> None:
+        """Takes the place of whatever is deployed."""
+        file = "fused" if self.placement == "fused" else "split"
+        index = {"kind": self.kind, "shards": self.shards}
+        if self.kind == "ivf":
+            index["exact_max_rows"] = MOST_EXACT
+        cluster.deploy(file, serve={"placement": self.placement}, index=index)
+
+
+USUAL = (Form("fused", "exact"), Form("split", "ivf"), Form("gpu", "ivf", 3))
+ALL = (
+    *(Form("fused", kind) for kind in ("exact", "ivf")),
+    *(Form(*each) for each in product(("split", "gpu"), ("exact", "ivf"), (1, 3))),
+)
+
+MOST_EXACT = 16
+"""So few rows are enough for lists here, in each of three shares too."""
+TOLD = 192
+"""Sentences at the start; three shares of them have lists."""
+
+WORDS = ("sailed", "cooked", "painted", "sold", "found", "lost", "drew", "fixed")
+THINGS = ("a boat", "rice", "the fence", "two lamps", "her keys", "a map", "his bike", "a ring")
+MEANING_ALONE = {
+    "legs": {leg: {"weight": 0} for leg in ("lexical", "facts", "graph", "related")},
+    "signals": {"speaker": 0, "time": 0},
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """All forms for the matrix, else one for each placement; on one cluster."""
+    metafunc.parametrize("cluster", ["with ray.env"], indirect=True, scope="module")
+    if "form" in metafunc.fixturenames:
+        forms = ALL if metafunc.config.getoption("--index-matrix") else USUAL
+        metafunc.parametrize("form", forms, ids=str)
+
+
+def sentence(number: int) -> str:
+    """A sentence of its own for each number."""
+    did, thing = WORDS[number % 8], THINGS[number // 8 % 8]
+    return f"On day {number} somebody {did} {thing}."
+
+
+def told(memory: Client, *numbers: int) -> str:
+    """Stores a sentence for each number; returns the token."""
+    return memory.ingest([Segment(id=str(each), text=sentence(each)) for each in numbers]).token
+
+
+def asked(memory: Client, number: int, token: str = "", timeout: float = 30.0) -> Retrieval:
+    """What meaning alone brings to a question that repeats the sentence."""
+    return memory.retrieve(sentence(number), token=token, changes=MEANING_ALONE, timeout=timeout)
+
+
+def report(answer: Retrieval) -> LegReport:
+    return next(each for each in answer.leg_reports if each.leg == "dense")
+
+
+def finds(memory: Client, number: int, token: str) -> bool:
+    """Whether the sentence is the first that its repetition brings."""
+    answer = asked(memory, number, token)
+    assert report(answer).state is LegState.OK, report(answer)
+    return answer.hits[0].id == str(number)
+
+
+def kill_replica(cluster: Cluster, deployment: str) -> None:
+    """Ends the process of a deployment's one replica."""
+    title = f"ray::ServeReplica:trivium:{deployment}"
+    [replica] = [
+        process
+        for process in tree_of(cluster.process.pid)
+        if " ".join(process.cmdline()).startswith(title)  # a busy one adds what it does
+    ]
+    replica.kill()
+    replica.wait(30)
+
+
+@contextmanager
+def writing(memory: Client) -> Iterator[list[int]]:
+    """Stores one sentence after the other until the end of the block; yields those accepted."""
+    accepted: list[int] = []
+    over = threading.Event()
+
+    def write() -> None:
+        for number in count(1000):
+            if over.is_set():
+                return
+            try:
+                told(memory, number)
+            except TriviumError:
+                continue  # it was not accepted: the process that took it is gone
+            accepted.append(number)
+
+    with ThreadPoolExecutor(1) as writer:
+        ends = writer.submit(write)
+        try:
+            yield accepted
+        finally:
+            over.set()
+        ends.result()
+
+
+def answered(memory: Client, number: int) -> LegState:
+    """How the leg ends for one in a hurry; without any answer, as if it had failed."""
+    try:
+        return report(asked(memory, number, timeout=1.5)).state
+    except TriviumError:
+        return LegState.FAILED
+
+
+def test_it_is_written_to_deleted_from_rebuilt_and_survives_a_replica(
+    cluster: Cluster, form: Form
+) -> None:
+    form.deploy(cluster)
+    with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
+        token = told(memory, *range(TOLD))
+        assert all(finds(memory, each, token) for each in range(0, TOLD, 8))
+        if form.kind == "ivf":
+            until(lambda: len(shelves_in_lists(memory)) == form.shards)
+        before = memory.stats().index.epoch
+
+        gone = range(1, TOLD, 3)
+        memory.forget(segment_ids=[str(each) for each in gone])
+        renamed = Segment(id="0", text="A heron stood in the shallow water.")
+        token = memory.ingest([renamed]).token
+        assert asked(memory, 1, token).hits[0].id != "1"
+        assert memory.retrieve(renamed.text, token=token, changes=MEANING_ALONE).hits[0].id == "0"
+        if form.kind == "ivf":
+            until(lambda: memory.stats().index.epoch > before)  # a third was dead
+
+        with writing(memory) as accepted:
+            until(lambda: len(accepted) > 5)
+            kill_replica(cluster, form.replica)
+            until(lambda: answered(memory, 2) is LegState.OK)
+            had = len(accepted)
+            until(lambda: len(accepted) > had + 5)
+
+        token = told(memory, TOLD)
+        kept = [each for each in range(2, TOLD + 1) if each not in gone]
+        assert all(finds(memory, each, token) for each in [*kept[::8], TOLD, *accepted])
+        found = {hit.id for each in gone[::8] for hit in asked(memory, each, token).hits}
+        assert not found & {str(each) for each in gone}
+
+
+def shelves_in_lists(memory: Client) -> list[int]:
+    """How many lists each shelf of segments has that has any."""
+    tiers = memory.stats().index.tiers
+    return [tier.list_count for tier in tiers if tier.kind == "segment" and tier.list_count]
+
+
+def test_a_lost_shard_is_told_and_shards_change_in_number_without_losing_a_write(
+    cluster: Cluster,
+) -> None:
+    Form("split", "exact", 3).deploy(cluster)
+    with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
+        token = told(memory, *range(24))
+        assert all(finds(memory, each, token) for each in range(24))
+
+        kill_replica(cluster, "VectorIndex-1-of-3")
+        # Who has time waits for the shard; in a second it is not back.
+        lost = report(asked(memory, 1, timeout=1.5))
+        assert lost.state is LegState.PARTIAL
+        assert lost.reason.startswith("not all was searched; 2 of 3 shards answered; shard 1: ")
+        until(lambda: answered(memory, 1) is LegState.OK)
+
+        with writing(memory) as accepted:
+            until(lambda: len(accepted) > 5)
+            Form("split", "exact", 2).deploy(cluster)
+            before_the_end = len(accepted)
+            until(lambda: len(accepted) > before_the_end + 5)
+        token = told(memory, 24)
+        until(lambda: answered(memory, 1) is LegState.OK)
+
+        assert all(finds(memory, each, token) for each in (*range(25), *accepted))
+        assert memory.stats().index.vector_count >= 25 + len(accepted)
