@@ -200,11 +200,15 @@ def widened(k: int, n_probes: int, n_lists: int) -> tuple[int, int] | None:
 
 
 def probe_steps(n_lists: int) -> Iterator[int]:
-    """The numbers of probes that a calibration tries: powers of two, and all lists at last."""
-    n_probes = 1
-    while n_probes < n_lists:
-        yield n_probes
-        n_probes *= 2
+    """The numbers of probes that a calibration tries, and all lists at last.
+
+    Powers of two and what lies half-way: a search costs what it reads, and twice as much is a lot.
+    """
+    power = 1
+    while power < n_lists:
+        steps = dict.fromkeys((power, power * 3 // 2))
+        yield from (probes for probes in steps if probes < n_lists)
+        power *= 2
     yield n_lists
 
 

@@ -131,8 +131,8 @@ def test_a_search_that_finds_too_little_ends_by_reading_all(
 
 def test_a_calibration_tries_powers_of_two_and_all_lists() -> None:
     assert list(probe_steps(1)) == [1]
-    assert list(probe_steps(8)) == [1, 2, 4, 8]
-    assert list(probe_steps(20)) == [1, 2, 4, 8, 16, 20]
+    assert list(probe_steps(8)) == [1, 2, 3, 4, 6, 8]
+    assert list(probe_steps(20)) == [1, 2, 3, 4, 6, 8, 12, 16, 20]
 
 
 def test_the_fewest_probes_that_reach_the_target_are_chosen() -> None:
