@@ -335,6 +335,21 @@ def test_a_fact_brings_the_evidence_that_the_scope_accepts(
     assert found.evidence == ({} if evidence is None else {"f": evidence})
 
 
+def test_a_segment_without_vectors_speaks_for_facts_from_when_it_was_said(
+    engine: IndexEngine,
+) -> None:
+    stored = fact("f", "x", "is", "y", evidence=("note",))
+    note = segment("note", kind="note", event_time=NOON + days(2))
+    engine.apply([segment_row(note), fact_row(stored, unit(1))], [])
+    notes = Filter(kinds=("note",))
+
+    def found(as_of: datetime) -> list[ItemId]:
+        return names(find(engine, kind=ItemKind.FACT, filter_=notes, as_of=as_of))
+
+    assert found(NOON + days(1)) == []
+    assert found(NOON + days(3)) == [fact_id("f")]
+
+
 def test_a_segment_without_vectors_is_not_found_and_speaks_for_facts(engine: IndexEngine) -> None:
     stored = fact("f", "x", "is", "y", evidence=("note",))
     note = segment("note", kind="note")
@@ -496,6 +511,13 @@ def test_what_was_saved_is_found_again_and_can_be_changed(
     other.apply([segment_row(segment("s1"), unit(1))], [(TENANT, segment_id("s2"))])
     assert names(find(other, 1))[0] == segment_id("s1")
     assert segment_id("s2") not in names(find(other, 2))
+    # Its former row lies before those of others, which its end must leave alone.
+    other.apply([], [(TENANT, segment_id("s3"))])
+    assert {item.id for item in names(find(other, 1))} == {
+        "s0",
+        "s1",
+        *(f"s{n}" for n in range(4, 20)),
+    }
 
 
 def test_a_snapshot_that_was_cut_short_changes_nothing(engine: IndexEngine, tmp_path: Path) -> None:
