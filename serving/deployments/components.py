@@ -16,7 +16,7 @@ from functools import partial
 
 from serving.adapters.capitalised_entities import CapitalisedEntities
 from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
-from serving.adapters.encoder.checkpoint import MINILM, open_checkpoint
+from serving.adapters.encoder.checkpoint import MINILM, Checkpoint, open_checkpoint
 from serving.adapters.english_dates import EnglishDates
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
@@ -27,6 +27,7 @@ from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranke
 from serving.adapters.snapshot_folder import SnapshotFolder
 from serving.config import IndexSettings, RayEnvironment, RerankerSettings, Settings
 from serving.deployments.index_engine import make_index_engine, tier_figures
+from serving.deployments.watches import watch_over
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError, UnavailableError
 from serving.domain.profile import Profile
@@ -36,6 +37,7 @@ from serving.domain.shards import WHOLE, Shard
 from serving.pipeline.absence import AbsenceExplainer
 from serving.pipeline.asking import Legs, LegState
 from serving.pipeline.batching import BatchedEmbedder, BatchLimits
+from serving.pipeline.device_loss import WatchedCrossEncoder, WatchedEncoder, WatchedEngine
 from serving.pipeline.embedding_queues import LaneName
 from serving.pipeline.forget import Eraser
 from serving.pipeline.ingest import Ingestor
@@ -64,6 +66,7 @@ from serving.pipeline.tailing import TailedIndex
 from serving.ports import (
     CrossEncoder,
     Embedder,
+    IndexEngine,
     Reranker,
     SemanticSearch,
     TextEncoder,
@@ -168,7 +171,10 @@ async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) ->
 @asynccontextmanager
 async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator[BatchedEmbedder]:
     """Loads the encoder and batches what it is given."""
-    encoder = await asyncio.to_thread(_encoder, settings)
+    encoder = WatchedEncoder(
+        await asyncio.to_thread(_encoder, settings),
+        watch_over("embedder", settings.embedder.device),
+    )
     limits = BatchLimits.for_device(encoder.device(), waiting_queries=settings.embedder.max_waiting)
 
     def on_batch(lane: LaneName, windows: int) -> None:
@@ -230,13 +236,14 @@ def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
     checkpoint = open_reranker_checkpoint(model, download=True)
     from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder, choose_precision
 
-    return TorchCrossEncoder(
+    cross_encoder = TorchCrossEncoder(
         checkpoint,
         device=reranker.device,
         precision=choose_precision(reranker.precision, reranker.device),
         attention=reranker.attention,
         threads=reranker.threads,
     )
+    return WatchedCrossEncoder(cross_encoder, watch_over("reranker", reranker.device))
 
 
 @asynccontextmanager
@@ -301,15 +308,21 @@ async def _opened_graph(stack: AsyncExitStack, settings: Settings) -> Neo4jGraph
     return graph
 
 
-def _encoder(settings: Settings) -> TextEncoder:
-    """Loads the encoder; takes seconds, and imports only what the backend needs."""
+def checkpoint_of(settings: Settings) -> Checkpoint:
+    """Finds the encoder's files, or fetches them."""
     embedder = settings.embedder
-    checkpoint = open_checkpoint(
+    return open_checkpoint(
         embedder.model,
         dimension=embedder.dimension,
         text_form=embedder.text_form,
         download=embedder.model != MINILM,
     )
+
+
+def _encoder(settings: Settings) -> TextEncoder:
+    """Loads the encoder; takes seconds, and imports only what the backend needs."""
+    embedder = settings.embedder
+    checkpoint = checkpoint_of(settings)
     backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
     precision = choose_precision(embedder.precision, embedder.device, backend)
     require_attention(embedder.attention, backend)
@@ -395,7 +408,11 @@ async def _index_over(
     shard: Shard = WHOLE,
 ) -> AsyncIterator[TailedIndex]:
     model = await embedder.model()
-    make_engine = partial(make_index_engine, settings.index, model.dimension)
+    watch = watch_over("index", "cpu")
+
+    def make_engine() -> IndexEngine:
+        return WatchedEngine(make_index_engine(settings.index, model.dimension), watch)
+
     feed, keeper = postgres.feed_of(shard), _keeper(settings.index, shard)
     async with TailedIndex(feed, model, make_engine, keeper=keeper) as index:
 

@@ -1,4 +1,4 @@
-"""A replica's share of a GPU: where Ray puts it, and how much memory it may take there."""
+"""A replica's share of a GPU: where Ray puts it, how much memory it may take, how it is watched."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ logger = logging.getLogger(__name__)
 
 CPUS = 0.1
 """What each replica asks of Ray's CPUs, of which a node has as many as it says."""
+
+HEALTH_CHECK_PERIOD_S = 1.0
+"""How often Serve asks a replica that may lose its device how it is. So soon at the latest it sees
+that the process has ended, and starts another; ten times as late by default."""
 
 
 def resources(gpu_share: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.config import load_settings
 from serving.deployments.components import open_index
-from serving.deployments.gpu_share import resources
+from serving.deployments.gpu_share import HEALTH_CHECK_PERIOD_S, resources
 from serving.deployments.handles import RemoteEmbedder
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
@@ -60,6 +60,7 @@ class IndexCalls:
     max_ongoing_requests=256,
     ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
+    health_check_period_s=HEALTH_CHECK_PERIOD_S,
 )
 class VectorIndex(IndexCalls):
     """Searches all rows or one share of them; follows the change log by itself."""

@@ -9,7 +9,7 @@ from ray import serve
 
 from serving.config import load_settings
 from serving.deployments.components import open_reranker
-from serving.deployments.gpu_share import cap_gpu_memory, resources
+from serving.deployments.gpu_share import HEALTH_CHECK_PERIOD_S, cap_gpu_memory, resources
 from serving.deployments.logs import log_through_serve
 from serving.domain.budget import Deadline
 from serving.domain.errors import NotReadyError
@@ -21,6 +21,7 @@ from serving.domain.errors import NotReadyError
     max_ongoing_requests=1024,
     ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
+    health_check_period_s=HEALTH_CHECK_PERIOD_S,
 )
 class Reranker:
     """Reranks for all replicas of the ingress."""

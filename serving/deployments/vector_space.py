@@ -13,7 +13,7 @@ from ray import serve
 from serving.config import load_settings
 from serving.deployments.components import open_space
 from serving.deployments.encoder import EmbedderCalls
-from serving.deployments.gpu_share import cap_gpu_memory, resources
+from serving.deployments.gpu_share import HEALTH_CHECK_PERIOD_S, cap_gpu_memory, resources
 from serving.deployments.index import IndexCalls
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
@@ -31,6 +31,7 @@ from serving.ports import IndexAnswer
     max_ongoing_requests=1024,
     ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
+    health_check_period_s=HEALTH_CHECK_PERIOD_S,
 )
 class VectorSpace(EmbedderCalls, IndexCalls):
     """Embeds and searches for all replicas of the other deployments."""

@@ -7,7 +7,8 @@
     |   |-- StoreUnavailableError     PostgreSQL cannot be reached
     |   |-- AllLegsFailedError        no leg answered
     |   `-- DependencyError           one leg's store or model cannot be used
-    |       `-- NotReadyError         it is not broken, but not complete yet
+    |       |-- NotReadyError         it is not broken, but not complete yet
+    |       `-- DeviceLostError       what computes it is gone; its process ends
     |-- OverloadedError               a queue is full
     |-- BudgetExhaustedError          the time ran out
     `-- TooSlowError                  the time would run out, so nothing was begun
@@ -117,6 +118,10 @@ class DependencyError(UnavailableError):
 
 class NotReadyError(DependencyError):
     """What a leg needs is being made; the leg is skipped, with this as the reason."""
+
+
+class DeviceLostError(DependencyError):
+    """The device failed in a way that stays: its process can compute nothing more, and ends."""
 
 
 class AllLegsFailedError(UnavailableError):

@@ -14,6 +14,7 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
         errors.StoreUnavailableError("refused"),
         errors.DependencyError("graph", "refused"),
         errors.NotReadyError("index", "starting"),
+        errors.DeviceLostError("index", "the device was lost"),
         errors.AllLegsFailedError({"graph": "refused"}),
         errors.OverloadedError("the encoder's queue", 0.2),
         errors.BudgetExhaustedError("reading"),

@@ -1,0 +1,42 @@
+"""Errors of CUDA after which a process can go on, and such as end it; each in one of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+ASSERTION_OF_A_KERNEL = "torch.zeros(4, device='cuda')[torch.tensor([9], device='cuda')].cpu()"
+WANT_OF_MEMORY = "torch.empty(1 << 50, device='cuda')"
+ANOTHER_SHAPE = "torch.zeros(2, 3, device='cuda') @ torch.zeros(2, 3, device='cuda')"
+
+
+@pytest.mark.parametrize(
+    ("fault", "goes_on"),
+    [(ASSERTION_OF_A_KERNEL, False), (WANT_OF_MEMORY, True), (ANOTHER_SHAPE, True)],
+)
+def test_a_device_is_lost_by_an_error_that_stays_and_by_no_other(fault: str, goes_on: bool) -> None:
+    script = textwrap.dedent(
+        f"""
+        import torch
+        from serving.models.lost_device import works
+        torch.zeros(1, device="cuda").cpu()
+        assert works("cuda")
+        try:
+            {fault}
+        except RuntimeError:
+            print(works("cuda"))
+        """
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert done.stdout.strip() == str(goes_on), done.stderr
