@@ -97,12 +97,8 @@ class TextEncoder(Protocol):
         ...
 
 
-class Embedder(Protocol):
-    """Texts into unit vectors."""
-
-    async def model(self) -> EmbeddingModel:
-        """The model that makes the vectors."""
-        ...
+class QuestionEmbedder(Protocol):
+    """Questions into unit vectors."""
 
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
         """Embeds a question, before any bulk work that waits.
@@ -111,6 +107,14 @@ class Embedder(Protocol):
             OverloadedError: The queue is full.
             TimeoutError: The deadline passed first.
         """
+        ...
+
+
+class Embedder(QuestionEmbedder, Protocol):
+    """Texts into unit vectors."""
+
+    async def model(self) -> EmbeddingModel:
+        """The model that makes the vectors."""
         ...
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
@@ -128,7 +132,8 @@ class IndexAnswer:
 
     `evidence` has, for each fact found, the ids of its segments that the scope
     accepts, strongest first. `embedding_s` is what a `SemanticSearch` waited for the vector.
-    `unsearched` says why some of the rows were not searched; empty if all were.
+    `unsearched` says why some of the rows were not searched; empty if all were. `twins` are the
+    parts, "embedder" and "index", in whose place their twins on a CPU have answered.
     """
 
     candidates: list[Candidate]
@@ -137,6 +142,7 @@ class IndexAnswer:
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedding_s: float = 0.0
     unsearched: str = ""
+    twins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +180,10 @@ class IndexTier:
 class IndexStatus:
     """The state of a vector index.
 
-    Not `ready`, it is `incomplete` if rows of its model are still being made, as
-    after a change of the model; else it is being filled, or has failed. `epoch` counts how
-    often it was filled or put its rows into another shape, from 1. `tiers` are of one tenant.
+    Ready, it has a `reason` if its twin answers in its place. Not `ready`, it is `incomplete` if
+    rows of its model are still being made, as after a change of the model; else it is being
+    filled, or has failed. `epoch` counts how often it was filled or put its rows into another
+    shape, from 1. `tiers` are of one tenant.
     """
 
     ready: bool

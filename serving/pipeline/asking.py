@@ -45,6 +45,9 @@ PROJECTION_OF_LEG: Mapping[str, Projection] = {
 }
 """What a leg stands on; one that is not here stands on PostgreSQL alone."""
 
+BY_TWIN = "cpu"
+"""How a report begins to name the parts whose twins have answered."""
+
 
 class LegState(StrEnum):
     """How a leg ended."""
@@ -133,13 +136,7 @@ class Legs:
         finding: Finding | None = None
         try:
             finding = await self._find(request)
-            state, reason = LegState.OK, ""
-            if finding.lacking:
-                state, reason = LegState.PARTIAL, f"without what others find; {finding.lacking}"
-            if finding.unsearched:
-                state, reason = LegState.PARTIAL, f"not all was searched; {finding.unsearched}"
-            if finding.stale:
-                state, reason = LegState.STALE, "the write behind the token is not there yet"
+            state, reason = _of_what_was_found(finding)
         except LegSkippedError as error:
             state, reason = LegState.SKIPPED, str(error)
         except NotReadyError as error:
@@ -164,6 +161,21 @@ class Legs:
             raise LegSkippedError("its weight is 0")
         async with asyncio.timeout(request.deadline.remaining()):
             return await leg.find(request)
+
+
+def _of_what_was_found(finding: Finding) -> tuple[LegState, str]:
+    """How a leg that answered ended, and why it is not simply so."""
+    state, reason = LegState.OK, ""
+    if finding.lacking:
+        state, reason = LegState.PARTIAL, f"without what others find; {finding.lacking}"
+    if finding.unsearched:
+        state, reason = LegState.PARTIAL, f"not all was searched; {finding.unsearched}"
+    if finding.stale:
+        state, reason = LegState.STALE, "the write behind the token is not there yet"
+    if finding.twins:
+        on_cpu = f"{BY_TWIN}: {' and '.join(finding.twins)}"
+        reason = f"{reason}; {on_cpu}" if reason else on_cpu
+    return state, reason
 
 
 def _looking_back(query: Query, spec: LegSpec) -> Query:

@@ -33,4 +33,5 @@ def merged(answers: Sequence[IndexAnswer], depth: int) -> IndexAnswer:
         },
         embedding_s=max(answer.embedding_s for answer in answers),
         unsearched="; ".join(dict.fromkeys(a.unsearched for a in answers if a.unsearched)),
+        twins=tuple(sorted({twin for answer in answers for twin in answer.twins})),
     )

@@ -56,7 +56,8 @@ class Finding:
     """What a leg brings: candidates best first, and how it came by them.
 
     `lacking` says which legs that it leans on broke, and how; it has done without them.
-    `unsearched` says why some of what there is was not searched.
+    `unsearched` says why some of what there is was not searched. `twins` are the parts in whose
+    place their twins on a CPU have answered.
     """
 
     candidates: Sequence[Candidate]
@@ -65,6 +66,7 @@ class Finding:
     index_epoch: int | None = None
     lacking: str = ""
     unsearched: str = ""
+    twins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,7 @@ class DenseLeg:
         answer = await _nearest(ItemKind.SEGMENT, request, only)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         return Finding(
-            kept, below, answer.stale, answer.epoch, lacking, unsearched=answer.unsearched
+            kept, below, answer.stale, answer.epoch, lacking, answer.unsearched, answer.twins
         )
 
     async def _members(self, pool: CandidatePool, request: LegRequest) -> tuple[set[ItemId], str]:
@@ -266,7 +268,14 @@ class FactsLeg:
         kept, below = above_floor(answer.candidates, request.spec.floor)
         if request.spec.yields is Yields.EVIDENCE:
             kept = evidence_in_order(kept, answer)[: request.spec.depth]
-        return Finding(kept, below, answer.stale, answer.epoch, unsearched=answer.unsearched)
+        return Finding(
+            kept,
+            below,
+            answer.stale,
+            answer.epoch,
+            unsearched=answer.unsearched,
+            twins=answer.twins,
+        )
 
 
 def evidence_in_order(facts: Sequence[Candidate], answer: IndexAnswer) -> list[Candidate]:

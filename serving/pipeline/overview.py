@@ -82,6 +82,8 @@ class Observer:
         index = await _or_else(unknown, lambda: space.index.status(tenant), "index", degraded)
         if not index.ready:
             degraded.append(f"index: {index.reason}{self._meanwhile()}")
+        elif index.reason:
+            degraded.append(f"index: {index.reason}")
         entities = await _or_else(
             UNKNOWN_COUNT, lambda: self._graph.count_entities(tenant), "graph", degraded
         )

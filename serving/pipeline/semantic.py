@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from itertools import islice
+from typing import Generic, TypeVar
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind
-from serving.ports import Embedder, IndexAnswer, Vector, VectorIndex
+from serving.ports import IndexAnswer, QuestionEmbedder, VectorIndex
+
+Made = TypeVar("Made")
 
 KEPT = 256
 """Vectors of the last questions: 1 MiB at 1024 dimensions."""
@@ -26,8 +29,8 @@ class EmbeddedSearch:
     one leg's failure or delay stays its own. The vector is made once for all of them.
     """
 
-    def __init__(self, embedder: Embedder, index: VectorIndex) -> None:
-        self._vectors = QuestionVectors(embedder)
+    def __init__(self, embedder: QuestionEmbedder, index: VectorIndex) -> None:
+        self._vectors = QuestionVectors(embedder.embed_query)
         self._index = index
 
     async def search(
@@ -48,7 +51,7 @@ class EmbeddedSearch:
         return replace(answer, embedding_s=embedding_s)
 
 
-class QuestionVectors:
+class QuestionVectors(Generic[Made]):
     """The vectors of the last questions, those that are being made included.
 
     The embedder folds equal questions of one batch, but takes the first as soon as it comes:
@@ -57,16 +60,23 @@ class QuestionVectors:
     embedder keeps its model, so that none is ever out of date.
 
     Args:
-        embedder: Makes them.
+        make: Embeds a question by a deadline.
         kept: How many there are at most, if none is being made.
+        is_kept: Whether one is also for those who ask when it is made.
     """
 
-    def __init__(self, embedder: Embedder, kept: int = KEPT) -> None:
-        self._embedder = embedder
+    def __init__(
+        self,
+        make: Callable[[str, Deadline], Awaitable[Made]],
+        kept: int = KEPT,
+        is_kept: Callable[[Made], bool] = lambda _made: True,
+    ) -> None:
+        self._embed = make
         self._kept = kept
-        self._made: OrderedDict[str, asyncio.Task[Vector]] = OrderedDict()
+        self._is_kept = is_kept
+        self._made: OrderedDict[str, asyncio.Task[Made]] = OrderedDict()
 
-    async def of(self, text: str, deadline: Deadline) -> Vector:
+    async def of(self, text: str, deadline: Deadline) -> Made:
         """The vector of a question.
 
         Raises:
@@ -83,7 +93,7 @@ class QuestionVectors:
                     raise
                 # The time of whoever came first has run out; there is some left here.
 
-    def _task(self, text: str, deadline: Deadline) -> asyncio.Task[Vector]:
+    def _task(self, text: str, deadline: Deadline) -> asyncio.Task[Made]:
         task = self._made.get(text)
         if task is None:
             task = asyncio.create_task(self._make(text, deadline))
@@ -91,13 +101,15 @@ class QuestionVectors:
         self._made.move_to_end(text)
         return task
 
-    async def _make(self, text: str, deadline: Deadline) -> Vector:
+    async def _make(self, text: str, deadline: Deadline) -> Made:
         try:
-            vector = await self._embedder.embed_query(text, deadline)
+            vector = await self._embed(text, deadline)
         except BaseException:
             # An error is for those who wait for it now.
             del self._made[text]
             raise
+        if not self._is_kept(vector):
+            del self._made[text]
         self._forget_the_oldest()
         return vector
 

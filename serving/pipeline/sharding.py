@@ -68,19 +68,20 @@ class ShardedIndex:
         )
 
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
-        """The state of them all: ready if each is, with what the others say of themselves.
+        """The state of them all: ready if each is, with what they say of themselves.
 
         `tiers` are those of every shard, one after the other.
         """
         states = await asyncio.gather(*(_status(shard, tenant) for shard in self._shards))
-        waiting = [(number, state) for number, state in enumerate(states) if not state.ready]
+        told = [(number, state) for number, state in enumerate(states) if state.reason]
+        waiting = [state for state in states if not state.ready]
         of_all = f"of {len(states)}"
         return IndexStatus(
             ready=not waiting,
             vector_count=sum(state.vector_count for state in states),
             epoch=min(state.epoch for state in states),
-            reason="; ".join(f"shard {number} {of_all}: {each.reason}" for number, each in waiting),
-            incomplete=bool(waiting) and all(state.incomplete for _, state in waiting),
+            reason="; ".join(f"shard {number} {of_all}: {each.reason}" for number, each in told),
+            incomplete=bool(waiting) and all(state.incomplete for state in waiting),
             tiers=tuple(tier for state in states for tier in state.tiers),
         )
 

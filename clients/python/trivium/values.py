@@ -355,7 +355,7 @@ class LegState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegReport:
-    """What became of one leg, and why unless it is OK."""
+    """What became of one leg, and why unless it is OK; or on what, if that was lost."""
 
     leg: str
     state: LegState

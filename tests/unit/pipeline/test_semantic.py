@@ -61,7 +61,7 @@ def soon() -> Deadline:
 
 async def test_a_question_is_embedded_once_for_all_that_ask_it() -> None:
     embedder = GatedEmbedder()
-    vectors = QuestionVectors(embedder)
+    vectors = QuestionVectors(embedder.embed_query)
     together = [asyncio.create_task(vectors.of(GOA, soon())) for _ in range(2)]
     await asked(embedder)
 
@@ -74,7 +74,7 @@ async def test_a_question_is_embedded_once_for_all_that_ask_it() -> None:
 
 async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> None:
     embedder = GatedEmbedder()
-    vectors = QuestionVectors(embedder)
+    vectors = QuestionVectors(embedder.embed_query)
     first = asyncio.create_task(vectors.of(GOA, soon()))
     await asked(embedder)
     second = asyncio.create_task(vectors.of(GOA, soon()))
@@ -89,7 +89,7 @@ async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> N
 
 async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another() -> None:
     embedder = GatedEmbedder()
-    vectors = QuestionVectors(embedder)
+    vectors = QuestionVectors(embedder.embed_query)
     hasty = asyncio.create_task(vectors.of(GOA, Deadline.after(0.01)))
     await asked(embedder)
     patient = asyncio.create_task(vectors.of(GOA, soon()))
@@ -104,7 +104,7 @@ async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another(
 
 async def test_an_error_is_told_to_those_who_wait_and_to_nobody_after_them() -> None:
     embedder = RefusingEmbedder()
-    vectors = QuestionVectors(embedder)
+    vectors = QuestionVectors(embedder.embed_query)
     together = [asyncio.create_task(vectors.of(GOA, soon())) for _ in range(2)]
     await asked(embedder)
     embedder.gate.set()
@@ -118,7 +118,7 @@ async def test_an_error_is_told_to_those_who_wait_and_to_nobody_after_them() -> 
 async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
     embedder = GatedEmbedder()
     embedder.gate.set()
-    vectors = QuestionVectors(embedder, kept=2)
+    vectors = QuestionVectors(embedder.embed_query, kept=2)
 
     for text in ["a", "b", "a", "c", "a", "b"]:
         await vectors.of(text, soon())
