@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -27,6 +34,12 @@ from serving.domain.text import TextForm
 Precision = Literal["auto", "float32", "bfloat16", "float16", "int8", "float8"]
 
 Attention = Literal["padded", "varlen"]
+
+Twin = Annotated[
+    Literal["off", "cold", "warm"],
+    # YAML reads a bare `off` as False.
+    BeforeValidator(lambda given: "off" if given is False else given),
+]
 
 
 class _Section(BaseModel):
@@ -86,7 +99,8 @@ class PreviousModelSettings(_Section):
     def overrides(self) -> dict[str, Any]:
         """What differs in the embedder's settings while it is this model that is loaded."""
         # What makes the same vectors in another way may be nothing that this model can do.
-        return {**self.model_dump(mode="json"), "attention": "padded", "previous": None}
+        changed = {"attention": "padded", "previous": None, "twin": "off"}
+        return {**self.model_dump(mode="json"), **changed}
 
 
 class EmbedderSettings(_Section):
@@ -138,6 +152,12 @@ class EmbedderSettings(_Section):
     max_waiting: int = Field(
         default=512, ge=1, description="Texts that may wait; beyond it callers are refused at once."
     )
+    twin: Twin = Field(
+        default="off",
+        description="The same model once more, on a CPU: it embeds questions while the embedder's "
+        "device is lost, if it can in their time. `cold` loads it when it is first asked, `warm` "
+        "at the start. Not in the placement `fused`.",
+    )
     previous: PreviousModelSettings | None = Field(
         default=None,
         description="The model before, after a change: it is loaded too and answers until all "
@@ -182,6 +202,12 @@ class IndexSettings(_Section):
         le=256,
         description="Into how many shares, by a hash of tenant and id, the rows are divided. Each "
         "is a deployment of its own, and all are asked at once; not in the placement `fused`.",
+    )
+    twin: Twin = Field(
+        default="off",
+        description="The same rows once more, on a CPU: they are searched while the device of the "
+        "index is lost. `warm` follows the log all the time, `cold` fills itself when it is first "
+        "asked. Each shard has its own; not in the placement `fused`.",
     )
     snapshots: Path | None = Field(
         default=None,
@@ -338,6 +364,21 @@ class Settings(BaseSettings):
             raise ValueError(
                 "index.shards: the placement fused has one index in each replica; more shards "
                 "need serve.placement split or gpu"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _twins_have_deployments(self) -> Self:
+        for name, twin in {"index": self.index.twin, "embedder": self.embedder.twin}.items():
+            if twin != "off" and self.serve.placement == "fused":
+                raise ValueError(
+                    f"{name}.twin: the placement fused has all in one process; a twin needs "
+                    "serve.placement split or gpu"
+                )
+        if self.serve.placement == "gpu" and self.index.twin == "off" != self.embedder.twin:
+            raise ValueError(
+                "embedder.twin: in the placement gpu the index is lost with the embedder; name "
+                "index.twin too"
             )
         return self
 

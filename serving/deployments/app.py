@@ -8,6 +8,7 @@ serves a desk and a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ray.serve import Application
@@ -20,6 +21,7 @@ from serving.deployments.index import VectorIndex
 from serving.deployments.ingress import Fusion
 from serving.deployments.projector import Projector
 from serving.deployments.reranker import Reranker
+from serving.deployments.twins import EmbedderTwin, VectorIndexTwin
 from serving.deployments.vector_space import VectorSpace
 from serving.domain.shards import WHOLE, Shard, all_shards
 
@@ -52,7 +54,7 @@ def build(arguments: dict[str, Any]) -> Application:
     )
     if settings.serve.placement == "fused":
         return ingress.bind(arguments)  # type: ignore[no-any-return]
-    space = _space(settings, arguments)
+    space = _with_twins(_space(settings, arguments), settings, arguments)
     previous = _previous_space(settings, arguments)
     return ingress.bind(  # type: ignore[no-any-return]
         arguments,
@@ -93,6 +95,25 @@ def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> S
     return SpaceHandles(embedder=embedder, index=index)
 
 
+def _with_twins(space: SpaceHandles, settings: Settings, arguments: dict[str, Any]) -> SpaceHandles:
+    """The space with the twins that the settings ask for.
+
+    Each shard has its own: a lost device takes one shard's rows, and what stands in for it needs
+    the memory and the time for no more than these.
+    """
+    embedder_twin, index_twins = None, []
+    if settings.embedder.twin != "off":
+        embedder_twin = EmbedderTwin.bind(arguments, space.embedder)  # type: ignore[attr-defined]
+    if settings.index.twin != "off":
+        index_twins = [
+            VectorIndexTwin.options(  # type: ignore[attr-defined]
+                name=f"VectorIndexTwin{_suffix(shard)}"
+            ).bind(arguments, space.embedder, shard)
+            for shard in all_shards(settings.index.shards)
+        ]
+    return replace(space, embedder_twin=embedder_twin, index_twins=index_twins)
+
+
 def _suffix(shard: Shard) -> str:
     """What tells the deployments of shards apart: another number of shards is another name.
 
@@ -102,7 +123,10 @@ def _suffix(shard: Shard) -> str:
 
 
 def _previous_space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles:
-    """The same for the model before, if one is named: they go when it is named no longer."""
+    """The same for the model before, if one is named: they go when it is named no longer.
+
+    They have no twins, since they are there for a while only.
+    """
     if settings.embedder.previous is None:
         return SpaceHandles()
     embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}

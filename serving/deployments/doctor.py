@@ -57,6 +57,7 @@ def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[Finding]:
         _model(settings),
         _reranker(settings),
         Finding("index", True, "every vector is read, on the CPU"),
+        _twins(settings),
     ]
 
 
@@ -124,6 +125,14 @@ def _model(settings: Settings) -> Finding:
         return Finding("model", False, error.why)
     how = HOW[backend].format(device=embedder.device, precision=precision)
     return Finding("model", True, f"{embedder.model} through {how}")
+
+
+def _twins(settings: Settings) -> Finding:
+    """What answers while a device is lost."""
+    twins = {"index": settings.index.twin, "embedder": settings.embedder.twin}
+    named = [f"{name} {twin}" for name, twin in twins.items() if twin != "off"]
+    without = "none: while what embeds or searches is lost, the dense legs fail"
+    return Finding("twins", True, ", ".join(named) + " on the CPU" if named else without)
 
 
 def _may_be_fetched(model: str) -> bool:

@@ -9,15 +9,25 @@ from ray import serve
 
 from serving.config import load_settings
 from serving.deployments.components import open_embedder
-from serving.deployments.gpu_share import cap_gpu_memory, resources
+from serving.deployments.gpu_share import HEALTH_CHECK_PERIOD_S, cap_gpu_memory, resources
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.domain.budget import Deadline
 from serving.ports import Embedder as EmbedderPort
-from serving.ports import EmbeddingModel, Vector, Vectors
+from serving.ports import EmbeddingModel, QuestionEmbedder, Vector, Vectors
 
 
-class EmbedderCalls:
+class QuestionCalls:
+    """What a replica that embeds questions is asked."""
+
+    _embedder: QuestionEmbedder
+
+    async def embed_query(self, text: str, remaining_s: float) -> Vector:
+        """Embeds a question."""
+        return await self._embedder.embed_query(text, Deadline.after(remaining_s))
+
+
+class EmbedderCalls(QuestionCalls):
     """What a replica that has an embedder is asked; `handles.RemoteEmbedder` asks it."""
 
     _embedder: EmbedderPort
@@ -25,10 +35,6 @@ class EmbedderCalls:
     async def model(self) -> EmbeddingModel:
         """The model."""
         return await self._embedder.model()
-
-    async def embed_query(self, text: str, remaining_s: float) -> Vector:
-        """Embeds a question."""
-        return await self._embedder.embed_query(text, Deadline.after(remaining_s))
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         """Embeds texts in the bulk lane."""
@@ -41,6 +47,7 @@ class EmbedderCalls:
     max_ongoing_requests=1024,
     ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
+    health_check_period_s=HEALTH_CHECK_PERIOD_S,
 )
 class Embedder(EmbedderCalls):
     """Embeds for all replicas of the other deployments."""

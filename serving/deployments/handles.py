@@ -16,8 +16,19 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, OverloadedError
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.pipeline.failover import (
+    Embedded,
+    FailoverEmbeddedSearch,
+    FailoverEmbedder,
+    FailoverIndex,
+    FailoverSearch,
+    questions_of,
+    ready_index,
+)
+from serving.pipeline.semantic import EmbeddedSearch, QuestionVectors
 from serving.pipeline.sharding import ShardedIndex, ShardedSemanticSearch
 from serving.ports import (
+    Embedder,
     EmbeddingModel,
     IndexAnswer,
     IndexStatus,
@@ -73,6 +84,18 @@ class RemoteEmbedder:
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         """Embeds texts in the bulk lane."""
         return await unwrapped(self._handle.embed_documents.remote(list(texts)), "embedder")
+
+
+class RemoteQuestionEmbedder:
+    """The twin of an embedder, in another deployment."""
+
+    def __init__(self, handle: DeploymentHandle[Any]) -> None:
+        self._handle: Any = handle
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        """Embeds a question in the time that remains."""
+        call = self._handle.embed_query.remote(text, deadline.remaining())
+        return await unwrapped(call, "embedder")
 
 
 class RemoteIndex:
@@ -147,22 +170,65 @@ class RemoteReranker:
 
 @dataclass(frozen=True, slots=True)
 class SpaceHandles:
-    """What of a vector space is deployed by itself; `index` and `semantic` shard by shard."""
+    """What of a vector space is deployed by itself; `index` and `semantic` shard by shard.
+
+    `index_twins` are as many as `index`, or none.
+    """
 
     embedder: DeploymentHandle[Any] | None = None
     index: Sequence[DeploymentHandle[Any]] = ()
     semantic: Sequence[DeploymentHandle[Any]] = ()
+    embedder_twin: DeploymentHandle[Any] | None = None
+    index_twins: Sequence[DeploymentHandle[Any]] = ()
 
 
 def elsewhere(handles: SpaceHandles) -> Elsewhere:
     """What of a vector space the placement has elsewhere; nothing, if there are no handles."""
-    index: list[VectorIndex] = [RemoteIndex(handle) for handle in handles.index]
-    semantic: list[SemanticSearch] = [RemoteSemanticSearch(handle) for handle in handles.semantic]
-    return Elsewhere(
-        embedder=remote_embedder(handles.embedder),
-        index=_one_of(index, ShardedIndex),
-        semantic=_one_of(semantic, ShardedSemanticSearch),
-    )
+    embedder = remote_embedder(handles.embedder)
+    questions = None
+    if embedder is not None and handles.embedder_twin is not None:
+        embedder = FailoverEmbedder(embedder, RemoteQuestionEmbedder(handles.embedder_twin))
+        questions = questions_of(embedder)
+    index = _one_of(_indexes(handles), ShardedIndex)
+    semantic = _one_of(_semantic(handles, embedder, questions), ShardedSemanticSearch)
+    if semantic is None and questions is not None and index is not None:
+        semantic = FailoverEmbeddedSearch(questions, index)
+    return Elsewhere(embedder, index, semantic)
+
+
+def _indexes(handles: SpaceHandles) -> list[VectorIndex]:
+    """The index of each shard; with twins, each with its own."""
+    alone: list[VectorIndex] = [RemoteIndex(handle) for handle in handles.index]
+    if not handles.index_twins:
+        return alone
+    twins = [RemoteIndex(handle) for handle in handles.index_twins]
+    return [FailoverIndex(index, twin) for index, twin in zip(alone, twins, strict=True)]
+
+
+def _semantic(
+    handles: SpaceHandles,
+    embedder: Embedder | None,
+    questions: QuestionVectors[Embedded] | None,
+) -> list[SemanticSearch]:
+    """What is asked of each shard with a question's text; with twins, each over that of its index.
+
+    If the embedder has no twin, that of another shard may still embed.
+    """
+    alone: list[SemanticSearch] = [RemoteSemanticSearch(handle) for handle in handles.semantic]
+    if not alone or not handles.index_twins or embedder is None:
+        return alone
+    twins = [RemoteIndex(handle) for handle in handles.index_twins]
+
+    def by_twin(index: VectorIndex) -> SemanticSearch:
+        if questions is None:
+            return EmbeddedSearch(embedder, index)
+        return FailoverEmbeddedSearch(questions, index)
+
+    checks = [ready_index(RemoteIndex(handle)) for handle in handles.index]
+    return [
+        FailoverSearch(search, check, by_twin(twin))
+        for search, check, twin in zip(alone, checks, twins, strict=True)
+    ]
 
 
 def _one_of(shards: Sequence[Value], together: Callable[[Sequence[Value]], Value]) -> Value | None:
@@ -172,7 +238,7 @@ def _one_of(shards: Sequence[Value], together: Callable[[Sequence[Value]], Value
     return shards[0] if shards else None
 
 
-def remote_embedder(handle: DeploymentHandle[Any] | None) -> RemoteEmbedder | None:
+def remote_embedder(handle: DeploymentHandle[Any] | None) -> Embedder | None:
     """The embedder behind a handle, if the placement has one."""
     return RemoteEmbedder(handle) if handle is not None else None
 

@@ -137,12 +137,12 @@ class ColdIndex:
         index = self._index.opened
         return True if index is None else await index.caught_up(token, deadline)
 
-    async def status(self) -> IndexStatus:
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         """Its state."""
         index = self._index.opened
         if index is None:
             return IndexStatus(ready=False, vector_count=0, epoch=0, reason="it holds nothing")
-        return await index.status()
+        return await index.status(tenant)
 
 
 class ColdEmbedder:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections.abc import Iterator
@@ -115,11 +116,12 @@ def finds(memory: Client, number: int, token: str) -> bool:
 
 def kill_replica(cluster: Cluster, deployment: str) -> None:
     """Ends the process of a deployment's one replica."""
-    title = f"ray::ServeReplica:trivium:{deployment}"
+    # A busy one adds what it does, and names of other deployments may begin with its own.
+    title = re.compile(rf"ray::ServeReplica:trivium:{deployment}(?![\w-])")
     [replica] = [
         process
         for process in tree_of(cluster.process.pid)
-        if " ".join(process.cmdline()).startswith(title)  # a busy one adds what it does
+        if title.match(" ".join(process.cmdline()))
     ]
     replica.kill()
     replica.wait(30)

@@ -122,6 +122,48 @@ def test_shards_without_deployments_of_their_own_are_refused() -> None:
         built({"index": {"shards": 2}})
 
 
+@pytest.mark.parametrize(("placement", "embedder"), [("split", "Embedder"), ("gpu", "VectorSpace")])
+def test_a_twin_is_a_deployment_without_a_gpu_and_each_shard_has_its_own(
+    placement: str, embedder: str
+) -> None:
+    arguments = {
+        "serve": {"placement": placement, "gpus": {"embedder": 1}},
+        "index": {"shards": 2, "twin": "cold"},
+        "embedder": {"twin": "warm", "previous": {"model": "minilm"}},
+    }
+    deployed = {each.name: each for each in built(arguments)}
+
+    twins = {name: each for name, each in deployed.items() if "Twin" in name}
+    assert set(twins) == {"EmbedderTwin", "VectorIndexTwin-0-of-2", "VectorIndexTwin-1-of-2"}
+    assert not any((each.ray_actor_options or {})["num_gpus"] for each in twins.values())
+    assert twins["VectorIndexTwin-1-of-2"].init_args[-1] == Shard(1, 2)
+    assert any(name.startswith(embedder) for name in deployed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"index": {"twin": "warm"}}, r"index\.twin: .* needs serve\.placement split or gpu"),
+        ({"embedder": {"twin": "cold"}}, r"embedder\.twin: .* needs serve\.placement split or gpu"),
+        (
+            {"serve": {"placement": "gpu"}, "embedder": {"twin": "cold"}},
+            r"embedder\.twin: .* name index\.twin too",
+        ),
+        (
+            {"serve": {"placement": "split"}, "index": {"twin": "hot"}},
+            r"index\.twin\n.*'off', 'cold' or 'warm'",
+        ),
+    ],
+)
+def test_a_twin_that_could_not_stand_in_is_refused(arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        built(arguments)
+
+
+def test_a_bare_off_in_yaml_is_no_twin() -> None:
+    assert load_settings(yaml.safe_load("index: {twin: off}")).index.twin == "off"
+
+
 def test_the_shipped_dashboard_has_a_panel_for_each_metric() -> None:
     dashboard = json.loads((DEPLOY / "grafana" / "trivium.json").read_text())
 

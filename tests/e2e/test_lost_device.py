@@ -1,0 +1,86 @@
+"""What runs on a device is lost under questions: its twin answers them, and as it would have."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import cycle
+
+import pytest
+
+from tests.e2e.test_cluster import started
+from tests.e2e.test_index_matrix import MEANING_ALONE, kill_replica, report, sentence, told
+from tests.fix_cluster import Cluster
+from tests.waiting import until
+from trivium import Client
+from trivium.values import LegState
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.timeout(600),
+]
+
+ROWS = 24
+ASKED = range(0, ROWS, 5)
+BUDGET_S = 3.0
+"""A router keeps a call for as long as there is no replica: nobody may have to wait for that."""
+
+
+def nearest(memory: Client, number: int, gap: int = 1) -> tuple[list[str], str]:
+    """What the leg of meaning finds, and what its report says beside that it is well.
+
+    To the model a wider gap between two words is none, and to whoever keeps vectors another text.
+    """
+    question = sentence(number).replace(" ", " " * gap, 1)
+    answer = memory.retrieve(question, changes=MEANING_ALONE, timeout=BUDGET_S)
+    dense = report(answer)
+    assert dense.state is LegState.OK, dense
+    return [hit.id for hit in answer.hits], dense.reason
+
+
+@contextmanager
+def asking(memory: Client, right: Sequence[list[str]]) -> Iterator[list[str]]:
+    """Asks until the end of the block; every answer must be right. Yields what reports say."""
+    said: list[str] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        for gap, (number, ids) in enumerate(cycle(zip(ASKED, right, strict=True)), start=1):
+            if over.is_set():
+                return
+            found, reason = nearest(memory, number, gap)
+            assert found == ids
+            said.append(reason)
+
+    with ThreadPoolExecutor(1) as asker:
+        ends = asker.submit(ask)
+        try:
+            yield said
+        finally:
+            over.set()
+            ends.result()  # a wrong answer says more than what was waited for in vain
+
+
+@started("with ray.env")
+def test_a_lost_replica_is_stood_in_for_by_its_twin_until_it_is_back(cluster: Cluster) -> None:
+    cluster.deploy("split", index={"twin": "warm"}, embedder={"twin": "warm"})
+    with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
+        token = told(memory, *range(ROWS))
+        memory.retrieve(sentence(0), token=token, changes=MEANING_ALONE)
+        right = [nearest(memory, each)[0] for each in ASKED]
+
+        for deployment, part in (("VectorIndex", "index"), ("Embedder", "embedder")):
+            with asking(memory, right) as said:
+                until(lambda: said[-5:] == [""] * 5)
+                kill_replica(cluster, deployment)
+                until(lambda: f"cpu: {part}" in said)  # noqa: B023 - called in this round
+                until(lambda: said[-1] == "")
+            assert set(said) == {"", f"cpu: {part}"}
+
+        assert memory.stats().service.degraded == ()
