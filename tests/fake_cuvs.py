@@ -2,8 +2,9 @@
 
 It believes nothing. What it is handed is read by the offsets of `cuvs_layouts.json` and not by the
 adapter's structs; every tensor's type, device, shape and strides are checked, every handle's stream
-and thread, that nothing is used after it was destroyed and that no two calls meet. What is wrong
-fails the call, as cuVS would if it looked, and stays in `faults`.
+and thread, that nothing is used after it was destroyed, that an index is changed by nobody while
+somebody reads it and only where its memory was taken, and that the pool outlives what is in it.
+What is wrong fails the call, as cuVS would if it looked, and stays in `faults`.
 
 What it answers is as awkward as cuVS: places in an answer that nothing was found for hold the
 largest id, a real one or none at all, at plus or minus the largest float, or what was there.
@@ -15,7 +16,8 @@ import ctypes
 import itertools
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,10 +122,36 @@ class _Lists:
     """An index: centres float32 (n_lists, d), rows float16 (n, d), ids and lists int64 (n,)."""
 
     memory: Any
+    thread: int
     centres: NDArray[np.float32] | None = None
     rows: NDArray[np.float16] = field(default_factory=lambda: np.zeros((0, 0), np.float16))
     ids: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     labels: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    readers: int = 0
+    is_changing: bool = False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        if self.is_changing:
+            raise FaultError("an index that somebody changes")
+        self.readers += 1
+        try:
+            yield
+        finally:
+            self.readers -= 1
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Refuses what would free memory of a stream on another, or under a reader."""
+        if self.readers or self.is_changing:
+            raise FaultError("an index that somebody uses")
+        if self.thread != threading.get_ident():
+            raise FaultError("an index of another thread's stream")
+        self.is_changing = True
+        try:
+            yield
+        finally:
+            self.is_changing = False
 
     def built(self) -> NDArray[np.float32]:
         if self.centres is None:
@@ -142,6 +170,8 @@ class FakeCuvs:
         calls: The names of what was called, in order.
         searches: What was asked for.
         memory: How many bytes may be allocated at once.
+        on_build: Called while an index is built.
+        on_search: Called while one is searched.
     """
 
     def __init__(self, version: tuple[int, int] = (26, 10)) -> None:
@@ -149,14 +179,16 @@ class FakeCuvs:
         self.calls: list[str] = []
         self.searches: list[Told] = []
         self.memory = 1 << 40
+        self.on_build: Callable[[], None] = lambda: None
+        self.on_search: Callable[[], None] = lambda: None
         self._version = version
         self._layouts = TABLE.get(f"{version[0]}.{version[1]}", TABLE["26.10"])
         self._failures: dict[str, str] = {}
         self._ended = ""
         self._numbers = itertools.count(0x1000)
         self._living: dict[str, dict[int, Any]] = {}
-        self._text = ctypes.create_string_buffer(1)
-        self._calling = threading.Lock()
+        self._told = threading.local()
+        self._pool_thread: threading.Thread | None = None
         self._deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._forget_view)
         self._functions = {
             name: self._function(name, types)
@@ -166,7 +198,7 @@ class FakeCuvs:
 
     def __getattr__(self, name: str) -> Any:
         if name == "cuvsGetLastErrorText":
-            function = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: ctypes.addressof(self._text))
+            function = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._last_error_text)
         elif name in self.__dict__.get("_functions", {}):
             return self._functions[name]
         else:
@@ -203,24 +235,28 @@ class FakeCuvs:
     def _answered(self, name: str, method: Callable[..., None], arguments: Any) -> int:
         self.calls.append(name)
         try:
-            with _alone(self._calling):
-                if text := self._failures.pop(name, self._ended):
-                    if "cudaErrorIllegalAddress" in text:
-                        self._ended = text
-                    raise _RefusedError(text)
-                method(*arguments)
+            if text := self._failures.pop(name, self._ended):
+                if "cudaErrorIllegalAddress" in text:
+                    self._ended = text
+                raise _RefusedError(text)
+            method(*arguments)
         except FaultError as fault:
             self.faults.append(f"{name}: {fault}")
-            self._text = ctypes.create_string_buffer(str(fault).encode())
+            self._told.text = ctypes.create_string_buffer(str(fault).encode())
             return 0
         except _RefusedError as refusal:
-            self._text = ctypes.create_string_buffer(str(refusal).encode())
+            self._told.text = ctypes.create_string_buffer(str(refusal).encode())
             return 0
         except Exception as error:
             # An exception may not leave a callback: ctypes would print it and go on.
             self.faults.append(f"{name}: {error!r}")
             return 0
         return 1
+
+    def _last_error_text(self) -> int:
+        """That of the calling thread; none of another's."""
+        text = getattr(self._told, "text", None)
+        return ctypes.addressof(text) if text is not None else 0
 
     # ---- what lives
 
@@ -244,6 +280,8 @@ class FakeCuvs:
             raise FaultError("resources of another thread")
         if its.stream != STREAM:
             raise FaultError(f"on stream {its.stream} and not on torch's")
+        if self._pool_thread is not None and not self._pool_thread.is_alive():
+            raise FaultError("the thread that had the pool has ended, and the pool with it")
 
     # ---- functions: resources and memory
 
@@ -277,6 +315,7 @@ class FakeCuvs:
         if managed or not 0 < initial <= most <= 100:
             raise FaultError(f"a pool of {initial} to {most} %, managed: {managed}")
         self._living["pool"] = {}
+        self._pool_thread = threading.current_thread()
 
     def _rmm_alloc(self, resources: int, made: int, size: int) -> None:
         self._on_stream(resources)
@@ -328,11 +367,12 @@ class FakeCuvs:
 
     def _ivf_flat_index_create(self, made: int) -> None:
         memory = ctypes.create_string_buffer(self._layouts["structs"]["cuvsIvfFlatIndex"]["size"])
-        self._made("index", ctypes.addressof(memory), _Lists(memory))
+        self._made("index", ctypes.addressof(memory), _Lists(memory, threading.get_ident()))
         ctypes.c_void_p.from_address(made).value = ctypes.addressof(memory)
 
     def _ivf_flat_index_destroy(self, index: int) -> None:
-        self._destroyed("index", index)
+        with self._thing("index", index).changing():
+            self._destroyed("index", index)
 
     def _ivf_flat_index_get_n_lists(self, index: int, n_lists: int) -> None:
         its: _Lists = self._thing("index", index)
@@ -387,8 +427,10 @@ class FakeCuvs:
         if not 0 < n_lists <= len(sample) or not its.read("kmeans_n_iters"):
             raise FaultError(f"{n_lists} lists of {len(sample)} rows")
         lists: _Lists = self._thing("index", index)
-        lists.centres = _centres(sample.astype(np.float32), n_lists)
-        lists.rows = np.zeros((0, sample.shape[1]), np.float16)
+        with lists.changing():
+            self.on_build()
+            lists.centres = _centres(sample.astype(np.float32), n_lists)
+            lists.rows = np.zeros((0, sample.shape[1]), np.float16)
 
     def _ivf_flat_extend(self, resources: int, rows: int, ids: int, index: int) -> None:
         self._on_stream(resources)
@@ -396,10 +438,11 @@ class FakeCuvs:
         added, numbers = self._tensor(rows, np.float16, 2), self._tensor(ids, np.int64, 1)
         if len(added) != len(numbers):
             raise FaultError("as many ids as rows are needed")
-        nearest = (added.astype(np.float32) @ its.built().T).argmax(axis=1)
-        its.rows = np.concatenate([its.rows, added])
-        its.ids = np.concatenate([its.ids, numbers])
-        its.labels = np.concatenate([its.labels, nearest])
+        with its.changing():
+            nearest = (added.astype(np.float32) @ its.built().T).argmax(axis=1)
+            its.rows = np.concatenate([its.rows, added])
+            its.ids = np.concatenate([its.ids, numbers])
+            its.labels = np.concatenate([its.labels, nearest])
 
     def _ivf_flat_search(
         self,
@@ -419,10 +462,12 @@ class FakeCuvs:
         ids, scores = self._tensor(neighbours, np.int64, 2), self._tensor(distances, np.float32, 2)
         if ids.shape != scores.shape or len(ids) != len(asked) or n_probes < 1:
             raise FaultError(f"{asked.shape} for {ids.shape} and {scores.shape}, {n_probes} probes")
-        passing = self._passing(its, filter_)
         self.searches.append(Told(ids.shape[1], n_probes, filter_.type != 0))
-        for query, found_ids, found_scores in zip(asked, ids, scores, strict=True):
-            self._answer(its, query, n_probes, passing, found_ids, found_scores)
+        with its.reading():
+            self.on_search()
+            passing = self._passing(its, filter_)
+            for query, found_ids, found_scores in zip(asked, ids, scores, strict=True):
+                self._answer(its, query, n_probes, passing, found_ids, found_scores)
 
     def _passing(self, its: _Lists, filter_: Any) -> NDArray[np.bool_]:
         """bool (n,): what passes the filter, whose bits are looked up without a check."""
@@ -460,14 +505,14 @@ class FakeCuvs:
     def _ivf_flat_serialize(self, resources: int, path: bytes, index: int) -> None:
         self._on_stream(resources)
         its: _Lists = self._thing("index", index)
-        with Path(path.decode()).open("wb") as file:
+        with its.reading(), Path(path.decode()).open("wb") as file:
             for array in (its.built(), its.rows, its.ids, its.labels):
                 np.save(file, array)
 
     def _ivf_flat_deserialize(self, resources: int, path: bytes, index: int) -> None:
         self._on_stream(resources)
         its: _Lists = self._thing("index", index)
-        with Path(path.decode()).open("rb") as file:
+        with its.changing(), Path(path.decode()).open("rb") as file:
             try:
                 its.centres, its.rows, its.ids, its.labels = (np.load(file) for _ in range(4))
             except (ValueError, EOFError):
@@ -510,20 +555,6 @@ class FakeCuvs:
 
 class _RefusedError(Exception):
     """What the library refuses of itself; no fault of the caller's."""
-
-
-class _alone:  # noqa: N801
-    """Refuses to be entered twice at once."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise FaultError("two calls at once")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 def _method_of(function: str) -> str:

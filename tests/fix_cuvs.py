@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from serving.adapters.vector_index.cuvs_c import Cuvs
+from serving.adapters.vector_index.cuvs_lane import Streams
 from serving.adapters.vector_index.cuvs_lists import CuvsLibrary
 from tests.fake_cuvs import FakeCuvs, HostStream
 
 HOST = torch.device("cpu")
+HOST_STREAMS = Streams(HostStream(), HostStream())
 
 
 @pytest.fixture
@@ -25,6 +27,6 @@ def fake_cuvs() -> Iterator[FakeCuvs]:
 @pytest.fixture
 def cuvs(fake_cuvs: FakeCuvs) -> Iterator[CuvsLibrary]:
     """What makes lists of it."""
-    library = CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), stream=HostStream())
+    library = CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), streams=HOST_STREAMS)
     yield library
     library.close()

@@ -28,6 +28,7 @@ from serving.adapters.vector_index.cuvs_c import (
     View,
     load_cuvs,
 )
+from serving.adapters.vector_index.cuvs_lane import Lane
 from serving.adapters.vector_index.cuvs_lists import CuvsLibrary, CuvsLists
 
 pytestmark = [
@@ -172,13 +173,16 @@ def test_all_is_done_on_the_stream_that_torch_uses_in_the_same_thread(
     library: CuvsLibrary,
 ) -> None:
     set_to = ctypes.c_void_p()
+    streams = {torch.cuda.default_stream().cuda_stream}
+    for lane in library._lanes:
 
-    def compare() -> int:
-        library._cuvs.call("cuvsStreamGet", library._lane.resources, byref(set_to))
-        return int(torch.cuda.current_stream().cuda_stream)
+        def compare(lane: Lane = lane) -> int:
+            lane.call("cuvsStreamGet", byref(set_to))
+            return int(torch.cuda.current_stream().cuda_stream)
 
-    assert library._lane.run(compare, "nothing") == set_to.value
-    assert set_to.value != torch.cuda.default_stream().cuda_stream
+        assert lane.run(compare, "nothing") == set_to.value
+        assert set_to.value not in streams
+        streams.add(set_to.value)
 
 
 @on_a_device
@@ -295,7 +299,7 @@ def test_a_row_that_is_dead_before_a_search_is_not_in_its_answer(
 class _ColdLibrary(CuvsLibrary):
     """Makes nothing ready."""
 
-    def _warm_up(self, dimension: int) -> None:
+    def warm_up(self, dimension: int) -> None:
         pass
 
 

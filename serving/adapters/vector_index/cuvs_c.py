@@ -15,6 +15,8 @@ import ctypes
 import functools
 import re
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from ctypes import POINTER, byref
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -213,11 +215,15 @@ class Cuvs:
     Args:
         library: Its functions.
 
+    Attributes:
+        lost: What was wrong, once the device failed in a way that stays: for the whole process.
+
     Raises:
         ListsError: It is of a version whose layouts are not known.
     """
 
     def __init__(self, library: Library) -> None:
+        self.lost: str | None = None
         self._library = library
         self._pooling = threading.Lock()
         self._pooled = False
@@ -240,16 +246,44 @@ class Cuvs:
             text = self._library.cuvsGetLastErrorText() or b"no reason given"
             raise CuvsError(f"{name}: {text.decode(errors='replace').partition(chr(10))[0]}")
 
-    def enable_pool(self, pool: MemoryPool) -> None:
+    def enable_pool(self, pool: MemoryPool, enter: Callable[[], None]) -> None:
         """Has memory taken from a pool; without, each search begins with eight `cudaMalloc`.
 
         For the whole process, so only the first call does anything: what is in one pool cannot
-        be given back to another.
+        be given back to another. cuVS keeps the pool in a variable of the thread that enables it,
+        and the end of that thread would be the end of all that lies in the pool; so it is enabled
+        in a thread of its own, which never ends.
+
+        Args:
+            pool: How much.
+            enter: Makes the pool's device the calling thread's current one.
         """
+
+        def enable() -> None:
+            enter()
+            self.call("cuvsRMMPoolMemoryResourceEnable", pool.initial, pool.most, False)
+
         with self._pooling:
             if not self._pooled:
-                self.call("cuvsRMMPoolMemoryResourceEnable", pool.initial, pool.most, False)
+                _in_thread_that_stays(enable)
                 self._pooled = True
+
+
+def _in_thread_that_stays(work: Callable[[], None]) -> None:
+    """Does work in a thread that goes with the process, which does not wait for it."""
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+            threading.Event().wait()
+
+    threading.Thread(target=run, name="cuvs-pool", daemon=True).start()
+    done.result()
 
 
 def _version_of(library: Library) -> Version:

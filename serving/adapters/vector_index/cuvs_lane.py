@@ -1,9 +1,9 @@
-"""The one thread that calls cuVS, and what its failures mean.
+"""A thread that calls cuVS, and what its failures mean.
 
-A handle of cuVS's resources, with the stream on it, is for one thread; lists that are extended may
-not be searched meanwhile; and CUDA's current device and stream are a thread's own. So one thread
-does everything, one thing at a time. It waits for the device at the end of each: an error of a
-kernel then belongs to the work that caused it, and what is answered can be read by anyone.
+A handle of cuVS's resources, with the stream on it, is for one thread, and CUDA's current device
+and stream are a thread's own. So a lane is all three, and does one thing at a time. It waits for
+the device at the end of each: an error of a kernel then belongs to the work that caused it, and
+what is answered can be read by anyone, other lanes included.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ctypes
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import torch
 
@@ -53,11 +53,18 @@ class _Here(NamedTuple):
 
 
 class CudaStream:
-    """A `Stream` of a CUDA device, beside the default one."""
+    """A `Stream` of a CUDA device, beside the default one.
 
-    def __init__(self, device: torch.device) -> None:
+    Args:
+        device: The device.
+        is_urgent: Whether its kernels go before those of other streams that wait.
+    """
+
+    def __init__(self, device: torch.device, *, is_urgent: bool = False) -> None:
         self._device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(  # type: ignore[no-untyped-call]
+            device, priority=-1 if is_urgent else 0
+        )
 
     @property
     def handle(self) -> int:
@@ -86,6 +93,18 @@ class CudaStream:
             tensor.record_stream(here.stream)
 
 
+class Streams(NamedTuple):
+    """Where lists are searched, and where they are made."""
+
+    searching: Stream
+    building: Stream
+
+    @classmethod
+    def of(cls, device: torch.device) -> Self:
+        """Streams of a CUDA device; a search need not wait for the kernels of a training."""
+        return cls(CudaStream(device, is_urgent=True), CudaStream(device))
+
+
 class Lane:
     """A thread with a stream and a handle of resources, which does one thing after another.
 
@@ -93,17 +112,17 @@ class Lane:
         cuvs: The library.
         stream: Made for this lane alone.
         pool: Of the process, if this is its first lane.
+        name: Of the thread.
 
     Raises:
         ListsError: The device cannot be used.
     """
 
-    def __init__(self, cuvs: Cuvs, stream: Stream, pool: MemoryPool) -> None:
+    def __init__(self, cuvs: Cuvs, stream: Stream, pool: MemoryPool, *, name: str = "cuvs") -> None:
         self._cuvs = cuvs
         self._stream = stream
-        self._lost: str | None = None
         self._resources = ctypes.c_size_t()
-        self._thread = ThreadPoolExecutor(1, "cuvs")
+        self._thread = ThreadPoolExecutor(1, name)
         try:
             self._thread.submit(self._told, lambda: self._begin(pool), "the memory pool").result()
         except BaseException:
@@ -112,7 +131,7 @@ class Lane:
 
     def _begin(self, pool: MemoryPool) -> None:
         self._stream.enter()
-        self._cuvs.enable_pool(pool)
+        self._cuvs.enable_pool(pool, self._stream.enter)
         self._cuvs.call("cuvsResourcesCreate", byref(self._resources))
         self._cuvs.call("cuvsStreamSet", self._resources, self._stream.handle)
         self.wait()
@@ -121,6 +140,10 @@ class Lane:
     def resources(self) -> ctypes.c_size_t:
         """The handle, for work on the lane."""
         return self._resources
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Calls, within work, a function that takes the handle before its other arguments."""
+        self._cuvs.call(name, self._resources, *arguments)
 
     def run(self, work: Callable[[], T], what: str) -> T:
         """Does the work on the lane after what this thread asked of the device, and waits.
@@ -149,7 +172,7 @@ class Lane:
 
     def wait(self) -> None:
         """Waits, within work, for the device to have done what it was asked."""
-        self._cuvs.call("cuvsStreamSync", self._resources)
+        self.call("cuvsStreamSync")
 
     def _told(self, work: Callable[[], T], what: str) -> T:
         """Does work and puts what fails into the caller's terms."""
@@ -168,8 +191,8 @@ class Lane:
         if error.is_memory:
             return OutOfMemoryError(what)
         if error.ends_context or (not error.names_cuda and not self._works()):
-            self._lost = str(error)
-            return DeviceLostError(self._lost)
+            self._cuvs.lost = str(error)
+            return DeviceLostError(self._cuvs.lost)
         return ListsError(str(error))
 
     def _works(self) -> bool:
@@ -181,13 +204,13 @@ class Lane:
         return True
 
     def _refuse_if_lost(self) -> None:
-        if self._lost is not None:
-            raise DeviceLostError(self._lost)
+        if self._cuvs.lost is not None:
+            raise DeviceLostError(self._cuvs.lost)
 
     @property
     def is_lost(self) -> bool:
-        """Whether the device failed in a way that stays."""
-        return self._lost is not None
+        """Whether the device failed in a way that stays, on whichever lane."""
+        return self._cuvs.lost is not None
 
     def close(self) -> None:
         """Ends the thread and frees the handle. Lists are closed before."""

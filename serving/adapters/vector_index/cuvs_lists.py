@@ -6,19 +6,26 @@ Vectors are kept as float16, and cuVS adds up their products in float16 as well:
 What cuVS leaves to its caller, and is done here: a bitset is not checked against the slots that
 are looked up in it, so it covers the highest; places in an answer that nothing was found for hold
 anything at a distance of +-3.4e38, so they are told as not found; no two things may happen to an
-index at once, so one thread does them all (`cuvs_lane`).
+index at once, so searches keep an extension waiting, and it them.
+
+Lists are made on one lane (`cuvs_lane`) and searched on another, so that no search waits for a
+training: cuVS does not tie an index to the handle that it was made with. All that takes or gives
+back memory of lists stays on the lane that made them. That memory belongs to its stream, and may
+be given to whatever comes next there, while a copy out of it is still under way on another.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import queue
 import struct
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from ctypes import POINTER, byref
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -41,9 +48,12 @@ from serving.adapters.vector_index.cuvs_c import (
     View,
     load_cuvs,
 )
-from serving.adapters.vector_index.cuvs_lane import CudaStream, Lane, Stream
+from serving.adapters.vector_index.cuvs_lane import Lane, Streams
 from serving.adapters.vector_index.errors import ListsError
 from serving.adapters.vector_index.inverted_lists import AllowedRows, Nearest
+from serving.adapters.vector_index.shared_lock import SharedLock
+
+T = TypeVar("T")
 
 MOST_FOUND = 256
 """Above this k cuVS writes out the distances of all that it reads."""
@@ -133,21 +143,39 @@ it."""
 
 
 class _Workspace:
-    """What the lists of a library share on the lane: the searches' parameters and memory."""
+    """What the lists of a library share: the lanes, and the searches' parameters and memory.
 
-    def __init__(self, cuvs: Cuvs, lane: Lane, device: torch.device) -> None:
+    `forgotten` are indexes of lists that nobody has any more and nobody has closed.
+    """
+
+    def __init__(self, cuvs: Cuvs, lanes: _Lanes, device: torch.device) -> None:
         self.cuvs = cuvs
-        self.lane = lane
+        self.searching, self.building = lanes
         self.device = device
+        self.forgotten: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.parameters = POINTER(SearchParams)()
         cuvs.call("cuvsIvfFlatSearchParamsCreate", byref(self.parameters))
         self.queries = Buffer(torch.float16, device)
         self.slots = Buffer(torch.int64, device)
         self.distances = Buffer(torch.float32, device)
 
-    def call(self, name: str, *arguments: object) -> None:
-        """Calls a function that works on the lane's stream."""
-        self.cuvs.call(name, self.lane.resources, *arguments)
+    def build(self, work: Callable[[], T], what: str) -> T:
+        """Does work where lists are made, after the memory of forgotten ones is free.
+
+        Raises:
+            ListsError: As `Lane.run`.
+        """
+
+        def done() -> T:
+            self._free_forgotten()
+            return work()
+
+        return self.building.run(done, what)
+
+    def _free_forgotten(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                self.cuvs.call("cuvsIvfFlatIndexDestroy", self.forgotten.get_nowait())
 
     def make_room(self, size: int) -> None:
         """Takes so many bytes and gives them back, so that what follows finds them in the pool.
@@ -156,11 +184,34 @@ class _Workspace:
             CuvsError: They are not to be had.
         """
         taken = ctypes.c_void_p()
-        self.call("cuvsRMMAlloc", byref(taken), size)
-        self.call("cuvsRMMFree", taken, size)
+        self.building.call("cuvsRMMAlloc", byref(taken), size)
+        self.building.call("cuvsRMMFree", taken, size)
 
     def close(self) -> None:
+        self._free_forgotten()
         self.cuvs.call("cuvsIvfFlatSearchParamsDestroy", self.parameters)
+
+
+class _Lanes(NamedTuple):
+    """Where lists are searched, and where they are made, extended and freed."""
+
+    searching: Lane
+    building: Lane
+
+    @classmethod
+    def on(cls, streams: Streams, cuvs: Cuvs, pool: MemoryPool) -> _Lanes:
+        """Opens both, or none."""
+        searching = Lane(cuvs, streams.searching, pool, name="cuvs-search")
+        try:
+            return cls(searching, Lane(cuvs, streams.building, pool, name="cuvs-build"))
+        except BaseException:
+            searching.close()
+            raise
+
+    def close(self) -> None:
+        """Ends both."""
+        for lane in self:
+            lane.close()
 
 
 class _Trained(NamedTuple):
@@ -172,12 +223,27 @@ class _Trained(NamedTuple):
     end: int
 
 
+class _NewRows(NamedTuple):
+    """Rows that are to be added. Held until a lane has waited: the device reads them till then.
+
+    `counts` are those of each list: int64 (n_lists,). `end` is one more than the last slot.
+    """
+
+    rows: View
+    ids: View
+    counts: NDArray[np.int64]
+    end: int
+
+
 _Filling: TypeAlias = Callable[[Any], _Trained]
 """Builds an index, or reads one, where it is told to."""
 
 
 class CuvsLists:
     """`InvertedLists` in an IVF-Flat index of cuVS.
+
+    Lists that nobody has any more are freed as those that are closed, when the library next makes
+    or extends some.
 
     Args:
         workspace: Of the library that made it.
@@ -191,6 +257,10 @@ class CuvsLists:
         self._sizes = trained.sizes
         self._end = trained.end
         self._is_torn = False
+        self._lock = SharedLock()
+        # Put aside only: what runs when memory is collected must not wait for a lane.
+        self._forget = weakref.finalize(self, workspace.forgotten.put, trained.index)
+        self._forget.atexit = False
 
     @property
     def n_lists(self) -> int:
@@ -209,26 +279,33 @@ class CuvsLists:
             OutOfMemoryError: They did not fit. Room is made beforehand, and then nothing was
                 added; if cuVS fails all the same, the lists can only be closed.
         """
-        what = f"{len(slots):,} more rows in lists"
-        if len(slots):
-            self._workspace.lane.run(lambda: self._extend(vectors, slots), what)
+        if not len(slots):
+            return
+        its, what = self._workspace, f"{len(slots):,} more rows in lists"
+        new = its.build(lambda: self._prepared(vectors, slots), what)
+        # What takes longest is done; now no search may read what is moved.
+        with self._lock.alone():
+            its.build(lambda: self._extend(new), what)
 
-    def _extend(self, vectors: torch.Tensor, slots: torch.Tensor) -> None:
-        index = self._usable()
+    def _prepared(self, vectors: torch.Tensor, slots: torch.Tensor) -> _NewRows:
+        """What is to be added, and to which lists."""
+        self._usable()
         numbers = slots.cpu().numpy()
         if numbers[0] < self._end or not (np.diff(numbers) > 0).all():
             raise ValueError(f"slots must ascend from {self._end}: rows are kept once")
-        # Held here until the lane has waited, since the device may still read them till then.
         rows, ids = View(vectors.contiguous()), View(slots.contiguous())
-        added = self._counts(rows.tensor)
-        self._workspace.make_room(self._needed(added))
+        return _NewRows(rows, ids, self._counts(rows.tensor), int(numbers[-1]) + 1)
+
+    def _extend(self, new: _NewRows) -> None:
+        index, lane = self._usable(), self._workspace.building
+        self._workspace.make_room(self._needed(new.counts))
         # cuVS moves list after list to its new place and corrects what points to them at the end.
         self._is_torn = True
-        self._workspace.call("cuvsIvfFlatExtend", rows.reference, ids.reference, index)
-        self._workspace.lane.wait()
+        lane.call("cuvsIvfFlatExtend", new.rows.reference, new.ids.reference, index)
+        lane.wait()
         self._is_torn = False
-        self._sizes = self._sizes + added
-        self._end = int(numbers[-1]) + 1
+        self._sizes = self._sizes + new.counts
+        self._end = new.end
 
     def _counts(self, rows: torch.Tensor) -> NDArray[np.int64]:
         """How many of the rows go to each list: int64 (n_lists,)."""
@@ -250,7 +327,7 @@ class CuvsLists:
         """Makes of a mask, bool (slots,), what `search` takes; slots beyond it do not pass."""
         bitset = _Bitset(mask, self._workspace.device)
         what = f"a bitset of {len(mask):,} slots"
-        self._workspace.lane.run(lambda: bitset.covering(self._end), what)
+        self._workspace.searching.run(lambda: bitset.covering(self._end), what)
         return bitset
 
     def search(
@@ -275,7 +352,9 @@ class CuvsLists:
             raise ValueError(f"queries must have {dimension} dimensions, got {queries.shape[1]}")
         assert allowed is None or isinstance(allowed, _Bitset), "made by others; this is a bug"
         what = f"a search of {n_probes:,} lists for {len(queries)} queries"
-        return self._workspace.lane.run(lambda: self._search(queries, k, n_probes, allowed), what)
+        lane = self._workspace.searching
+        with self._lock.shared():
+            return lane.run(lambda: self._search(queries, k, n_probes, allowed), what)
 
     def _search(
         self, queries: torch.Tensor, k: int, n_probes: int, allowed: _Bitset | None
@@ -289,7 +368,7 @@ class CuvsLists:
         if self._end and len(queries):
             its.queries.shaped(*queries.shape).copy_(queries)
             its.parameters.contents.n_probes = n_probes
-            its.call(
+            its.searching.call(
                 "cuvsIvfFlatSearch",
                 *(its.parameters, index),
                 *(its.queries.reference, its.slots.reference, its.distances.reference),
@@ -306,11 +385,11 @@ class CuvsLists:
 
     def save(self, path: Path) -> None:
         """Writes a file that `CuvsLibrary.load` of the same version reads."""
-        self._workspace.lane.run(lambda: self._save(path), "writing lists to a file")
+        self._workspace.build(lambda: self._save(path), "writing lists to a file")
 
     def _save(self, path: Path) -> None:
         its = self._workspace
-        its.call("cuvsIvfFlatSerialize", os.fsencode(path), self._usable())
+        its.building.call("cuvsIvfFlatSerialize", os.fsencode(path), self._usable())
         length, dimension = path.stat().st_size, self._centres.shape[1]
         _Footer(its.cuvs.version, length, dimension, self._end, self._sizes).append_to(path)
 
@@ -325,20 +404,17 @@ class CuvsLists:
         """Frees the memory. Nothing is called afterwards."""
         index, self._index = self._index, None
         its = self._workspace
-        if index is not None and not its.lane.is_lost:
-            its.lane.run(lambda: its.cuvs.call("cuvsIvfFlatIndexDestroy", index), "freeing lists")
+        if self._forget.detach() is not None and not its.building.is_lost:
+            its.build(lambda: its.cuvs.call("cuvsIvfFlatIndexDestroy", index), "freeing lists")
 
 
 class CuvsLibrary:
-    """What makes `CuvsLists`, and the lane that all of its lists share.
-
-    Whatever trains or reads a file keeps searches of the same library waiting till it is done, so
-    lists that take the place of others are made by another library, with a lane of its own.
+    """What makes `CuvsLists`, and the two lanes that all of its lists share.
 
     Args:
         device: Where they are.
         cuvs: The library; loaded if it is not given.
-        stream: What it works on; one of the device's own if it is not given.
+        streams: What it works on; those of the device's own if they are not given.
         pool: How much memory cuVS takes; only the first in a process decides it.
 
     Raises:
@@ -351,12 +427,12 @@ class CuvsLibrary:
         device: torch.device,
         *,
         cuvs: Cuvs | None = None,
-        stream: Stream | None = None,
+        streams: Streams | None = None,
         pool: MemoryPool | None = None,
     ) -> None:
         self._cuvs = cuvs or load_cuvs()
-        self._lane = Lane(self._cuvs, stream or CudaStream(device), pool or MemoryPool())
-        self._workspace = _Workspace(self._cuvs, self._lane, device)
+        self._lanes = _Lanes.on(streams or Streams.of(device), self._cuvs, pool or MemoryPool())
+        self._workspace = _Workspace(self._cuvs, self._lanes, device)
         self._warmed: set[int] = set()
 
     @property
@@ -369,7 +445,7 @@ class CuvsLibrary:
         """Makes empty lists about the centres of a sample: float16 (n, dimension).
 
         All of it is used, so that its order is of no account. The first time, whatever a search
-        may need is made ready: see `_warm_up`.
+        may need is made ready: see `warm_up`.
 
         Raises:
             ValueError: The sample is smaller than `n_lists`.
@@ -378,12 +454,12 @@ class CuvsLibrary:
         count, dimension = sample.shape
         if count < n_lists:
             raise ValueError(f"{n_lists} lists need as many rows to train on, got {count}")
-        self._warm_up(dimension)
+        self.warm_up(dimension)
         return self._trained(sample, n_lists)
 
     def _trained(self, sample: torch.Tensor, n_lists: int) -> CuvsLists:
         what = f"training {n_lists:,} lists on {len(sample):,} rows"
-        return self._lane.run(
+        return self._workspace.build(
             lambda: self._lists(lambda at: self._build(at, sample, n_lists)), what
         )
 
@@ -415,9 +491,9 @@ class CuvsLibrary:
             # Lists of whole groups, 5 to 20 % above what they hold, and not 44 %.
             its.conservative_memory_allocation = True
             rows = View(sample.contiguous())
-            self._workspace.call("cuvsIvfFlatBuild", parameters, rows.reference, index)
+            self._lanes.building.call("cuvsIvfFlatBuild", parameters, rows.reference, index)
             # Before the sample may be freed.
-            self._lane.wait()
+            self._lanes.building.wait()
         finally:
             self._cuvs.call("cuvsIvfFlatIndexParamsDestroy", parameters)
         centres = self._centres(index, n_lists, sample.shape[1])
@@ -430,7 +506,7 @@ class CuvsLibrary:
         its = DLManagedTensor()
         self._cuvs.call("cuvsIvfFlatIndexGetCenters", index, byref(its))
         try:
-            self._workspace.call("cuvsMatrixCopy", byref(its), View(copy).reference)
+            self._lanes.building.call("cuvsMatrixCopy", byref(its), View(copy).reference)
         finally:
             its.deleter(ctypes.addressof(its))
         return copy
@@ -449,12 +525,14 @@ class CuvsLibrary:
         if footer.version != self._cuvs.version:
             written = "cuvs {}.{}".format(*footer.version)
             raise ListsError(f"{path.name} was written by {written}, this is {self.name}")
-        self._warm_up(footer.dimension)
+        self.warm_up(footer.dimension)
         what = f"the lists in {path.name}"
-        return self._lane.run(lambda: self._lists(lambda at: self._read(at, path, footer)), what)
+        return self._workspace.build(
+            lambda: self._lists(lambda at: self._read(at, path, footer)), what
+        )
 
     def _read(self, index: Any, path: Path, footer: _Footer) -> _Trained:
-        self._workspace.call("cuvsIvfFlatDeserialize", os.fsencode(path), index)
+        self._lanes.building.call("cuvsIvfFlatDeserialize", os.fsencode(path), index)
         n_lists, dimension = ctypes.c_int64(), ctypes.c_int64()
         self._cuvs.call("cuvsIvfFlatIndexGetNLists", index, byref(n_lists))
         self._cuvs.call("cuvsIvfFlatIndexGetDim", index, byref(dimension))
@@ -463,11 +541,15 @@ class CuvsLibrary:
         centres = self._centres(index, n_lists.value, dimension.value)
         return _Trained(index, centres, footer.sizes, footer.end)
 
-    def _warm_up(self, dimension: int) -> None:
+    def warm_up(self, dimension: int) -> None:
         """Searches once in each way that a kernel is linked for, so that no question waits for it.
 
         cuVS links its scan when it is first needed: for each capacity of the answer, a power of
         two up to 256, with and without a filter, and by what the dimension is a multiple of.
+
+        Raises:
+            OutOfMemoryError: Not even 64 rows fit.
+            ListsError: The library failed.
         """
         if dimension in self._warmed:
             return
@@ -485,6 +567,6 @@ class CuvsLibrary:
 
     def close(self) -> None:
         """Frees what the library itself holds. Its lists are closed before."""
-        if not self._lane.is_lost:
-            self._lane.run(self._workspace.close, "closing")
-        self._lane.close()
+        if not self._lanes.building.is_lost:
+            self._lanes.building.run(self._workspace.close, "closing")
+        self._lanes.close()

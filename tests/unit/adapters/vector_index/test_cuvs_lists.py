@@ -13,10 +13,12 @@ import pytest
 import torch
 
 from serving.adapters.vector_index.cuvs_c import Cuvs, View, load_cuvs
+from serving.adapters.vector_index.cuvs_lane import Streams
 from serving.adapters.vector_index.cuvs_lists import CuvsLibrary, CuvsLists
 from serving.adapters.vector_index.errors import DeviceLostError, ListsError, OutOfMemoryError
 from tests.fake_cuvs import ILLEGAL_ADDRESS, OUT_OF_MEMORY, REFUSED, FakeCuvs, HostStream
-from tests.fix_cuvs import HOST
+from tests.fix_cuvs import HOST, HOST_STREAMS
+from tests.waiting import until
 
 DIMENSION, N_LISTS = 24, 4
 ROWS = torch.nn.functional.normalize(
@@ -37,11 +39,11 @@ def nearest_to(lists: CuvsLists, row: int) -> int:
 
 
 def test_nothing_is_left_when_all_is_closed(fake_cuvs: FakeCuvs) -> None:
-    library = CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), stream=HostStream())
+    library = CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), streams=HOST_STREAMS)
     lists = library.train(ROWS, N_LISTS)
     lists.extend(ROWS, SLOTS)
     lists.search(ROWS[:3].float(), 5, 2, lists.allow(np.ones(10, np.bool_)))
-    assert fake_cuvs.living == ["index", "resources", "search parameters"]
+    assert fake_cuvs.living == ["index", "resources", "resources", "search parameters"]
 
     lists.close()
     library.close()
@@ -83,7 +85,7 @@ def test_a_dimension_is_made_ready_once(cuvs: CuvsLibrary, fake_cuvs: FakeCuvs) 
 
 def test_a_process_has_one_pool_however_many_libraries(fake_cuvs: FakeCuvs) -> None:
     shared = Cuvs(fake_cuvs)
-    libraries = [CuvsLibrary(HOST, cuvs=shared, stream=HostStream()) for _ in range(2)]
+    libraries = [CuvsLibrary(HOST, cuvs=shared, streams=HOST_STREAMS) for _ in range(2)]
 
     assert fake_cuvs.calls.count("cuvsRMMPoolMemoryResourceEnable") == 1
     assert fake_cuvs.calls.index("cuvsRMMPoolMemoryResourceEnable") < fake_cuvs.calls.index(
@@ -91,6 +93,68 @@ def test_a_process_has_one_pool_however_many_libraries(fake_cuvs: FakeCuvs) -> N
     )
     for library in libraries:
         library.close()
+
+
+def test_the_pool_stays_when_the_library_that_began_it_is_closed(fake_cuvs: FakeCuvs) -> None:
+    shared = Cuvs(fake_cuvs)
+    first, second = (CuvsLibrary(HOST, cuvs=shared, streams=HOST_STREAMS) for _ in range(2))
+
+    first.close()
+
+    lists = second.train(ROWS, N_LISTS)
+    lists.extend(ROWS, SLOTS)
+    assert nearest_to(lists, 7) == 7
+    second.close()
+
+
+def test_a_search_does_not_wait_for_lists_that_are_made(
+    cuvs: CuvsLibrary, fake_cuvs: FakeCuvs, lists: CuvsLists
+) -> None:
+    begun, searched = threading.Event(), threading.Event()
+
+    def wait_for_the_search() -> None:
+        begun.set()
+        assert searched.wait(10), "the search waits for the training"
+
+    fake_cuvs.on_build = wait_for_the_search
+    training = threading.Thread(target=lambda: cuvs.train(ROWS, N_LISTS))
+    training.start()
+    begun.wait()
+
+    assert nearest_to(lists, 5) == 5
+    searched.set()
+    training.join()
+
+
+def test_lists_are_not_extended_while_they_are_searched(
+    fake_cuvs: FakeCuvs, lists: CuvsLists
+) -> None:
+    """The fake complains of whatever changes what somebody reads."""
+    extending = threading.Thread(target=lambda: lists.extend(ROWS[32:], SLOTS[32:]))
+
+    def extend_meanwhile() -> None:
+        if extending.ident is None:
+            waits = fake_cuvs.calls.count("cuvsStreamSync")
+            extending.start()
+            # Its rows are prepared then, and only the search keeps it from going on.
+            until(lambda: fake_cuvs.calls.count("cuvsStreamSync") > waits)
+
+    fake_cuvs.on_search = extend_meanwhile
+    assert nearest_to(lists, 5) == 5
+    extending.join()
+
+    assert nearest_to(lists, 40) == 40
+
+
+def test_lists_that_nobody_has_any_more_are_freed_when_others_are_made(
+    cuvs: CuvsLibrary, fake_cuvs: FakeCuvs
+) -> None:
+    for _ in range(3):
+        lists = cuvs.train(ROWS, N_LISTS)
+    lists.close()
+    cuvs.train(ROWS, N_LISTS).close()
+
+    assert "index" not in fake_cuvs.living
 
 
 def test_whoever_asks_one_thread_calls(lists: CuvsLists) -> None:
@@ -176,7 +240,7 @@ def test_training_that_does_not_fit_leaves_nothing(cuvs: CuvsLibrary, fake_cuvs:
     with pytest.raises(OutOfMemoryError, match="no memory for training 4 lists on 64 rows"):
         cuvs.train(ROWS, N_LISTS)
 
-    assert fake_cuvs.living == ["resources", "search parameters"]
+    assert fake_cuvs.living == ["resources", "resources", "search parameters"]
 
 
 # ---- a device that is lost, and errors that pass
@@ -283,7 +347,7 @@ def test_a_machine_without_a_driver_is_no_lost_device(fake_cuvs: FakeCuvs) -> No
     )
 
     with pytest.raises(ListsError, match="CUDA driver version is insufficient") as told:
-        CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), stream=HostStream())
+        CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), streams=HOST_STREAMS)
 
     assert type(told.value) is ListsError
 
@@ -296,7 +360,7 @@ def test_lists_of_another_version_are_refused_before_cuvs_reads_them(
 ) -> None:
     lists.save(tmp_path / "lists")
     older = FakeCuvs(version=(26, 6))
-    library = CuvsLibrary(HOST, cuvs=Cuvs(older), stream=HostStream())
+    library = CuvsLibrary(HOST, cuvs=Cuvs(older), streams=HOST_STREAMS)
 
     with pytest.raises(ListsError, match=r"written by cuvs 26\.10, this is cuvs 26\.6"):
         library.load(tmp_path / "lists")
@@ -354,7 +418,7 @@ def test_the_fake_notices_a_stream_that_is_not_torchs(fake_cuvs: FakeCuvs) -> No
     stream.handle = 1
 
     with pytest.raises(ListsError, match="on stream 1 and not on torch's"):
-        CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), stream=stream)
+        CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), streams=Streams(stream, stream))
 
     assert fake_cuvs.faults
     fake_cuvs.faults.clear()
