@@ -193,8 +193,23 @@ class IndexSettings(_Section):
         description="The share of the true ten nearest that a search of lists is to find. More "
         "costs time: the index shows its curve in `GetStats`.",
     )
+    device: str = Field(
+        default="cpu",
+        pattern=r"^(cpu|cuda(:\d+)?)$",
+        description="Where vectors are kept and searched: `cpu`, `cuda` or `cuda:1`. Lists are "
+        "FAISS's on a CPU and cuVS's on a GPU; without cuVS all vectors are read there.",
+    )
+    lists_share: float = Field(
+        default=0.5,
+        gt=0,
+        lt=1,
+        description="On a GPU, the part of the process's memory that lists may take, since cuVS "
+        "has a memory of its own; the rest is for vectors, and for models if they are there too.",
+    )
     build_threads: int = Field(
-        default=1, ge=1, description="Threads that train and fill lists beside the searches."
+        default=1,
+        ge=1,
+        description="Threads that train and fill lists beside the searches, on a CPU.",
     )
     shards: int = Field(
         default=1,
@@ -285,12 +300,15 @@ class GpuSettings(_Section):
         description="Of the embedder; in the placement `gpu` it is that of embedder and index. A "
         "previous model gets as much once more, so leave room for it before a change.",
     )
+    index: Share = Field(
+        default=0, description="Of the index in the placement `split`, each shard and the previous."
+    )
     reranker: Share = Field(default=0, description="Of the reranker.")
 
 
 SHARED_BY: Mapping[Placement, frozenset[str]] = {
     "fused": frozenset({"fusion"}),
-    "split": frozenset({"embedder", "reranker"}),
+    "split": frozenset({"embedder", "index", "reranker"}),
     "gpu": frozenset({"embedder", "reranker"}),
 }
 """The deployments of each placement that may have a share of a GPU."""

@@ -24,6 +24,16 @@ def fake_cuvs() -> Iterator[FakeCuvs]:
     assert fake.faults == []
 
 
+@pytest.fixture(scope="session")
+def lasting_cuvs() -> Iterator[CuvsLibrary]:
+    """One for a whole suite, as a process has it; nothing was wrong with how it was called."""
+    fake = FakeCuvs()
+    library = CuvsLibrary(HOST, cuvs=Cuvs(fake), streams=HOST_STREAMS)
+    yield library
+    library.close()
+    assert fake.faults == []
+
+
 @pytest.fixture
 def cuvs(fake_cuvs: FakeCuvs) -> Iterator[CuvsLibrary]:
     """What makes lists of it."""

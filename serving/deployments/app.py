@@ -88,7 +88,8 @@ def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> S
     ).bind(arguments)
     index = [
         VectorIndex.options(  # type: ignore[attr-defined]
-            name=f"{prefix}VectorIndex{_suffix(shard)}"
+            name=f"{prefix}VectorIndex{_suffix(shard)}",
+            ray_actor_options=resources(settings.serve.gpus.index),
         ).bind(arguments, embedder, shard)
         for shard in shards
     ]

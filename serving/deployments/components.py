@@ -26,7 +26,8 @@ from serving.adapters.postgres.migrations import SchemaTooNewError, migrate
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.adapters.snapshot_folder import SnapshotFolder
 from serving.config import IndexSettings, RayEnvironment, RerankerSettings, Settings
-from serving.deployments.index_engine import make_index_engine, tier_figures
+from serving.deployments.gpu_share import share_of_index
+from serving.deployments.index_engine import engine_maker, tier_figures
 from serving.deployments.watches import watch_over
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError, UnavailableError
@@ -408,10 +409,16 @@ async def _index_over(
     shard: Shard = WHOLE,
 ) -> AsyncIterator[TailedIndex]:
     model = await embedder.model()
-    watch = watch_over("index", "cpu")
+    watch = watch_over("index", settings.index.device)
+    make_unwatched = await asyncio.to_thread(
+        engine_maker,
+        settings.index,
+        model.dimension,
+        gpu_share=share_of_index(settings) or 1.0,
+    )
 
     def make_engine() -> IndexEngine:
-        return WatchedEngine(make_index_engine(settings.index, model.dimension), watch)
+        return WatchedEngine(make_unwatched(), watch)
 
     feed, keeper = postgres.feed_of(shard), _keeper(settings.index, shard)
     async with TailedIndex(feed, model, make_engine, keeper=keeper) as index:

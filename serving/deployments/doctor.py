@@ -22,6 +22,7 @@ from serving.config import Settings
 from serving.deployments.finding import Finding
 from serving.deployments.gpu_doctor import examine_gpus
 from serving.deployments.gpu_facts import GpuFacts, gather
+from serving.deployments.index_doctor import examine_index
 from serving.deployments.ray_environment import LOOPBACK
 from serving.domain.errors import DependencyError
 
@@ -48,15 +49,16 @@ def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[Finding]:
         settings: The settings.
         gpus: What the machine has for the GPU tier, if that is known already.
     """
+    facts = gpus or gather()
     return [
         *_machine(),
         *_packages(),
         *_stores(settings),
         *_ports(settings),
-        *examine_gpus(settings, gpus or gather()),
+        *examine_gpus(settings, facts),
         _model(settings),
         _reranker(settings),
-        Finding("index", True, "every vector is read, on the CPU"),
+        examine_index(settings, facts),
         _twins(settings),
     ]
 

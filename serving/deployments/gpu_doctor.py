@@ -81,9 +81,19 @@ def _libraries(facts: GpuFacts) -> Iterator[Finding]:
             text = facts.versions[name] + (f"; {misfit}" if misfit else "")
             yield Finding(name, not misfit, text)
     if facts.devices and not any(name.startswith("cuvs") for name in facts.versions):
-        text = "not installed: vectors are searched without it; `make install-gpu` installs it"
+        text = (
+            "not installed: an index on the GPU reads every vector; `make install-gpu` installs it"
+        )
         yield Finding("cuvs", True, text)
     yield Finding("faiss", True, facts.versions.get("faiss-cpu", "not installed"))
+
+
+def cuvs_of(facts: GpuFacts) -> tuple[str, str]:
+    """The cuVS that makes lists, with its version, and why it cannot; "" for either."""
+    for name, major in LIBRARIES.items():
+        if name.startswith("cuvs") and name in facts.versions:
+            return f"cuVS {facts.versions[name]}", _misfit(name, major, facts)
+    return "", "cuVS is not installed, `make install-gpu` installs it"
 
 
 def _misfit(name: str, major: int, facts: GpuFacts) -> str:
@@ -115,10 +125,16 @@ def _asked_devices(settings: Settings, facts: GpuFacts) -> Iterator[Finding]:
     if settings.reranker.model is not None:
         named["reranker"] = settings.reranker.device
     for part, device in named.items():
-        kind, _, number = device.partition(":")
-        if kind == "cuda" and int(number or 0) >= len(facts.devices):
-            why = f"{part}.device is {device}, and torch finds {len(facts.devices)} CUDA devices"
-            yield Finding(part, False, why)
+        if missing := missing_device(part, device, facts):
+            yield Finding(part, False, missing)
+
+
+def missing_device(part: str, device: str, facts: GpuFacts) -> str:
+    """What is wrong about the device that a part is to use; "" if it is there."""
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and int(number or 0) >= len(facts.devices):
+        return f"{part}.device is {device}, and torch finds {len(facts.devices)} CUDA devices"
+    return ""
 
 
 def _shares(settings: Settings, facts: GpuFacts) -> Iterator[Finding]:
@@ -127,6 +143,8 @@ def _shares(settings: Settings, facts: GpuFacts) -> Iterator[Finding]:
     shares = {name: share for name, share in gpus.model_dump().items() if share}
     if settings.embedder.previous is not None and gpus.embedder:
         shares["previous embedder"] = gpus.embedder
+    if settings.embedder.previous is not None and gpus.index:
+        shares["previous index"] = gpus.index
     if shares:
         asked = ", ".join(f"{name} {share:g}" for name, share in shares.items())
         there = len(facts.devices)

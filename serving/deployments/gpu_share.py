@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any, Protocol
 
+from serving.config import IndexSettings, Settings
+
 logger = logging.getLogger(__name__)
 
 CPUS = 0.1
@@ -30,6 +32,22 @@ class Cuda(Protocol):
     def set_per_process_memory_fraction(self, fraction: float) -> None:
         """Caps what torch allocates on the current device."""
         ...
+
+
+def share_of_index(settings: Settings) -> float:
+    """The share of a GPU that the process of the index has; 0 if it has none of its own."""
+    gpus = settings.serve.gpus
+    of_placement = {"fused": gpus.fusion, "split": gpus.index, "gpu": gpus.embedder}
+    return of_placement[settings.serve.placement]
+
+
+def left_by_lists(share: float, index: IndexSettings) -> float:
+    """What of a share of a GPU is torch's, beside the lists of an index in the same process.
+
+    Of a whole GPU it is all: nobody else is there from whom it could be taken.
+    """
+    has_lists = index.device != "cpu" and index.kind != "exact"
+    return share * (1 - index.lists_share) if has_lists and share < 1 else share
 
 
 def cap_gpu_memory(share: float, cuda: Cuda | None = None) -> None:

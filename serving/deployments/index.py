@@ -10,7 +10,12 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.config import load_settings
 from serving.deployments.components import open_index
-from serving.deployments.gpu_share import HEALTH_CHECK_PERIOD_S, resources
+from serving.deployments.gpu_share import (
+    HEALTH_CHECK_PERIOD_S,
+    cap_gpu_memory,
+    left_by_lists,
+    resources,
+)
 from serving.deployments.handles import RemoteEmbedder
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
@@ -69,9 +74,9 @@ class VectorIndex(IndexCalls):
         self, arguments: dict[str, Any], embedder: DeploymentHandle[Any], shard: Shard = WHOLE
     ) -> None:
         log_through_serve()
-        self._opened = open_index(
-            load_settings(arguments), RemoteEmbedder(embedder), RayRecorder(), shard
-        )
+        settings = load_settings(arguments)
+        cap_gpu_memory(left_by_lists(settings.serve.gpus.index, settings.index))
+        self._opened = open_index(settings, RemoteEmbedder(embedder), RayRecorder(), shard)
         self._index = await self._opened.__aenter__()
 
     async def __del__(self) -> None:

@@ -14,7 +14,7 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.config import RayEnvironment, load_settings
 from serving.deployments.components import running_service
-from serving.deployments.gpu_share import cap_gpu_memory, resources
+from serving.deployments.gpu_share import cap_gpu_memory, left_by_lists, resources
 from serving.deployments.handles import SpaceHandles, elsewhere, remote_reranker
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
@@ -79,7 +79,7 @@ class Fusion:
         log_through_serve()
         warn_of_the_slow_way_in()
         settings = load_settings(arguments)
-        cap_gpu_memory(settings.serve.gpus.fusion)
+        cap_gpu_memory(left_by_lists(settings.serve.gpus.fusion, settings.index))
         self._projector = projector  # held, so that Serve deploys it
         self._running = running_service(
             settings,

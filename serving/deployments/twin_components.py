@@ -32,8 +32,11 @@ async def open_index_twin(
         embedder: Whose model it holds the vectors of. It must know that without being there.
         shard: Its share of the rows.
     """
+    on_this = settings.model_copy(
+        update={"index": settings.index.model_copy(update={"device": "cpu"})}
+    )
     # Not measured: its figures would be taken for those of the index.
-    open_it = partial(open_index, settings, embedder, NoRecorder(), shard)
+    open_it = partial(open_index, on_this, embedder, NoRecorder(), shard)
     if settings.index.twin == "warm":
         async with open_it() as index:
             yield index

@@ -13,7 +13,12 @@ from ray import serve
 from serving.config import load_settings
 from serving.deployments.components import open_space
 from serving.deployments.encoder import EmbedderCalls
-from serving.deployments.gpu_share import HEALTH_CHECK_PERIOD_S, cap_gpu_memory, resources
+from serving.deployments.gpu_share import (
+    HEALTH_CHECK_PERIOD_S,
+    cap_gpu_memory,
+    left_by_lists,
+    resources,
+)
 from serving.deployments.index import IndexCalls
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
@@ -41,7 +46,7 @@ class VectorSpace(EmbedderCalls, IndexCalls):
     ) -> None:
         log_through_serve()
         settings = load_settings(arguments)
-        cap_gpu_memory(settings.serve.gpus.embedder)
+        cap_gpu_memory(left_by_lists(settings.serve.gpus.embedder, settings.index))
         self._opened = open_space(settings, RayRecorder(), shard)
         space, self._semantic = await self._opened.__aenter__()
         self._embedder, self._index = space.embedder, space.index

@@ -66,9 +66,14 @@ class MemoryPlan:
     n_lists: int = 0
 
     @property
+    def vector_bytes(self) -> int:
+        """Of the vectors as float16."""
+        return self.rows * 2 * self.dimension
+
+    @property
     def store_bytes(self) -> int:
-        """Of the vectors as float16, and the columns beside them."""
-        return self.rows * (2 * self.dimension + COLUMN_BYTES)
+        """Of the vectors, and the columns beside them."""
+        return self.vector_bytes + self.rows * COLUMN_BYTES
 
     @property
     def lists_bytes(self) -> int:

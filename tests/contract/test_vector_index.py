@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index.inverted_lists import ListsLibrary
 from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, fact_id, segment_id
@@ -36,11 +37,12 @@ def exact(device: str) -> MakeEngine:
     return lambda: ExactIndex(DIMENSION, device=device)
 
 
-def tiered(*, upkept: bool) -> MakeEngine:
+def tiered(*, upkept: bool, lists_of: ListsLibrary | None = None) -> MakeEngine:
     """Lists from five rows on; new ones, and the tail into them, after every change or never."""
 
     def make() -> IndexEngine:
-        engine = TieredIndex(DIMENSION, WatchedLibrary(probe_all=True), LISTS_AT_ONCE)
+        library = WatchedLibrary(probe_all=True, library=lists_of)
+        engine = TieredIndex(DIMENSION, library, LISTS_AT_ONCE)
         return Upkept(engine) if upkept else engine
 
     return make
@@ -56,11 +58,14 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
         pytest.param(exact("cpu"), id="exact"),
         pytest.param(tiered(upkept=False), id="tiered-exact"),
         pytest.param(tiered(upkept=True), id="tiered-lists"),
+        pytest.param(None, id="tiered-cuvs"),
         pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
     ],
 )
 def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
-    make: MakeEngine = request.param
+    make: MakeEngine | None = request.param
+    if make is None:
+        return tiered(upkept=True, lists_of=request.getfixturevalue("lasting_cuvs"))
     return make
 
 

@@ -89,6 +89,18 @@ def test_each_deployment_asks_for_its_own_share_of_a_gpu() -> None:
     }
 
 
+def test_an_index_of_its_own_has_a_share_of_its_own_in_each_shard() -> None:
+    serve = {"placement": "split", "gpus": {"embedder": 0.4, "index": 0.3}}
+
+    assert shares(serve=serve, index={"device": "cuda", "shards": 2}) == {
+        "Fusion": 0,
+        "Embedder": 0.4,
+        "VectorIndex-0-of-2": 0.3,
+        "VectorIndex-1-of-2": 0.3,
+        "Projector": 0,
+    }
+
+
 def test_a_model_and_the_one_before_it_fit_one_gpu_as_it_is_shipped() -> None:
     arguments = shipped("serve.gpu-big.yaml")["applications"][0]["args"]
     arguments["embedder"]["previous"] = {"model": "minilm"}

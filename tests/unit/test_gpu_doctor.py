@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from serving.config import load_settings
+from serving.deployments.finding import Finding
 from serving.deployments.gpu_doctor import examine_gpus, fit, runs_on
 from serving.deployments.gpu_facts import Device, GpuFacts, driver_version
+from serving.deployments.index_doctor import examine_index
 
 CUDA_13 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
 FITTING = {"torch": "2.15.0", "cuvs-cu13": "26.10.0", "cupy-cuda13x": "14.2.0"}
@@ -21,6 +23,7 @@ H200 = GpuFacts(
     versions=FITTING,
 )
 SPARK = replace(H200, devices=(Device("NVIDIA GB10", (12, 1), 119.7, shares_memory=True),))
+WITH_FAISS = replace(H200, versions=FITTING | {"faiss-cpu": "1.15.1"})
 NO_GPU = GpuFacts(versions={"torch": "2.15.0"})
 
 
@@ -35,6 +38,10 @@ def faults(facts: GpuFacts, **settings: Any) -> dict[str, str]:
 
 def examined(facts: GpuFacts, settings: dict[str, Any]) -> list[Any]:
     return list(examine_gpus(load_settings(settings), facts))
+
+
+def of_index(facts: GpuFacts, index: dict[str, str]) -> Finding:
+    return examine_index(load_settings({"index": index}), facts)
 
 
 def test_without_a_gpu_nothing_is_wrong() -> None:
@@ -144,6 +151,55 @@ def test_a_device_that_is_named_and_not_there_is_a_fault() -> None:
     assert faults(H200, **asked) == {
         "reranker": "reranker.device is cuda:1, and torch finds 1 CUDA devices"
     }
+
+
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        ({"kind": "exact"}, "every vector is read, on the CPU"),
+        ({}, "inverted lists of FAISS 1.15.1, on the CPU; few vectors are all read"),
+        ({"device": "cuda", "kind": "exact"}, "every vector is read, on cuda"),
+        (
+            {"device": "cuda:0"},
+            "inverted lists of cuVS 26.10.0, on cuda:0; few vectors are all read",
+        ),
+    ],
+)
+def test_it_says_what_searches_the_index(index: dict[str, str], text: str) -> None:
+    assert of_index(WITH_FAISS, index) == Finding("index", True, text)
+
+
+WITHOUT_CUVS = replace(H200, versions={"torch": "2.15.0"})
+OLD_CUVS = replace(H200, versions={"torch": "2.15.0", "cuvs-cu13": "26.4.0"})
+
+
+@pytest.mark.parametrize(
+    ("facts", "lacking"),
+    [
+        (WITHOUT_CUVS, "cuVS is not installed, `make install-gpu` installs it"),
+        (OLD_CUVS, "the index knows 26.6 and 26.10, see docs/gpu.md"),
+    ],
+)
+def test_an_index_on_a_gpu_without_cuvs_reads_every_vector_unless_lists_are_asked_for(
+    facts: GpuFacts, lacking: str
+) -> None:
+    on_gpu = {"device": "cuda"}
+
+    reads = Finding("index", True, f"every vector is read, on cuda: {lacking}")
+    fails = Finding("index", False, f"index.kind is ivf, and {lacking}")
+    assert of_index(facts, on_gpu) == reads
+    assert of_index(facts, on_gpu | {"kind": "ivf"}) == fails
+
+
+def test_an_index_on_a_device_that_is_not_there_is_a_fault() -> None:
+    text = "index.device is cuda:1, and torch finds 1 CUDA devices"
+
+    assert of_index(H200, {"device": "cuda:1"}) == Finding("index", False, text)
+
+
+def test_an_index_on_the_cpu_without_faiss_is_a_fault() -> None:
+    assert not of_index(NO_GPU, {}).ok
+    assert of_index(NO_GPU, {"kind": "exact"}).ok
 
 
 def test_shares_that_no_gpu_has_room_for_are_a_fault() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from serving.config import load_settings
-from serving.deployments.gpu_share import cap_gpu_memory
+from serving.deployments.gpu_share import cap_gpu_memory, left_by_lists, share_of_index
 
 
 class NotedCuda:
@@ -51,8 +51,41 @@ def test_a_share_of_a_gpu_that_is_not_there_is_logged(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize(
+    ("index", "left"),
+    [
+        ({"device": "cpu"}, 0.4),
+        ({"device": "cuda", "kind": "exact"}, 0.4),
+        ({"device": "cuda"}, 0.2),
+        ({"device": "cuda", "lists_share": 0.75}, 0.1),
+    ],
+)
+def test_lists_on_a_gpu_take_their_part_of_a_share(index: dict[str, object], left: float) -> None:
+    assert left_by_lists(0.4, load_settings({"index": index}).index) == pytest.approx(left)
+
+
+def test_of_a_whole_gpu_torch_takes_what_it_likes() -> None:
+    assert left_by_lists(1, load_settings({"index": {"device": "cuda"}}).index) == 1
+
+
+@pytest.mark.parametrize(
+    ("placement", "part"), [("fused", "fusion"), ("split", "index"), ("gpu", "embedder")]
+)
+def test_the_share_of_an_index_is_that_of_its_process(placement: str, part: str) -> None:
+    serve = {"placement": placement, "gpus": {part: 0.3}}
+
+    assert share_of_index(load_settings({"serve": serve})) == 0.3
+
+
+@pytest.mark.parametrize(
     ("placement", "part"),
-    [("fused", "embedder"), ("fused", "reranker"), ("split", "fusion"), ("gpu", "fusion")],
+    [
+        ("fused", "embedder"),
+        ("fused", "index"),
+        ("fused", "reranker"),
+        ("split", "fusion"),
+        ("gpu", "fusion"),
+        ("gpu", "index"),
+    ],
 )
 def test_a_share_for_what_the_placement_runs_elsewhere_is_refused(
     placement: str, part: str

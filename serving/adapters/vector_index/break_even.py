@@ -11,12 +11,18 @@ from serving.adapters.vector_index.exact_scan import LEAST_HEAD
 from serving.adapters.vector_index.inverted_lists import ListsLibrary
 from serving.domain.index_costs import Line, exact_max_rows
 
-TIMED_ROWS = (4_096, 16_384)
+TIMED_ROWS = {"cpu": (4_096, 16_384), "cuda": (65_536, 262_144)}
+"""By kind of device: enough for a scan to take longer than what comes with every search."""
+
+TRAINED_PER_LIST = 16
+"""Centres of random vectors are no better for more of them."""
 
 ROWS_PER_LIST = 64
 
 PROBED = 16
 """One list in so many is probed: what 100,000 rows take for a recall of .98."""
+
+MADE_AT_ONCE = 16_384
 
 REPETITIONS = 9
 
@@ -28,17 +34,25 @@ def measured_exact_max_rows(
     dimension: int,
     *,
     device: str = "cpu",
-    timed_rows: Sequence[int] = TIMED_ROWS,
+    timed_rows: Sequence[int] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
     """Times scans and searches of lists, one query each, and finds where lists pay.
 
     Random vectors do: what a search costs depends on how many rows it reads, not on which it
     finds. Takes about a second.
+
+    Raises:
+        OutOfMemoryError: So many rows do not fit into lists.
+        torch.OutOfMemoryError: They do not fit beside what there is.
     """
-    generator = torch.Generator().manual_seed(SEED)
-    rows = torch.randn((max(timed_rows), dimension), generator=generator)
-    vectors = torch.nn.functional.normalize(rows).half().to(device)
+    timed_rows = timed_rows or TIMED_ROWS[torch.device(device).type]
+    generator = torch.Generator(device).manual_seed(SEED)
+    vectors = torch.empty((max(timed_rows), dimension), dtype=torch.float16, device=device)
+    for start in range(0, len(vectors), MADE_AT_ONCE):
+        part = vectors[start : start + MADE_AT_ONCE]
+        rows = torch.randn(part.shape, generator=generator, device=device)
+        part.copy_(torch.nn.functional.normalize(rows))
     query = vectors[:1].float()
     exact = [(count, _scan_s(vectors[:count], query, clock)) for count in timed_rows]
     lists = [(count, _lists_s(library, vectors[:count], query, clock)) for count in timed_rows]
@@ -60,7 +74,7 @@ def _lists_s(
     clock: Callable[[], float],
 ) -> float:
     n_lists = max(1, len(vectors) // ROWS_PER_LIST)
-    lists = library.train(vectors, n_lists)
+    lists = library.train(vectors[: TRAINED_PER_LIST * n_lists], n_lists)
     try:
         lists.extend(vectors, torch.arange(len(vectors), device=vectors.device))
         n_probes = max(1, n_lists // PROBED)

@@ -26,6 +26,9 @@ BLOCK = 2048
 TERMS_AT_ONCE = 256
 """The same of terms."""
 
+VECTORS_AT_ONCE = 65_536
+"""So many are copied at once: they are in memory a third time meanwhile, and keep a GPU busy."""
+
 Mask = NDArray[np.bool_]
 """bool (rows,)."""
 
@@ -157,7 +160,10 @@ class Columns:
         pause = pause or (lambda: None)
         result = Columns(capacity, self.vectors.shape[1], self.vectors.device)
         count = len(kept)
-        result.vectors[:count] = self.vectors[torch.from_numpy(kept).to(self.vectors.device)]
+        for start in range(0, count, VECTORS_AT_ONCE):
+            slots = torch.from_numpy(kept[start : start + VECTORS_AT_ONCE]).to(self.vectors.device)
+            result.vectors[start : start + len(slots)] = self.vectors[slots]
+            pause()
         result.importance[:count] = self.importance[kept]
         for name, column in self.times.items():
             result.times[name][:count] = column[kept]

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from ctypes import POINTER, byref
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import torch
 
@@ -203,10 +203,18 @@ class CuvsError(Exception):
 
 
 class MemoryPool(NamedTuple):
-    """What cuVS takes of the device's free memory, in percent: at once, and at most."""
+    """What cuVS takes of the device's free memory, in percent: at once, and at most.
+
+    It takes half of what it may still take each time that it is short, so `most` is soon taken.
+    """
 
     initial: int = 1
-    most: int = 90
+    most: int = 50
+
+    @classmethod
+    def of(cls, size: int, free: int) -> Self:
+        """The pool of at most so many bytes, where so many are free; all but a tenth at most."""
+        return cls(most=max(1, min(90, 100 * size // max(free, 1))))
 
 
 class Cuvs:

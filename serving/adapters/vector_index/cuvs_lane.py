@@ -61,10 +61,11 @@ class CudaStream:
     """
 
     def __init__(self, device: torch.device, *, is_urgent: bool = False) -> None:
-        self._device = device
         self._stream = torch.cuda.Stream(  # type: ignore[no-untyped-call]
             device, priority=-1 if is_urgent else 0
         )
+        # "cuda" is no device that a thread can be set to; that of the stream has a number.
+        self._device = self._stream.device
 
     @property
     def handle(self) -> int:

@@ -29,7 +29,7 @@ from serving.adapters.vector_index.columns import (
     as_numpy,
     as_table,
 )
-from serving.adapters.vector_index.errors import ListsError
+from serving.adapters.vector_index.errors import DeviceLostError, ListsError
 from serving.adapters.vector_index.inverted_lists import ListsLibrary
 from serving.adapters.vector_index.memory import Memory
 from serving.adapters.vector_index.shelf import Shelf
@@ -225,6 +225,8 @@ def _load_lists(
         return None
     try:
         lists = library.load(folder / stored["file"])
+    except DeviceLostError:
+        raise
     except (ListsError, OSError) as error:
         logger.warning("index makes its lists anew", extra={"reason": str(error)})
         return None

@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,8 @@ class TieredIndex:
             are as many rows as it can be at least.
         audit_every_s: How often recall is measured with questions that were asked.
         clock: Tells seconds.
-        memory: Tells the bytes that may still be taken.
+        memory: Tells the bytes that may still be taken where vectors are kept.
+        needs: How many of them a rebuild takes.
         seed: Of random choices.
     """
 
@@ -85,6 +87,7 @@ class TieredIndex:
         audit_every_s: float = AUDIT_EVERY_S,
         clock: Callable[[], float] = time.monotonic,
         memory: Callable[[], int] = free_bytes,
+        needs: Callable[[MemoryPlan], int] = attrgetter("total_bytes"),
         seed: int = 0,
     ) -> None:
         self._tenants = Tenants(dimension, device)
@@ -94,6 +97,7 @@ class TieredIndex:
         self._audit_every_s = audit_every_s
         self._clock = clock
         self._memory = memory
+        self._needs = needs
         self._seed = seed
         self._closed = False
         self._building: dict[Name, Progress] = {}
@@ -249,7 +253,12 @@ class TieredIndex:
     def _measure_if_due(self, state: TierState) -> None:
         if self._measure is None or state.alive <= self._policy.exact_max_rows:
             return
-        rows, self._measure = self._measure(), None
+        measure, self._measure = self._measure, None
+        try:
+            rows = measure()
+        except (OutOfMemoryError, torch.OutOfMemoryError) as error:
+            logger.warning("index has no memory to measure", extra={"reason": str(error)})
+            return
         self._policy = replace(self._policy, exact_max_rows=rows)
         logger.info("index measured its threshold", extra={"exact_max_rows": rows})
 
@@ -305,7 +314,8 @@ class TieredIndex:
         except OutOfMemoryError as error:
             self._failed[name] = FailedBuild(state.alive, self._clock(), str(error))
             logger.warning("index goes on with what it has", extra={"reason": str(error)})
-        except DeviceLostError:
+        except (DeviceLostError, torch.AcceleratorError):
+            # Whoever runs the process decides what becomes of it.
             raise
         except Exception as error:
             # Whatever it was, what serves is untouched, and would be if it comes again.
@@ -333,9 +343,8 @@ class TieredIndex:
                 "free_bytes": left,
             },
         )
-        if plan.total_bytes > left:
-            needed = f"{rows:,} rows in {plan.total_bytes:,} bytes, of which {left:,} are left"
-            raise OutOfMemoryError(needed)
+        if (needed := self._needs(plan)) > left:
+            raise OutOfMemoryError(f"{rows:,} rows in {needed:,} bytes, of which {left:,} are left")
 
     def _swap_in(self, name: Name, shelf: Shelf, n_lists: int, progress: Progress) -> None:
         """Makes another shelf of the rows, and lets searches and writes go on with that."""

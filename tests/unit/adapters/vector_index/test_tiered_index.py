@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.errors import OutOfMemoryError
+from serving.adapters.vector_index.cuvs_lists import CuvsLibrary
+from serving.adapters.vector_index.errors import DeviceLostError, OutOfMemoryError
 from serving.adapters.vector_index.rebuild import Progress
+from serving.domain.index_costs import MemoryPlan
 from serving.domain.index_policy import IndexPolicy, aimed_recall
 from serving.domain.query import Filter
 from serving.domain.records import ItemKind, TenantName, segment_id
 from serving.ports import IndexRow, IndexTier, Neighbours
 from tests.builders import TENANT, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fake_cuvs import ILLEGAL_ADDRESS, FakeCuvs
 from tests.fake_meaning import FAKE_MODEL, segment_row, unit
 
 OTHER = TenantName("other")
@@ -429,6 +434,41 @@ def test_a_rebuild_that_would_not_fit_is_not_begun() -> None:
     assert tiered.tier.n_lists > 0
 
 
+def test_what_needs_room_is_what_is_kept_there() -> None:
+    plan = MemoryPlan(rows=40, dimension=DIMENSION, n_lists=8)
+    engine = TieredIndex(
+        DIMENSION,
+        WatchedLibrary(),
+        LISTS_AT_ONCE,
+        memory=lambda: plan.vector_bytes,
+        needs=lambda its: its.vector_bytes,
+    )
+    engine.apply([row(number) for number in range(40)], [])
+    engine.maintain()
+
+    assert plan.vector_bytes < plan.total_bytes
+    assert engine.generation == 1
+
+
+@pytest.mark.parametrize(
+    "error", [DeviceLostError("cudaErrorIllegalAddress"), torch.AcceleratorError("CUDA error")]
+)
+def test_a_device_that_is_lost_during_a_rebuild_is_told_to_whoever_maintains(
+    error: Exception,
+) -> None:
+    tiered = Tiered()
+    tiered.put(range(40))
+
+    def fail() -> None:
+        raise error
+
+    tiered.library.on_train = fail
+    with pytest.raises(type(error)):
+        tiered.engine.maintain()
+
+    assert tiered.tier.rebuilding == ""
+
+
 def test_a_library_that_fails_in_any_way_is_not_asked_again_at_once() -> None:
     tiered = Tiered()
     tiered.put(range(40))
@@ -463,6 +503,19 @@ def test_rows_that_do_not_fit_into_lists_stay_in_the_tail_until_lists_are_made_a
     assert len(tiered.library.made) == 2
     assert (tiered.tier.tail, tiered.tier.rows) == (0, 160)
     assert len(tiered.names(1, 160)) == 160
+
+
+def test_a_device_that_is_lost_while_a_snapshot_is_read_is_no_damaged_snapshot(
+    cuvs: CuvsLibrary, fake_cuvs: FakeCuvs, tmp_path: Path
+) -> None:
+    engine = TieredIndex(DIMENSION, cuvs, LISTS_AT_ONCE)
+    engine.apply([row(number) for number in range(40)], [])
+    engine.maintain()
+    engine.save(tmp_path)
+    fake_cuvs.fail("cuvsIvfFlatDeserialize", ILLEGAL_ADDRESS)
+
+    with pytest.raises(DeviceLostError):
+        TieredIndex(DIMENSION, cuvs, LISTS_AT_ONCE).restore(tmp_path)
 
 
 # ---------------------------------------------------------------- recall
@@ -531,6 +584,24 @@ def test_the_threshold_is_measured_once_there_are_enough_rows_for_it() -> None:
     engine.apply([row(50)], [])
     engine.maintain()
     assert len(library.made) == 1
+
+
+def test_a_threshold_that_there_is_no_memory_to_measure_stays_what_it_is() -> None:
+    tries: list[int] = []
+
+    def measure() -> int:
+        tries.append(1)
+        raise OutOfMemoryError("262,144 more rows in lists")
+
+    engine = TieredIndex(
+        DIMENSION, WatchedLibrary(), replace(LISTS_AT_ONCE, exact_max_rows=20), measure=measure
+    )
+    engine.apply([row(number) for number in range(50)], [])
+    engine.maintain()
+    engine.maintain()
+
+    assert tries == [1]
+    assert engine.generation == 1
 
 
 def test_an_empty_index_names_no_tier() -> None:
