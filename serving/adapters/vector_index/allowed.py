@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import torch
 
 from serving.adapters.vector_index.columns import Mask, Slots
 from serving.adapters.vector_index.inverted_lists import AllowedRows, InvertedLists
@@ -20,6 +21,7 @@ class Allowed:
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
         self._of_lists: tuple[InvertedLists, AllowedRows] | None = None
+        self._on_device: torch.Tensor | None = None
 
     @cached_property
     def count(self) -> int:
@@ -34,6 +36,15 @@ class Allowed:
     def slots(self, start: int = 0) -> Slots:
         """The allowed rows from `start` on: int64 (n,), ascending."""
         return np.flatnonzero(self.mask[start:]) + start
+
+    def slots_on(self, device: torch.device) -> torch.Tensor:
+        """The allowed rows, on a device: int64 (n,). Made once, but for a CPU, which has them."""
+        if self._on_device is not None:
+            return self._on_device
+        slots = torch.from_numpy(self.slots()).to(device)
+        if device.type != "cpu":
+            self._on_device = slots
+        return slots
 
     def in_lists(self, lists: InvertedLists) -> AllowedRows:
         """The mask as the lists take it, made once."""

@@ -28,27 +28,33 @@ class Found(NamedTuple):
 
 def nearest(view: View, allowed: Allowed, vector: torch.Tensor, depth: int) -> list[Found]:
     """The `depth` nearest items, best first, of all allowed rows."""
-    slots = allowed.slots()
-    scores = _scan(view, slots, vector)
-    head = min(len(slots), max(LEAST_HEAD, 2 * depth))
+    scores, chosen = _scan(view, allowed, vector)
+    head = min(len(scores), max(LEAST_HEAD, 2 * depth))
     while True:
-        rows = slots[torch.topk(scores, head).indices.cpu().numpy()]
-        found = best_rows(view, rows, vector)
+        best = torch.topk(scores, head).indices
+        rows = best if chosen is None else chosen[best]
+        found = best_rows(view, rows.cpu().numpy(), vector)
         # An item may fill the head with its windows; then the head was too short.
-        if len(found) >= depth or head == len(slots):
+        if len(found) >= depth or head == len(scores):
             return found[:depth]
-        head = min(len(slots), 2 * head)
+        head = min(len(scores), 2 * head)
 
 
-def _scan(view: View, slots: Slots, vector: torch.Tensor) -> torch.Tensor:
-    """The scores of the rows in float16 precision, as float32 (n,)."""
-    vectors = view.vectors
-    chosen = torch.from_numpy(slots).to(vectors.device)
-    query = vector.to(torch.float16)
-    if len(slots) < GATHER_BELOW * view.count:
-        return (vectors[chosen] @ query).float()
-    scores = (vectors @ query).float()
-    return scores if len(slots) == view.count else scores[chosen]
+def _scan(
+    view: View, allowed: Allowed, vector: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The scores of the allowed rows in float16 precision, and which these are; None if all.
+
+    Returns:
+        float32 (n,) and int64 (n,). To bring so many numbers to a GPU takes longer than the scan.
+    """
+    vectors, query = view.vectors, vector.to(torch.float16)
+    if allowed.count == view.count:
+        return (vectors @ query).float(), None
+    chosen = allowed.slots_on(vectors.device)
+    if len(chosen) < GATHER_BELOW * view.count:
+        return (vectors[chosen] @ query).float(), chosen
+    return (vectors @ query).float()[chosen], chosen
 
 
 def head_of_tail(view: View, allowed: Allowed, vector: torch.Tensor, most: int) -> Slots:
