@@ -3,7 +3,7 @@
 Each corpus is searched in three ways, one question at a time: exactly; by the index as it is
 served, lists with a tail and scores in float32; and by the same lists of FAISS alone. Times are
 those of the thread that searches, which other work on the machine lengthens least, and recall is
-held against a scan in float32.
+held against a scan in float32. The lists are then made anew while they are searched on a schedule.
 
 The corpora are topic mixtures of any size, and texts: what real vectors look like is not known
 from made ones, and how an index grows not from the few texts that there are.
@@ -28,28 +28,24 @@ from numpy.typing import NDArray
 
 from bench.collection import read_collection
 from bench.environment import describe
+from bench.index_load import REBUILT, TENANT, K, Load, fill, rebuilt_under_load, search
 from bench.latency import Latency
 from bench.plots import COLOURS, INK, head, prepare
 from bench.report import figures, markdown_table
-from bench.results import Json, Record, Result, append_record, number, table
+from bench.results import Json, Record, Result, append_record, number, select, table
 from serving.adapters.vector_index import ExactIndex, TieredIndex
 from serving.adapters.vector_index.faiss_lists import FaissLibrary
 from serving.config import load_settings
 from serving.deployments.components import open_embedder
 from serving.domain.budget import Deadline
 from serving.domain.index_policy import IndexPolicy
-from serving.domain.query import Scope
-from serving.domain.records import ItemKind, TenantName, segment_id
-from serving.ports import IndexEngine, IndexRow, Vector, Vectors
+from serving.domain.records import ItemKind
+from serving.ports import IndexEngine, Vector, Vectors
 from serving.telemetry import NoRecorder
 
 RESULTS = Path(__file__).parent / "results"
-TENANT = TenantName("bench")
-SCOPE = Scope(tenant=TENANT, as_of=datetime(2026, 1, 1, tzinfo=UTC))
-K = 10
 QUESTIONS = 200
 WARM_UPS = 20
-BATCH_ROWS = 10_000
 
 TOPICS = 4000
 SPREAD = 1.0
@@ -128,11 +124,15 @@ Search = Callable[[Vector], Sequence[int]]
 
 
 class Way(NamedTuple):
-    """A way to search a corpus: row numbers by question, and what is to be said of it."""
+    """A way to search a corpus: row numbers by question, and what is to be said of it.
+
+    `rebuilds` is the engine that can make its lists anew, if the way has one.
+    """
 
     name: str
     search: Search
     about: dict[str, Json]
+    rebuilds: IndexEngine | None = None
 
 
 def ways(corpus: Corpus, recall_target: float) -> Iterator[Way]:
@@ -160,7 +160,7 @@ def ways(corpus: Corpus, recall_target: float) -> Iterator[Way]:
         "memory_bytes": tier.memory_bytes,
         "curve": curve,
     }
-    yield Way(SERVED, by_engine(served), about)
+    yield Way(SERVED, by_engine(served), about, served)
 
     library = FaissLibrary()
     rows = torch.from_numpy(corpus.vectors).half()
@@ -176,34 +176,20 @@ def ways(corpus: Corpus, recall_target: float) -> Iterator[Way]:
     lists.close()
 
 
-def fill(engine: IndexEngine, vectors: Vectors) -> float:
-    """Puts the vectors in, numbered; the seconds that this took."""
-    started = time.perf_counter()
-    halves = vectors.astype(np.float16)
-    for start in range(0, len(halves), BATCH_ROWS):
-        rows = [
-            IndexRow(tenant=TENANT, item=segment_id(str(start + each)), vectors=vector[None])
-            for each, vector in enumerate(halves[start : start + BATCH_ROWS])
-        ]
-        engine.apply(rows, [])
-    return time.perf_counter() - started
-
-
 def by_engine(engine: IndexEngine) -> Search:
     """Searches of an engine, as row numbers."""
 
-    def search(vector: Vector) -> list[int]:
-        found = engine.search(vector, ItemKind.SEGMENT, SCOPE, K)
-        return [int(candidate.item.id) for candidate in found.candidates]
+    def numbers(vector: Vector) -> list[int]:
+        return [int(candidate.item.id) for candidate in search(engine, vector).candidates]
 
-    return search
+    return numbers
 
 
 # ---------------------------------------------------------------- measuring
 
 
-def measured(corpus: Corpus, recall_target: float) -> Iterator[Result]:
-    """A result for each way."""
+def measured(corpus: Corpus, recall_target: float, load: Load) -> Iterator[Result]:
+    """A result for each way, and one of a rebuild."""
     floor_s = scan_floor_s(corpus.vectors)
     truth = true_nearest(corpus)
     for way in ways(corpus, recall_target):
@@ -230,6 +216,8 @@ def measured(corpus: Corpus, recall_target: float) -> Iterator[Result]:
                 **way.about,
             },
         )
+        if way.rebuilds is not None:
+            yield rebuilt_under_load(way.rebuilds, corpus.vectors, corpus.queries, load)
 
 
 def timed(search: Search, query: Vector) -> tuple[float, float, Sequence[int]]:
@@ -290,10 +278,28 @@ def summary(records: Sequence[Record]) -> str:
             figures(number(record, "measured", "build_s")),
             goal(record),
         )
-        for record in records
+        for record in select(records, "index")
     ]
     columns = ("corpus, way", "CPU ms", "p99 ms", "recall@10", "floor of a scan, ms")
-    return markdown_table((*columns, "probes of lists", "build s", "goal"), rows)
+    ways_table = markdown_table((*columns, "probes of lists", "build s", "goal"), rows)
+    return f"{ways_table}\n\n{rebuilds(select(records, REBUILT))}"
+
+
+def rebuilds(records: Sequence[Record]) -> str:
+    """The table of the rebuilds."""
+    rows = [
+        (
+            f"{number(record, 'parameters', 'rows'):,.0f}",
+            figures(number(record, "parameters", "per_s")),
+            figures(number(record, "measured", "quiet_p99_ms")),
+            figures(number(record, "latency", "p99_ms")),
+            figures(number(record, "measured", "rebuild_s")),
+            str(table(record, "measured")["goal"]),
+        )
+        for record in records
+    ]
+    columns = ("rows rebuilt", "searches/s", "quiet p99 ms", "p99 ms meanwhile", "rebuild s")
+    return markdown_table((*columns, "goal"), rows)
 
 
 def probes(record: Record) -> str:
@@ -316,7 +322,8 @@ def save_curves(records: Sequence[Record], path: Path) -> None:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     prepare(axes)
-    served = [each for each in records if table(each, "parameters")["way"] == SERVED]
+    ways = select(records, "index")
+    served = [each for each in ways if table(each, "parameters")["way"] == SERVED]
     for record, colour in zip(served, COLOURS, strict=False):
         curve = table(record, "measured")["curve"]
         assert isinstance(curve, list)
@@ -347,12 +354,16 @@ def save_curves(records: Sequence[Record], path: Path) -> None:
 )
 @click.option("--dimension", default=384, show_default=True, help="Of the mixtures' vectors.")
 @click.option("--recall-target", default=0.98, show_default=True, help="Of the lists.")
+@click.option("--per-s", default=50.0, show_default=True, help="Searches while it is rebuilt.")
+@click.option("--quiet-s", default=10.0, show_default=True, help="Seconds of them before.")
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
 def main(
     folders: Sequence[Path],
     rows: Sequence[int],
     dimension: int,
     recall_target: float,
+    per_s: float,
+    quiet_s: float,
     out: Path | None,
 ) -> None:
     """Measure the index over topic mixtures, and over the texts of each FOLDER together."""
@@ -360,17 +371,25 @@ def main(
     out = out or RESULTS / f"index-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     out.mkdir(parents=True, exist_ok=True)
     environment = {"at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", **describe()}
+    load = Load(per_s=per_s, quiet_s=quiet_s)
     records: list[Record] = []
     for corpus in corpora(folders, rows, dimension):
         click.echo(f"{corpus.name}: building")
-        for result in measured(corpus, recall_target):
+        for result in measured(corpus, recall_target, load):
             records.append(result.as_record(environment))
             append_record(out, records[-1])
-            click.echo(f"  {result.parameters['way']}: {result.measured['cpu_ms']} ms CPU")
+            click.echo(f"  {told(result)}")
     text = f"# The vector index at {environment['commit']}\n\n{summary(records)}\n"
     (out / "summary.md").write_text(text, encoding="utf-8")
     save_curves(records, out / "curves.png")
     click.echo(f"\n{text}\nwritten to {out}")
+
+
+def told(result: Result) -> str:
+    """What is said of a result at once."""
+    if result.scenario == REBUILT:
+        return f"rebuilt meanwhile: p99 {result.measured['p99_ratio']} times that before"
+    return f"{result.parameters['way']}: {result.measured['cpu_ms']} ms CPU"
 
 
 def corpora(folders: Sequence[Path], rows: Sequence[int], dimension: int) -> Iterator[Corpus]:

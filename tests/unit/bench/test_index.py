@@ -9,21 +9,26 @@ import pytest
 from click.testing import CliRunner
 
 from bench.index import ALONE, EXACT, SERVED, goal_ms, main, recall, topic_mixture
+from bench.index_load import REBUILT
 from bench.results import number, read_records, table
 
 
 def test_every_way_is_measured_and_the_curve_drawn(tmp_path: Path) -> None:
-    asked = ["--rows", "600", "--dimension", "16", "--out", str(tmp_path)]
+    asked = ["--rows", "600", "--dimension", "16", "--quiet-s", "0.05", "--out", str(tmp_path)]
 
     result = CliRunner().invoke(main, asked, catch_exceptions=False)
 
     assert result.exit_code == 0, result.output
-    records = {str(table(each, "parameters")["way"]): each for each in read_records(tmp_path)}
+    *ways, rebuilt = sorted(read_records(tmp_path), key=lambda each: each["scenario"] == REBUILT)
+    records = {str(table(each, "parameters")["way"]): each for each in ways}
     assert set(records) == {EXACT, SERVED, ALONE}
     assert (number(records[EXACT], "measured", "recall") or 0) > 0.99
     assert (number(records[SERVED], "measured", "recall") or 0) > 0.9
     assert number(records[SERVED], "measured", "n_lists")
     assert SERVED in (tmp_path / "summary.md").read_text()
+    assert rebuilt["scenario"] == REBUILT
+    assert (number(rebuilt, "measured", "p99_ratio") or 0) > 0
+    assert "| 600 | 50 |" in (tmp_path / "summary.md").read_text()
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
