@@ -23,7 +23,8 @@ from bench.results import Result, append_record
 from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.migrations import migrate
-from serving.adapters.vector_index import ExactIndex
+from serving.config import IndexSettings
+from serving.deployments.index_engine import engine_maker
 from serving.domain.budget import Deadline
 from serving.pipeline.tailing import TailedIndex
 from serving.ports import EmbeddingModel, IndexEngine
@@ -47,9 +48,11 @@ SELECT %(tenant)s, number::text, 'a text', '', 'turn', 'Ann', 's', now(), 0.5,
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--rows", default=100_000, show_default=True, type=click.IntRange(min=1))
 @click.option("--dimension", default=1024, show_default=True, type=click.IntRange(8, 4000))
+@click.option("--device", default="cpu", show_default=True, help="Of the index.")
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
-def main(rows: int, dimension: int, out: Path | None) -> None:
+def main(rows: int, dimension: int, device: str, out: Path | None) -> None:
     """Measure how long an index takes from PostgreSQL to its first answer."""
+    settings = IndexSettings.model_validate({"device": device})
     model = EmbeddingModel("bench", dimension)
     with tempfile.TemporaryDirectory(prefix="trivium-bench-") as folder:
         Path(folder).chmod(0o755)  # the server runs under another account if we are root
@@ -57,10 +60,10 @@ def main(rows: int, dimension: int, out: Path | None) -> None:
             click.echo(f"storing {rows:,} rows of {dimension}")
             asyncio.run(migrate(dsn))
             store(dsn, model, rows)
-            seconds = asyncio.run(filled(dsn, model, lambda: ExactIndex(dimension), rows))
+            seconds = asyncio.run(filled(dsn, model, engine_maker(settings, dimension), rows))
     result = Result(
         scenario="index from PostgreSQL to serving",
-        parameters={"rows": rows, "dimension": dimension},
+        parameters={"rows": rows, "dimension": dimension, "device": device},
         n=1,
         throughput_per_s=round(rows / seconds),
         measured={

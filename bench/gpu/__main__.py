@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, get_args
@@ -20,19 +20,16 @@ import torch
 from bench.environment import describe
 from bench.gpu.cases import BY_NAME, CASES, TINY_CASES, Batch, Case
 from bench.gpu.contenders import HERE, Network, Run, random_windows
-from bench.gpu.floors import Speed, measure_speed, wait_for
+from bench.gpu.device import about_device, require_device, speed_of
+from bench.gpu.floors import Speed, wait_for
 from bench.latency import Latency
-from bench.results import Json, Result, append_record
-from serving.deployments.gpu_facts import gather
+from bench.results import Result, append_record
 from serving.models.errors import DeviceMemoryError
 from serving.models.matrices import kept_bytes
 from serving.models.passes import Window
 from serving.models.precision import Precision
 
 RESULTS = Path(__file__).parents[1] / "results" / "gpu"
-SIDE = {"cuda": 8192, "cpu": 512}
-"""Of the matrices that a device's speed is measured with."""
-
 WARM_UPS = 3
 
 
@@ -58,8 +55,7 @@ def main(
     out: Path | None,
 ) -> None:
     """Measures the models of the GPU tier, with random weights of their published sizes."""
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise click.ClickException("there is no CUDA device: `python -m serving doctor` says why")
+    require_device(device)
     bench = Bench.of(torch.device(device), precision, rounds)
     environment = {**describe(), **about_device(bench.device, bench.speed)}
     if out is None and not tiny:
@@ -90,8 +86,7 @@ class Bench:
     def of(cls, device: torch.device, precision: Precision | None, rounds: int) -> Self:
         """Measures the device's speed."""
         precision = precision or ("float32" if device.type == "cpu" else "bfloat16")
-        side = SIDE.get(device.type, SIDE["cuda"])
-        return cls(device, precision, measure_speed(device, precision, side), rounds)
+        return cls(device, precision, speed_of(device, precision), rounds)
 
     def results(self, case: Case) -> Iterator[Result]:
         """Measures a network in every way, and gives its memory back."""
@@ -142,24 +137,6 @@ class Bench:
             run(windows)
             times.append(time.perf_counter() - started)
         return times[WARM_UPS:]
-
-
-def about_device(device: torch.device, speed: Speed) -> dict[str, Json]:
-    """The device, the driver and the libraries, as each result names them."""
-    facts = gather()
-    number = device.index or 0
-    found = facts.devices[number] if device.type == "cuda" else None
-    about: Mapping[str, Json] = {
-        "name": found.name if found else "cpu",
-        "architecture": found.architecture if found else "",
-        "memory_gib": round(found.memory_gib, 1) if found else None,
-        "driver": facts.driver,
-        "cuda": facts.torch_cuda,
-        "bytes_per_s": round(speed.bytes_per_s),
-        "operations_per_s": round(speed.operations_per_s),
-        "libraries": dict(facts.versions),
-    }
-    return {"device": about}
 
 
 def heading(bench: Bench) -> str:

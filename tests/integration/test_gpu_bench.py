@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import click
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 
+from bench.gpu import index
 from bench.gpu.__main__ import main
 from bench.gpu.cases import CASES, TINY_CASES, Case
 from bench.gpu.contenders import VARLEN, random_windows
@@ -64,9 +69,49 @@ def test_on_a_cpu_the_whole_script_runs_and_each_result_names_its_device(tmp_pat
     assert all(each["measured"]["floor_ms"] > 0 for each in results)
 
 
+def test_on_a_cpu_the_index_is_measured_in_every_way_that_the_issue_asks_for(
+    tmp_path: Path,
+) -> None:
+    options = ["--device", "cpu", "--tiny", "--out", str(tmp_path)]
+
+    done = CliRunner().invoke(index.main, options, catch_exceptions=False)
+
+    assert done.exit_code == 0, done.output
+    results = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    of = defaultdict[str, list[dict[str, Any]]](list)
+    for each in results:
+        of[each["scenario"]].append(each)
+    small, large = index.TINY.rows
+    searched = {
+        (each["parameters"]["way"], each["parameters"]["rows"], each["parameters"]["batch"])
+        for each in of["index"]
+    }
+    assert searched == set(product(["exact", "lists"], [small, large], [1, 32]))
+    assert all(each["measured"]["floor_ms"] > 0 for each in of["index"])
+    assert all(each["measured"]["recall"] > 0.9 for each in of["index"] + of["index as served"])
+    assert [each["parameters"]["rows"] for each in of["index while it is rebuilt"]] == [large]
+    assert len(of["index upsert visible"]) == len(of["index delete visible"]) == 2
+    assert {each["parameters"]["of"] for each in of["index crossing"]} == {
+        "as an index measures it",
+        "batch 1",
+        "batch 32",
+    }
+    assert {each["device"]["name"] for each in results} == {"cpu"}
+
+
+def test_each_goal_of_a_search_is_held_against_what_is_measured() -> None:
+    measured = set(product(["exact", "lists"], index.FULL.rows, index.BATCHES))
+
+    assert index.GOALS_MS.keys() | index.GOALS_BY_FLOOR.keys() <= measured
+    assert index.goal("lists", 100_000, 1, 0.1, 5.0) == "<= 0.17 ms: reached"
+    assert index.goal("exact", 1_000_000, 1, 1.1, 1.7) == "<= 1.6 x floor: **missed**"
+    assert index.goal("exact", 1_000_000, 32, 1.1, 1.7) == ""
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_a_gpu_it_says_so() -> None:
-    done = CliRunner().invoke(main, [])
+@pytest.mark.parametrize("command", [main, index.main], ids=["models", "index"])
+def test_without_a_gpu_it_says_so(command: click.Command) -> None:
+    done = CliRunner().invoke(command, [])
 
     assert done.exit_code == 1
     assert "there is no CUDA device" in done.output
