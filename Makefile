@@ -147,7 +147,7 @@ unit: $(VENV)/.dev ## Run the unit tests alone: seconds
 
 .PHONY: test
 test: lint types ## Run everything that CI runs
-	@$(BIN)/pytest -n 2 --dist loadgroup --require postgres,neo4j,ray,model
+	@$(BIN)/pytest --require postgres,neo4j,ray,model
 
 .PHONY: test-gpu
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips without one

@@ -34,17 +34,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Divides the suite between two processes: one for all that starts services, one for the rest.
-
-    Services wait more than they work, and the rest only works.
-    """
-    for item in items:
-        starts = any(item.get_closest_marker(each) for each in ("postgres", "neo4j", "ray"))
-        group = "services" if starts else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
