@@ -304,7 +304,7 @@ class FailoverEmbedder:
     """An `Embedder` over one and its twin, which embeds questions alone.
 
     Documents wait for the primary. What the twin embedded would be kept for ever, and takes a CPU
-    a hundred times as long.
+    far longer.
 
     Args:
         primary: The one that is asked.

@@ -1,12 +1,13 @@
-"""Making one answer of several searches of vector indexes."""
+"""What indexes say, as one answer or without an error."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from serving.domain.errors import TriviumError
 from serving.domain.ranking import Candidate, best_first
-from serving.domain.records import ItemId, ItemKind
-from serving.ports import IndexAnswer
+from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.ports import IndexAnswer, IndexStatus, VectorIndex
 
 
 def merged(answers: Sequence[IndexAnswer], depth: int) -> IndexAnswer:
@@ -35,3 +36,12 @@ def merged(answers: Sequence[IndexAnswer], depth: int) -> IndexAnswer:
         unsearched="; ".join(dict.fromkeys(a.unsearched for a in answers if a.unsearched)),
         twins=tuple(sorted({twin for answer in answers for twin in answer.twins})),
     )
+
+
+async def status_of(index: VectorIndex, tenant: TenantName | None = None) -> IndexStatus:
+    """The state of an index; of one that cannot say, that it is not ready and why."""
+    try:
+        return await index.status(tenant)
+    except (TriviumError, TimeoutError) as error:
+        reason = str(error) or "it did not answer in time"
+        return IndexStatus(ready=False, vector_count=0, epoch=0, reason=reason)

@@ -11,10 +11,10 @@ from typing import Any
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.errors import DependencyError, NotReadyError, TriviumError
+from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.pipeline.index_answers import merged
+from serving.pipeline.index_answers import merged, status_of
 from serving.ports import IndexAnswer, IndexStatus, SemanticSearch, Vector, VectorIndex
 
 MOST_RESERVE_S = 0.05
@@ -72,7 +72,7 @@ class ShardedIndex:
 
         `tiers` are those of every shard, one after the other.
         """
-        states = await asyncio.gather(*(_status(shard, tenant) for shard in self._shards))
+        states = await asyncio.gather(*(status_of(shard, tenant) for shard in self._shards))
         told = [(number, state) for number, state in enumerate(states) if state.reason]
         waiting = [state for state in states if not state.ready]
         of_all = f"of {len(states)}"
@@ -118,14 +118,6 @@ class ShardedSemanticSearch:
             return lambda until: shard.search(text, kind, scope, depth, until, token, only)
 
         return await _ask_all([asking(shard) for shard in self._shards], depth, deadline)
-
-
-async def _status(shard: VectorIndex, tenant: TenantName | None) -> IndexStatus:
-    try:
-        return await shard.status(tenant)
-    except (TriviumError, TimeoutError) as error:
-        reason = str(error) or "it did not answer in time"
-        return IndexStatus(ready=False, vector_count=0, epoch=0, reason=reason)
 
 
 async def _ask_all(searches: Sequence[Search], depth: int, deadline: Deadline) -> IndexAnswer:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from serving.domain.errors import TriviumError
 from serving.domain.query import Query
-from serving.ports import Embedder, IndexStatus, SemanticSearch, VectorIndex
+from serving.pipeline.index_answers import status_of
+from serving.ports import Embedder, SemanticSearch, VectorIndex
 
 logger = logging.getLogger(__name__)
 
@@ -92,15 +92,15 @@ class VectorSpaces:
     async def _rows_are_missing(self) -> bool:
         """Whether the model in use lacks rows; waits until its index can tell."""
         while True:
-            status = await _status(self.current)
+            status = await status_of(self.current.index)
             if status.ready or status.incomplete:
                 return status.incomplete
             await asyncio.sleep(POLL_S)
 
     async def _keep_until_current_answers(self, previous: VectorSpace) -> None:
         try:
-            while not (await _status(self.current)).ready:
-                if self.previous is None and (await _status(previous)).ready:
+            while not (await status_of(self.current.index)).ready:
+                if self.previous is None and (await status_of(previous.index)).ready:
                     logger.info("the previous model answers until all rows are embedded anew")
                     self.previous = previous
                 await asyncio.sleep(POLL_S)
@@ -109,10 +109,3 @@ class VectorSpaces:
             await asyncio.sleep(self._release_after_s)
         finally:
             self.previous = None
-
-
-async def _status(space: VectorSpace) -> IndexStatus:
-    try:
-        return await space.index.status()
-    except (TriviumError, TimeoutError) as error:
-        return IndexStatus(ready=False, vector_count=0, epoch=0, reason=str(error))
