@@ -170,6 +170,20 @@ def test_a_row_that_comes_twice_in_one_change_is_kept_once(engine: IndexEngine) 
     assert find(engine, 2).candidates[0].score == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.parametrize("windows", [(), (1,)], ids=["without vectors", "with a vector"])
+def test_of_a_segment_that_comes_twice_in_one_change_filters_see_the_last(
+    engine: IndexEngine, windows: tuple[int, ...]
+) -> None:
+    earlier = segment_row(segment("a", kind="old"), *() if windows else [unit(1)])
+    later = segment_row(segment("a", kind="new"), *map(unit, windows))
+    engine.apply(
+        [earlier, later, fact_row(fact("f", "x", "is", "y", evidence=("a",)), unit(1))], []
+    )
+
+    assert names(find(engine, kind=ItemKind.FACT, filter_=Filter(kinds=("old",)))) == []
+    assert names(find(engine, kind=ItemKind.FACT, filter_=Filter(kinds=("new",)))) == [fact_id("f")]
+
+
 def test_a_removed_row_is_gone_at_once(engine: IndexEngine) -> None:
     engine.apply([segment_row(segment("a"), unit(1)), segment_row(segment("b"), unit(1))], [])
     engine.apply([], [(TENANT, segment_id("a")), (TENANT, segment_id("never there"))])

@@ -52,14 +52,14 @@ class _Shelves:
 
     def change(self, change: Change) -> None:
         """Puts each row on its shelf, and takes what is gone, or has moved, off the other."""
-        witnesses = [replace(row, vectors=NO_VECTOR) for row in change.rows if not len(row.vectors)]
-        self.witnesses.change(
-            Change(witnesses, [*change.removed, *(row.item for row in change.rows)])
-        )
+        # The last of a name alone: an earlier one without vectors would stay among the witnesses.
+        rows = list({row.item: row for row in change.rows}.values())
+        witnesses = [replace(row, vectors=NO_VECTOR) for row in rows if not len(row.vectors)]
+        self.witnesses.change(Change(witnesses, [*change.removed, *(row.item for row in rows)]))
         for kind, shelf in self.of_kind.items():
             shelf.change(
                 Change(
-                    [row for row in change.rows if row.item.kind is kind],
+                    [row for row in rows if row.item.kind is kind],
                     [item for item in change.removed if item.kind is kind],
                 )
             )

@@ -191,6 +191,7 @@ def test_a_batch_is_replayed_in_its_bucket_and_beyond_all_of_them_run_as_it_is()
 def test_shapes_that_memory_is_too_short_for_are_left_out_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.WARNING)
     device = FakeDevice(recorded_tokens=200)
     passes = passes_on(device)
 
@@ -217,6 +218,7 @@ def test_a_batch_whose_shape_was_left_out_is_run_as_it_is() -> None:
 def test_batches_are_halved_until_the_device_has_memory_for_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.WARNING)
     passes = passes_on(FakeDevice(tokens=350))
 
     assert passes.token_budget == 2 * WINDOW
@@ -225,9 +227,10 @@ def test_batches_are_halved_until_the_device_has_memory_for_them(
     ]
 
 
-def test_with_memory_enough_the_batch_is_the_one_planned_and_nothing_is_logged(
+def test_with_memory_enough_the_batch_is_the_one_planned_and_there_is_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.WARNING)
     passes = passes_on(FakeDevice())
 
     assert passes.token_budget == 1000
