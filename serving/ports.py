@@ -795,6 +795,22 @@ class DamagedSnapshotError(Exception):
     """The files of a snapshot cannot be read, or are another's; the message says what is wrong."""
 
 
+class UnsoundRowsError(ValueError):
+    """Rows have a vector that is zero or not finite, which no search could score.
+
+    Args:
+        names: All of them; at least one.
+    """
+
+    def __init__(self, names: Sequence[tuple[TenantName, ItemId]]) -> None:
+        super().__init__(names)
+        self.names = names
+
+    def __str__(self) -> str:
+        more = f" and of {len(self.names) - 1} more" if len(self.names) > 1 else ""
+        return f"a vector of {self.names[0][1].id!r}{more} is zero or not finite"
+
+
 class IndexEngine(Protocol):
     """The searchable rows of a vector index. Synchronous.
 
@@ -806,8 +822,9 @@ class IndexEngine(Protocol):
         """Puts rows in the place of those of the same name, and removes others.
 
         Raises:
-            ValueError: A row's vectors have another dimension than the engine, or one of them is
-                zero or not finite; nothing was changed.
+            ValueError: A row's vectors have another dimension than the engine; nothing was
+                changed.
+            UnsoundRowsError: One of them is zero or not finite; nothing was changed.
         """
         ...
 

@@ -21,6 +21,7 @@ from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
 from serving.domain.query import Filter, Scope, TimeRange, segment_terms
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
+from serving.domain.shards import Shard
 from serving.domain.validity import held_until
 from serving.ports import (
     DamagedSnapshotError,
@@ -36,6 +37,7 @@ from serving.ports import (
     IndexTier,
     Neighbours,
     TokenIds,
+    UnsoundRowsError,
     Vector,
     Vectors,
 )
@@ -188,6 +190,10 @@ def _unknown_or_in(instant: datetime | None, allowed: TimeRange) -> bool:
     return instant is None or instant in allowed
 
 
+def _has_length(vector: NDArray[Any]) -> bool:
+    return bool(0 < np.linalg.norm(vector.astype(np.float64)) < np.inf)
+
+
 class InMemoryIndex:
     """An `IndexEngine` that asks every row in turn: the reference for the others."""
 
@@ -199,8 +205,8 @@ class InMemoryIndex:
         for row in rows:
             if len(row.vectors):
                 self._check(row.vectors.shape[1])
-            for vector in row.vectors:
-                self._check_length(vector, f"a vector of {row.item.id!r}")
+        if unsound := [row for row in rows if not all(map(_has_length, row.vectors))]:
+            raise UnsoundRowsError([(row.tenant, row.item) for row in unsound])
         for name in removed:
             self._rows.pop(name, None)
         self._rows.update(((row.tenant, row.item), row) for row in rows)
@@ -214,7 +220,8 @@ class InMemoryIndex:
         only: Collection[ItemId] | None = None,
     ) -> Neighbours:
         self._check(len(vector))
-        self._check_length(vector, "the vector to search for")
+        if not _has_length(vector):
+            raise ValueError("the vector to search for is zero or not finite")
         found = best_first(
             Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
             for (tenant, _), row in self._rows.items()
@@ -280,10 +287,6 @@ class InMemoryIndex:
     def _check(self, dimension: int) -> None:
         if dimension != self._dimension:
             raise ValueError(f"vectors must have {self._dimension} dimensions, got {dimension}")
-
-    def _check_length(self, vector: NDArray[Any], what: str) -> None:
-        if not 0 < np.linalg.norm(vector.astype(np.float64)) < np.inf:
-            raise ValueError(f"{what} is zero or not finite")
 
     def _accepts(self, row: IndexRow, scope: Scope) -> bool:
         if row.item.kind is ItemKind.SEGMENT:
@@ -373,7 +376,7 @@ class FakeFeed:
 
     A row that was put is in the log at once, and has its vectors after `embed`. `complete`
     says whether all rows ever had. `failures` are raised by the next calls, one each. `lose`
-    makes a new epoch.
+    makes a new epoch, and `prune` forgets the log so far.
     """
 
     epoch: str = "1"
@@ -382,6 +385,7 @@ class FakeFeed:
     bootstraps: int = 0
     _next_xid: int = NOTHING_SEEN.xmax
     _embedded_below: int = NOTHING_SEEN.xmax
+    _pruned_below: int = NOTHING_SEEN.xmax
     _rows: dict[tuple[TenantName, ItemId], tuple[int, IndexRow]] = field(default_factory=dict)
     _log: list[_Entry] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -408,6 +412,11 @@ class FakeFeed:
     def lose(self, epoch: str) -> None:
         """Forgets the log, as a restore from a dump does."""
         self.epoch = epoch
+        self._changed.set()
+
+    def prune(self) -> None:
+        """Forgets what was written so far, as the log does in time."""
+        self._pruned_below = self._next_xid
         self._changed.set()
 
     async def bootstrapped(self, times: int) -> None:
@@ -456,7 +465,7 @@ class FakeFeed:
 
     async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
         self._fail_if_told()
-        if position.epoch != self.epoch:
+        if position.epoch != self.epoch or position.log.xmax < self._pruned_below:
             raise FeedLostError
         names = {
             (entry.tenant, entry.item)
@@ -481,3 +490,40 @@ class FakeFeed:
         except TimeoutError:
             pass
         self._changed.clear()
+
+
+class FeedOfShard:
+    """An `IndexFeed` with a share of the rows of another, and all segments for its filters."""
+
+    def __init__(self, feed: FakeFeed, shard: Shard) -> None:
+        self._feed = feed
+        self._shard = shard
+
+    def _of_shard(self, rows: Sequence[IndexRow]) -> list[IndexRow]:
+        shared = []
+        for row in rows:
+            if self._shard.owns(row.tenant, row.item):
+                shared.append(row)
+            elif row.item.kind is ItemKind.SEGMENT:
+                shared.append(replace(row, vectors=np.empty((0, 0), np.float16)))
+        return shared
+
+    @asynccontextmanager
+    async def bootstrap(
+        self, model: EmbeddingModel
+    ) -> AsyncIterator[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
+        async with self._feed.bootstrap(model) as (position, batches):
+            yield position, (self._of_shard(rows) async for rows in batches)
+
+    async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
+        delta = await self._feed.changes_since(position, model)
+        return replace(delta, rows=self._of_shard(delta.rows))
+
+    async def lag_s(self, position: FeedPosition) -> float:
+        return await self._feed.lag_s(position)
+
+    async def embedded_share(self, model: EmbeddingModel) -> float:
+        return await self._feed.embedded_share(model)
+
+    async def wait(self, timeout_s: float) -> None:
+        await self._feed.wait(timeout_s)

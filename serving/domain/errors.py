@@ -9,6 +9,7 @@
     |   `-- DependencyError           one leg's store or model cannot be used
     |       |-- NotReadyError         it is not broken, but not complete yet
     |       `-- DeviceLostError       what computes it is gone; its process ends
+    |-- UnsoundVectorError            the model made of a text what is no vector
     |-- OverloadedError               a queue is full
     |-- BudgetExhaustedError          the time ran out
     `-- TooSlowError                  the time would run out, so nothing was begun
@@ -136,6 +137,17 @@ class AllLegsFailedError(UnavailableError):
     def __str__(self) -> str:
         listed = "; ".join(f"{leg}: {why}" for leg, why in self.reasons.items())
         return f"no leg answered ({listed})"
+
+
+class UnsoundVectorError(TriviumError):
+    """A text's vector is zero or not finite; another text may do, and this one never will."""
+
+    def __init__(self, where: str = "") -> None:
+        super().__init__(where)
+        self.why = f"a vector is zero or not finite {where}".rstrip()
+
+    def __str__(self) -> str:
+        return f"embedder: {self.why}"
 
 
 class OverloadedError(TriviumError):

@@ -23,8 +23,10 @@ from itertools import chain
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serving.domain.budget import Deadline
+from serving.domain.errors import UnsoundVectorError
 from serving.pipeline.futures import deliver, fail
 from serving.pipeline.pace import Pace
 from serving.ports import TextEncoder, TokenIds, Vector, Vectors
@@ -143,14 +145,18 @@ class QuestionQueue:
     def _answer(self, askers: list[list[Question]], windows: list[TokenIds]) -> None:
         self._on_batch("query", len(windows))
         try:
-            answers = list(zip(askers, self._encoder.encode(windows), strict=True))
+            rows = self._encoder.encode(windows)
+            answers = list(zip(askers, rows, _are_sound(rows), strict=True))
         except Exception as error:
             for question in chain.from_iterable(askers):
                 fail(question.future, error)
             return
-        for equal, vector in answers:
+        for equal, vector, is_sound in answers:
             for question in equal:
-                deliver(question.future, vector.copy())
+                if is_sound:
+                    deliver(question.future, vector.copy())
+                else:
+                    fail(question.future, UnsoundVectorError())
 
 
 class Documents:
@@ -359,13 +365,23 @@ class DocumentQueue:
         started = self._clock()
         try:
             rows = self._encoder.encode([piece.tokens for piece in batch])
-            answers = list(zip(batch, rows, strict=True))
+            answers = list(zip(batch, rows, _are_sound(rows), strict=True))
         except Exception as error:
             _fail_all(batch, error)
             return
         self._pace.learn(sum(len(piece.tokens) for piece in batch), self._clock() - started)
-        for piece, row in answers:
-            piece.documents.put(piece, row)
+        for piece, row, is_sound in answers:
+            if is_sound:
+                piece.documents.put(piece, row)
+            else:
+                fail(piece.documents.future, UnsoundVectorError())
+
+
+def _are_sound(rows: Vectors) -> NDArray[np.bool_]:
+    """Whether each row is finite and not zero: bool (rows,)."""
+    lengths = np.linalg.norm(rows, axis=1)
+    sound: NDArray[np.bool_] = np.isfinite(lengths) & (lengths > 0)
+    return sound
 
 
 def _fail_all(pieces: Sequence[_Piece], error: Exception) -> None:

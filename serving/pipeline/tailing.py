@@ -36,6 +36,7 @@ from serving.ports import (
     IndexTier,
     Neighbours,
     SnapshotLabel,
+    UnsoundRowsError,
     Vector,
 )
 
@@ -383,11 +384,18 @@ class TailedIndex:
         rows: Sequence[IndexRow],
         removed: Sequence[tuple[TenantName, ItemId]],
     ) -> None:
-        if len(rows) + len(removed) <= INLINE_CHANGES:
-            engine.apply(rows, removed)
-        else:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._threads, engine.apply, rows, removed)
+        try:
+            if len(rows) + len(removed) <= INLINE_CHANGES:
+                engine.apply(rows, removed)
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._threads, engine.apply, rows, removed)
+        except UnsoundRowsError as error:
+            # It says all of them, so the second time there is none.
+            logger.error("index leaves out unsound rows", extra={"reason": str(error)})
+            unsound = set(error.names)
+            sound = [row for row in rows if (row.tenant, row.item) not in unsound]
+            await self._apply(engine, sound, [*removed, *unsound])
 
     async def _move_to(self, filled: _Filled) -> None:
         if not filled.complete:

@@ -22,7 +22,7 @@ from serving.adapters.encoder.backend import is_last_token_pooled
 from serving.adapters.encoder.checkpoint import Checkpoint, in_precision
 from serving.adapters.encoder.onnx_probe import probe_windows
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
-from serving.domain.errors import DependencyError
+from serving.domain.errors import DependencyError, UnsoundVectorError
 from serving.models.errors import AttentionError, CheckpointError, DeviceMemoryError
 from serving.models.precision import Attention, Precision
 from serving.models.qwen3_architecture import Qwen3Architecture
@@ -84,7 +84,10 @@ class Qwen3Encoder:
             is_accelerator=network.device.type != "cpu", token_budget=self._passes.token_budget
         )
         # Texts from the shortest to the longest: a wrong number type shows before any caller does.
-        self.encode(probes)
+        try:
+            self.encode(probes)
+        except UnsoundVectorError as error:
+            raise _refused(error.why) from error
 
     def model(self) -> EmbeddingModel:
         """The model that makes the vectors."""
@@ -106,7 +109,8 @@ class Qwen3Encoder:
         """Makes one row per window, in their order.
 
         Raises:
-            DependencyError: A row is not finite, or the device has no memory left.
+            UnsoundVectorError: A row is not finite.
+            DependencyError: The device has no memory left.
         """
         return encode_by_length(
             windows, self._run, self._model.dimension, self._passes.token_budget
@@ -118,7 +122,7 @@ class Qwen3Encoder:
         except DeviceMemoryError as error:
             raise _refused(str(error)) from error
         if not np.isfinite(rows).all():
-            raise _refused(f"the vectors are not finite in {self._precision}")
+            raise UnsoundVectorError(f"in {self._precision}")
         return rows
 
 

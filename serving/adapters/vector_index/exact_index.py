@@ -45,8 +45,8 @@ class ExactIndex:
         """Puts rows in the place of those of the same name, and removes others.
 
         Raises:
-            ValueError: A row's vectors have another dimension, or one is zero or not finite;
-                nothing was changed.
+            ValueError: A row's vectors have another dimension; nothing was changed.
+            UnsoundRowsError: One of them is zero or not finite; nothing was changed.
         """
         self._tenants.apply(rows, removed)
 

@@ -20,7 +20,7 @@ from serving.adapters.vector_index.view import View
 from serving.domain.query import Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, Neighbours, Vector
+from serving.ports import IndexRow, Neighbours, UnsoundRowsError, Vector
 
 Nearest = Callable[[View, Allowed, torch.Tensor, int], list[Found]]
 """Finds the nearest items among the allowed rows of a view."""
@@ -113,8 +113,8 @@ class Tenants:
         """Puts rows in the place of those of the same name, and removes others.
 
         Raises:
-            ValueError: A row's vectors have another dimension, or one is zero or not finite;
-                nothing was changed.
+            ValueError: A row's vectors have another dimension; nothing was changed.
+            UnsoundRowsError: One of them is zero or not finite; nothing was changed.
         """
         self._check_rows([row for row in rows if len(row.vectors)])
         rows_of: defaultdict[TenantName, list[IndexRow]] = defaultdict(list)
@@ -238,8 +238,8 @@ class Tenants:
         sound = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
         if not sound.all():
             owners = np.repeat(np.arange(len(rows)), [len(row.vectors) for row in rows])
-            unsound = rows[int(owners[np.argmin(sound)])]
-            raise ValueError(f"a vector of {unsound.item.id!r} is zero or not finite")
+            unsound = [rows[owner] for owner in np.unique(owners[~sound]).tolist()]
+            raise UnsoundRowsError([(row.tenant, row.item) for row in unsound])
 
     def _check_query(self, vector: Vector) -> None:
         self._check_dimension(len(vector))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.errors import DependencyError, OverloadedError
+from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
 from serving.pipeline.batching import BatchedEmbedder, BatchLimits
 from serving.ports import TextEncoder, Vector
 from tests.fake_meaning import (
@@ -302,6 +302,34 @@ async def test_an_error_reaches_the_documents_of_its_batch_and_no_others() -> No
         )
 
     assert [isinstance(outcome, RuntimeError) for outcome in outcomes] == [False, True, False]
+
+
+class Unsound(FakeEncoder):
+    """Makes no vector of the word "poison"."""
+
+    def __init__(self, made: float) -> None:
+        super().__init__()
+        self._made = made
+
+    def encode(self, windows: Sequence[Sequence[int]]) -> np.ndarray:
+        rows = super().encode(windows)
+        poisoned = [list(window) == self.tokenize_query("poison") for window in windows]
+        rows[poisoned] = self._made
+        return rows
+
+
+@pytest.mark.parametrize("made", [0.0, np.nan, np.inf])
+async def test_what_is_no_vector_is_an_error_of_its_own_text_alone(made: float) -> None:
+    texts = ("before", "poison", "after")
+    async with BatchedEmbedder(Unsound(made)) as embedder:
+        outcomes = await asyncio.gather(
+            *(embedder.embed_query(text, soon()) for text in texts),
+            *(embedder.embed_documents([text]) for text in texts),
+            return_exceptions=True,
+        )
+
+    unsound = [isinstance(outcome, UnsoundVectorError) for outcome in outcomes]
+    assert unsound == 2 * [False, True, False]
 
 
 class TooFewRows(FakeEncoder):

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from serving.domain.budget import Deadline
@@ -334,6 +335,27 @@ async def test_an_index_that_was_complete_goes_on_when_another_model_overtakes_i
         assert await index.caught_up(erased, Deadline.after(0.01)) is False
 
         assert (await index.status()).ready
+
+
+@pytest.mark.parametrize("many", [1, 2 * tailing.INLINE_CHANGES])
+async def test_a_row_that_no_search_could_score_is_left_out_and_takes_the_place_of_its_former(
+    many: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed = filled_feed("a", "b")
+    async with following(feed) as index:
+        await ready(index)
+        unsound = segment_row(segment("a"), np.full(FAKE_MODEL.dimension, np.nan, np.float32))
+        token = feed.put(unsound, *(row(f"c{place}") for place in range(many)))
+        feed.embed()
+
+        assert await index.caught_up(token, Deadline.after(10))
+        assert await index.count(TENANT, ids("a")) == 0
+        assert await index.count(TENANT, ids("b", *(f"c{place}" for place in range(many)))) == (
+            1 + many
+        )
+        assert feed.bootstraps == 1
+    (said,) = [each for each in caplog.records if "unsound" in each.message]
+    assert vars(said)["reason"] == "a vector of 'a' is zero or not finite"
 
 
 async def test_stopped_it_answers_no_more() -> None:
