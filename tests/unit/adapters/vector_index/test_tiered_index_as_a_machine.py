@@ -3,49 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import settings
-from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from serving.adapters.vector_index import TieredIndex
 from serving.domain.query import Filter
-from serving.domain.records import ItemId, ItemKind, TenantName, segment_id
-from serving.ports import IndexRow
-from tests.builders import TENANT, fact, scope, segment
+from serving.domain.records import ItemKind
+from tests.builders import TENANT, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
-from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
-
-TENANTS = [TENANT, TenantName("other")]
-NUMBERS = st.integers(0, 39)
-
-Write = tuple[list[IndexRow], list[tuple[TenantName, ItemId]]]
-
-
-@st.composite
-def segment_rows(draw: st.DrawFn) -> IndexRow:
-    directions = draw(st.lists(st.integers(0, 5000), min_size=1, max_size=3))
-    return segment_row(
-        segment(f"s{draw(NUMBERS)}", kind=draw(st.sampled_from(["turn", "note"]))),
-        *(unit(number) for number in directions),
-        tenant=draw(st.sampled_from(TENANTS)),
-    )
-
-
-@st.composite
-def fact_rows(draw: st.DrawFn) -> IndexRow:
-    evidence = tuple(f"s{number}" for number in draw(st.lists(NUMBERS, max_size=2)))
-    return fact_row(
-        fact(f"f{draw(NUMBERS)}", "x", "is", "y", evidence=evidence),
-        unit(draw(st.integers(0, 5000))),
-        tenant=draw(st.sampled_from(TENANTS)),
-    )
-
-
-REMOVALS = st.tuples(st.sampled_from(TENANTS), NUMBERS.map(lambda number: segment_id(f"s{number}")))
-WRITES = st.tuples(
-    st.lists(segment_rows() | fact_rows(), max_size=25), st.lists(REMOVALS, max_size=8)
-)
+from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
+from tests.random_rows import QUESTIONS, TENANTS, WRITES, Question, Write, assert_is_what_is_nearest
 
 
 class Machine(RuleBasedStateMachine):
@@ -85,38 +52,15 @@ class Machine(RuleBasedStateMachine):
         self.library.on_extend = once
         self.engine.maintain()
 
-    @rule(
-        number=st.integers(0, 5000),
-        kind=st.sampled_from(ItemKind),
-        tenant=st.sampled_from(TENANTS),
-        kinds=st.sampled_from([(), ("turn",), ("note",)]),
-        depth=st.integers(1, 30),
-        only=st.none() | st.lists(NUMBERS.map(lambda number: segment_id(f"s{number}"))),
-    )
-    def is_asked(
-        self,
-        number: int,
-        kind: ItemKind,
-        tenant: TenantName,
-        kinds: tuple[str, ...],
-        depth: int,
-        only: list[ItemId] | None,
-    ) -> None:
-        in_scope = scope(tenant=tenant, filter_=Filter(kinds=kinds))
+    @rule(question=QUESTIONS)
+    def is_asked(self, question: Question) -> None:
+        number, kind, in_scope, depth, only = question
 
         found = self.engine.search(unit(number), kind, in_scope, depth, only)
 
-        wanted = self.reference.search(unit(number), kind, in_scope, 10_000, only)
-        scores = {each.item: each.score for each in wanted.candidates}
-        best = [each.score for each in wanted.candidates[:depth]]
-        assert [each.score for each in found.candidates] == pytest.approx(best, abs=1e-5)
-        for each in found.candidates:
-            assert each.score == pytest.approx(scores[each.item], abs=1e-5)
-            if kind is ItemKind.FACT:
-                assert found.evidence[each.item.id] == wanted.evidence[each.item.id]
-        assert len({each.item for each in found.candidates}) == len(best)
-        assert found.generation >= self.generations[tenant]
-        self.generations[tenant] = found.generation
+        assert_is_what_is_nearest(found, self.reference, question)
+        assert found.generation >= self.generations[in_scope.tenant]
+        self.generations[in_scope.tenant] = found.generation
 
     @invariant()
     def holds_the_same(self) -> None:
@@ -134,8 +78,9 @@ def test_the_machine_uses_lists() -> None:
     machine.writes((rows, []))
     machine.is_maintained()
 
-    machine.is_asked(1, ItemKind.SEGMENT, TENANT, (), 10, None)
-    machine.is_asked(1, ItemKind.SEGMENT, TENANT, ("turn",), 10, None)
+    for kinds in ((), ("turn",)):
+        in_scope = scope(tenant=TENANT, filter_=Filter(kinds=kinds))
+        machine.is_asked((1, ItemKind.SEGMENT, in_scope, 10, None))
 
     assert machine.library.search_count == 2
     assert np.all([lists.list_sizes().sum() == 40 for lists in machine.library.made])
