@@ -19,6 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 import ray._private.services
 import ray._private.utils
@@ -43,6 +44,7 @@ OBJECT_STORE_BYTES = 80_000_000
 """Ray's floor: nothing of ours goes through the object store."""
 START_TIMEOUT_S = 240.0
 POLL_S = 0.1
+GONE_TIMEOUT_S = 5.0
 
 PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
 
@@ -179,6 +181,7 @@ class DeskRay:
 
     def stop(self) -> None:
         """Stops everything that was started, a half-started Ray too; nothing of it stays."""
+        grandchildren = _grandchildren(self._temp_dir)
         # Ray prints what each of its actors has to say about being ended.
         with contextlib.redirect_stdout(io.StringIO()):
             try:
@@ -186,6 +189,18 @@ class DeskRay:
                     serve.shutdown()  # type: ignore[no-untyped-call]
             finally:
                 ray.shutdown(wait_for_processes=True)
+                # Ray waits for its own processes, and not for those that its dashboard forked.
+                psutil.wait_procs(grandchildren, timeout=GONE_TIMEOUT_S)
+
+
+def _grandchildren(temp_dir: Path) -> list[psutil.Process]:
+    """The processes started by those that Ray has started, which have its folder in a command."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if str(temp_dir) in " ".join(child.cmdline()):
+                found += child.children(recursive=True)
+    return found
 
 
 def _last_lines(application: Any) -> str:

@@ -98,9 +98,10 @@ def library(tiny_qwen3: Checkpoint, tiny_qwen3_reranker: Path) -> Library:
 
 
 @pytest.fixture
-def models(tiny_qwen3: Checkpoint, tiny_qwen3_reranker: Path) -> dict[str, str]:
-    """The settings that name the tiny models."""
+def models(tiny_qwen3: Checkpoint, tiny_qwen3_reranker: Path, neo4j_uri: str) -> dict[str, str]:
+    """The settings that name the tiny models, and a Neo4j that is warm already."""
     return {
+        "TRIVIUM_NEO4J__URI": neo4j_uri,
         "TRIVIUM_EMBEDDER__MODEL": str(tiny_qwen3.folder),
         "TRIVIUM_RERANKER__MODEL": str(tiny_qwen3_reranker),
         "TRIVIUM_RERANKER__LOAD": "start",
