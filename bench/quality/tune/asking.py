@@ -7,7 +7,7 @@ the profile tried, so it is asked once for each beginning that any of them leads
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -118,7 +118,7 @@ class Asker:
 
     @property
     def _legs(self) -> list[str]:
-        return [leg.name for leg in self._profile.legs if leg.weight and leg.expansion is None]
+        return [leg.name for leg in self._profile.legs if leg.weight]
 
     async def _led_on(
         self, found: Found, leg: str, contexts: Sequence[_Context]
@@ -137,6 +137,21 @@ class Asker:
     async def _hits(self, query: Query, changes: Mapping[str, Any], leg: str) -> Sequence[Hit]:
         return (await self._whole(query, changes, MAX_LIMIT, [leg])).hits
 
+    def _answered(self, leg: str) -> Set[LegState]:
+        """The states in which a leg has told all that it finds."""
+        leads_on = self._profile.leg(leg).expansion is not None
+        # One that leads on is skipped where the others find nothing to begin with.
+        return {LegState.OK, LegState.SKIPPED} if leads_on else {LegState.OK}
+
+    def _missing(self, retrieval: Retrieval, legs: Sequence[str]) -> Iterator[str]:
+        reports = {report.leg: report for report in retrieval.leg_reports}
+        for leg in legs:
+            report = reports.get(leg)
+            if report is None:
+                yield f"{leg} was not asked"
+            elif report.state not in self._answered(leg):
+                yield f"{leg} {report.state.value} ({report.reason})".removesuffix(" ()")
+
     async def _whole(
         self, query: Query, changes: Mapping[str, Any], limit: int, legs: Sequence[str]
     ) -> Retrieval:
@@ -144,7 +159,7 @@ class Asker:
         for attempt in itertools.count(1):
             try:
                 retrieval = await self._ask(query, changes, limit)
-                if not (missing := list(_missing(retrieval, legs))):
+                if not (missing := list(self._missing(retrieval, legs))):
                     return retrieval
                 raise NotWholeError(f"question {query.id!r}: {', '.join(missing)}")
             except (NotWholeError, TriviumError):
@@ -157,16 +172,6 @@ def _as_read(text: str, answer: Retrieval) -> str:
     """The question with the names that the service read for misheard ones."""
     meant = {each.given: each.used for each in answer.coercions if each.field == QUERY}
     return reading(text, meant)
-
-
-def _missing(retrieval: Retrieval, legs: Sequence[str]) -> Iterator[str]:
-    reports = {report.leg: report for report in retrieval.leg_reports}
-    for leg in legs:
-        report = reports.get(leg)
-        if report is None:
-            yield f"{leg} was not asked"
-        elif report.state is not LegState.OK:
-            yield f"{leg} {report.state.value} ({report.reason})".removesuffix(" ()")
 
 
 # ---------------------------------------------------------------- how legs are asked

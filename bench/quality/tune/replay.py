@@ -230,9 +230,7 @@ def prove(asked: Sequence[Asked], profile: Profile) -> Proof:
         ProofError: Fewer than `LEAST_AGREEMENT` agree.
     """
     differing = [
-        (each.found.set, each.found.query.id)
-        for each in asked
-        if not _agree(Replay(each.found), profile, each.answer)
+        (each.found.set, each.found.query.id) for each in asked if not agrees(each, profile)
     ]
     proof = Proof(len(asked), differing)
     if proof.share < LEAST_AGREEMENT:
@@ -244,8 +242,14 @@ def prove(asked: Sequence[Asked], profile: Profile) -> Proof:
     return proof
 
 
-def _agree(replay: Replay, profile: Profile, answer: Sequence[ItemId]) -> bool:
-    """Whether the two are in one order, but for what has the same score."""
+def agrees(asked: Asked, profile: Profile) -> bool:
+    """Whether the order made here is that of the service's answer, but for what scores the same.
+
+    Args:
+        asked: What the legs find, and the answer.
+        profile: The one that the answer is of.
+    """
+    replay, answer = Replay(asked.found), asked.answer
     ours = [hit.item.item for hit in replay.hits(profile)]
     if ours == list(answer):
         return True

@@ -19,7 +19,7 @@ from trivium.v1 import catalog_service_pb2
 class Ranking(FakeMemory):
     """Answers every question from the same lists, by the profiles that it has.
 
-    One that `misleads` answers by another profile whoever changes none.
+    Whoever changes none is answered by another the first `misleading` times.
     """
 
     def __init__(
@@ -28,17 +28,18 @@ class Ranking(FakeMemory):
         rows: Sequence[Segment],
         lists: Mapping[str, Scores],
         *,
-        misleads: bool = False,
+        misleading: int = 0,
     ) -> None:
         super().__init__()
         self._rows = rows
         self._ranked = ListedService(rows, lists, definition=definition)
-        self._misleads = misleads
+        self._misleading = misleading
 
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.asked.append(request)
         request.tenant, request.consistency_token = TENANT, ""
-        if self._misleads and not request.profile_overrides.fields:
+        if self._misleading and not request.profile_overrides.fields:
+            self._misleading -= 1
             request.profile_overrides.update({"legs": {"lexical": {"weight": 0.01}}})
         return asyncio.run(self._ranked.retrieve(request))
 

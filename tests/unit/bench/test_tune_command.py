@@ -92,13 +92,23 @@ def test_what_the_service_holds_already_is_not_written_again(
 
 
 def test_nothing_is_tuned_if_the_service_answers_otherwise(folder: Path, tmp_path: Path) -> None:
-    service = Ranking(definition_of(), ROWS, LISTS, misleads=True)
+    service = Ranking(definition_of(), ROWS, LISTS, misleading=100)
     with running(service):
         result = run(service, folder, "--results", tmp_path / "results")
 
     assert result.exit_code == 1
     assert "only 0 of 8 answers (0.0%) are the service's own, and 99% must be" in result.output
     assert not (tmp_path / "results").exists()
+
+
+def test_what_a_service_answered_otherwise_at_first_is_asked_again(
+    folder: Path, tmp_path: Path
+) -> None:
+    service = Ranking(definition_of(), ROWS, LISTS, misleading=3)
+    with running(service):
+        result = run(service, folder, "--results", tmp_path / "results")
+
+    assert "8 of 8 answers (100.0%) are the service's own" in result.output
 
 
 @pytest.mark.parametrize(
