@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
+import psycopg
+from psycopg.sql import SQL
 
 from serving.adapters.postgres.compaction import covers, read_compacted
 from serving.adapters.postgres.current import ASKED, Name, asked_for
@@ -49,7 +55,8 @@ class PostgresIndexFeed:
         async with self._database.snapshot() as connection:
             model_id = await find_model(connection, model)
             position = await _read_position(connection, model_id)
-            rows = _all_rows(connection, self._values(model_id))
+            snapshot = await _export_snapshot(connection)
+            rows = _all_rows(self._database.dsn, snapshot, self._values(model_id))
             try:
                 yield position, rows
             finally:
@@ -163,21 +170,50 @@ async def _current_rows(
     return rows
 
 
+async def _export_snapshot(connection: Connection) -> str:
+    """The name by which another connection reads the same snapshot."""
+    cursor = await connection.execute("SELECT pg_export_snapshot()")
+    row = await cursor.fetchone()
+    assert row is not None, "a function has a result; this is a bug"
+    return str(row[0])
+
+
 async def _all_rows(
-    connection: Connection, values: Mapping[str, int]
+    dsn: str, snapshot: str, values: Mapping[str, int]
 ) -> AsyncGenerator[list[IndexRow], None]:
-    """Streams by binary COPY, which costs half of fetching."""
-    with store_errors():
+    """Streams what `_read_all` reads, which reads on while a batch is used.
+
+    In a thread: an event loop that waits for every few rows anew takes as long over that as over
+    the rows.
+    """
+    batches = _read_all(dsn, snapshot, values)
+    with store_errors(), ThreadPoolExecutor(1, "index-bootstrap") as thread:
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, thread)
+        coming = in_thread(next, batches, None)
+        try:
+            while (batch := await coming) is not None:
+                coming = in_thread(next, batches, None)
+                yield batch
+        finally:
+            await asyncio.gather(coming, return_exceptions=True)
+            await in_thread(batches.close)
+
+
+def _read_all(
+    dsn: str, snapshot: str, values: Mapping[str, int]
+) -> Generator[list[IndexRow], None, None]:
+    """Reads all rows of an exported snapshot, in batches, by binary COPY.
+
+    That costs half of fetching them.
+    """
+    with psycopg.connect(dsn) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
         for kind in ItemKind:
-            async with connection.cursor().copy(_ALL[kind], values) as copy:
+            with connection.cursor().copy(_ALL[kind], values) as copy:
                 copy.set_types(_TYPES[kind])
-                batch: list[IndexRow] = []
-                async for row in copy.rows():
-                    batch.append(_READ[kind](row))
-                    if len(batch) == BATCH_ROWS:
-                        yield batch
-                        batch = []
-                if batch:
+                rows = map(_READ[kind], copy.rows())
+                while batch := list(islice(rows, BATCH_ROWS)):
                     yield batch
 
 

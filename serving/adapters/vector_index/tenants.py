@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from serving.adapters.vector_index.allowed import Allowed
 from serving.adapters.vector_index.columns import Numbers
@@ -234,8 +235,7 @@ class Tenants:
             self._check_dimension(row.vectors.shape[-1])
         if not rows:
             return
-        vectors = np.concatenate([row.vectors for row in rows])
-        sound = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
+        sound = _are_sound(np.concatenate([row.vectors for row in rows]))
         if not sound.all():
             owners = np.repeat(np.arange(len(rows)), [len(row.vectors) for row in rows])
             unsound = [rows[owner] for owner in np.unique(owners[~sound]).tolist()]
@@ -249,3 +249,15 @@ class Tenants:
     def _check_dimension(self, dimension: int) -> None:
         if dimension != self.dimension:
             raise ValueError(f"vectors must have {self.dimension} dimensions, got {dimension}")
+
+
+def _are_sound(vectors: NDArray[np.float16]) -> NDArray[np.bool_]:
+    """Whether each vector is finite and not zero: bool (n,).
+
+    By the bits of a half: the exponent of what is not finite is all ones, and only zero has none
+    beside the sign. Numpy compares halves a tenth as fast as integers.
+    """
+    magnitudes = vectors.view(np.uint16) & 0x7FFF
+    largest = magnitudes.max(axis=1)
+    sound: NDArray[np.bool_] = (largest < 0x7C00) & (largest > 0)
+    return sound
