@@ -22,7 +22,7 @@ from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.domain.budget import Deadline
-from serving.domain.errors import DependencyError
+from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.profile import Yields
 from serving.domain.query import NO_FILTER, Filter, TimeRange
@@ -34,6 +34,27 @@ from tests.contract.test_graph import ask, ask_facts, named, put, remove
 from tests.fake_graph import InMemoryGraph
 
 pytestmark = pytest.mark.neo4j
+
+
+# ---------------------------------------------------------------- the schema
+
+
+async def test_nothing_is_planned_before_the_indexes_are_there(
+    neo4j_uri: str, neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
+) -> None:
+    """Another process may be making them: what is planned meanwhile never uses them."""
+    await put(neo4j_graph, segment("a", entities=("Mara",)))
+    cypher.execute_query("DROP INDEX entity_names")
+    searching = Neo4jGraph(Neo4jSettings(uri=neo4j_uri))
+    try:
+        with pytest.raises(NotReadyError, match="its indexes are being made"):
+            await ask(searching, "Mara")
+        await neo4j_graph.prepare()
+
+        assert named(await ask(searching, "Mara")) == ["a"]
+    finally:
+        await neo4j_graph.prepare()
+        await searching.close()
 
 
 # ---------------------------------------------------------------- names

@@ -36,7 +36,7 @@ from serving.adapters.neo4j.projection import (
 )
 from serving.adapters.neo4j.search import Search
 from serving.domain.budget import Deadline
-from serving.domain.errors import DependencyError
+from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.leg_options import Walk
 from serving.domain.profile import Yields
 from serving.domain.query import Query, Scope
@@ -92,6 +92,7 @@ class Neo4jGraph:
     def __init__(self, settings: Neo4jSettings) -> None:
         self._settings = settings
         self._opened: neo4j.AsyncDriver | None = None
+        self._has_schema = False
         self._preparing: asyncio.Task[None] | None = None
         self._planning = BackgroundPlanning(self._plan)
         self._closing = asyncio.Event()
@@ -103,8 +104,11 @@ class Neo4jGraph:
         wait for them.
         """
         async with self._write_errors():
-            for statement in statements.SCHEMA:
-                await self._run(statement, {}, self._settings.write_timeout_s, neo4j.WRITE_ACCESS)
+            try:
+                await self._set_up()
+            except LOST_CONNECTION:
+                # A connection that was pooled before Neo4j went away says so only when used.
+                await self._set_up()
         for search in (*walks.USUAL, related.RELATED_SEGMENTS):
             await self._plan(search)
         self._planning.start(walks.OTHERS)
@@ -268,17 +272,43 @@ class Neo4jGraph:
         statement: LiteralString,
         given: Row,
         timeout_s: float,
-        access: str = neo4j.READ_ACCESS,
     ) -> list[neo4j.Record]:
-        """Runs one statement as a transaction of its own, which is one round trip."""
+        """Runs one statement as a transaction of its own, which is one round trip.
+
+        Raises:
+            NotReadyError: The constraints and indexes are being made.
+        """
         # The server ends it too, or an abandoned walk would go on. 0 would mean no limit.
         query = neo4j.Query(statement, timeout=max(timeout_s, 0.001))
         try:
-            return await self._fetch(query, given, access)
+            await self._require_schema(timeout_s)
+            return await self._fetch(query, given)
         except LOST_CONNECTION:
+            self._has_schema = False
             self._prepare_when_back()
             # A connection that was pooled before Neo4j went away says so only when used.
-            return await self._fetch(query, given, access)
+            await self._require_schema(timeout_s)
+            return await self._fetch(query, given)
+
+    async def _set_up(self) -> None:
+        for statement in statements.SCHEMA:
+            query = neo4j.Query(statement, timeout=self._settings.write_timeout_s)
+            await self._fetch(query, {}, neo4j.WRITE_ACCESS)
+        self._has_schema = True
+
+    async def _require_schema(self, timeout_s: float) -> None:
+        """Looks once whether the constraints and indexes are there.
+
+        What is planned while they are being made, by whomever, reads every node from then on:
+        plans are kept for good, and Neo4j keeps one that it began before.
+        """
+        if self._has_schema:
+            return
+        query = neo4j.Query(statements.COUNT_INDEXES, timeout=max(timeout_s, 0.001))
+        [(count,)] = await self._fetch(query, {"names": statements.INDEXES})
+        if count < len(statements.INDEXES):
+            raise NotReadyError("graph", "its indexes are being made")
+        self._has_schema = True
 
     async def _plan(self, search: LiteralString) -> None:
         async with self._write_errors():
@@ -305,7 +335,9 @@ class Neo4jGraph:
                 logger.info("the graph is back and prepared")
                 return
 
-    async def _fetch(self, query: neo4j.Query, given: Row, access: str) -> list[neo4j.Record]:
+    async def _fetch(
+        self, query: neo4j.Query, given: Row, access: str = neo4j.READ_ACCESS
+    ) -> list[neo4j.Record]:
         async with self._session(access) as session:
             result = await session.run(query, given=given)
             return [record async for record in result]

@@ -31,6 +31,14 @@ SCHEMA = (
     "CALL db.awaitIndexes(300)",
 )
 
+INDEXES = ["entity_key", "segment_id", "fact_id", "entity_names"]
+"""What `SCHEMA` makes; a constraint of uniqueness is kept by an index of its name."""
+
+COUNT_INDEXES = """
+SHOW INDEXES YIELD name, state WHERE name IN $given.names AND state = 'ONLINE'
+RETURN count(*) AS count
+"""
+
 # ---------------------------------------------------------------- writing
 
 TOUCHED = """

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import LiteralString
 
 import neo4j
 import pytest
@@ -61,16 +60,12 @@ class Slow(Neo4jGraph):
         self.walks: list[str] = []
         self.other_begun = asyncio.Event()
 
-    async def _run(
-        self,
-        statement: LiteralString,
-        given: Row,
-        timeout_s: float,
-        access: str = neo4j.READ_ACCESS,
+    async def _fetch(
+        self, query: neo4j.Query, given: Row, access: str = neo4j.READ_ACCESS
     ) -> list[neo4j.Record]:
-        if statement in walks.SEARCHES:
-            self.walks.append(statement)
-        if statement in walks.OTHERS:
+        if query.text in walks.SEARCHES:
+            self.walks.append(query.text)
+        if query.text in walks.OTHERS:
             self.other_begun.set()
             await asyncio.Event().wait()
         return []
