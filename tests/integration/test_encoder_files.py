@@ -112,9 +112,10 @@ def test_whatever_changes_the_vectors_changes_the_fingerprint(
 def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(
     tiny_bert: Checkpoint, tmp_path: Path
 ) -> None:
-    short = open_checkpoint(str(tiny_bert.folder), dimension=16)
+    # Of so small a model fewer dimensions than these are near the bound that bfloat16 must keep.
+    short = open_checkpoint(str(tiny_bert.folder), dimension=48)
     windows = [TorchEncoder(short).tokenize_query("we sailed to goa")]
-    whole = TorchEncoder(tiny_bert).encode(windows)[:, :16]
+    whole = TorchEncoder(tiny_bert).encode(windows)[:, :48]
 
     for encoder in (
         TorchEncoder(short),

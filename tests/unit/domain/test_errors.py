@@ -16,6 +16,7 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
         errors.NotReadyError("index", "starting"),
         errors.DeviceLostError("index", "the device was lost"),
         errors.AllLegsFailedError({"graph": "refused"}),
+        errors.UnsoundVectorError("in float16"),
         errors.OverloadedError("the encoder's queue", 0.2),
         errors.BudgetExhaustedError("reading"),
         errors.TooSlowError(0.025, 0.012),
