@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index.instants import AFTER_ALL, BEFORE_ALL, microseconds, times_of
-from serving.domain.records import ItemId, segment_id
+from serving.domain.records import ItemId, ItemKind, segment_id
 from serving.ports import IndexRow
 
 RESTS_ON_WIDTH, CLOSING_WIDTH = 2, 4
@@ -47,6 +47,10 @@ _TIMES_IF_MISSING = {
     "recorded_at": BEFORE_ALL,
     "retracted_at": AFTER_ALL,
 }
+
+
+_TIMES_OF_FACTS = {"valid_from", "valid_to", "final_end", "recorded_at", "retracted_at"}
+"""What segments never have."""
 
 
 class Numbers(dict[ItemId, int]):
@@ -109,8 +113,12 @@ class Columns:
         self.vectors[window] = torch.from_numpy(vectors).to(self.vectors.device)
         self.importance[window] = np.repeat([row.importance for row in rows], counts)
         self.numbers[window] = np.repeat([numbers[row.item] for row in rows], counts)
+        has_facts = any(row.item.kind is ItemKind.FACT for row in rows)
         for name, missing in _TIMES_IF_MISSING.items():
-            self.times[name][window] = np.repeat(_instants(rows, name, missing), counts)
+            if has_facts or name not in _TIMES_OF_FACTS:
+                self.times[name][window] = np.repeat(_instants(rows, name, missing), counts)
+            else:
+                self.times[name][window] = missing
         for row, of_row in zip(rows, slots, strict=True):
             self._append_lists(row, of_row, numbers)
         self.latest_event = max(self.latest_event, int(self.times["event_time"][window].max()))
