@@ -3,7 +3,7 @@
 Every replica follows on its own. While PostgreSQL is away it answers from what it has, and
 reads that carry a newer token are told it is stale. When the log no longer reaches
 back to its position, it starts again from a snapshot, with the next epoch. An engine that puts
-its rows into another shape begins an epoch too; none is ever given twice.
+its rows into another shape begins an epoch too; none is given twice in the life of a process.
 """
 
 from __future__ import annotations
@@ -418,7 +418,7 @@ class TailedIndex:
 def _rows_kept_from_the_collector() -> Iterator[None]:
     """Has Python's collector of cycles look at nothing that is made meanwhile, then or later.
 
-    Rows are in no cycle, and by the million to look at them stops every thread for a second.
+    Rows are in no cycle, and by the million to look at them stops every thread for long.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -75,8 +75,7 @@ class Columns:
     """
 
     def __init__(self, capacity: int, dimension: int, device: torch.device) -> None:
-        # What is beyond the rows is never read; to write zeros there would take a third of the
-        # time that filling an index does.
+        # What is beyond the rows is never read: to write zeros there would be for nothing.
         self.vectors = torch.empty((capacity, dimension), dtype=torch.float16, device=device)
         self.importance = np.zeros(capacity, np.float64)
         self.times = {name: np.zeros(capacity, np.int64) for name in _TIMES_IF_MISSING}

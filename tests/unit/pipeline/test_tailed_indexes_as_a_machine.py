@@ -39,17 +39,15 @@ number of shards changes; the log no longer has what was; the database is anothe
 
 
 class WatchedFolder:
-    """`IndexSnapshots` in a folder, of which the machine knows how often they were written.
+    """`IndexSnapshots` in a folder, of which the machine knows how often one was begun with.
 
     Attributes:
-        saved: How often.
-        restored: How often there was one to begin with.
+        restored: How often.
         may_save: False once the process that saves is as good as dead.
     """
 
     def __init__(self, root: Path, shard: Shard) -> None:
         self._folder = SnapshotFolder(root, shard)
-        self.saved = 0
         self.restored = 0
         self.may_save = True
 
@@ -57,7 +55,6 @@ class WatchedFolder:
         if not self.may_save:
             raise OSError("the process is dead")
         self._folder.save(engine, label)
-        self.saved += 1
 
     def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
         label = self._folder.restore(engine, model)
