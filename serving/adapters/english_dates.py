@@ -1,4 +1,4 @@
-"""Reads the dates that a question in English names: "on 1 May 2022", "in June", "two weeks ago".
+"""Reads the dates that a question in English names: "on 1 May 2022", "two weeks after last Friday".
 
 Where a date may stand is told here, by patterns; what it means, by the library dateparser, which
 knows how long what it read lasts: a day, a week, a month, a year. Patterns come first since the
@@ -43,12 +43,24 @@ _DATE = re.compile(
         | (?:last|past|this|next)\s+(?:week|month|year|{_DAY})
         | (?:the\s+day\s+before\s+)?yesterday | tomorrow | today
       )
-    | on\s+(?P<weekday> {_DAY} )
+    | (?:on|since|before|after)\s+(?P<weekday> {_DAY} )
     | (?:in|during|since|until|by|before|after|of|last)\s+(?P<month> {_MONTH} )(?!,?\s+\d)
     | (?:in|during|since|until|by|before|after|of)\s+(?P<year> {_YEAR} )
     )(?!\w)""",
     re.IGNORECASE | re.VERBOSE,
 )
+
+_DISTANCE = re.compile(
+    rf"""(?<!\w)
+    (?: (?P<every>the)(?:\s+(?P<span>{_COUNT}))? | (?P<single>{_COUNT}) )
+    \s+(?P<unit>day|week|month|year)s?
+    \s+(?P<way>after|before)\s+(?:(?:last|past|this)\s+)?$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""How far from the date that follows the question means: it ends where that begins."""
+
+_LONGEST_DISTANCE = 48
+"""Characters in which it stands, so that a long question is not read for each of its dates."""
 
 _LASTS = {"weekend": timedelta(days=2), "week": timedelta(weeks=1)}
 _A_DAY = timedelta(days=1)
@@ -58,8 +70,10 @@ class EnglishDates:
     """The `DateReader` for English.
 
     Days are those of UTC. A date without a year, and a day of the week, is the last before the
-    question's clock. What means nothing certain ("recently", "last summer") is not read, nor what
-    is said from another date on ("a week after the wedding").
+    question's clock. "Two weeks after" a date is the week that far from its last day, as "two
+    weeks ago" is the week that far from today; "the two weeks after" it are all of their days.
+    What means nothing certain ("recently", "last summer") is not read, nor what is said from an
+    event on ("a week after the wedding").
     """
 
     def __init__(self) -> None:
@@ -92,19 +106,48 @@ def _period(match: re.Match[str], today: datetime) -> Period | None:
     named = match.lastgroup
     assert named is not None, "every branch of the pattern has a name; this is a bug"
     text = "saturday" if named == "weekend" else match[named]
+    read = _read(text, today, "DMY" if named == "dotted" else "MDY")
+    if read is None:
+        return None
+    day, lasts = read
+    period = _around(day, "weekend" if named == "weekend" else lasts)
+    begins = match.start(named)
+    distance = _DISTANCE.search(match.string, max(0, begins - _LONGEST_DISTANCE), begins)
+    return period if distance is None else _away(distance, period)
+
+
+def _away(distance: re.Match[str], period: Period) -> Period | None:
+    """The period that is so far before the first, or after the last day of another."""
+    is_after = distance["way"].lower() == "after"
+    count = distance["span"] or distance["single"] or "one"
+    how_far = f"{count} {distance['unit']}"
+    read = _read(
+        f"in {how_far}" if is_after else f"{how_far} ago",
+        period.ends - _A_DAY if is_after else period.begins,
+    )
+    if read is None:
+        return None
+    day, lasts = read
+    if distance["every"] is None:
+        return _around(day, lasts)
+    return Period(period.ends, day + _A_DAY) if is_after else Period(day, period.begins)
+
+
+def _read(text: str, today: datetime, order: str = "MDY") -> tuple[datetime, str] | None:
+    """The day that a text means, and how long what it says lasts: a day, week, month or year."""
     parser = DateDataParser(
         languages=["en"],
         settings={
             "RELATIVE_BASE": today.replace(tzinfo=None),
             "PREFER_DATES_FROM": "past",
-            "DATE_ORDER": "DMY" if named == "dotted" else "MDY",
+            "DATE_ORDER": order,
         },
     )
     read = parser.get_date_data(text)
     if read.date_obj is None or read.period is None:
         return None
     midnight = read.date_obj.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
-    return _around(midnight, "weekend" if named == "weekend" else read.period)
+    return midnight, read.period
 
 
 def _around(day: datetime, lasts: str) -> Period:

@@ -48,6 +48,7 @@ def read(dates: EnglishDates, question: str, as_of: datetime = NOW) -> list[str]
         ("And the day before yesterday?", "2023-11-13..2023-11-14"),
         ("What is up next month?", "2023-12-01..2024-01-01"),
         ("Who called on Friday?", "2023-11-10..2023-11-11"),
+        ("Who has called since Friday?", "2023-11-10..2023-11-11"),
         ("What did we do last weekend?", "2023-11-11..2023-11-13"),
         ("Where was he last year?", "2022-01-01..2023-01-01"),
     ],
@@ -59,6 +60,44 @@ def test_a_date_is_read_with_how_long_it_lasts(
 
 
 @pytest.mark.parametrize(
+    ("question", "period"),
+    [
+        ("Who came two weeks after 1 May 2023?", "2023-05-15..2023-05-22"),
+        ("Who came three days after 1 May 2023?", "2023-05-04..2023-05-05"),
+        ("Who came a month before May 4th, 2023?", "2023-04-01..2023-05-01"),
+        ("Who came 10 years before 2022?", "2012-01-01..2013-01-01"),
+        ("Who came two weeks after May 2023?", "2023-06-12..2023-06-19"),
+        ("Who came two days before last weekend?", "2023-11-09..2023-11-10"),
+        ("Who came a week after last May?", "2023-06-05..2023-06-12"),
+        ("Who came three days after Friday?", "2023-11-13..2023-11-14"),
+        ("Who came a day after yesterday?", "2023-11-15..2023-11-16"),
+        ("Who came the day after 1 May 2023?", "2023-05-02..2023-05-03"),
+        ("Who came the day before 2023?", "2022-12-31..2023-01-01"),
+        ("What did John do the week before August 3, 2023?", "2023-07-27..2023-08-03"),
+        ("And in the two weeks after 1 May 2023?", "2023-05-02..2023-05-16"),
+        ("And the month after May 2023?", "2023-06-01..2023-07-01"),
+        ("And the year before 2022?", "2021-01-01..2022-01-01"),
+    ],
+)
+def test_a_date_is_read_from_which_another_is_counted(
+    dates: EnglishDates, question: str, period: str
+) -> None:
+    assert read(dates, question) == [period]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who came weeks after 1 May 2023?",
+        "Who slept the day after, on 1 May 2023?",
+        "Who spent two weeks abroad before 1 May 2023?",
+    ],
+)
+def test_what_is_no_distance_leaves_the_date_alone(dates: EnglishDates, question: str) -> None:
+    assert read(dates, question) == ["2023-05-01..2023-05-02"]
+
+
+@pytest.mark.parametrize(
     "question",
     [
         "What may Maria do?",
@@ -67,6 +106,7 @@ def test_a_date_is_read_with_how_long_it_lasts(
         "Who was in room 2012?",
         "Call 555.12.2024.7",
         "When did Evan's son fall off his bike?",
+        "Who came two weeks after the wedding?",
         "What happens on 9999-12-31, and in 9999?",
         "What happened on 99.99.2024?",
         "",
@@ -94,7 +134,17 @@ def test_days_are_those_of_utc(dates: EnglishDates) -> None:
 
 @pytest.mark.parametrize("year", [1, 9999])
 @pytest.mark.parametrize(
-    "when", ["999 years ago", "on Friday", "last weekend", "next year", "tomorrow", "in December"]
+    "when",
+    [
+        "999 years ago",
+        "on Friday",
+        "last weekend",
+        "next year",
+        "tomorrow",
+        "in December",
+        "999 years after 2022",
+        "the 999 years before today",
+    ],
 )
 def test_no_date_is_beyond_the_calendar(dates: EnglishDates, when: str, year: int) -> None:
     for as_of in (datetime(year, 1, 1, tzinfo=UTC), datetime(year, 12, 31, 23, tzinfo=UTC)):
@@ -103,7 +153,10 @@ def test_no_date_is_beyond_the_calendar(dates: EnglishDates, when: str, year: in
 
 @given(
     st.text(max_size=200)
-    | st.from_regex(r"(on |in |last )?[0-9]{1,2}[./ ](may|12|feb)[./ ,]{1,2}[0-9]{1,4} ?(ago)?"),
+    | st.from_regex(
+        r"(the |two |9 )?(days |years )?(after |on |in |last )?"
+        r"[0-9]{1,2}[./ ](may|12|feb)[./ ,]{1,2}[0-9]{1,4} ?(ago)?"
+    ),
     st.datetimes(timezones=st.just(UTC)),
 )
 def test_no_text_and_no_clock_makes_it_fail(question: str, as_of: datetime) -> None:
