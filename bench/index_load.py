@@ -19,13 +19,14 @@ from bench.latency import Latency
 from bench.results import Result
 from serving.domain.query import Scope
 from serving.domain.records import ItemKind, TenantName, segment_id
-from serving.ports import IndexEngine, IndexRow, Neighbours, Vector, Vectors
+from serving.ports import IndexEngine, IndexRow, Neighbours, Vector, Vectors, WantedNeighbours
 
 TENANT = TenantName("bench")
 SCOPE = Scope(tenant=TENANT, as_of=datetime(2026, 1, 1, tzinfo=UTC))
 HalfVector: TypeAlias = NDArray[np.float16]
 
 K = 10
+WANTED = WantedNeighbours(ItemKind.SEGMENT, SCOPE, K)
 BATCH_ROWS = 10_000
 
 REBUILT = "index while it is rebuilt"
@@ -122,7 +123,7 @@ def fill(engine: IndexEngine, vectors: Vectors) -> float:
 
 def search(engine: IndexEngine, vector: Vector) -> Neighbours:
     """The nearest of the engine's segments."""
-    return engine.search(vector, ItemKind.SEGMENT, SCOPE, K)
+    return engine.search(vector, WANTED)
 
 
 # ---------------------------------------------------------------- a rebuild

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,28 @@ class Embedder(QuestionEmbedder, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class WantedNeighbours:
+    """Which of the items near to a question are wanted: the `depth` nearest that `scope` accepts.
+
+    An item with several vectors counts by its best one. A fact must hold by `scope.clocks`; where
+    the filter restricts, one of its evidence segments must pass it.
+
+    Attributes:
+        kind: Segments or facts.
+        scope: What the items must pass.
+        depth: The most of them.
+        only: Items beside which nothing is considered; None considers all.
+        token: A write to wait for. An engine, which follows no log, does not look at it.
+    """
+
+    kind: ItemKind
+    scope: Scope
+    depth: int
+    only: Collection[ItemId] | None = None
+    token: ConsistencyToken | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class IndexAnswer:
     """What the vector index found, best first, and whether it knows the caller's write.
 
@@ -194,31 +216,30 @@ class IndexStatus:
     tiers: tuple[IndexTier, ...] = ()
 
 
-class VectorIndex(Protocol):
-    """Nearest neighbours among the segments, or the facts, of a scope."""
+Question = TypeVar("Question", contravariant=True)
+
+
+class NeighbourSearch(Protocol[Question]):
+    """What is nearest to a question, which comes as a vector or as a text."""
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, question: Question, /, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        """Finds the `depth` nearest items that the scope accepts; scores are cosines.
+        """Finds the wanted neighbours of the question; scores are cosines.
 
-        Waits for `token` until the deadline, then answers all the same with
-        `stale` set. An item with several vectors counts by its best one. A
-        fact must hold by `scope.clocks`; where the filter restricts, one of its evidence
-        segments must pass it. With `only`, nothing else is considered.
+        Waits for the token until the deadline, then answers all the same with `stale` set.
 
         Raises:
-            ValueError: `vector` has another dimension than the index.
+            ValueError: The question is a vector of another dimension than the index.
+            OverloadedError: It is a text, and the embedder's queue is full.
+            TimeoutError: The deadline passed first.
             DependencyError: The index is not ready; `why` says what it waits for.
         """
         ...
+
+
+class VectorIndex(NeighbourSearch[Vector], Protocol):
+    """Nearest neighbours of a vector, among those of the segments and of the facts."""
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it still holds."""
@@ -233,27 +254,8 @@ class VectorIndex(Protocol):
         ...
 
 
-class SemanticSearch(Protocol):
-    """An embedder and the index of its vectors in one place: they are asked by one call."""
-
-    async def search(
-        self,
-        text: str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
-        """Embeds a question and finds what is nearest to it, as `VectorIndex.search` does.
-
-        Raises:
-            OverloadedError: The embedder's queue is full.
-            TimeoutError: The deadline passed before there was a vector.
-            DependencyError: The index is not ready; `why` says what it waits for.
-        """
-        ...
+class SemanticSearch(NeighbourSearch[str], Protocol):
+    """An embedder and the index of its vectors in one place: one call with a text asks both."""
 
 
 # ---------------------------------------------------------------- words
@@ -828,15 +830,8 @@ class IndexEngine(Protocol):
         """
         ...
 
-    def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        only: Collection[ItemId] | None = None,
-    ) -> Neighbours:
-        """Finds the `depth` nearest items that the scope accepts, as `VectorIndex.search` does.
+    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+        """Finds the wanted neighbours of a vector; scores are cosines.
 
         Raises:
             ValueError: `vector` has another dimension than the engine, or is zero or not finite.

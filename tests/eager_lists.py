@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +18,8 @@ from serving.adapters.vector_index.inverted_lists import (
     Nearest,
 )
 from serving.domain.index_policy import IndexPolicy
-from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, IndexTier, Neighbours, Vector
+from serving.ports import IndexRow, IndexTier, Neighbours, Vector, WantedNeighbours
 
 LISTS_AT_ONCE = IndexPolicy(
     exact_max_rows=4,
@@ -138,15 +137,8 @@ class Upkept:
         self._engine.apply(rows, removed)
         self._engine.maintain()
 
-    def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        only: Collection[ItemId] | None = None,
-    ) -> Neighbours:
-        return self._engine.search(vector, kind, scope, depth, only)
+    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+        return self._engine.search(vector, wanted)
 
     def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
         return self._engine.scan_size(tenant, kind)

@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import threading
 import zlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -40,6 +40,7 @@ from serving.ports import (
     UnsoundRowsError,
     Vector,
     Vectors,
+    WantedNeighbours,
 )
 from tests.builders import TENANT
 
@@ -211,30 +212,23 @@ class InMemoryIndex:
             self._rows.pop(name, None)
         self._rows.update(((row.tenant, row.item), row) for row in rows)
 
-    def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        only: Collection[ItemId] | None = None,
-    ) -> Neighbours:
+    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
         self._check(len(vector))
         if not _has_length(vector):
             raise ValueError("the vector to search for is zero or not finite")
         found = best_first(
             Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
             for (tenant, _), row in self._rows.items()
-            if tenant == scope.tenant
-            and row.item.kind is kind
+            if tenant == wanted.scope.tenant
+            and row.item.kind is wanted.kind
             and len(row.vectors)
-            and self._accepts(row, scope)
-            and (only is None or row.item in only)
-        )[:depth]
+            and self._accepts(row, wanted.scope)
+            and (wanted.only is None or row.item in wanted.only)
+        )[: wanted.depth]
         evidence = {
-            candidate.item.id: self._evidence(candidate.item, scope)
+            candidate.item.id: self._evidence(candidate.item, wanted.scope)
             for candidate in found
-            if kind is ItemKind.FACT
+            if wanted.kind is ItemKind.FACT
         }
         return Neighbours(found, evidence)
 
@@ -341,16 +335,9 @@ class EngineIndex:
         self._engine = engine
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        found = self._engine.search(vector, kind, scope, depth, only)
+        found = self._engine.search(vector, wanted)
         return IndexAnswer(found.candidates, epoch=1, evidence=found.evidence)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:

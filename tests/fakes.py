@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from serving.domain.budget import Deadline
@@ -11,9 +11,9 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.period import Period
 from serving.domain.query import Scope
 from serving.domain.ranking import Candidate
-from serving.domain.records import ItemId, ItemKind, TenantName, segment_id
+from serving.domain.records import ItemId, TenantName, segment_id
 from serving.pipeline.legs import Finding, LegRequest
-from serving.ports import IndexAnswer, IndexStatus, Projection, Vector
+from serving.ports import IndexAnswer, IndexStatus, Projection, Vector, WantedNeighbours
 
 
 class FixedLeg:
@@ -39,14 +39,7 @@ class FixedIndex:
         self.incomplete = incomplete
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         return IndexAnswer([], epoch=1)
 

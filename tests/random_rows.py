@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import strategies as st
 
-from serving.domain.query import Filter, Scope
+from serving.domain.query import Filter
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName, segment_id
-from serving.ports import IndexAnswer, IndexRow, Neighbours
+from serving.ports import IndexAnswer, IndexRow, Neighbours, WantedNeighbours
 from tests.builders import TENANT, fact, scope, segment
 from tests.fake_meaning import InMemoryIndex, fact_row, segment_row, unit
 
@@ -19,8 +21,8 @@ DIRECTIONS = st.integers(0, 5000)
 Write = tuple[list[IndexRow], list[tuple[TenantName, ItemId]]]
 """Rows to put, after others were removed."""
 
-Question = tuple[int, ItemKind, Scope, int, list[ItemId] | None]
-"""The number of a direction, and what a search takes beside a vector."""
+Question = tuple[int, WantedNeighbours]
+"""The number of a direction, and what is wanted of what lies there."""
 
 
 @st.composite
@@ -54,14 +56,17 @@ WRITES = st.tuples(
 
 QUESTIONS = st.tuples(
     DIRECTIONS,
-    st.sampled_from(ItemKind),
     st.builds(
-        lambda tenant, kinds: scope(tenant=tenant, filter_=Filter(kinds=kinds)),
-        st.sampled_from(TENANTS),
-        st.sampled_from([(), ("turn",), ("note",)]),
+        WantedNeighbours,
+        st.sampled_from(ItemKind),
+        st.builds(
+            lambda tenant, kinds: scope(tenant=tenant, filter_=Filter(kinds=kinds)),
+            st.sampled_from(TENANTS),
+            st.sampled_from([(), ("turn",), ("note",)]),
+        ),
+        st.integers(1, 30),
+        st.none() | st.lists(SEGMENTS),
     ),
-    st.integers(1, 30),
-    st.none() | st.lists(SEGMENTS),
 )
 
 
@@ -69,15 +74,16 @@ def assert_is_what_is_nearest(
     found: Neighbours | IndexAnswer, reference: InMemoryIndex, question: Question
 ) -> None:
     """Asserts that no row is nearer than what was found; of equals any may have been."""
-    number, kind, in_scope, depth, only = question
-    wanted = reference.search(unit(number), kind, in_scope, 10_000, only)
-    score_of = {each.item: each.score for each in wanted.candidates}
-    assert _scores(found.candidates) == pytest.approx(_scores(wanted.candidates[:depth]), abs=1e-5)
+    number, wanted = question
+    all_ = reference.search(unit(number), replace(wanted, depth=10_000))
+    score_of = {each.item: each.score for each in all_.candidates}
+    nearest = all_.candidates[: wanted.depth]
+    assert _scores(found.candidates) == pytest.approx(_scores(nearest), abs=1e-5)
     assert len({each.item for each in found.candidates}) == len(found.candidates)
     for each in found.candidates:
         assert each.score == pytest.approx(score_of[each.item], abs=1e-5)
-        if kind is ItemKind.FACT:
-            assert found.evidence[each.item.id] == wanted.evidence[each.item.id]
+        if wanted.kind is ItemKind.FACT:
+            assert found.evidence[each.item.id] == all_.evidence[each.item.id]
 
 
 def _scores(candidates: list[Candidate]) -> list[float]:

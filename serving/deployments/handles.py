@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,8 +14,7 @@ from serving.deployments.components import Elsewhere
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, OverloadedError
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.records import ItemId, TenantName
 from serving.pipeline.failover import (
     Embedded,
     FailoverEmbeddedSearch,
@@ -26,7 +25,7 @@ from serving.pipeline.failover import (
     ready_index,
 )
 from serving.pipeline.semantic import EmbeddedSearch, QuestionVectors
-from serving.pipeline.sharding import ShardedIndex, ShardedSemanticSearch
+from serving.pipeline.sharding import ShardedIndex, ShardedSearch
 from serving.ports import (
     Embedder,
     EmbeddingModel,
@@ -36,6 +35,7 @@ from serving.ports import (
     Vector,
     VectorIndex,
     Vectors,
+    WantedNeighbours,
 )
 
 Value = TypeVar("Value")
@@ -105,19 +105,10 @@ class RemoteIndex:
         self._handle: Any = handle
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        """Finds the nearest items in the time that remains."""
-        call = self._handle.search.remote(
-            vector, kind, scope, depth, deadline.remaining(), token, only
-        )
+        """Finds the wanted neighbours of a vector in the time that remains."""
+        call = self._handle.search.remote(vector, wanted, deadline.remaining())
         return await unwrapped(call, "index")
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
@@ -139,20 +130,9 @@ class RemoteSemanticSearch:
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         self._handle: Any = handle
 
-    async def search(
-        self,
-        text: str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
+    async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
         """Embeds a question and finds what is nearest to it, in the time that remains."""
-        call = self._handle.search_text.remote(
-            text, kind, scope, depth, deadline.remaining(), token, only
-        )
+        call = self._handle.search_text.remote(text, wanted, deadline.remaining())
         return await unwrapped(call, "embedder and index")
 
 
@@ -190,7 +170,7 @@ def elsewhere(handles: SpaceHandles) -> Elsewhere:
         embedder = FailoverEmbedder(embedder, RemoteQuestionEmbedder(handles.embedder_twin))
         questions = questions_of(embedder)
     index = _one_of(_indexes(handles), ShardedIndex)
-    semantic = _one_of(_semantic(handles, embedder, questions), ShardedSemanticSearch)
+    semantic = _one_of(_semantic(handles, embedder, questions), ShardedSearch)
     if semantic is None and questions is not None and index is not None:
         semantic = FailoverEmbeddedSearch(questions, index)
     return Elsewhere(embedder, index, semantic)

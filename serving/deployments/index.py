@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ray import serve
@@ -21,10 +21,9 @@ from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.records import ItemId, TenantName
 from serving.domain.shards import WHOLE, Shard
-from serving.ports import IndexAnswer, IndexStatus, Vector
+from serving.ports import IndexAnswer, IndexStatus, Vector, WantedNeighbours
 from serving.ports import VectorIndex as VectorIndexPort
 
 
@@ -34,18 +33,10 @@ class IndexCalls:
     _index: VectorIndexPort
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        remaining_s: float,
-        token: ConsistencyToken | None,
-        only: Collection[ItemId] | None,
+        self, vector: Vector, wanted: WantedNeighbours, remaining_s: float
     ) -> IndexAnswer:
-        """Finds the nearest items."""
-        deadline = Deadline.after(remaining_s)
-        return await self._index.search(vector, kind, scope, depth, deadline, token, only)
+        """Finds the wanted neighbours of a vector."""
+        return await self._index.search(vector, wanted, Deadline.after(remaining_s))
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it still holds."""

@@ -5,7 +5,6 @@ The question's way is one hop instead of two, and its vector stays in the proces
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from ray import serve
@@ -23,11 +22,8 @@ from serving.deployments.index import IndexCalls
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind
 from serving.domain.shards import WHOLE, Shard
-from serving.ports import IndexAnswer
+from serving.ports import IndexAnswer, WantedNeighbours
 
 
 @serve.deployment(
@@ -56,15 +52,7 @@ class VectorSpace(EmbedderCalls, IndexCalls):
             await self._opened.__aexit__(None, None, None)
 
     async def search_text(
-        self,
-        text: str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        remaining_s: float,
-        token: ConsistencyToken | None,
-        only: Collection[ItemId] | None,
+        self, text: str, wanted: WantedNeighbours, remaining_s: float
     ) -> IndexAnswer:
-        """Embeds a question and finds the nearest items."""
-        deadline = Deadline.after(remaining_s)
-        return await self._semantic.search(text, kind, scope, depth, deadline, token, only)
+        """Embeds a question and finds what is nearest to it."""
+        return await self._semantic.search(text, wanted, Deadline.after(remaining_s))

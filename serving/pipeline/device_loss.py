@@ -9,12 +9,11 @@ whoever runs the process is told, who ends it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from serving.domain.errors import DeviceLostError
-from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
 from serving.ports import (
     CrossEncoder,
@@ -29,6 +28,7 @@ from serving.ports import (
     TokenIds,
     Vector,
     Vectors,
+    WantedNeighbours,
 )
 
 logger = logging.getLogger(__name__)
@@ -154,17 +154,10 @@ class WatchedEngine:
         with self._watch.over():
             self._engine.apply(rows, removed)
 
-    def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        only: Collection[ItemId] | None = None,
-    ) -> Neighbours:
-        """Finds the `depth` nearest items that the scope accepts."""
+    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+        """Finds the wanted neighbours of a vector."""
         with self._watch.over():
-            return self._engine.search(vector, kind, scope, depth, only)
+            return self._engine.search(vector, wanted)
 
     def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
         """How many vectors a search of the tenant reads at most."""

@@ -15,26 +15,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError, TriviumError
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.records import ItemId, TenantName
 from serving.pipeline.semantic import QuestionVectors
 from serving.ports import (
     Embedder,
     EmbeddingModel,
     IndexAnswer,
     IndexStatus,
+    NeighbourSearch,
     QuestionEmbedder,
-    SemanticSearch,
     Vector,
     VectorIndex,
     Vectors,
+    WantedNeighbours,
 )
 
 logger = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ PROBE = "?"
 """What an embedder is asked to show that it is there."""
 
 Answer = TypeVar("Answer")
+Question = TypeVar("Question")
 
 Ask = Callable[[Deadline], Awaitable[Answer]]
 """Asks a question by a deadline."""
@@ -201,7 +202,42 @@ def _give_up(call: asyncio.Future[Answer]) -> None:
     call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
-class FailoverIndex:
+class FailoverSearch(Generic[Question]):
+    """A `NeighbourSearch` over one and its twin.
+
+    Args:
+        primary: The one that is asked.
+        check: Asks it how it is.
+        twin: The one that is asked in its place.
+    """
+
+    def __init__(
+        self, primary: NeighbourSearch[Question], check: Check, twin: NeighbourSearch[Question]
+    ) -> None:
+        self._primary = primary
+        self._twin = twin
+        self._failover = Failover(INDEX, check)
+
+    async def search(
+        self, question: Question, wanted: WantedNeighbours, deadline: Deadline
+    ) -> IndexAnswer:
+        """Finds the wanted neighbours of a question.
+
+        Raises:
+            NotReadyError: Both are being filled, or the primary is for the first time.
+            DependencyError: Neither can answer.
+        """
+
+        async def in_its_place(until: Deadline) -> IndexAnswer:
+            answer = await self._twin.search(question, wanted, until)
+            return replace(answer, twins=(*answer.twins, INDEX))
+
+        return await self._failover.ask(
+            lambda until: self._primary.search(question, wanted, until), in_its_place, deadline
+        )
+
+
+class FailoverIndex(FailoverSearch[Vector]):
     """A `VectorIndex` over one and its twin, which follow the same log.
 
     Args:
@@ -210,60 +246,26 @@ class FailoverIndex:
     """
 
     def __init__(self, primary: VectorIndex, twin: VectorIndex) -> None:
-        self._primary = primary
-        self._twin = twin
-        self._failover = Failover(INDEX, ready_index(primary))
-
-    async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
-        """Finds the `depth` nearest items that the scope accepts.
-
-        Raises:
-            NotReadyError: Both are being filled, or the primary is for the first time.
-            DependencyError: Neither can answer.
-        """
-
-        async def in_its_place(until: Deadline) -> IndexAnswer:
-            answer = await self._twin.search(vector, kind, scope, depth, until, token, only)
-            return replace(answer, twins=(INDEX,))
-
-        return await self._failover.ask(
-            lambda until: self._primary.search(vector, kind, scope, depth, until, token, only),
-            in_its_place,
-            deadline,
-        )
+        super().__init__(primary, ready_index(primary), twin)
+        self._indexes = primary, twin
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items either still holds; both must answer."""
-        return max(
-            await asyncio.gather(
-                self._primary.count(tenant, items),
-                self._twin.count(tenant, items),
-            )
-        )
+        return max(await asyncio.gather(*(each.count(tenant, items) for each in self._indexes)))
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         """Waits until both have seen the write: what one of them misses may be found in it."""
         return all(
-            await asyncio.gather(
-                self._primary.caught_up(token, deadline), self._twin.caught_up(token, deadline)
-            )
+            await asyncio.gather(*(each.caught_up(token, deadline) for each in self._indexes))
         )
 
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         """The state of the primary; while it is away that of the twin, and why it is asked."""
+        primary, twin = self._indexes
         away = self._failover.away
         try:
             async with asyncio.timeout(CHECK_S):
-                state = await self._primary.status(tenant)
+                state = await primary.status(tenant)
         except (TriviumError, TimeoutError) as error:
             why = _why(error)
         else:
@@ -271,9 +273,9 @@ class FailoverIndex:
                 return state
             why = state.reason
         async with asyncio.timeout(CHECK_S):
-            twin = await self._twin.status(tenant)
-        twins = f"; its twin: {twin.reason}" if twin.reason else "; its twin on the CPU answers"
-        return replace(twin, reason=why + twins)
+            state = await twin.status(tenant)
+        twins = f"; its twin: {state.reason}" if state.reason else "; its twin on the CPU answers"
+        return replace(state, reason=why + twins)
 
 
 def ready_index(index: VectorIndex) -> Check:
@@ -373,62 +375,11 @@ class FailoverEmbeddedSearch:
         self._questions = questions
         self._index = index
 
-    async def search(
-        self,
-        text: str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
+    async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
         """Embeds a question and finds what is nearest to it."""
         started = time.perf_counter()
         made = await self._questions.of(text, deadline)
         embedding_s = time.perf_counter() - started
-        answer = await self._index.search(made.vector, kind, scope, depth, deadline, token, only)
+        answer = await self._index.search(made.vector, wanted, deadline)
         twins = (EMBEDDER, *answer.twins) if made.by_twin else answer.twins
         return replace(answer, embedding_s=embedding_s, twins=twins)
-
-
-class FailoverSearch:
-    """A `SemanticSearch` over one that embeds and searches in one place, and over its twins.
-
-    Args:
-        primary: The one that is asked.
-        check: Asks it how it is.
-        twin: Embeds, and searches the twin of its index.
-    """
-
-    def __init__(self, primary: SemanticSearch, check: Check, twin: SemanticSearch) -> None:
-        self._primary = primary
-        self._twin = twin
-        self._failover = Failover(INDEX, check)
-
-    async def search(
-        self,
-        text: str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
-        """Finds what is nearest to a question.
-
-        Raises:
-            NotReadyError: Both are being filled, or the primary is for the first time.
-            DependencyError: Neither can answer.
-        """
-
-        async def in_its_place(until: Deadline) -> IndexAnswer:
-            answer = await self._twin.search(text, kind, scope, depth, until, token, only)
-            return replace(answer, twins=(*answer.twins, INDEX))
-
-        return await self._failover.ask(
-            lambda until: self._primary.search(text, kind, scope, depth, until, token, only),
-            in_its_place,
-            deadline,
-        )

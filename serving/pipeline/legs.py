@@ -11,11 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
 from serving.domain.fusion import fuse
 from serving.domain.leg_options import CandidatePool, Expansion
 from serving.domain.profile import LegSpec, Yields
-from serving.domain.query import Query, Scope
+from serving.domain.query import Query
 from serving.domain.ranking import Candidate, RankedList, above_floor
 from serving.domain.records import ItemId, ItemKind, segment_id
 from serving.pipeline.index_answers import merged
@@ -28,6 +27,7 @@ from serving.ports import (
     LexicalSearch,
     Timeline,
     Vector,
+    WantedNeighbours,
 )
 
 LEXICAL = "lexical"
@@ -112,33 +112,19 @@ class QueryVector:
         self._task: asyncio.Task[list[Vector]] | None = None
         self.elapsed_s = 0.0
 
-    async def nearest(
-        self,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None,
-        only: Collection[ItemId] | None,
-    ) -> IndexAnswer:
-        """Looks the question up in its space, as `VectorIndex.search` does.
+    async def nearest(self, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
+        """Looks the question up in its space, as `NeighbourSearch.search` does.
 
         Of a question of several parts an item's score is that by the part it is nearest to.
         """
         semantic, index = self._space.semantic, self._space.index
         if semantic is None or self._query.vector is not None:
-            searches = [
-                index.search(vector, kind, scope, depth, deadline, token, only)
-                for vector in await self._get()
-            ]
+            searches = [index.search(vector, wanted, deadline) for vector in await self._get()]
         else:
-            searches = [
-                semantic.search(part, kind, scope, depth, deadline, token, only)
-                for part in self._parts
-            ]
+            searches = [semantic.search(part, wanted, deadline) for part in self._parts]
         answers = await asyncio.gather(*searches)
         self.elapsed_s = max(self.elapsed_s, *(answer.embedding_s for answer in answers))
-        return answers[0] if len(answers) == 1 else merged(answers, depth)
+        return answers[0] if len(answers) == 1 else merged(answers, wanted.depth)
 
     async def _get(self) -> list[Vector]:
         """The vectors: each float32 (dimension,), of unit length."""
@@ -227,9 +213,8 @@ async def _nearest(
     kind: ItemKind, request: LegRequest, only: Collection[ItemId] | None = None
 ) -> IndexAnswer:
     query = request.query
-    return await request.vector.nearest(
-        kind, query.scope, request.spec.depth, request.deadline, query.token, only
-    )
+    wanted = WantedNeighbours(kind, query.scope, request.spec.depth, only, query.token)
+    return await request.vector.nearest(wanted, request.deadline)
 
 
 class DenseLeg:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import islice
 from typing import Generic, TypeVar
 
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind
-from serving.ports import IndexAnswer, QuestionEmbedder, VectorIndex
+from serving.ports import IndexAnswer, QuestionEmbedder, VectorIndex, WantedNeighbours
 
 Made = TypeVar("Made")
 
@@ -33,21 +30,12 @@ class EmbeddedSearch:
         self._vectors = QuestionVectors(embedder.embed_query)
         self._index = index
 
-    async def search(
-        self,
-        text: str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
+    async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
         """Embeds a question and finds what is nearest to it."""
         started = time.perf_counter()
         vector = await self._vectors.of(text, deadline)
         embedding_s = time.perf_counter() - started
-        answer = await self._index.search(vector, kind, scope, depth, deadline, token, only)
+        answer = await self._index.search(vector, wanted, deadline)
         return replace(answer, embedding_s=embedding_s)
 
 

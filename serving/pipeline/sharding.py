@@ -6,25 +6,61 @@ A share that does not answer takes its rows from the answer and nothing else; th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.records import ItemId, TenantName
 from serving.pipeline.index_answers import merged, status_of
-from serving.ports import IndexAnswer, IndexStatus, SemanticSearch, Vector, VectorIndex
+from serving.ports import (
+    IndexAnswer,
+    IndexStatus,
+    NeighbourSearch,
+    Vector,
+    VectorIndex,
+    WantedNeighbours,
+)
 
 MOST_RESERVE_S = 0.05
 """What is kept for merging from a shard that hangs: a tenth of the time, and no more than this.
 Without it the others' finds would come too late as well."""
 
-Search = Callable[[Deadline], Coroutine[Any, Any, IndexAnswer]]
+Question = TypeVar("Question")
+
+Result = IndexAnswer | DependencyError | TimeoutError
+"""What a shard answers, or why it does not."""
 
 
-class ShardedIndex:
+class ShardedSearch(Generic[Question]):
+    """A `NeighbourSearch` over those of all shards; a text is embedded where it is searched.
+
+    Args:
+        shards: One for each share of all rows, in their order.
+    """
+
+    def __init__(self, shards: Sequence[NeighbourSearch[Question]]) -> None:
+        self._shards = list(shards)
+
+    async def search(
+        self, question: Question, wanted: WantedNeighbours, deadline: Deadline
+    ) -> IndexAnswer:
+        """Finds the wanted neighbours of a question in all shards that answer.
+
+        Raises:
+            NotReadyError: No shard is ready.
+            DependencyError: No shard answered.
+            TimeoutError: No shard answered before the deadline.
+        """
+        until = deadline.earlier_by(min(MOST_RESERVE_S, deadline.remaining() / 10))
+        results = await asyncio.gather(
+            *(_ask(shard, question, wanted, until) for shard in self._shards)
+        )
+        return _one_answer(results, wanted.depth)
+
+
+class ShardedIndex(ShardedSearch[Vector]):
     """A `VectorIndex` over those of all shards.
 
     Args:
@@ -32,39 +68,17 @@ class ShardedIndex:
     """
 
     def __init__(self, shards: Sequence[VectorIndex]) -> None:
-        self._shards = list(shards)
-
-    async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
-        """Finds the `depth` nearest items of all shards that answer.
-
-        Raises:
-            NotReadyError: No shard is ready.
-            DependencyError: No shard answered.
-            TimeoutError: No shard answered before the deadline.
-        """
-
-        def asking(shard: VectorIndex) -> Search:
-            return lambda until: shard.search(vector, kind, scope, depth, until, token, only)
-
-        return await _ask_all([asking(shard) for shard in self._shards], depth, deadline)
+        super().__init__(shards)
+        self._indexes = list(shards)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items they still hold; all must answer."""
-        return sum(await asyncio.gather(*(shard.count(tenant, items) for shard in self._shards)))
+        return sum(await asyncio.gather(*(index.count(tenant, items) for index in self._indexes)))
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         """Waits until all have seen the write; False if the deadline passes first."""
         return all(
-            await asyncio.gather(*(shard.caught_up(token, deadline) for shard in self._shards))
+            await asyncio.gather(*(index.caught_up(token, deadline) for index in self._indexes))
         )
 
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
@@ -72,7 +86,7 @@ class ShardedIndex:
 
         `tiers` are those of every shard, one after the other.
         """
-        states = await asyncio.gather(*(status_of(shard, tenant) for shard in self._shards))
+        states = await asyncio.gather(*(status_of(index, tenant) for index in self._indexes))
         told = [(number, state) for number, state in enumerate(states) if state.reason]
         waiting = [state for state in states if not state.ready]
         of_all = f"of {len(states)}"
@@ -86,43 +100,18 @@ class ShardedIndex:
         )
 
 
-class ShardedSemanticSearch:
-    """A `SemanticSearch` over those of all shards: each embeds the question where it searches.
-
-    Args:
-        shards: One for each share of all rows, in their order.
-    """
-
-    def __init__(self, shards: Sequence[SemanticSearch]) -> None:
-        self._shards = list(shards)
-
-    async def search(
-        self,
-        text: str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
-        """Finds what is nearest to a question in all shards that answer.
-
-        Raises:
-            NotReadyError: No shard is ready.
-            DependencyError: No shard answered.
-            TimeoutError: No shard answered before the deadline.
-        """
-
-        def asking(shard: SemanticSearch) -> Search:
-            return lambda until: shard.search(text, kind, scope, depth, until, token, only)
-
-        return await _ask_all([asking(shard) for shard in self._shards], depth, deadline)
+async def _ask(
+    shard: NeighbourSearch[Question], question: Question, wanted: WantedNeighbours, until: Deadline
+) -> Result:
+    """Asks one shard; what else it raises is a fault of the question."""
+    try:
+        async with asyncio.timeout(until.remaining()):
+            return await shard.search(question, wanted, until)
+    except (DependencyError, TimeoutError) as error:
+        return error
 
 
-async def _ask_all(searches: Sequence[Search], depth: int, deadline: Deadline) -> IndexAnswer:
-    until = deadline.earlier_by(min(MOST_RESERVE_S, deadline.remaining() / 10))
-    results = await asyncio.gather(*(_ask(search, until) for search in searches))
+def _one_answer(results: Sequence[Result], depth: int) -> IndexAnswer:
     answers = [result for result in results if isinstance(result, IndexAnswer)]
     if not answers:
         raise _none_answered([result for result in results if isinstance(result, Exception)])
@@ -136,15 +125,6 @@ async def _ask_all(searches: Sequence[Search], depth: int, deadline: Deadline) -
     answered = f"{len(answers)} of {len(results)} shards answered"
     unsearched = IndexAnswer([], answers[0].epoch, unsearched="; ".join([answered, *missing]))
     return merged([*answers, unsearched], depth)
-
-
-async def _ask(search: Search, until: Deadline) -> IndexAnswer | DependencyError | TimeoutError:
-    """What a shard answers, or why it does not; what else it raises is a fault of the question."""
-    try:
-        async with asyncio.timeout(until.remaining()):
-            return await search(until)
-    except (DependencyError, TimeoutError) as error:
-        return error
 
 
 def _reason(error: Exception) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,8 +22,7 @@ from typing import Self
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import NotReadyError, UnavailableError
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.records import ItemId, TenantName
 from serving.pipeline.keeping import Keeper
 from serving.pipeline.maintenance import MAINTAIN_EVERY_S, Maintenance
 from serving.ports import (
@@ -40,6 +39,7 @@ from serving.ports import (
     SnapshotLabel,
     UnsoundRowsError,
     Vector,
+    WantedNeighbours,
 )
 
 logger = logging.getLogger(__name__)
@@ -157,19 +157,12 @@ class TailedIndex:
     # ------------------------------------------------------------ answering
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        """Finds the `depth` nearest items that the scope accepts; scores are cosines.
+        """Finds the wanted neighbours of a vector; scores are cosines.
 
-        Waits for `token` until shortly before the deadline, then answers all the
-        same with `stale` set. With `only`, nothing else is considered.
+        Waits for the token until shortly before the deadline, then answers all the
+        same with `stale` set.
 
         Raises:
             ValueError: `vector` has another dimension than the index.
@@ -177,30 +170,22 @@ class TailedIndex:
         """
         self._require_ready()
         stale = False
-        if token is not None:
+        if wanted.token is not None:
             reserve_s = min(ANSWER_RESERVE_S, deadline.remaining() / 2)
-            stale = not await self.caught_up(token, deadline.earlier_by(reserve_s))
+            stale = not await self.caught_up(wanted.token, deadline.earlier_by(reserve_s))
         filled = self._require_ready()
         async with asyncio.timeout(deadline.remaining()):
-            found = await self._search(filled.engine, vector, kind, scope, depth, only)
+            found = await self._search(filled.engine, vector, wanted)
         epoch = filled.first_epoch + found.generation
         return IndexAnswer(found.candidates, epoch, stale, found.evidence)
 
     async def _search(
-        self,
-        engine: IndexEngine,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        only: Collection[ItemId] | None,
+        self, engine: IndexEngine, vector: Vector, wanted: WantedNeighbours
     ) -> Neighbours:
-        if engine.scan_size(scope.tenant, kind) <= INLINE_ROWS:
-            return engine.search(vector, kind, scope, depth, only)
+        if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
+            return engine.search(vector, wanted)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, engine.search, vector, kind, scope, depth, only
-        )
+        return await loop.run_in_executor(self._threads, engine.search, vector, wanted)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it still holds.

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -18,10 +18,16 @@ from typing import Generic, Self, TypeVar
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError, TooSlowError
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.records import ItemId, TenantName
 from serving.pipeline.pace import Pace
-from serving.ports import IndexAnswer, IndexStatus, QuestionEmbedder, Vector, VectorIndex
+from serving.ports import (
+    IndexAnswer,
+    IndexStatus,
+    QuestionEmbedder,
+    Vector,
+    VectorIndex,
+    WantedNeighbours,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -108,16 +114,9 @@ class ColdIndex:
         self._index = index
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        """Finds the `depth` nearest items that the scope accepts.
+        """Finds the wanted neighbours of a vector.
 
         Raises:
             NotReadyError: It is being filled, from this call on if nobody has asked before.
@@ -125,7 +124,7 @@ class ColdIndex:
         index = self._index.wanted()
         if index is None:
             raise NotReadyError("index", "it begins to be filled")
-        return await index.search(vector, kind, scope, depth, deadline, token, only)
+        return await index.search(vector, wanted, deadline)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it still holds: none, if it holds nothing."""

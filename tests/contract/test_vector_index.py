@@ -22,7 +22,7 @@ from serving.domain.query import Filter, Scope, TimeRange
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, fact_id, segment_id
 from serving.domain.validity import Closing
-from serving.ports import DamagedSnapshotError, IndexEngine, IndexRow, Neighbours
+from serving.ports import DamagedSnapshotError, IndexEngine, IndexRow, Neighbours, WantedNeighbours
 from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE, Upkept, WatchedLibrary
 from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
@@ -88,7 +88,8 @@ def find(
     only: Collection[ItemId] | None = None,
     **of_scope: object,
 ) -> Neighbours:
-    return engine.search(unit(seed), kind, scope(**of_scope), depth, only)  # type: ignore[arg-type]
+    in_scope = scope(**of_scope)  # type: ignore[arg-type]
+    return engine.search(unit(seed), WantedNeighbours(kind, in_scope, depth, only))
 
 
 def names(found: Neighbours) -> list[ItemId]:
@@ -248,7 +249,7 @@ def test_vectors_of_another_dimension_are_refused_and_change_nothing(engine: Ind
     with pytest.raises(ValueError, match=f"{DIMENSION} dimensions, got 3"):
         engine.apply(rows, [])
     with pytest.raises(ValueError, match=f"{DIMENSION} dimensions, got 3"):
-        engine.search(unit(1, 3), ItemKind.SEGMENT, scope(), 1)
+        engine.search(unit(1, 3), WantedNeighbours(ItemKind.SEGMENT, scope(), 1))
     assert engine.vector_count == 0
 
 
@@ -262,7 +263,7 @@ def test_vectors_without_a_direction_are_refused_and_change_nothing(
     with pytest.raises(ValueError, match="a vector of 'b' is zero or not finite"):
         engine.apply(rows, [])
     with pytest.raises(ValueError, match="search for is zero or not finite"):
-        engine.search(vector, ItemKind.SEGMENT, scope(), 1)
+        engine.search(vector, WantedNeighbours(ItemKind.SEGMENT, scope(), 1))
     assert engine.vector_count == 0
 
 
@@ -735,8 +736,9 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
 ) -> None:
     engine, corpus = make_engine(), Corpus()
     in_scope = scope(filter_=filter_, as_of=as_of, known_at=known_at)
+    wanted = WantedNeighbours(kind, in_scope, depth)
     for put, removed in changes:
-        engine.search(unit(1), kind, in_scope, depth)  # what it may keep must not go stale
+        engine.search(unit(1), wanted)  # what it may keep must not go stale
         for item in removed:
             corpus.remove(item)
         engine.apply([], [(TENANT, item) for item in removed])
@@ -744,7 +746,7 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
         if restarts:
             engine = restarted(engine, make_engine)
 
-    found = engine.search(unit(1), kind, in_scope, depth, only)
+    found = engine.search(unit(1), replace(wanted, only=only))
 
     expected = corpus.expected(kind, in_scope, only)
     assert names(found) == names(expected)[:depth]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,10 +21,16 @@ from serving.deployments.ray_environment import free_ports
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
-from serving.domain.query import Scope
-from serving.domain.records import ItemId, ItemKind, TenantName
+from serving.domain.records import ItemId, TenantName
 from serving.pipeline.tailing import TailedIndex
-from serving.ports import EmbeddingModel, IndexAnswer, IndexStatus, Vector, Vectors
+from serving.ports import (
+    EmbeddingModel,
+    IndexAnswer,
+    IndexStatus,
+    Vector,
+    Vectors,
+    WantedNeighbours,
+)
 from tests.fake_meaning import FAKE_MODEL, FakeEmbedder
 from tests.fix_local_service import local_service
 from tests.fix_postgres import QUICK
@@ -217,16 +223,9 @@ class UnreachableIndex:
         return self._index
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        return await self._reached.search(vector, kind, scope, depth, deadline, token, only)
+        return await self._reached.search(vector, wanted, deadline)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return await self._reached.count(tenant, items)

@@ -17,7 +17,7 @@ from serving.domain.records import ItemKind, segment_id
 from serving.domain.shards import WHOLE
 from serving.pipeline.keeping import Keeper
 from serving.pipeline.tailing import TailedIndex
-from serving.ports import IndexEngine, Selector
+from serving.ports import IndexEngine, Selector, WantedNeighbours
 from tests.builders import TENANT, ids, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE
 from tests.integration.postgres.following import MODEL, embed, eventually
@@ -40,7 +40,8 @@ def index_over(postgres: Postgres, make: Callable[[], IndexEngine], folder: Path
 
 async def names(index: TailedIndex) -> list[str]:
     asked = np.array([1, 0, 0, 0], np.float32)
-    answer = await index.search(asked, ItemKind.SEGMENT, scope(), 100, Deadline.after(10))
+    wanted = WantedNeighbours(ItemKind.SEGMENT, scope(), 100)
+    answer = await index.search(asked, wanted, Deadline.after(10))
     return sorted(candidate.item.id for candidate in answer.candidates)
 
 

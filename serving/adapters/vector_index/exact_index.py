@@ -17,16 +17,15 @@ same speed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from serving.adapters.vector_index.exact_scan import nearest
 from serving.adapters.vector_index.stored_rows import load, save
 from serving.adapters.vector_index.tenants import Tenants
 from serving.adapters.vector_index.tiers import exact_tier
-from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, IndexTier, Neighbours, Vector
+from serving.ports import IndexRow, IndexTier, Neighbours, Vector, WantedNeighbours
 
 
 class ExactIndex:
@@ -50,20 +49,13 @@ class ExactIndex:
         """
         self._tenants.apply(rows, removed)
 
-    def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        only: Collection[ItemId] | None = None,
-    ) -> Neighbours:
-        """Finds the `depth` nearest items that the scope accepts, of all or only of these.
+    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+        """Finds the wanted neighbours of a vector.
 
         Raises:
             ValueError: `vector` has another dimension, or is zero or not finite.
         """
-        return self._tenants.search(nearest, vector, kind, scope, depth, only)
+        return self._tenants.search(nearest, vector, wanted)
 
     def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
         """How many vectors a search of the tenant reads at most."""

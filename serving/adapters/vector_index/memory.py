@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,6 +14,7 @@ from serving.adapters.vector_index.instants import ClockTimes, Span, microsecond
 from serving.adapters.vector_index.view import ANY_TIME, View
 from serving.domain.query import Filter, Scope
 from serving.domain.records import ItemId, ItemKind, segment_id
+from serving.ports import WantedNeighbours
 
 CACHED_MASKS = 32
 
@@ -45,17 +46,19 @@ class Memory:
         """The rows of one kind."""
         return self.segments if kind is ItemKind.SEGMENT else self.facts
 
-    def allowed(self, kind: ItemKind, scope: Scope, only: Collection[ItemId] | None) -> Allowed:
-        """The rows that the scope accepts, of all items or only of these."""
-        if kind is ItemKind.SEGMENT:
+    def allowed(self, wanted: WantedNeighbours) -> Allowed:
+        """The rows that the scope accepts, of all items or only of those to be considered."""
+        scope = wanted.scope
+        if wanted.kind is ItemKind.SEGMENT:
             accepted = self.accepted_segments(scope.segment_filter, microseconds(scope.as_of))
         else:
             accepted = self._accepted_facts(scope)
-        if only is None:
+        if wanted.only is None:
             return accepted
         # By number, which never changes: the shelf's own slots may be ahead of this view.
-        numbers = self.numbers.known(only, self.number_count)
-        return Allowed(accepted.mask & self.view(kind).numbered(numbers, self.number_count))
+        numbers = self.numbers.known(wanted.only, self.number_count)
+        considered = self.view(wanted.kind).numbered(numbers, self.number_count)
+        return Allowed(accepted.mask & considered)
 
     def accepted_segments(self, filter_: Filter, as_of: int) -> Allowed:
         """The segments that pass the filter and were there at the instant."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +18,9 @@ from serving.adapters.vector_index.memory import Memory
 from serving.adapters.vector_index.shelf import Change, Shelf
 from serving.adapters.vector_index.stored_rows import SHELVES, StoredTenant
 from serving.adapters.vector_index.view import View
-from serving.domain.query import Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, Neighbours, UnsoundRowsError, Vector
+from serving.ports import IndexRow, Neighbours, UnsoundRowsError, Vector, WantedNeighbours
 
 Nearest = Callable[[View, Allowed, torch.Tensor, int], list[Found]]
 """Finds the nearest items among the allowed rows of a view."""
@@ -185,29 +184,21 @@ class Tenants:
 
     # ------------------------------------------------------------ reading
 
-    def search(
-        self,
-        nearest: Nearest,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        only: Collection[ItemId] | None,
-    ) -> Neighbours:
-        """Finds the `depth` nearest items that the scope accepts, of all or only of these.
+    def search(self, nearest: Nearest, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+        """Finds the wanted neighbours of a vector.
 
         Raises:
             ValueError: `vector` has another dimension, or is zero or not finite.
         """
         self._check_query(vector)
-        memory = self._memories.get(scope.tenant)
+        memory = self._memories.get(wanted.scope.tenant)
         if memory is None:
             return Neighbours([], generation=self.generation)
         query = torch.tensor(vector, dtype=torch.float32, device=self.device)
-        found = nearest(memory.view(kind), memory.allowed(kind, scope, only), query, depth)
+        found = nearest(memory.view(wanted.kind), memory.allowed(wanted), query, wanted.depth)
         evidence: dict[str, tuple[str, ...]] = {}
-        if kind is ItemKind.FACT:
-            segments = memory.evidence_of([each.row for each in found], scope)
+        if wanted.kind is ItemKind.FACT:
+            segments = memory.evidence_of([each.row for each in found], wanted.scope)
             evidence = {each.item.id: ids for each, ids in zip(found, segments, strict=True)}
         candidates = [Candidate(each.item, each.score) for each in found]
         return Neighbours(candidates, evidence, memory.generation)

@@ -12,7 +12,7 @@ import logging
 import queue
 import time
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -36,9 +36,8 @@ from serving.adapters.vector_index.trained import Trained, skew_of
 from serving.adapters.vector_index.view import View
 from serving.domain.index_costs import MemoryPlan
 from serving.domain.index_policy import FailedBuild, IndexPolicy, RebuildReason, TierState
-from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, IndexTier, Neighbours, Vector
+from serving.ports import IndexRow, IndexTier, Neighbours, Vector, WantedNeighbours
 
 logger = logging.getLogger(__name__)
 
@@ -116,24 +115,17 @@ class TieredIndex:
         """
         self._tenants.apply(rows, removed)
 
-    def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        only: Collection[ItemId] | None = None,
-    ) -> Neighbours:
-        """Finds the `depth` nearest items that the scope accepts, of all or only of these.
+    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+        """Finds the wanted neighbours of a vector.
 
         Raises:
             ValueError: `vector` has another dimension, or is zero or not finite.
             ListsError: The library failed.
         """
-        found = self._tenants.search(self._nearest, vector, kind, scope, depth, only)
-        shelf = self._tenants.shelf(scope.tenant, kind)
+        found = self._tenants.search(self._nearest, vector, wanted)
+        shelf = self._tenants.shelf(wanted.scope.tenant, wanted.kind)
         if shelf is not None and shelf.view.trained is not None:
-            shelf.asked.append(Asked(vector, depth))
+            shelf.asked.append(Asked(vector, wanted.depth))
         return found
 
     def _nearest(

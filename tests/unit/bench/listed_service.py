@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,17 +13,15 @@ from bench.quality.tune.coordinates import Coordinate, Definition, coordinates
 from bench.quality.tune.lists import Found
 from serving.adapters.english_dates import EnglishDates
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
 from serving.domain.profile import Profile
 from serving.domain.query import Query as DomainQuery
-from serving.domain.query import Scope
 from serving.domain.ranking import Candidate, above_floor
 from serving.domain.records import Fact, Item, ItemId, ItemKind, segment_id
 from serving.pipeline.asking import Legs
 from serving.pipeline.legs import FactsLeg, Finding, Leg, LegRequest, RelatedLeg
 from serving.pipeline.retrieve import Retriever
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import IndexAnswer, NameResolver, Vector
+from serving.ports import IndexAnswer, NameResolver, Vector, WantedNeighbours
 from serving.profiles import ProfileBook
 from serving.rpc.answers import from_retrieval
 from serving.rpc.questions import to_retrieve_call
@@ -70,16 +68,9 @@ class ListedFacts(FixedIndex):
         self._evidence = evidence
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        found = best_first(self._scores, ItemKind.FACT)[:depth]
+        found = best_first(self._scores, ItemKind.FACT)[: wanted.depth]
         return IndexAnswer(found, epoch=1, evidence=self._evidence)
 
 

@@ -18,7 +18,15 @@ from serving.pipeline.device_loss import (
 )
 from serving.pipeline.project import EmbeddingWork
 from serving.pipeline.reranking import QueuedReranker
-from serving.ports import Change, EmbeddingModel, EmbeddingTask, Pair, TokenIds, Vectors
+from serving.ports import (
+    Change,
+    EmbeddingModel,
+    EmbeddingTask,
+    Pair,
+    TokenIds,
+    Vectors,
+    WantedNeighbours,
+)
 from tests.builders import TENANT, scope, segment
 from tests.fake_meaning import FakeEncoder, InMemoryIndex, segment_row, unit
 from tests.fake_reranker import FakeCrossEncoder, settled
@@ -130,7 +138,7 @@ def test_what_was_being_computed_when_the_device_was_lost_is_not_used() -> None:
     with pytest.raises(DeviceLostError):
         watched.maintain()
     with pytest.raises(DeviceLostError):
-        watched.search(unit(1), ItemKind.SEGMENT, scope(), 3)
+        watched.search(unit(1), WantedNeighbours(ItemKind.SEGMENT, scope(), 3))
     with pytest.raises(DeviceLostError):
         watched.apply([], [])
     assert device.ended == 1

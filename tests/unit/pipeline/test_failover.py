@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from serving.domain.errors import (
     NotReadyError,
     OverloadedError,
 )
-from serving.domain.query import Scope
 from serving.domain.records import ItemId, ItemKind, TenantName, segment_id
 from serving.pipeline.asking import LegState
 from serving.pipeline.failover import (
@@ -35,7 +35,7 @@ from serving.pipeline.legs import DenseLeg, Leg
 from serving.pipeline.semantic import EmbeddedSearch
 from serving.pipeline.sharding import ShardedIndex
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import IndexAnswer, IndexStatus, Vector, Vectors
+from serving.ports import IndexAnswer, IndexStatus, Vector, Vectors, WantedNeighbours
 from tests.builders import TENANT, query, scope, segment
 from tests.fake_meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes import FixedLeg, RecordingAccess
@@ -51,6 +51,7 @@ HANGS = TimeoutError()
 Fault = Exception | None
 
 NAMES = [str(number) for number in range(12)]
+WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 3)
 
 
 def rows_in_memory() -> EngineIndex:
@@ -82,18 +83,11 @@ class FaultyIndex(EngineIndex):
             raise self.fault
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         self.asked += 1
         await self._fail()
-        return await super().search(vector, kind, scope, depth, deadline, token, only)
+        return await super().search(vector, wanted, deadline)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         await self._fail()
@@ -119,18 +113,11 @@ class WaitingIndex(FaultyIndex):
         self.was_asked_how_it_is = asyncio.Event()
 
     async def search(
-        self,
-        vector: Vector,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         self.asked += 1
         await self.released.wait()
-        return await super().search(vector, kind, scope, depth, deadline, token, only)
+        return await super().search(vector, wanted, deadline)
 
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         self.was_asked_how_it_is.set()
@@ -158,8 +145,7 @@ class FaultyEmbedder(FakeEmbedder):
 
 
 async def search(index: FailoverIndex | ShardedIndex, seconds: float = 30) -> IndexAnswer:
-    deadline = Deadline.after(seconds)
-    return await index.search(unit(1), ItemKind.SEGMENT, scope(), 3, deadline)
+    return await index.search(unit(1), WANTED, Deadline.after(seconds))
 
 
 async def is_back(index: FailoverIndex) -> None:
@@ -329,7 +315,7 @@ async def test_whatever_fails_an_answer_is_that_of_all_rows_or_there_is_none(
     index = ShardedIndex([FailoverIndex(*pair) for pair in zip(primaries, twins, strict=True)])
     for primary_fault, twin_fault, asked, depth in steps:
         primaries[0].fault, twins[0].fault = primary_fault, twin_fault
-        question = (unit(asked), ItemKind.SEGMENT, scope(), depth, soon())
+        question = (unit(asked), replace(WANTED, depth=depth), soon())
         try:
             answer = await index.search(*question)
         except DependencyError:
@@ -472,7 +458,7 @@ async def test_what_embeds_and_searches_in_one_place_is_stood_in_for_as_a_whole(
     embedder = FailoverEmbedder(FaultyEmbedder(GONE), FakeEmbedder())
     twin = FailoverEmbeddedSearch(questions_of(embedder), FaultyIndex())
     search = FailoverSearch(primary, ready_index(both), twin)
-    question = ("?", ItemKind.SEGMENT, scope(), 3, soon())
+    question = ("?", WANTED, soon())
     right = await search.search(*question)
 
     both.fault = LOST

@@ -1,26 +1,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import OverloadedError
-from serving.domain.query import Query, Scope
-from serving.domain.records import ItemId, ItemKind
+from serving.domain.query import Query
+from serving.domain.records import ItemKind
 from serving.pipeline.legs import QueryVector
 from serving.pipeline.semantic import EmbeddedSearch, QuestionVectors
 from serving.pipeline.spaces import VectorSpace
-from serving.ports import IndexAnswer, Vector
+from serving.ports import IndexAnswer, Vector, WantedNeighbours
 from tests.builders import query, scope, segment
 from tests.fake_meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row
 from tests.fake_placed import DeafEmbedder
 from tests.fakes import FixedIndex
 
 GOA = "we sailed to goa"
+WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 5)
 
 
 class GatedEmbedder(FakeEmbedder):
@@ -133,7 +133,7 @@ async def test_what_is_nearest_to_the_text_is_found_and_the_time_for_its_vector_
         engine.apply([segment_row(segment(id_, text), *vectors)], [])
     search = EmbeddedSearch(embedder, EngineIndex(engine))
 
-    answer = await search.search(GOA, ItemKind.SEGMENT, scope(), 1, soon())
+    answer = await search.search(GOA, replace(WANTED, depth=1), soon())
 
     assert [candidate.item.id for candidate in answer.candidates] == ["goa"]
     assert answer.embedding_s > 0
@@ -145,16 +145,7 @@ class NotedSearch:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def search(
-        self,
-        text: str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
-    ) -> IndexAnswer:
+    async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
         self.asked.append(text)
         return IndexAnswer([], epoch=7, embedding_s=3.0)
 
@@ -162,9 +153,7 @@ class NotedSearch:
 async def looked_up(question: Query, space: VectorSpace) -> tuple[int, float]:
     """The epoch of the index that answers, and how long the vector is said to have taken."""
     vector = QueryVector(question, space, soon())
-    answer = await vector.nearest(
-        ItemKind.SEGMENT, question.scope, 5, soon(), question.token, only=None
-    )
+    answer = await vector.nearest(WANTED, soon())
     return answer.epoch, vector.elapsed_s
 
 
@@ -203,7 +192,7 @@ async def test_what_is_near_one_of_several_questions_is_found_by_its_cosine_to_t
     question = query("? ".join(PARTS))
     vector = QueryVector(question, space, soon(), PARTS)
 
-    answer = await vector.nearest(ItemKind.SEGMENT, question.scope, 2, soon(), None, only=None)
+    answer = await vector.nearest(replace(WANTED, depth=2), soon())
 
     assert {each.item.id: each.score for each in answer.candidates} == {
         "goa": pytest.approx(1.0, abs=1e-4),
@@ -216,7 +205,7 @@ async def test_each_of_several_questions_is_asked_where_embedding_and_searching_
     space = VectorSpace(DeafEmbedder(), FixedIndex(), semantic)
     vector = QueryVector(query(GOA), space, soon(), PARTS)
 
-    answer = await vector.nearest(ItemKind.FACT, scope(), 5, soon(), None, only=None)
+    answer = await vector.nearest(WANTED, soon())
 
     assert sorted(semantic.asked) == sorted(PARTS)
     assert (answer.epoch, vector.elapsed_s) == (7, 3.0)
@@ -224,13 +213,15 @@ async def test_each_of_several_questions_is_asked_where_embedding_and_searching_
 
 async def test_one_stale_answer_among_several_makes_the_whole_stale() -> None:
     class HalfStaleSearch(NotedSearch):
-        async def search(self, text: str, *args: object, **kwargs: object) -> IndexAnswer:
+        async def search(
+            self, text: str, wanted: WantedNeighbours, deadline: Deadline
+        ) -> IndexAnswer:
             return IndexAnswer([], epoch=len(text), stale=text == GOA)
 
     space = VectorSpace(DeafEmbedder(), FixedIndex(), HalfStaleSearch())
     vector = QueryVector(query(GOA), space, soon(), PARTS)
 
-    answer = await vector.nearest(ItemKind.FACT, scope(), 5, soon(), None, only=None)
+    answer = await vector.nearest(WANTED, soon())
 
     assert answer.stale
     assert answer.epoch == min(map(len, PARTS))

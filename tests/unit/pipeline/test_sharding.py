@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError
-from serving.domain.query import Filter, Scope
+from serving.domain.query import Filter
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName, fact_id, segment_id
 from serving.domain.shards import Shard, all_shards
 from serving.pipeline.asking import LegState
 from serving.pipeline.legs import DenseLeg
-from serving.pipeline.sharding import ShardedIndex, ShardedSemanticSearch
+from serving.pipeline.sharding import ShardedIndex, ShardedSearch
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import IndexAnswer, IndexRow, IndexStatus, Vector, VectorIndex
+from serving.ports import IndexAnswer, IndexRow, IndexStatus, Vector, VectorIndex, WantedNeighbours
 from tests.builders import TENANT, fact, query, scope, segment
 from tests.fake_meaning import EngineIndex, FakeEmbedder, InMemoryIndex, fact_row, segment_row, unit
 from tests.fakes import FixedIndex, RecordingAccess
@@ -39,14 +39,7 @@ class OneIndex(FixedIndex):
         self._status = status
 
     async def search(
-        self,
-        vector: Vector | str,
-        kind: ItemKind,
-        scope: Scope,
-        depth: int,
-        deadline: Deadline,
-        token: ConsistencyToken | None = None,
-        only: Collection[ItemId] | None = None,
+        self, question: Vector | str, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         if self._answer is None:
             await asyncio.Event().wait()
@@ -77,10 +70,8 @@ def found(*names: str, score: float = 0.5, epoch: int = 1, stale: bool = False) 
 
 
 async def search(*shards: VectorIndex, depth: int = 10, seconds: float = 30) -> IndexAnswer:
-    deadline = Deadline.after(seconds)
-    return await ShardedIndex(shards).search(
-        unit(1), ItemKind.SEGMENT, scope(), depth, deadline, None
-    )
+    wanted = WantedNeighbours(ItemKind.SEGMENT, scope(), depth)
+    return await ShardedIndex(shards).search(unit(1), wanted, Deadline.after(seconds))
 
 
 # ---------------------------------------------------------------- what is found
@@ -136,7 +127,7 @@ async def test_shards_find_exactly_what_one_index_of_all_rows_finds(
     stored = {id_: each for id_, each in facts.items() if set(each[1]) <= set(segments)}
     whole = index_of(rows_of(Shard(), segments, stored))
     shards = [index_of(rows_of(shard, segments, stored)) for shard in all_shards(count)]
-    asked = (unit(1), kind, scope(filter_=filter_), depth, soon())
+    asked = (unit(1), WantedNeighbours(kind, scope(filter_=filter_), depth), soon())
 
     assert await ShardedIndex(shards).search(*asked) == await whole.search(*asked)
 
@@ -235,9 +226,9 @@ async def test_the_state_is_ready_when_every_shard_is_and_names_those_that_are_n
 
 
 async def test_places_that_embed_and_search_are_asked_with_the_text_and_merged_alike() -> None:
-    shards = ShardedSemanticSearch([found("b"), LOST, found("a", score=0.7)])
+    shards: ShardedSearch[str] = ShardedSearch([found("b"), LOST, found("a", score=0.7)])
 
-    answer = await shards.search("?", ItemKind.SEGMENT, scope(), 1, soon())
+    answer = await shards.search("?", WantedNeighbours(ItemKind.SEGMENT, scope(), 1), soon())
 
     assert [each.item.id for each in answer.candidates] == ["a"]
     assert answer.unsearched.startswith("2 of 3 shards answered")

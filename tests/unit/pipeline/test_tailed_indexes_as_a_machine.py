@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ from serving.domain.shards import Shard, all_shards
 from serving.pipeline.keeping import Keeper
 from serving.pipeline.sharding import ShardedIndex
 from serving.pipeline.tailing import TailedIndex
-from serving.ports import EmbeddingModel, IndexEngine, SnapshotLabel
+from serving.ports import EmbeddingModel, IndexEngine, SnapshotLabel, WantedNeighbours
 from tests.builders import TENANT, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fake_meaning import FAKE_MODEL, FakeFeed, FeedOfShard, InMemoryIndex, segment_row, unit
@@ -225,18 +226,17 @@ class Machine(RuleBasedStateMachine):
 
     def is_asked(self, question: Question) -> None:
         self.catches_up()
-        number, kind, in_scope, depth, only = question
+        number, wanted = question
         index = ShardedIndex([replica.index for replica in self.replicas])
-        deadline = Deadline.after(20)
 
         found = self.runner.run(
-            index.search(unit(number), kind, in_scope, depth, deadline, self.token, only)
+            index.search(unit(number), replace(wanted, token=self.token), Deadline.after(20))
         )
 
         assert (found.stale, found.unsearched) == (False, "")
         assert_is_what_is_nearest(found, self.reference, question)
-        assert found.epoch >= self.epochs[in_scope.tenant]
-        self.epochs[in_scope.tenant] = found.epoch
+        assert found.epoch >= self.epochs[wanted.scope.tenant]
+        self.epochs[wanted.scope.tenant] = found.epoch
 
     @invariant()
     def none_has_failed(self) -> None:
@@ -274,7 +274,7 @@ def test_the_machine_begins_again_with_snapshots_of_lists(machine: Machine) -> N
     machine.befalls("kept", 0, 0)
     kept = machine.replicas[0].index.tiers()
     machine.befalls("crashed", 0, 0)
-    machine.is_asked((1, ItemKind.SEGMENT, scope(tenant=TENANT), 10, None))
+    machine.is_asked((1, WantedNeighbours(ItemKind.SEGMENT, scope(tenant=TENANT), 10)))
     machine.teardown()
 
     assert max(tier.n_lists for tier in kept) > 0

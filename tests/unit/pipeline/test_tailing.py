@@ -24,10 +24,14 @@ from serving.ports import (
     IndexRow,
     Neighbours,
     SnapshotLabel,
+    Vector,
+    WantedNeighbours,
 )
 from tests.builders import TENANT, ids, scope, segment
 from tests.fake_meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
 from tests.unit.pipeline.test_spaces import until
+
+WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 10)
 
 
 def row(name: str, seed: int = 1) -> IndexRow:
@@ -53,8 +57,7 @@ async def ready(index: TailedIndex) -> None:
 async def ask(
     index: TailedIndex, token: ConsistencyToken | None = None, within_s: float = 10
 ) -> IndexAnswer:
-    deadline = Deadline.after(within_s)
-    return await index.search(unit(1), ItemKind.SEGMENT, scope(), 10, deadline, token)
+    return await index.search(unit(1), replace(WANTED, token=token), Deadline.after(within_s))
 
 
 def found(answer: IndexAnswer) -> list[object]:
@@ -150,8 +153,8 @@ class Reshaping(InMemoryIndex):
     def generation(self) -> int:
         return int(self.reshaped.is_set())
 
-    def search(self, *args: Any) -> Neighbours:
-        return replace(super().search(*args), generation=self.generation)
+    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+        return replace(super().search(vector, wanted), generation=self.generation)
 
     def maintain(self) -> None:
         assert self.may_reshape.wait(10)
@@ -238,10 +241,8 @@ async def test_a_large_scan_answers_from_a_thread_in_the_same_way() -> None:
 async def test_only_those_asked_for_are_considered(engine: type[InMemoryIndex]) -> None:
     async with TailedIndex(filled_feed("a", "b", "c"), FAKE_MODEL, engine) as index:
         await ready(index)
-        deadline = Deadline.after(10)
-        answer = await index.search(
-            unit(1), ItemKind.SEGMENT, scope(), 10, deadline, only=ids("c", "b", "unknown")
-        )
+        wanted = replace(WANTED, only=ids("c", "b", "unknown"))
+        answer = await index.search(unit(1), wanted, Deadline.after(10))
 
     assert found(answer) == ids("b", "c")
 
@@ -372,7 +373,7 @@ async def test_a_vector_of_another_dimension_is_refused() -> None:
         await ready(index)
 
         with pytest.raises(ValueError, match="16 dimensions, got 3"):
-            await index.search(unit(1, 3), ItemKind.SEGMENT, scope(), 1, Deadline.after(1))
+            await index.search(unit(1, 3), WANTED, Deadline.after(1))
 
 
 # ---------------------------------------------------------------- snapshots

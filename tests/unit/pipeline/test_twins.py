@@ -14,7 +14,7 @@ from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.records import ItemKind, segment_id
 from serving.pipeline.pace import FORGETTING
 from serving.pipeline.twins import ColdEmbedder, ColdIndex, OnDemand, PunctualEmbedder
-from serving.ports import IndexAnswer, QuestionEmbedder, Vector, VectorIndex
+from serving.ports import IndexAnswer, QuestionEmbedder, Vector, VectorIndex, WantedNeighbours
 from tests.builders import TENANT, scope, segment
 from tests.fake_meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.simulated_device import SteppedClock
@@ -55,7 +55,7 @@ class Opening:
 
 
 async def search(index: ColdIndex) -> IndexAnswer:
-    return await index.search(unit(1), ItemKind.SEGMENT, scope(), 3, soon())
+    return await index.search(unit(1), WantedNeighbours(ItemKind.SEGMENT, scope(), 3), soon())
 
 
 async def when_open(index: ColdIndex) -> IndexAnswer:

@@ -18,7 +18,7 @@ from serving.domain.index_costs import MemoryPlan
 from serving.domain.index_policy import IndexPolicy, aimed_recall
 from serving.domain.query import Filter
 from serving.domain.records import ItemKind, TenantName, segment_id
-from serving.ports import IndexRow, IndexTier, Neighbours
+from serving.ports import IndexRow, IndexTier, Neighbours, WantedNeighbours
 from tests.builders import TENANT, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fake_cuvs import ILLEGAL_ADDRESS, FakeCuvs
@@ -69,7 +69,8 @@ class Tiered:
         tenant: TenantName = TENANT,
     ) -> Neighbours:
         in_scope = scope(filter_=filter_ or Filter(), tenant=tenant)
-        return self.engine.search(unit(number), ItemKind.SEGMENT, in_scope, depth)
+        wanted = WantedNeighbours(ItemKind.SEGMENT, in_scope, depth)
+        return self.engine.search(unit(number), wanted)
 
     def names(self, number: int, depth: int = 5, filter_: Filter | None = None) -> list[str]:
         return [each.item.id for each in self.find(number, depth, filter_).candidates]
@@ -152,8 +153,8 @@ def test_an_answer_with_more_items_than_lists_can_give_is_exact() -> None:
 
     found = tiered.find(1, 300)
 
-    wanted = exact.search(unit(1), ItemKind.SEGMENT, scope(), 300)
-    assert found.candidates == wanted.candidates
+    true = exact.search(unit(1), WantedNeighbours(ItemKind.SEGMENT, scope(), 300))
+    assert found.candidates == true.candidates
     assert tiered.library.search_count == searches
 
 
@@ -546,7 +547,7 @@ def test_recall_is_audited_with_what_was_asked_and_lists_are_made_anew_when_it_s
     # Far from all centres: what is near to it lies in very many lists.
     asked = -np.sum([unit(number) for number in range(2000)], axis=0)
     for _ in range(32):
-        tiered.engine.search(asked, ItemKind.SEGMENT, scope(), 10)
+        tiered.engine.search(asked, WantedNeighbours(ItemKind.SEGMENT, scope(), 10))
     tiered.engine.maintain()
     assert tiered.tier.audited
     assert tiered.tier.recall < 0.58

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from serving.adapters.vector_index import TieredIndex
 from serving.domain.query import Filter
 from serving.domain.records import ItemKind
+from serving.ports import WantedNeighbours
 from tests.builders import TENANT, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
@@ -54,13 +55,13 @@ class Machine(RuleBasedStateMachine):
 
     @rule(question=QUESTIONS)
     def is_asked(self, question: Question) -> None:
-        number, kind, in_scope, depth, only = question
+        number, wanted = question
 
-        found = self.engine.search(unit(number), kind, in_scope, depth, only)
+        found = self.engine.search(unit(number), wanted)
 
         assert_is_what_is_nearest(found, self.reference, question)
-        assert found.generation >= self.generations[in_scope.tenant]
-        self.generations[in_scope.tenant] = found.generation
+        assert found.generation >= self.generations[wanted.scope.tenant]
+        self.generations[wanted.scope.tenant] = found.generation
 
     @invariant()
     def holds_the_same(self) -> None:
@@ -80,7 +81,7 @@ def test_the_machine_uses_lists() -> None:
 
     for kinds in ((), ("turn",)):
         in_scope = scope(tenant=TENANT, filter_=Filter(kinds=kinds))
-        machine.is_asked((1, ItemKind.SEGMENT, in_scope, 10, None))
+        machine.is_asked((1, WantedNeighbours(ItemKind.SEGMENT, in_scope, 10)))
 
     assert machine.library.search_count == 2
     assert np.all([lists.list_sizes().sum() == 40 for lists in machine.library.made])

@@ -10,7 +10,7 @@ import numpy as np
 
 from serving.adapters.vector_index import TieredIndex
 from serving.domain.records import ItemKind, segment_id
-from serving.ports import IndexRow, Neighbours
+from serving.ports import IndexRow, Neighbours, WantedNeighbours
 from tests.builders import TENANT, scope, segment
 from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fake_meaning import FAKE_MODEL, segment_row, unit
@@ -21,6 +21,7 @@ TOGETHER = 8
 VERSIONS = 100
 BACKGROUND = 110
 QUERY = unit(1)
+WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), TOGETHER)
 
 
 def at_cosine(cosine: float) -> np.ndarray:
@@ -81,7 +82,7 @@ class Answers:
         self.generations: list[int] = []
 
     def ask(self) -> None:
-        answer = self._engine.search(QUERY, ItemKind.SEGMENT, scope(), TOGETHER)
+        answer = self._engine.search(QUERY, WANTED)
         self.versions.append(version_of(answer))
         self.generations.append(answer.generation)
 
@@ -112,5 +113,5 @@ def test_every_answer_is_that_of_one_moment_while_rows_and_lists_are_replaced() 
         seen = [version for versions in caller.versions for version in versions]
         assert seen == sorted(seen)
         assert caller.generations == sorted(caller.generations)
-    last = engine.search(QUERY, ItemKind.SEGMENT, scope(), TOGETHER)
+    last = engine.search(QUERY, WANTED)
     assert version_of(last) == {VERSIONS - 1}
