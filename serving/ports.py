@@ -36,6 +36,23 @@ Vector = NDArray[np.float32]
 Vectors = NDArray[np.float32]
 """float32 (n, dimension), rows of unit length, C-contiguous, on the host."""
 
+
+class VectorLike(Protocol):
+    """What numpy makes a `Vector` of: one, or a question's that is still where it was computed.
+
+    An index on the same device reads it there. `numpy.asarray` brings it to the host, and so does
+    whatever sends it to another process.
+    """
+
+    def __len__(self) -> int:
+        """Its dimension."""
+        ...
+
+    def __array__(self) -> Vector:
+        """Its values, on the host."""
+        ...
+
+
 Projection = Literal["embedding", "graph"]
 """What is derived from PostgreSQL by the projector."""
 
@@ -96,11 +113,19 @@ class TextEncoder(Protocol):
         """Makes one row per window, in their order; a row does not depend on the others."""
         ...
 
+    def encode_queries(self, windows: Sequence[TokenIds]) -> Sequence[VectorLike | None]:
+        """Makes the same rows, which stay where they are computed.
+
+        Returns:
+            One per window, in their order; None for a row that is zero or not finite.
+        """
+        ...
+
 
 class QuestionEmbedder(Protocol):
     """Questions into unit vectors."""
 
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+    async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
         """Embeds a question, before any bulk work that waits.
 
         Raises:
@@ -238,7 +263,7 @@ class NeighbourSearch(Protocol[Question]):
         ...
 
 
-class VectorIndex(NeighbourSearch[Vector], Protocol):
+class VectorIndex(NeighbourSearch[VectorLike], Protocol):
     """Nearest neighbours of a vector, among those of the segments and of the facts."""
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
@@ -830,7 +855,7 @@ class IndexEngine(Protocol):
         """
         ...
 
-    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         """Finds the wanted neighbours of a vector; scores are cosines.
 
         Raises:

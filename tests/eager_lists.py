@@ -19,7 +19,7 @@ from serving.adapters.vector_index.inverted_lists import (
 )
 from serving.domain.index_policy import IndexPolicy
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, IndexTier, Neighbours, Vector, WantedNeighbours
+from serving.ports import IndexRow, IndexTier, Neighbours, VectorLike, WantedNeighbours
 
 LISTS_AT_ONCE = IndexPolicy(
     exact_max_rows=4,
@@ -137,7 +137,7 @@ class Upkept:
         self._engine.apply(rows, removed)
         self._engine.maintain()
 
-    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         return self._engine.search(vector, wanted)
 
     def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:

@@ -22,6 +22,7 @@ from serving.domain.query import Filter, Scope, TimeRange, segment_terms
 from serving.domain.ranking import Candidate, best_first
 from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
 from serving.domain.shards import Shard
+from serving.domain.soundness import sound_rows
 from serving.domain.validity import held_until
 from serving.ports import (
     DamagedSnapshotError,
@@ -39,6 +40,7 @@ from serving.ports import (
     TokenIds,
     UnsoundRowsError,
     Vector,
+    VectorLike,
     Vectors,
     WantedNeighbours,
 )
@@ -78,6 +80,9 @@ class FakeEncoder:
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         sums = [np.sum([unit(token) for token in window], axis=0) for window in windows]
         return np.stack([total / np.linalg.norm(total) for total in sums])
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
+        return sound_rows(self.encode(windows))
 
 
 class GatedEncoder(FakeEncoder):
@@ -212,9 +217,9 @@ class InMemoryIndex:
             self._rows.pop(name, None)
         self._rows.update(((row.tenant, row.item), row) for row in rows)
 
-    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         self._check(len(vector))
-        if not _has_length(vector):
+        if not _has_length(np.asarray(vector)):
             raise ValueError("the vector to search for is zero or not finite")
         found = best_first(
             Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
@@ -335,7 +340,7 @@ class EngineIndex:
         self._engine = engine
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         found = self._engine.search(vector, wanted)
         return IndexAnswer(found.candidates, epoch=1, evidence=found.evidence)

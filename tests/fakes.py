@@ -13,7 +13,7 @@ from serving.domain.query import Scope
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, TenantName, segment_id
 from serving.pipeline.legs import Finding, LegRequest
-from serving.ports import IndexAnswer, IndexStatus, Projection, Vector, WantedNeighbours
+from serving.ports import IndexAnswer, IndexStatus, Projection, VectorLike, WantedNeighbours
 
 
 class FixedLeg:
@@ -39,7 +39,7 @@ class FixedIndex:
         self.incomplete = incomplete
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         return IndexAnswer([], epoch=1)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
+from serving.ports import Device, EmbeddingModel, TokenIds, Vector, Vectors
 from tests.fake_meaning import FAKE_MODEL
 
 
@@ -72,3 +72,6 @@ class SimulatedEncoder:
         self._clock.now += self.cost_s(sum(map(len, windows)))
         self.ran.append(Ran(began, self._clock.now, tuple(windows)))
         return np.ones((len(windows), FAKE_MODEL.dimension), np.float32)
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
+        return [*self.encode(windows)]

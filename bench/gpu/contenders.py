@@ -22,6 +22,7 @@ from torch import Tensor
 
 from bench.gpu.floors import Body, bert_body, qwen3_body
 from bench.gpu.random_weights import random_weights
+from serving.adapters.encoder.on_device import to_host
 from serving.adapters.encoder.windows import encode_by_length
 from serving.adapters.reranker.pairs import padded
 from serving.models.buckets import batches_by_length
@@ -99,10 +100,12 @@ def qwen3_embedder(
         return torch.nn.functional.normalize(pooled)
 
     def here(windows: Sequence[Window]) -> Rows:
-        return encode_by_length(windows, passes.run, its.hidden, passes.token_budget)
+        return encode_by_length(windows, to_host(passes.run), its.hidden, passes.token_budget)
 
     def joined(windows: Sequence[Window]) -> Rows:
-        return encode_by_length(windows, without_padding.run, its.hidden, passes.token_budget)
+        return encode_by_length(
+            windows, to_host(without_padding.run), its.hidden, passes.token_budget
+        )
 
     encoder = SentenceTransformer(
         modules=[_Module(last_states, "sentence_embedding", device)], device=str(device)

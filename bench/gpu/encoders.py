@@ -10,10 +10,12 @@ import torch
 
 from bench.gpu.random_weights import PUBLISHED, random_qwen3
 from serving.adapters.encoder.checkpoint import open_checkpoint
+from serving.adapters.encoder.on_device import to_host, vectors_by_length
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
+from serving.models.device_vector import DeviceVector
 from serving.models.passes import ACCELERATOR_TOKENS
 from serving.models.precision import Precision
-from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
+from serving.ports import Device, EmbeddingModel, TokenIds, Vector, Vectors
 
 DIMENSION = 1024
 
@@ -61,6 +63,10 @@ class SimulatedEncoder(_MiniLmTokens):
         time.sleep(self._batch_s + self._token_s * sum(map(len, windows)))
         return np.ones((len(windows), DIMENSION), np.float32)
 
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
+        """Makes the same rows."""
+        return [*self.encode(windows)]
+
 
 class RandomQwen3Encoder(_MiniLmTokens):
     """A `TextEncoder` over a Qwen3 of a published size whose weights are drawn.
@@ -91,4 +97,10 @@ class RandomQwen3Encoder(_MiniLmTokens):
 
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         """Makes one row per window, in their order."""
-        return encode_by_length(windows, self._passes.run, DIMENSION, self._passes.token_budget)
+        return encode_by_length(
+            windows, to_host(self._passes.run), DIMENSION, self._passes.token_budget
+        )
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
+        """Makes the same rows, which stay on the device."""
+        return vectors_by_length(windows, self._passes.run, DIMENSION, self._passes.token_budget)

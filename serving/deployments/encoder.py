@@ -14,7 +14,7 @@ from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.domain.budget import Deadline
 from serving.ports import Embedder as EmbedderPort
-from serving.ports import EmbeddingModel, QuestionEmbedder, Vector, Vectors
+from serving.ports import EmbeddingModel, QuestionEmbedder, VectorLike, Vectors
 
 
 class QuestionCalls:
@@ -22,7 +22,7 @@ class QuestionCalls:
 
     _embedder: QuestionEmbedder
 
-    async def embed_query(self, text: str, remaining_s: float) -> Vector:
+    async def embed_query(self, text: str, remaining_s: float) -> VectorLike:
         """Embeds a question."""
         return await self._embedder.embed_query(text, Deadline.after(remaining_s))
 

@@ -34,6 +34,7 @@ from serving.ports import (
     SemanticSearch,
     Vector,
     VectorIndex,
+    VectorLike,
     Vectors,
     WantedNeighbours,
 )
@@ -105,7 +106,7 @@ class RemoteIndex:
         self._handle: Any = handle
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         """Finds the wanted neighbours of a vector in the time that remains."""
         call = self._handle.search.remote(vector, wanted, deadline.remaining())

@@ -23,7 +23,7 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.records import ItemId, TenantName
 from serving.domain.shards import WHOLE, Shard
-from serving.ports import IndexAnswer, IndexStatus, Vector, WantedNeighbours
+from serving.ports import IndexAnswer, IndexStatus, VectorLike, WantedNeighbours
 from serving.ports import VectorIndex as VectorIndexPort
 
 
@@ -33,7 +33,7 @@ class IndexCalls:
     _index: VectorIndexPort
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, remaining_s: float
+        self, vector: VectorLike, wanted: WantedNeighbours, remaining_s: float
     ) -> IndexAnswer:
         """Finds the wanted neighbours of a vector."""
         return await self._index.search(vector, wanted, Deadline.after(remaining_s))

@@ -37,12 +37,11 @@ class CudaGraphs:
         self._staged = torch.empty(cells, dtype=torch.int32, pin_memory=True)
         self._input = torch.empty(cells, dtype=torch.int32, device=device)
         self._output = torch.empty((rows, width), device=device)
-        self._fetched = torch.empty((rows, width), pin_memory=True)
 
     def run(self, windows: Sequence[Window]) -> Rows:
         """Runs a batch of any shape, kernel by kernel."""
         with memory_told(self._device), torch.cuda.stream(self._stream):
-            return self._network.rows(windows)
+            return self._computed(self._network.rows(windows))
 
     @torch.inference_mode()
     def capture(self, bucket: Bucket) -> None:
@@ -66,16 +65,17 @@ class CudaGraphs:
     @torch.inference_mode()
     def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
         """Runs a batch of exactly the shape, which was captured."""
-        fetched = self._fetched[: bucket.rows]
         with torch.cuda.stream(self._stream):
             self._put(batch)
             self._graphs[bucket].replay()
-            fetched.copy_(self._output[: bucket.rows], non_blocking=True)
-            self._done.record(self._stream)
-        # Without the interpreter's lock, so that other threads run on.
+            # The buffer is for the next pass.
+            return self._computed(self._output[: bucket.rows].clone())
+
+    def _computed(self, rows: Rows) -> Rows:
+        """Waits for the stream, without the interpreter's lock, so that other threads run on."""
+        self._done.record(self._stream)
         self._done.synchronize()
-        # The buffer is for the next pass.
-        return fetched.numpy().copy()
+        return rows
 
     def _put(self, batch: PackedBatch) -> None:
         """Copies a batch to the device, from pinned memory and without waiting for it."""

@@ -34,8 +34,8 @@ int32 (rows + 1,) where each begins and the last ends, and the tokens of the lon
 Window = Sequence[int]
 """The tokens of a row, at least one."""
 
-Rows = NDArray[np.float32]
-"""float32 (rows, width), on the host."""
+Rows = Tensor
+"""float32 (rows, width), on the device that computed them, and computed to the end."""
 
 PackedBatch = NDArray[np.int32]
 """int32 (rows, 1 + length): the count of a row's tokens, then these, then zeros.
@@ -77,10 +77,8 @@ class Network:
 
     @torch.inference_mode()
     def rows(self, windows: Sequence[Window]) -> Rows:
-        """Makes one row per window."""
-        made = self._of_padded(windows) if self.joined is None else self._of_joined(windows)
-        rows: Rows = made.cpu().numpy()
-        return rows
+        """Makes one row per window; on an accelerator they may still be computed."""
+        return self._of_padded(windows) if self.joined is None else self._of_joined(windows)
 
     def _of_padded(self, windows: Sequence[Window]) -> Tensor:
         batch = torch.from_numpy(packed(windows, shape_of(windows))).to(self.device)
@@ -106,7 +104,7 @@ class Passes(Protocol):
         ...
 
     def run(self, windows: Sequence[Window]) -> Rows:
-        """Makes one row per window, in their order.
+        """Makes one row per window, in their order; later passes leave them alone.
 
         Args:
             windows: At least one; padded to the longest they keep to the budget.

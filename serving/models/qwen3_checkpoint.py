@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from serving.models.errors import CheckpointError, DeviceMemoryError
 from serving.models.matrices import DTYPES, matrices_in
-from serving.models.passes import Network, Rows, Window
+from serving.models.passes import Network, Window
 from serving.models.precision import QUANTIZED, Precision
 from serving.models.qwen3 import (
     EMBEDDINGS,
@@ -158,7 +159,7 @@ def _require_the_same(tensors: StoredTensors, architecture: Qwen3Architecture, p
 def _require_close(network: Qwen3, stored: Qwen3, probes: Probes, precision: Precision) -> None:
     # In one pass each: the layers of `stored` are read for every one.
     made, wanted = (
-        Network(each, each.device).rows(probes.windows)[:, : probes.width]
+        Network(each, each.device).rows(probes.windows)[:, : probes.width].cpu().numpy()
         for each in (network, stored)
     )
     least = float(_cosines(made, wanted).min())
@@ -169,8 +170,8 @@ def _require_close(network: Qwen3, stored: Qwen3, probes: Probes, precision: Pre
         )
 
 
-def _cosines(made: Rows, wanted: Rows) -> Rows:
+def _cosines(made: NDArray[np.float32], wanted: NDArray[np.float32]) -> NDArray[np.float32]:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(wanted, axis=1)
-        cosines: Rows = (made * wanted).sum(axis=1) / lengths
+        cosines: NDArray[np.float32] = (made * wanted).sum(axis=1) / lengths
     return cosines

@@ -30,7 +30,7 @@ from serving.pipeline.embedding_queues import (
     QuestionQueue,
 )
 from serving.pipeline.lane import Lane
-from serving.ports import Device, EmbeddingModel, TextEncoder, Vector, Vectors
+from serving.ports import Device, EmbeddingModel, TextEncoder, VectorLike, Vectors
 
 TOKENIZER_THREADS = 2
 """One is always left to questions: documents are never tokenized in more than one."""
@@ -158,7 +158,7 @@ class BatchedEmbedder:
         """The model that makes the vectors."""
         return self._model
 
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+    async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
         """Embeds a question, before any bulk work that waits.
 
         Raises:

@@ -26,7 +26,7 @@ from serving.ports import (
     Pair,
     TextEncoder,
     TokenIds,
-    Vector,
+    VectorLike,
     Vectors,
     WantedNeighbours,
 )
@@ -116,6 +116,15 @@ class WatchedEncoder:
         with self._watch.over():
             return self._encoder.encode(windows)
 
+    def encode_queries(self, windows: Sequence[TokenIds]) -> Sequence[VectorLike | None]:
+        """Makes the same rows, which stay on the device.
+
+        Raises:
+            DeviceLostError: The device is lost.
+        """
+        with self._watch.over():
+            return self._encoder.encode_queries(windows)
+
 
 class WatchedCrossEncoder:
     """A `CrossEncoder` under watch."""
@@ -154,7 +163,7 @@ class WatchedEngine:
         with self._watch.over():
             self._engine.apply(rows, removed)
 
-    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         """Finds the wanted neighbours of a vector."""
         with self._watch.over():
             return self._engine.search(vector, wanted)

@@ -23,13 +23,13 @@ from itertools import chain
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import UnsoundVectorError
+from serving.domain.soundness import sound_rows
 from serving.pipeline.futures import deliver, fail
 from serving.pipeline.pace import Pace
-from serving.ports import TextEncoder, TokenIds, Vector, Vectors
+from serving.ports import TextEncoder, TokenIds, Vector, VectorLike, Vectors
 
 LaneName = Literal["query", "bulk"]
 
@@ -47,7 +47,7 @@ class Question:
 
     def __init__(self, text: str, deadline: Deadline) -> None:
         self.text = text
-        self.future: Future[Vector] = Future()
+        self.future: Future[VectorLike] = Future()
         self._deadline = deadline
         self._lock = threading.Lock()
         self._tokens: TokenIds | None = None
@@ -145,18 +145,18 @@ class QuestionQueue:
     def _answer(self, askers: list[list[Question]], windows: list[TokenIds]) -> None:
         self._on_batch("query", len(windows))
         try:
-            rows = self._encoder.encode(windows)
-            answers = list(zip(askers, rows, _are_sound(rows), strict=True))
+            vectors = self._encoder.encode_queries(windows)
+            answers = list(zip(askers, vectors, strict=True))
         except Exception as error:
             for question in chain.from_iterable(askers):
                 fail(question.future, error)
             return
-        for equal, vector, is_sound in answers:
+        for equal, vector in answers:
             for question in equal:
-                if is_sound:
-                    deliver(question.future, vector.copy())
-                else:
+                if vector is None:
                     fail(question.future, UnsoundVectorError())
+                else:
+                    deliver(question.future, vector)
 
 
 class Documents:
@@ -364,24 +364,17 @@ class DocumentQueue:
         self._on_batch("bulk", len(batch))
         started = self._clock()
         try:
-            rows = self._encoder.encode([piece.tokens for piece in batch])
-            answers = list(zip(batch, rows, _are_sound(rows), strict=True))
+            rows = sound_rows(self._encoder.encode([piece.tokens for piece in batch]))
+            answers = list(zip(batch, rows, strict=True))
         except Exception as error:
             _fail_all(batch, error)
             return
         self._pace.learn(sum(len(piece.tokens) for piece in batch), self._clock() - started)
-        for piece, row, is_sound in answers:
-            if is_sound:
-                piece.documents.put(piece, row)
-            else:
+        for piece, row in answers:
+            if row is None:
                 fail(piece.documents.future, UnsoundVectorError())
-
-
-def _are_sound(rows: Vectors) -> NDArray[np.bool_]:
-    """Whether each row is finite and not zero: bool (rows,)."""
-    lengths = np.linalg.norm(rows, axis=1)
-    sound: NDArray[np.bool_] = np.isfinite(lengths) & (lengths > 0)
-    return sound
+            else:
+                piece.documents.put(piece, row)
 
 
 def _fail_all(pieces: Sequence[_Piece], error: Exception) -> None:

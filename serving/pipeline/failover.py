@@ -31,8 +31,8 @@ from serving.ports import (
     IndexStatus,
     NeighbourSearch,
     QuestionEmbedder,
-    Vector,
     VectorIndex,
+    VectorLike,
     Vectors,
     WantedNeighbours,
 )
@@ -237,7 +237,7 @@ class FailoverSearch(Generic[Question]):
         )
 
 
-class FailoverIndex(FailoverSearch[Vector]):
+class FailoverIndex(FailoverSearch[VectorLike]):
     """A `VectorIndex` over one and its twin, which follow the same log.
 
     Args:
@@ -298,7 +298,7 @@ def _why(error: Exception) -> str:
 class Embedded:
     """A question's vector, and whether the twin has made it."""
 
-    vector: Vector
+    vector: VectorLike
     by_twin: bool
 
 
@@ -331,7 +331,7 @@ class FailoverEmbedder:
         """Embeds texts, by the primary."""
         return await self._primary.embed_documents(texts)
 
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+    async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
         """Embeds a question.
 
         Raises:

@@ -26,7 +26,7 @@ from serving.ports import (
     IndexAnswer,
     LexicalSearch,
     Timeline,
-    Vector,
+    VectorLike,
     WantedNeighbours,
 )
 
@@ -109,7 +109,7 @@ class QueryVector:
         self._query = query
         self._deadline = deadline
         self._parts = tuple(parts) or (query.text,)
-        self._task: asyncio.Task[list[Vector]] | None = None
+        self._task: asyncio.Task[list[VectorLike]] | None = None
         self.elapsed_s = 0.0
 
     async def nearest(self, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
@@ -126,14 +126,14 @@ class QueryVector:
         self.elapsed_s = max(self.elapsed_s, *(answer.embedding_s for answer in answers))
         return answers[0] if len(answers) == 1 else merged(answers, wanted.depth)
 
-    async def _get(self) -> list[Vector]:
+    async def _get(self) -> list[VectorLike]:
         """The vectors: each float32 (dimension,), of unit length."""
         if self._task is None:
             self._task = asyncio.create_task(self._make())
         # One leg that gives up must not take the vector from the others.
         return await asyncio.shield(self._task)
 
-    async def _make(self) -> list[Vector]:
+    async def _make(self) -> list[VectorLike]:
         started = time.perf_counter()
         try:
             if self._query.vector is not None:

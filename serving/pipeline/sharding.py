@@ -18,8 +18,8 @@ from serving.ports import (
     IndexAnswer,
     IndexStatus,
     NeighbourSearch,
-    Vector,
     VectorIndex,
+    VectorLike,
     WantedNeighbours,
 )
 
@@ -60,7 +60,7 @@ class ShardedSearch(Generic[Question]):
         return _one_answer(results, wanted.depth)
 
 
-class ShardedIndex(ShardedSearch[Vector]):
+class ShardedIndex(ShardedSearch[VectorLike]):
     """A `VectorIndex` over those of all shards.
 
     Args:

@@ -38,7 +38,7 @@ from serving.ports import (
     Neighbours,
     SnapshotLabel,
     UnsoundRowsError,
-    Vector,
+    VectorLike,
     WantedNeighbours,
 )
 
@@ -157,7 +157,7 @@ class TailedIndex:
     # ------------------------------------------------------------ answering
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         """Finds the wanted neighbours of a vector; scores are cosines.
 
@@ -180,7 +180,7 @@ class TailedIndex:
         return IndexAnswer(found.candidates, epoch, stale, found.evidence)
 
     async def _search(
-        self, engine: IndexEngine, vector: Vector, wanted: WantedNeighbours
+        self, engine: IndexEngine, vector: VectorLike, wanted: WantedNeighbours
     ) -> Neighbours:
         if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
             return engine.search(vector, wanted)

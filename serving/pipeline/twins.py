@@ -24,8 +24,8 @@ from serving.ports import (
     IndexAnswer,
     IndexStatus,
     QuestionEmbedder,
-    Vector,
     VectorIndex,
+    VectorLike,
     WantedNeighbours,
 )
 
@@ -114,7 +114,7 @@ class ColdIndex:
         self._index = index
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         """Finds the wanted neighbours of a vector.
 
@@ -154,7 +154,7 @@ class ColdEmbedder:
     def __init__(self, embedder: OnDemand[QuestionEmbedder]) -> None:
         self._embedder = embedder
 
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+    async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
         """Embeds a question.
 
         Raises:
@@ -193,7 +193,7 @@ class PunctualEmbedder:
             with contextlib.suppress(TimeoutError):
                 await self.embed_query(PROBE, Deadline.after(PROBE_S))
 
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+    async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
         """Embeds a question.
 
         Raises:

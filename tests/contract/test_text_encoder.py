@@ -18,6 +18,7 @@ from serving.adapters.encoder.onnx_probe import PROBE_TEXTS
 from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
 from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.config import default_cache_dir
+from serving.models.device_vector import DeviceVector
 from serving.ports import TextEncoder, Vectors
 
 LEAST_COSINE = 0.9999
@@ -96,6 +97,20 @@ def test_a_question_carries_the_prompt_of_the_model(
     asked = encoder.encode([encoder.tokenize_query("we sailed")])
 
     assert_same(asked, rows(encoder, f"{checkpoint.query_prompt}we sailed"))
+
+
+def test_a_question_has_the_same_row_where_it_was_computed(
+    encoder: TextEncoder, request: pytest.FixtureRequest
+) -> None:
+    windows = [encoder.tokenize_query(text) for text in PROBE_TEXTS]
+    made = encoder.encode_queries(windows)
+
+    for vector, wanted in zip(made, encoder.encode(windows), strict=True):
+        assert vector is not None
+        assert len(vector) == encoder.model().dimension
+        np.testing.assert_allclose(np.asarray(vector), wanted, atol=1e-5)
+        device = vector.tensor.device.type if isinstance(vector, DeviceVector) else "cpu"
+        assert (device == "cuda") == request.node.callspec.id.endswith(("cuda", "graphs"))
 
 
 def test_rows_are_float32_of_unit_length_and_the_dimension_of_the_model(

@@ -28,6 +28,7 @@ from serving.ports import (
     IndexAnswer,
     IndexStatus,
     Vector,
+    VectorLike,
     Vectors,
     WantedNeighbours,
 )
@@ -223,7 +224,7 @@ class UnreachableIndex:
         return self._index
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         return await self._reached.search(vector, wanted, deadline)
 

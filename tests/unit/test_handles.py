@@ -17,7 +17,7 @@ from serving.domain.errors import DependencyError
 from serving.domain.query import Filter
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemKind, fact_id, segment_id
-from serving.ports import IndexAnswer, Vector, VectorIndex, WantedNeighbours
+from serving.ports import IndexAnswer, VectorIndex, VectorLike, WantedNeighbours
 from tests.builders import scope
 from tests.fake_meaning import unit
 from tests.fakes import FixedIndex
@@ -107,7 +107,7 @@ class NotedIndex(FixedIndex):
         self.wanted: list[WantedNeighbours] = []
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         self.wanted.append(wanted)
         return await super().search(vector, wanted, deadline)

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+import numpy as np
 from rich.markdown import Markdown
 from rich.progress import Progress
 
@@ -144,9 +145,8 @@ async def _embed_questions(
     vectors: dict[str, Vector] = {}
     for each in asked:
         query = each.found.query
-        vectors[query.id] = await embedder.embed_query(
-            query.text, Deadline.after(QUESTION_TIMEOUT_S)
-        )
+        made = await embedder.embed_query(query.text, Deadline.after(QUESTION_TIMEOUT_S))
+        vectors[query.id] = np.asarray(made)
         bars.advance(bar)
     return vectors
 

@@ -33,7 +33,8 @@ from serving.adapters.encoder.onnx_probe import probe_windows
 from serving.adapters.encoder.reference import kept_reference, require_same
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
 from serving.domain.errors import DependencyError
-from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
+from serving.domain.soundness import sound_rows
+from serving.ports import Device, EmbeddingModel, TokenIds, Vector, Vectors
 
 PADDED_TOKENS = 4096
 """Of a pass, to bound its memory: only attention pads, so no more can be gained."""
@@ -198,6 +199,10 @@ class BertEncoder:
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         """Makes one row per window, in their order."""
         return encode_by_length(windows, self._run, self._checkpoint.model.dimension, PADDED_TOKENS)
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
+        """Makes the same rows; None for one that is zero or not finite."""
+        return sound_rows(self.encode(windows))
 
     @torch.inference_mode()
     def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:

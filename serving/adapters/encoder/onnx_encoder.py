@@ -24,7 +24,8 @@ from serving.adapters.encoder.onnx_probe import PADDED_TOKENS, probe_windows
 from serving.adapters.encoder.reference import require_same
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
-from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
+from serving.domain.soundness import sound_rows
+from serving.ports import Device, EmbeddingModel, TokenIds, Vector, Vectors
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,10 @@ class OnnxEncoder:
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         """Makes one row per window, in their order."""
         return encode_by_length(windows, self._run, self._checkpoint.model.dimension, PADDED_TOKENS)
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
+        """Makes the same rows; None for one that is zero or not finite."""
+        return sound_rows(self.encode(windows))
 
     def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
         ids, mask = padded(windows)

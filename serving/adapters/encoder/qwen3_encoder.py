@@ -20,9 +20,11 @@ from tokenizers import Tokenizer
 
 from serving.adapters.encoder.backend import is_last_token_pooled
 from serving.adapters.encoder.checkpoint import Checkpoint, in_precision
+from serving.adapters.encoder.on_device import to_host, vectors_by_length
 from serving.adapters.encoder.onnx_probe import probe_windows
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
 from serving.domain.errors import DependencyError, UnsoundVectorError
+from serving.models.device_vector import DeviceVector
 from serving.models.errors import AttentionError, CheckpointError, DeviceMemoryError
 from serving.models.precision import Attention, Precision
 from serving.models.qwen3_architecture import Qwen3Architecture
@@ -113,14 +115,27 @@ class Qwen3Encoder:
             DependencyError: The device has no memory left.
         """
         return encode_by_length(
+            windows, self._run_to_host, self._model.dimension, self._passes.token_budget
+        )
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
+        """Makes the same rows, which stay on the device; None for one that is not sound.
+
+        Raises:
+            DependencyError: The device has no memory left.
+        """
+        return vectors_by_length(
             windows, self._run, self._model.dimension, self._passes.token_budget
         )
 
-    def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
+    def _run(self, windows: Sequence[TokenIds]) -> torch.Tensor:
         try:
-            rows = self._passes.run(windows)
+            return self._passes.run(windows)
         except DeviceMemoryError as error:
             raise _refused(str(error)) from error
+
+    def _run_to_host(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
+        rows = to_host(self._run)(windows)
         if not np.isfinite(rows).all():
             raise UnsoundVectorError(f"in {self._precision}")
         return rows

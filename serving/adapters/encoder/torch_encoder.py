@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from serving.adapters.encoder.checkpoint import Checkpoint, in_precision
+from serving.adapters.encoder.on_device import to_host, vectors_by_length
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
+from serving.models.device_vector import DeviceVector
 from serving.models.passes import tokens_of_a_pass
 from serving.models.precision import Precision
 from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
@@ -79,13 +79,19 @@ class TorchEncoder:
 
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         """Makes one row per window, in their order."""
-        return encode_by_length(windows, self._run, self._described.dimension, self._padded_tokens)
+        return encode_by_length(
+            windows, to_host(self._run), self._described.dimension, self._padded_tokens
+        )
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
+        """Makes the same rows, which stay on the device; None for one that is not sound."""
+        return vectors_by_length(windows, self._run, self._described.dimension, self._padded_tokens)
 
     @torch.inference_mode()
-    def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
+    def _run(self, windows: Sequence[TokenIds]) -> torch.Tensor:
         ids, mask = (torch.from_numpy(array).to(self._device) for array in padded(windows))
         # The mask is passed on: it must not be made of `ids != pad`, since some models
         # end every text with the padding token and pool that one.
         features = self._model({"input_ids": ids, "attention_mask": mask})
         embedding: torch.Tensor = features["sentence_embedding"]
-        return embedding.float().cpu().numpy()
+        return embedding.float()

@@ -127,7 +127,7 @@ class Qwen3Reranker:
 
     def logits(self, batch: Sequence[Pair]) -> list[float]:
         """The logit of "yes" less that of "no", after the last token of each prompt."""
-        rows = self._passes.run([pair.ids for pair in batch])
+        rows = self._passes.run([pair.ids for pair in batch]).cpu().numpy()
         logits: list[float] = (rows @ self._yes_less_no).tolist()
         return logits
 

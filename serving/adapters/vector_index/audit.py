@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from serving.adapters.vector_index.allowed import Allowed
 from serving.adapters.vector_index.calibration import JUDGED, TIE
 from serving.adapters.vector_index.exact_scan import nearest
 from serving.adapters.vector_index.shelf import Asked
 from serving.adapters.vector_index.tenants import Nearest
 from serving.adapters.vector_index.view import View
+from serving.models.device_vector import tensor_of
 
 MOST_AUDITED = 32
 """Each is a scan of all rows: at a million of them, 32 take two seconds."""
@@ -22,7 +21,7 @@ def recall_of(search: Nearest, view: View, asked: Sequence[Asked]) -> float:
     allowed = Allowed(view.alive)
     wanted = found = 0
     for each in asked:
-        vector = torch.as_tensor(each.vector, dtype=torch.float32).to(view.vectors.device)
+        vector = tensor_of(each.vector, view.vectors.device)
         depth = min(each.depth, JUDGED)
         true = nearest(view, allowed, vector, depth)
         if not true:

@@ -25,7 +25,7 @@ from serving.adapters.vector_index.stored_rows import load, save
 from serving.adapters.vector_index.tenants import Tenants
 from serving.adapters.vector_index.tiers import exact_tier
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, IndexTier, Neighbours, Vector, WantedNeighbours
+from serving.ports import IndexRow, IndexTier, Neighbours, VectorLike, WantedNeighbours
 
 
 class ExactIndex:
@@ -49,7 +49,7 @@ class ExactIndex:
         """
         self._tenants.apply(rows, removed)
 
-    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         """Finds the wanted neighbours of a vector.
 
         Raises:

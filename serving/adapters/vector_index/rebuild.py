@@ -18,6 +18,7 @@ from serving.adapters.vector_index.shelf import FIRST_CAPACITY, Asked, Shelf
 from serving.adapters.vector_index.trained import Trained, skew_of
 from serving.adapters.vector_index.view import View
 from serving.domain.index_policy import IndexPolicy, training_rows
+from serving.models.device_vector import tensor_of
 
 HELD_OUT = 128
 
@@ -130,10 +131,10 @@ class Rebuild:
         done.enter("calibrating")
         hidden = np.ones(len(vectors), np.bool_)
         hidden[held] = False
-        questions = [torch.as_tensor(each.vector, dtype=torch.float32) for each in asked]
+        questions = [tensor_of(each.vector, vectors.device) for each in asked]
         trials = [trial(vectors, vectors[_index(held, vectors)].float(), hidden, done.pause)]
         if questions:
-            queries = torch.stack(questions).to(vectors.device)
+            queries = torch.stack(questions)
             everything = np.ones(len(vectors), np.bool_)
             trials.append(trial(vectors, queries, everything, done.pause))
         calibration = calibrated(

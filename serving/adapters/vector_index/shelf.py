@@ -13,7 +13,7 @@ from serving.adapters.vector_index.columns import BLOCK, Columns, Mask, Numbers
 from serving.adapters.vector_index.trained import Trained
 from serving.adapters.vector_index.view import View
 from serving.domain.records import ItemId
-from serving.ports import IndexRow, Vector
+from serving.ports import IndexRow, VectorLike
 
 FIRST_CAPACITY = 256
 
@@ -38,7 +38,7 @@ class Change(NamedTuple):
 class Asked(NamedTuple):
     """A question that was put to the shelf."""
 
-    vector: Vector
+    vector: VectorLike
     depth: int
 
 

@@ -20,7 +20,8 @@ from serving.adapters.vector_index.stored_rows import SHELVES, StoredTenant
 from serving.adapters.vector_index.view import View
 from serving.domain.ranking import Candidate
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, Neighbours, UnsoundRowsError, Vector, WantedNeighbours
+from serving.models.device_vector import DeviceVector, tensor_of
+from serving.ports import IndexRow, Neighbours, UnsoundRowsError, VectorLike, WantedNeighbours
 
 Nearest = Callable[[View, Allowed, torch.Tensor, int], list[Found]]
 """Finds the nearest items among the allowed rows of a view."""
@@ -184,7 +185,7 @@ class Tenants:
 
     # ------------------------------------------------------------ reading
 
-    def search(self, nearest: Nearest, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+    def search(self, nearest: Nearest, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         """Finds the wanted neighbours of a vector.
 
         Raises:
@@ -194,7 +195,7 @@ class Tenants:
         memory = self._memories.get(wanted.scope.tenant)
         if memory is None:
             return Neighbours([], generation=self.generation)
-        query = torch.tensor(vector, dtype=torch.float32, device=self.device)
+        query = tensor_of(vector, self.device)
         found = nearest(memory.view(wanted.kind), memory.allowed(wanted), query, wanted.depth)
         evidence: dict[str, tuple[str, ...]] = {}
         if wanted.kind is ItemKind.FACT:
@@ -232,9 +233,12 @@ class Tenants:
             unsound = [rows[owner] for owner in np.unique(owners[~sound]).tolist()]
             raise UnsoundRowsError([(row.tenant, row.item) for row in unsound])
 
-    def _check_query(self, vector: Vector) -> None:
+    def _check_query(self, vector: VectorLike) -> None:
         self._check_dimension(len(vector))
-        if not (np.isfinite(vector).all() and np.any(vector)):
+        if isinstance(vector, DeviceVector):
+            return  # whoever made it has looked
+        values = np.asarray(vector)
+        if not (np.isfinite(values).all() and np.any(values)):
             raise ValueError("the vector to search for is zero or not finite")
 
     def _check_dimension(self, dimension: int) -> None:

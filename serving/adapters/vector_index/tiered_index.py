@@ -37,7 +37,7 @@ from serving.adapters.vector_index.view import View
 from serving.domain.index_costs import MemoryPlan
 from serving.domain.index_policy import FailedBuild, IndexPolicy, RebuildReason, TierState
 from serving.domain.records import ItemId, ItemKind, TenantName
-from serving.ports import IndexRow, IndexTier, Neighbours, Vector, WantedNeighbours
+from serving.ports import IndexRow, IndexTier, Neighbours, VectorLike, WantedNeighbours
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class TieredIndex:
         """
         self._tenants.apply(rows, removed)
 
-    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         """Finds the wanted neighbours of a vector.
 
         Raises:

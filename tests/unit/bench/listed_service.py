@@ -21,7 +21,7 @@ from serving.pipeline.asking import Legs
 from serving.pipeline.legs import FactsLeg, Finding, Leg, LegRequest, RelatedLeg
 from serving.pipeline.retrieve import Retriever
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import IndexAnswer, NameResolver, Vector, WantedNeighbours
+from serving.ports import IndexAnswer, NameResolver, VectorLike, WantedNeighbours
 from serving.profiles import ProfileBook
 from serving.rpc.answers import from_retrieval
 from serving.rpc.questions import to_retrieve_call
@@ -68,7 +68,7 @@ class ListedFacts(FixedIndex):
         self._evidence = evidence
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         found = best_first(self._scores, ItemKind.FACT)[: wanted.depth]
         return IndexAnswer(found, epoch=1, evidence=self._evidence)

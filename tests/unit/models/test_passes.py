@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch import Tensor
 
 from serving.models.buckets import Bucket, BucketPlan
@@ -37,7 +38,7 @@ window_lists = st.lists(
 )
 
 
-def of_windows(windows: list[list[int]]) -> Rows:
+def of_windows(windows: list[list[int]]) -> NDArray[np.float32]:
     """What both networks here make: first token, last token and length of each window."""
     return np.array([[w[0], w[-1], len(w)] for w in windows], np.float32)
 
@@ -88,7 +89,7 @@ class FakeDevice:
         assert bucket in self.captured
         assert batch.shape == (bucket.rows, 1 + bucket.length)
         self.calls.append(("replay", bucket))
-        return network(torch.from_numpy(batch[:, 1:]), torch.from_numpy(batch[:, 0])).numpy()
+        return network(torch.from_numpy(batch[:, 1:]), torch.from_numpy(batch[:, 0]))
 
     def clock(self) -> float:
         return self._seconds

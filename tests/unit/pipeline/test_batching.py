@@ -125,7 +125,9 @@ async def test_equal_questions_share_a_row() -> None:
         await first
 
     assert [len(batch) for batch in encoder.batches] == [1, 1]
-    assert not np.shares_memory(one, other)
+    np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(one)[0] = 0
 
 
 async def test_a_batch_of_questions_keeps_to_its_budget() -> None:

@@ -35,7 +35,7 @@ from serving.pipeline.legs import DenseLeg, Leg
 from serving.pipeline.semantic import EmbeddedSearch
 from serving.pipeline.sharding import ShardedIndex
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import IndexAnswer, IndexStatus, Vector, Vectors, WantedNeighbours
+from serving.ports import IndexAnswer, IndexStatus, Vector, VectorLike, Vectors, WantedNeighbours
 from tests.builders import TENANT, query, scope, segment
 from tests.fake_meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes import FixedLeg, RecordingAccess
@@ -83,7 +83,7 @@ class FaultyIndex(EngineIndex):
             raise self.fault
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         self.asked += 1
         await self._fail()
@@ -113,7 +113,7 @@ class WaitingIndex(FaultyIndex):
         self.was_asked_how_it_is = asyncio.Event()
 
     async def search(
-        self, vector: Vector, wanted: WantedNeighbours, deadline: Deadline
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         self.asked += 1
         await self.released.wait()

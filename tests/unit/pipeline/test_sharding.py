@@ -20,7 +20,14 @@ from serving.pipeline.asking import LegState
 from serving.pipeline.legs import DenseLeg
 from serving.pipeline.sharding import ShardedIndex, ShardedSearch
 from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import IndexAnswer, IndexRow, IndexStatus, Vector, VectorIndex, WantedNeighbours
+from serving.ports import (
+    IndexAnswer,
+    IndexRow,
+    IndexStatus,
+    VectorIndex,
+    VectorLike,
+    WantedNeighbours,
+)
 from tests.builders import TENANT, fact, query, scope, segment
 from tests.fake_meaning import EngineIndex, FakeEmbedder, InMemoryIndex, fact_row, segment_row, unit
 from tests.fakes import FixedIndex, RecordingAccess
@@ -39,7 +46,7 @@ class OneIndex(FixedIndex):
         self._status = status
 
     async def search(
-        self, question: Vector | str, wanted: WantedNeighbours, deadline: Deadline
+        self, question: VectorLike | str, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         if self._answer is None:
             await asyncio.Event().wait()

@@ -24,7 +24,7 @@ from serving.ports import (
     IndexRow,
     Neighbours,
     SnapshotLabel,
-    Vector,
+    VectorLike,
     WantedNeighbours,
 )
 from tests.builders import TENANT, ids, scope, segment
@@ -153,7 +153,7 @@ class Reshaping(InMemoryIndex):
     def generation(self) -> int:
         return int(self.reshaped.is_set())
 
-    def search(self, vector: Vector, wanted: WantedNeighbours) -> Neighbours:
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         return replace(super().search(vector, wanted), generation=self.generation)
 
     def maintain(self) -> None:

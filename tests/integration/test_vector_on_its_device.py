@@ -1,0 +1,106 @@
+"""A question's vector, from an embedder to the index beside it: it stays where it was computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from serving.adapters.encoder.checkpoint import Checkpoint
+from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
+from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index.faiss_lists import FaissLibrary
+from serving.domain.budget import Deadline
+from serving.domain.records import ItemKind
+from serving.models.device_vector import DeviceVector
+from serving.pipeline.batching import BatchedEmbedder
+from serving.pipeline.semantic import EmbeddedSearch
+from serving.ports import IndexEngine, TokenIds, WantedNeighbours
+from tests.builders import scope, segment
+from tests.eager_lists import LISTS_AT_ONCE
+from tests.fake_meaning import EngineIndex, segment_row
+
+WORDS = ("we", "sailed", "to", "goa", "memory", "is", "hard")
+TEXTS = [" ".join(words) for words in permutations(WORDS, 2)]
+FEW = 10
+
+
+class Kept(DeviceVector):
+    """One that may not be brought to the host."""
+
+    def __array__(self, *given: object, **named: object) -> NDArray[np.float32]:
+        raise AssertionError("a question's vector was brought to the host")
+
+
+class KeepingEncoder(Qwen3Encoder):
+    """Makes such vectors of questions."""
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
+        made = super().encode_queries(windows)
+        return [None if vector is None else Kept(vector.tensor) for vector in made]
+
+
+def exact(dimension: int, device: str) -> IndexEngine:
+    return ExactIndex(dimension, device=device)
+
+
+def tiered(dimension: int, device: str) -> IndexEngine:
+    assert device == "cpu"
+    return TieredIndex(dimension, FaissLibrary(), LISTS_AT_ONCE, audit_every_s=0.0)
+
+
+def tiered_on_gpu(dimension: int, device: str) -> IndexEngine:
+    from serving.adapters.vector_index.cuvs_lists import CuvsLibrary
+
+    library = CuvsLibrary(torch.device(device))
+    return TieredIndex(dimension, library, LISTS_AT_ONCE, device=device, audit_every_s=0.0)
+
+
+on_a_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+@pytest.mark.parametrize(
+    ("make_engine", "device"),
+    [
+        (exact, "cpu"),
+        (tiered, "cpu"),
+        pytest.param(exact, "cuda", marks=on_a_gpu),
+        pytest.param(tiered_on_gpu, "cuda", marks=on_a_gpu),
+    ],
+)
+async def test_it_is_searched_audited_and_rebuilt_with_where_it_was_computed(
+    make_engine: Callable[[int, str], IndexEngine], device: str, tiny_qwen3: Checkpoint
+) -> None:
+    encoder = KeepingEncoder(tiny_qwen3, device=device)
+    engine = make_engine(encoder.model().dimension, device)
+    documents = encoder.encode([encoder.tokenize_document(text)[0] for text in TEXTS])
+    rows = [
+        segment_row(segment(f"t-{number}", text), vector)
+        for number, (text, vector) in enumerate(zip(TEXTS, documents, strict=True))
+    ]
+
+    async with BatchedEmbedder(encoder) as embedder:
+        search = EmbeddedSearch(embedder, EngineIndex(engine))
+        # The first rows are put into lists. With the others these are made anew, calibrated with
+        # what was asked of the first, and audited.
+        for end in (FEW, len(rows), len(rows)):
+            engine.apply(rows[:end], [])
+            engine.maintain()
+            answer = await search.search(
+                "goa", WantedNeighbours(ItemKind.SEGMENT, scope(), end), Deadline.after(30)
+            )
+    engine.close()
+
+    (asked,) = encoder.encode([encoder.tokenize_query("goa")])
+    wanted = dict(zip((row.item for row in rows), (documents @ asked).tolist(), strict=True))
+    assert {each.item for each in answer.candidates} == set(wanted)
+    for each in answer.candidates:
+        assert each.score == pytest.approx(wanted[each.item], abs=2e-3)
+    assert make_engine is exact or engine.generation >= 2
