@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import LiteralString, cast
+from typing import LiteralString, TypeVar, cast
 
 import neo4j
 from neo4j.exceptions import (
@@ -61,6 +61,8 @@ PREPARE_EVERY_S = 0.5
 
 LOST_CONNECTION = (ServiceUnavailable, SessionExpired)
 
+Value = TypeVar("Value")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neo4jSettings:
@@ -104,11 +106,7 @@ class Neo4jGraph:
         wait for them.
         """
         async with self._write_errors():
-            try:
-                await self._set_up()
-            except LOST_CONNECTION:
-                # A connection that was pooled before Neo4j went away says so only when used.
-                await self._set_up()
+            await _twice_if_lost(self._set_up)
         for search in (*walks.USUAL, related.RELATED_SEGMENTS):
             await self._plan(search)
         self._planning.start(walks.OTHERS)
@@ -180,11 +178,7 @@ class Neo4jGraph:
             ValueError: Neo4j refuses the rows, and would again.
         """
         async with self._write_errors():
-            try:
-                await self._apply(changes)
-            except LOST_CONNECTION:
-                # A connection that was pooled before Neo4j went away says so only when used.
-                await self._apply(changes)
+            await _twice_if_lost(lambda: self._apply(changes))
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """How many of the items it still holds."""
@@ -280,15 +274,12 @@ class Neo4jGraph:
         """
         # The server ends it too, or an abandoned walk would go on. 0 would mean no limit.
         query = neo4j.Query(statement, timeout=max(timeout_s, 0.001))
-        try:
+
+        async def fetch() -> list[neo4j.Record]:
             await self._require_schema(timeout_s)
             return await self._fetch(query, given)
-        except LOST_CONNECTION:
-            self._has_schema = False
-            self._prepare_when_back()
-            # A connection that was pooled before Neo4j went away says so only when used.
-            await self._require_schema(timeout_s)
-            return await self._fetch(query, given)
+
+        return await _twice_if_lost(fetch, self._prepare_when_back)
 
     async def _set_up(self) -> None:
         for statement in statements.SCHEMA:
@@ -317,8 +308,10 @@ class Neo4jGraph:
     def _prepare_when_back(self) -> None:
         """Sees to it that a Neo4j that restarts has planned the searches before it is asked.
 
-        Planning takes it seconds then, more than a caller has; each would ask it in vain.
+        Planning takes it seconds then, more than a caller has; each would ask it in vain. It may
+        have lost its constraints and indexes, too, so these are looked for anew.
         """
+        self._has_schema = False
         if self._closing.is_set():
             return
         if self._preparing is None or self._preparing.done():
@@ -418,6 +411,24 @@ async def _in_chunks(
             statement, given={"rows": rows[start : start + ROWS_PER_STATEMENT]}
         )
         await result.consume()
+
+
+async def _twice_if_lost(
+    attempt: Callable[[], Awaitable[Value]], on_loss: Callable[[], None] = lambda: None
+) -> Value:
+    """Makes another attempt at once where the connection was lost.
+
+    One that was pooled before Neo4j went away says so only when it is used.
+
+    Args:
+        attempt: What is done, once or twice.
+        on_loss: Called in between.
+    """
+    try:
+        return await attempt()
+    except LOST_CONNECTION:
+        on_loss()
+        return await attempt()
 
 
 @contextlib.contextmanager

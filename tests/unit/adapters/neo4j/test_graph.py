@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import neo4j
 import pytest
+from neo4j.exceptions import SessionExpired
 
-from serving.adapters.neo4j import Neo4jGraph, walks
+from serving.adapters.neo4j import Neo4jGraph, statements, walks
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.neo4j.projection import Row
 from serving.deployments.ray_environment import LOOPBACK, free_ports
@@ -13,7 +15,8 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 from serving.domain.leg_options import Walk
 from serving.domain.profile import Yields
-from tests.builders import query
+from serving.ports import GraphChanges
+from tests.builders import TENANT, query
 
 
 def nowhere(connect_timeout_s: float = 1) -> Neo4jSettings:
@@ -81,3 +84,45 @@ async def test_it_is_prepared_with_the_usual_walks_and_plans_the_others_beside()
 
     assert before_it_is_ready == list(walks.USUAL)
     assert graph.walks == [*walks.USUAL, walks.OTHERS[0]]
+
+
+class Restarted(Neo4jGraph):
+    """Neo4j has restarted: the connection that is pooled says so when it is first used."""
+
+    def __init__(self) -> None:
+        super().__init__(nowhere(connect_timeout_s=0))
+        self.is_pooled = True
+
+    def _use_connection(self) -> None:
+        if self.is_pooled:
+            self.is_pooled = False
+            raise SessionExpired("closed by Neo4j")
+
+    async def _fetch(
+        self, query: neo4j.Query, given: Row, access: str = neo4j.READ_ACCESS
+    ) -> list[neo4j.Record]:
+        self._use_connection()
+        counted = neo4j.Record({"count": len(statements.INDEXES)})  # type: ignore[no-untyped-call]
+        return [counted]
+
+    async def _apply(self, changes: GraphChanges) -> None:
+        self._use_connection()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda graph: graph.prepare(), id="prepare"),
+        pytest.param(lambda graph: graph.apply(GraphChanges()), id="apply"),
+        pytest.param(lambda graph: graph.count_entities(TENANT), id="read"),
+    ],
+)
+async def test_a_pooled_connection_that_has_died_fails_no_call(
+    call: Callable[[Neo4jGraph], Awaitable[object]],
+) -> None:
+    graph = Restarted()
+    async with asyncio.timeout(10):
+        await call(graph)
+        await graph.close()
+
+    assert not graph.is_pooled
