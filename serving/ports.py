@@ -848,6 +848,8 @@ class IndexEngine(Protocol):
     def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
         """Puts rows in the place of those of the same name, and removes others.
 
+        Of rows of one name the last counts.
+
         Raises:
             ValueError: A row's vectors have another dimension than the engine; nothing was
                 changed.

@@ -24,10 +24,18 @@ REMEMBERED_QUERIES = 128
 
 
 class Change(NamedTuple):
-    """Rows to put in the place of those of their names, after others were removed."""
+    """Rows to put in the place of those of their names, after others were removed.
+
+    No two rows have the same name: of an earlier one nobody would know the slots.
+    """
 
     rows: Sequence[IndexRow]
     removed: Sequence[ItemId]
+
+    @property
+    def names(self) -> list[ItemId]:
+        """All items whose rows until now are gone after it."""
+        return [*self.removed, *(row.item for row in self.rows)]
 
     @property
     def size(self) -> int:
@@ -102,10 +110,8 @@ class Shelf:
         """Publishes a view with the rows put in place and the others gone."""
         if self._journal is not None:
             self._journal.append(change)
-        dead = [self.slots.pop(item) for item in change.removed if item in self.slots]
-        last = {row.item: row for row in change.rows}
-        dead += [self.slots.pop(item) for item in last if item in self.slots]
-        rows = [row for row in last.values() if len(row.vectors)]
+        dead = [self.slots.pop(item) for item in change.names if item in self.slots]
+        rows = [row for row in change.rows if len(row.vectors)]
         self._make_room(sum(len(row.vectors) for row in rows))
         placed = self._columns.append(rows, self.numbers)
         self.slots.update(zip((row.item for row in rows), placed, strict=True))

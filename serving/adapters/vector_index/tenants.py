@@ -53,14 +53,12 @@ class _Shelves:
 
     def change(self, change: Change) -> None:
         """Puts each row on its shelf, and takes what is gone, or has moved, off the other."""
-        # The last of a name alone: an earlier one without vectors would stay among the witnesses.
-        rows = list({row.item: row for row in change.rows}.values())
-        witnesses = [replace(row, vectors=NO_VECTOR) for row in rows if not len(row.vectors)]
-        self.witnesses.change(Change(witnesses, [*change.removed, *(row.item for row in rows)]))
+        witnesses = [replace(row, vectors=NO_VECTOR) for row in change.rows if not len(row.vectors)]
+        self.witnesses.change(Change(witnesses, change.names))
         for kind, shelf in self.of_kind.items():
             shelf.change(
                 Change(
-                    [row for row in rows if row.item.kind is kind],
+                    [row for row in change.rows if row.item.kind is kind],
                     [item for item in change.removed if item.kind is kind],
                 )
             )
@@ -113,20 +111,22 @@ class Tenants:
     def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
         """Puts rows in the place of those of the same name, and removes others.
 
+        Of rows of one name the last counts.
+
         Raises:
             ValueError: A row's vectors have another dimension; nothing was changed.
             UnsoundRowsError: One of them is zero or not finite; nothing was changed.
         """
         self._check_rows([row for row in rows if len(row.vectors)])
-        rows_of: defaultdict[TenantName, list[IndexRow]] = defaultdict(list)
+        rows_of: defaultdict[TenantName, dict[ItemId, IndexRow]] = defaultdict(dict)
         for row in rows:
-            rows_of[row.tenant].append(row)
+            rows_of[row.tenant][row.item] = row
         gone_from: defaultdict[TenantName, list[ItemId]] = defaultdict(list)
         for tenant, item in removed:
             gone_from[tenant].append(item)
         with self.writing:
             for tenant in rows_of.keys() | gone_from.keys():
-                self._change(tenant, Change(rows_of[tenant], gone_from[tenant]))
+                self._change(tenant, Change([*rows_of[tenant].values()], gone_from[tenant]))
 
     def _change(self, tenant: TenantName, change: Change) -> None:
         shelves = self._shelves.get(tenant) or _Shelves(self.dimension, self.device)
