@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 
-from bench.load import Run
+from bench.load import Answer, Run
 from bench.processes import ServiceProcesses, machine_busy_s, spent
 from bench.results import Json
 
@@ -36,7 +36,7 @@ class CpuMeter:
     def __init__(self, processes: ServiceProcesses | None) -> None:
         self._processes = processes
 
-    async def over(self, loop: Awaitable[Run]) -> tuple[Run, CpuUse | None]:
+    async def over(self, loop: Awaitable[Run[Answer]]) -> tuple[Run[Answer], CpuUse | None]:
         """Runs the loop, and says what it cost."""
         if self._processes is None:
             return await loop, None
@@ -53,7 +53,7 @@ class CpuMeter:
         return use
 
 
-async def _nothing(seconds: float) -> Run:
+async def _nothing(seconds: float) -> Run[None]:
     await asyncio.sleep(seconds)
     return Run([], seconds)
 

@@ -1,4 +1,4 @@
-"""Loads the service with questions, in a closed and in an open loop.
+"""Loads the service, or a part of it in process, with questions, in a closed and in an open loop.
 
 Closed: each of c callers sends its next question when the last is answered, which
 shows what the service can do, and hides its queue. Open: questions come on a schedule, whether or
@@ -14,38 +14,42 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
-from bench.collection import Query
 from bench.latency import Latency, median_ms
 from bench.results import Json
+from serving.domain import errors as in_process
 from trivium.errors import TriviumError
 from trivium.values import LegState, Retrieval
 
-Ask = Callable[[Query], Awaitable[Retrieval]]
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+Ask: TypeAlias = Callable[[Question], Awaitable[Answer]]
 Advance = Callable[[], None]
 """Called after each call, to show progress."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Generic[Answer]):
     """One question: how long it took, and what came back, or the code of the error."""
 
     seconds: float
-    retrieval: Retrieval | None = None
+    answer: Answer | None = None
     code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(Generic[Answer]):
     """All calls of a loop, and how long it took."""
 
-    calls: Sequence[Call]
+    calls: Sequence[Call[Answer]]
     seconds: float
 
     @property
-    def answered(self) -> list[tuple[float, Retrieval]]:
+    def answered(self) -> list[tuple[float, Answer]]:
         """Seconds and answer of the calls that succeeded."""
-        return [(call.seconds, call.retrieval) for call in self.calls if call.retrieval is not None]
+        return [(call.seconds, call.answer) for call in self.calls if call.answer is not None]
 
     @property
     def throughput_per_s(self) -> float:
@@ -64,10 +68,12 @@ class Run:
         return dict(Counter(call.code for call in self.calls if call.code))
 
 
-async def closed_loop(ask: Ask, queries: Iterable[Query], in_flight: int, advance: Advance) -> Run:
+async def closed_loop(
+    ask: Ask[Question, Answer], queries: Iterable[Question], in_flight: int, advance: Advance
+) -> Run[Answer]:
     """Asks all questions, `in_flight` at a time."""
     waiting = iter(queries)
-    calls: list[Call] = []
+    calls: list[Call[Answer]] = []
 
     async def caller() -> None:
         for query in waiting:
@@ -82,8 +88,11 @@ async def closed_loop(ask: Ask, queries: Iterable[Query], in_flight: int, advanc
 
 
 async def open_loop(
-    ask: Ask, queries: Iterable[Query], arrivals_s: Sequence[float], advance: Advance
-) -> Run:
+    ask: Ask[Question, Answer],
+    queries: Iterable[Question],
+    arrivals_s: Sequence[float],
+    advance: Advance,
+) -> Run[Answer]:
     """Asks a question at each arrival; its time counts from the arrival.
 
     Args:
@@ -92,9 +101,9 @@ async def open_loop(
         arrivals_s: Seconds from the start, ascending.
         advance: Called after each call.
     """
-    calls: list[Call] = []
+    calls: list[Call[Answer]] = []
 
-    async def one(query: Query, due: float) -> None:
+    async def one(query: Question, due: float) -> None:
         calls.append(await _timed(ask, query, due))
         advance()
 
@@ -114,21 +123,24 @@ def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> list[float
     return list(itertools.accumulate(gaps))
 
 
-def repeated(queries: Sequence[Query], at_least: int) -> Iterator[Query]:
+def repeated(queries: Sequence[Question], at_least: int) -> Iterator[Question]:
     """All questions, again and again until there are enough."""
     rounds = max(1, -(-at_least // len(queries)))
     return itertools.chain.from_iterable(itertools.repeat(queries, rounds))
 
 
-async def _timed(ask: Ask, query: Query, since: float) -> Call:
+async def _timed(ask: Ask[Question, Answer], query: Question, since: float) -> Call[Answer]:
     try:
-        retrieval = await ask(query)
+        answer = await ask(query)
     except TriviumError as error:
         return Call(time.perf_counter() - since, code=error.code.name)
-    return Call(time.perf_counter() - since, retrieval)
+    except (in_process.TriviumError, TimeoutError) as error:
+        # No status was made of it: nothing is between who asks and what fails.
+        return Call(time.perf_counter() - since, code=type(error).__name__)
+    return Call(time.perf_counter() - since, answer)
 
 
-def split(run: Run) -> dict[str, Json]:
+def split(run: Run[Retrieval]) -> dict[str, Json]:
     """Where the time of a call went: medians in milliseconds, by leg and by stage.
 
     Legs run at once and wait for the embedding where they need it, so the numbers do

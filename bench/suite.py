@@ -37,6 +37,7 @@ from bench.quality.outcome import outcome
 from bench.quality.ways import default_ways, legs_of
 from bench.results import Json, Result
 from bench.service import Target, fresh_data, started
+from trivium.values import Retrieval
 
 SCENARIOS = ("start", "ingest", "baselines", "load", "quality")
 CALLERS = (1, 8, 32)
@@ -194,7 +195,9 @@ class Suite:
         parameters: dict[str, Json] = {"loop": "open", "share": share, "rate_per_s": rate_per_s}
         self._take(self._load_result(parameters, run, use))
 
-    def _load_result(self, parameters: dict[str, Json], run: Run, use: CpuUse | None) -> Result:
+    def _load_result(
+        self, parameters: dict[str, Json], run: Run[Retrieval], use: CpuUse | None
+    ) -> Result:
         return Result(
             scenario="load",
             parameters={**parameters, "limit": LIMIT},

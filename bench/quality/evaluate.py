@@ -63,7 +63,7 @@ class Answers:
     way: Way
     legs: Sequence[str]
     scored: Sequence[Scored]
-    run: Run | None = None
+    run: Run[Retrieval] | None = None
 
     def values(self, metric: str) -> list[float]:
         """The metric of each question."""

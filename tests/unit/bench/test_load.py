@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import grpc
+import pytest
 
 from bench.collection import Query
 from bench.load import (
@@ -15,6 +16,7 @@ from bench.load import (
     repeated,
     split,
 )
+from serving.domain.errors import OverloadedError as InProcessOverload
 from tests.unit.bench.answers import report, retrieval
 from trivium.errors import OverloadedError
 from trivium.values import LegState, Retrieval
@@ -63,6 +65,17 @@ async def test_errors_are_counted_by_code_and_are_no_latency() -> None:
 
     assert run.errors == {"RESOURCE_EXHAUSTED": 2}
     assert len(run.answered) == 10
+
+
+@pytest.mark.parametrize("error", [InProcessOverload("the queue", 0.1), TimeoutError()])
+async def test_what_fails_in_process_is_counted_by_its_name(error: Exception) -> None:
+    async def ask(_question: str) -> float:
+        raise error
+
+    run = await closed_loop(ask, ["?"], 1, silent)
+
+    assert run.errors == {type(error).__name__: 1}
+    assert run.latency is None
 
 
 async def test_an_open_loop_does_not_wait_for_answers() -> None:
@@ -131,4 +144,6 @@ def test_legs_that_were_cut_short_are_told_and_skipped_ones_are_not() -> None:
 
 
 def test_a_run_without_an_answer_has_no_latency() -> None:
-    assert Run([], 1.0).latency is None
+    run: Run[Retrieval] = Run([], 1.0)
+
+    assert run.latency is None
