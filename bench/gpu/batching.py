@@ -11,13 +11,11 @@ import asyncio
 import contextlib
 import gc
 import os
-import random
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import get_args
@@ -27,8 +25,10 @@ import torch
 
 from bench import environment
 from bench.gpu.encoders import RandomQwen3Encoder, SimulatedEncoder
+from bench.gpu.loop_lag import LoopLag
 from bench.gpu.random_weights import PUBLISHED
-from bench.latency import Latency, percentile
+from bench.gpu.texts import random_texts
+from bench.latency import Latency
 from bench.load import poisson_arrivals
 from bench.report import figures, markdown_table
 from bench.results import Json, Result, append_record
@@ -43,17 +43,7 @@ from serving.telemetry import NoRecorder
 
 RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 
-WORDS = ("we", "sailed", "to", "goa", "with", "the", "family", "and", "then", "went", "home")
-"""Each is one token."""
-
-SPECIAL_TOKENS = 2
-"""At the two ends of a window."""
-
-MOST_TEXTS = 4096
-"""Documents, and questions, that are made; then they come again."""
-
 BUDGET_S = 10.0
-LAG_EVERY_S = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +85,7 @@ class Bulk:
         self._embedder = embedder
         self._load = load
         # Beforehand: to make them takes the event loop longer than to hand them over.
-        self._texts = cycle(_texts(load.chunk_tokens, seed=1))
+        self._texts = cycle(random_texts(load.chunk_tokens, seed=1))
         self.done = 0
 
     @contextlib.asynccontextmanager
@@ -116,30 +106,6 @@ class Bulk:
             self.done += len(texts)
 
 
-class LoopLag:
-    """How much later than asked for the event loop comes back."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    @contextlib.asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
-        """Notes it every millisecond while the body runs."""
-        task = asyncio.create_task(self._watch())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-    async def _watch(self) -> None:
-        while True:
-            due = time.perf_counter() + LAG_EVERY_S
-            await asyncio.sleep(LAG_EVERY_S)
-            self.seconds.append(max(0.0, time.perf_counter() - due))
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What became of the questions: seconds of those answered, and the others by error."""
@@ -151,7 +117,7 @@ class Asked:
 async def ask(embedder: Embedder, load: Load) -> Asked:
     """Asks questions at the rate of the load, for as long as it says."""
     count = max(1, round(load.queries_per_s * load.seconds))
-    texts = cycle(_texts(load.query_tokens, seed=2))
+    texts = cycle(random_texts(load.query_tokens, seed=2))
     asked = Asked([], {})
 
     async def one(text: str, due: float) -> None:
@@ -216,7 +182,7 @@ async def _questions(embedder: Embedder, load: Load, alone_per_s: float | None) 
         started = time.perf_counter()
         asked = await ask(embedder, load)
         seconds = time.perf_counter() - started
-    measured: dict[str, Json] = {"loop_lag_p99_ms": _p99_ms(lag.seconds)}
+    measured: dict[str, Json] = {"loop_lag_p99_ms": lag.p99_ms}
     if alone_per_s is not None:
         measured["bulk_per_s"] = round(bulk.done / seconds, 2)
         measured["bulk_share"] = round(bulk.done / seconds / alone_per_s, 3) if alone_per_s else 0.0
@@ -229,18 +195,6 @@ async def _questions(embedder: Embedder, load: Load, alone_per_s: float | None) 
         errors=asked.errors,
         measured=measured,
     )
-
-
-def _p99_ms(seconds: Sequence[float]) -> float:
-    return round(percentile(sorted(seconds), 0.99) * 1e3, 3) if seconds else 0.0
-
-
-@cache
-def _texts(tokens: int, seed: int) -> Sequence[str]:
-    """Texts of so many tokens, hardly two alike."""
-    draw = random.Random(seed)
-    words = max(1, tokens - SPECIAL_TOKENS)
-    return [" ".join(draw.choices(WORDS, k=words)) for _ in range(MOST_TEXTS)]
 
 
 def as_table(results: Sequence[Result]) -> str:
