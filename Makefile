@@ -68,11 +68,12 @@ bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA=FOLDERS a
 	@$(BIN)/python -m bench.index $(DATA)
 
 .PHONY: bench-gpu
-bench-gpu: $(VENV)/.dev ## Measure the models and the index of the GPU tier on the GPU that is there
+bench-gpu: $(VENV)/.dev ## Measure the models and the index of the GPU tier, apart and together, on the GPU that is there
 	@$(BIN)/python -m bench.gpu.index
 	@$(BIN)/python -m bench.index_fill --rows 1000000 --device cuda
 	@$(BIN)/python -m bench.gpu
 	@$(BIN)/python -m bench.gpu.batching --encoder 0.6B
+	@$(BIN)/python -m bench.gpu.retrieve
 
 .PHONY: quality
 quality: $(VENV)/.dev ## Measure how good answers are; DATA="DIR DIR" names sets, else the slices that ship

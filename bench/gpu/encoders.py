@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -15,9 +16,29 @@ from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
 from serving.models.device_vector import DeviceVector
 from serving.models.passes import ACCELERATOR_TOKENS
 from serving.models.precision import Precision
+from serving.models.qwen3_architecture import Qwen3Architecture
 from serving.ports import Device, EmbeddingModel, TokenIds, Vector, Vectors
 
 DIMENSION = 1024
+"""Of vectors; that of the network if it is smaller."""
+
+TINY = "tiny"
+
+SIZES: Mapping[str, Qwen3Architecture] = {
+    **PUBLISHED,
+    # With every token that the tokenizer makes.
+    TINY: replace(
+        PUBLISHED["0.6B"],
+        vocabulary=30_522,
+        hidden=64,
+        feed_forward=128,
+        layers=2,
+        heads=4,
+        key_value_heads=2,
+        head_dimension=32,
+    ),
+}
+"""The published ones, and one of no size that proves a script on a CPU."""
 
 
 class _MiniLmTokens:
@@ -69,19 +90,21 @@ class SimulatedEncoder(_MiniLmTokens):
 
 
 class RandomQwen3Encoder(_MiniLmTokens):
-    """A `TextEncoder` over a Qwen3 of a published size whose weights are drawn.
+    """A `TextEncoder` over a Qwen3 whose weights are drawn.
 
     Args:
-        size: One of `PUBLISHED`.
+        size: One of `SIZES`.
         device: As torch names it.
         precision: Of weights and arithmetic.
     """
 
     def __init__(self, size: str, device: str, precision: Precision) -> None:
         super().__init__()
-        architecture = PUBLISHED[size]
+        architecture = SIZES[size]
         network = random_qwen3(architecture, torch.device(device), precision, self.window)
-        self._name = f"random Qwen3 {size} in {precision}"
+        self._model = EmbeddingModel(
+            f"random Qwen3 {size} in {precision}", min(DIMENSION, architecture.hidden)
+        )
         self._passes = network.passes()
         self._device = Device(
             is_accelerator=network.device.type != "cpu", token_budget=self._passes.token_budget
@@ -89,7 +112,7 @@ class RandomQwen3Encoder(_MiniLmTokens):
 
     def model(self) -> EmbeddingModel:
         """A model that nothing else has."""
-        return EmbeddingModel(self._name, DIMENSION)
+        return self._model
 
     def device(self) -> Device:
         """What computes it."""
@@ -97,10 +120,10 @@ class RandomQwen3Encoder(_MiniLmTokens):
 
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         """Makes one row per window, in their order."""
-        return encode_by_length(
-            windows, to_host(self._passes.run), DIMENSION, self._passes.token_budget
-        )
+        run, budget = to_host(self._passes.run), self._passes.token_budget
+        return encode_by_length(windows, run, self._model.dimension, budget)
 
     def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
         """Makes the same rows, which stay on the device."""
-        return vectors_by_length(windows, self._passes.run, DIMENSION, self._passes.token_budget)
+        run, budget = self._passes.run, self._passes.token_budget
+        return vectors_by_length(windows, run, self._model.dimension, budget)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from bench.gpu import index
+from bench.gpu import index, retrieve
 from bench.gpu.__main__ import main
 from bench.gpu.cases import CASES, TINY_CASES, Case
 from bench.gpu.contenders import VARLEN, random_windows
@@ -108,8 +108,34 @@ def test_each_goal_of_a_search_is_held_against_what_is_measured() -> None:
     assert index.goal("exact", 1_000_000, 32, 1.1, 1.7) == ""
 
 
+@pytest.mark.model
+def test_on_a_cpu_questions_are_embedded_and_searched_in_every_loop_and_at_rising_rates(
+    tmp_path: Path,
+) -> None:
+    options = ["--device", "cpu", "--tiny", "--out", str(tmp_path)]
+
+    done = CliRunner().invoke(retrieve.main, options, catch_exceptions=False)
+
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("embed + search in process, without gRPC")
+    results = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    *loops, passed = results
+    first, one, some, many, *tried = (each["parameters"] for each in loops)
+    assert (first["loop"], first["rate_per_s"]) == ("open", 100)
+    assert [each["callers"] for each in (one, some, many)] == [1, 16, 64]
+    assert tried[0]["rate_per_s"] == 100
+    assert passed["measured"].keys() == {"kept_per_s", "missed_per_s"}
+    assert all(each["latency"]["p50_ms"] > 0 for each in loops[:4])
+    assert all(each["measured"]["index"]["n_lists"] for each in loops)
+    assert all("p95 < 20 ms" in loops[each]["measured"]["goal"] for each in (0, 4))
+    assert {each["device"]["name"] for each in results} == {"cpu"}
+    assert {each["parameters"]["measured"] for each in results} == {"embed + search in process"}
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-@pytest.mark.parametrize("command", [main, index.main], ids=["models", "index"])
+@pytest.mark.parametrize(
+    "command", [main, index.main, retrieve.main], ids=["models", "index", "retrieve"]
+)
 def test_without_a_gpu_it_says_so(command: click.Command) -> None:
     done = CliRunner().invoke(command, [])
 
