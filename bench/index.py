@@ -3,7 +3,8 @@
 Each corpus is searched in three ways, one question at a time: exactly; by the index as it is
 served, lists with a tail and scores in float32; and by the same lists of FAISS alone. Times are
 those of the thread that searches, which other work on the machine lengthens least, and recall is
-held against a scan in float32. The lists are then made anew while they are searched on a schedule.
+held against a scan in float32. The lists are then made anew while they are searched on a schedule,
+which `--rebuild-only` does alone.
 
 The corpora are topic mixtures of any size, and texts: what real vectors look like is not known
 from made ones, and how an index grows not from the few texts that there are.
@@ -13,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +29,16 @@ from numpy.typing import NDArray
 
 from bench.collection import read_collection
 from bench.environment import describe
-from bench.index_load import REBUILT, TENANT, K, Load, fill, rebuilt_under_load, search
+from bench.index_load import (
+    BATCH_ROWS,
+    REBUILT,
+    TENANT,
+    K,
+    Load,
+    fill,
+    rebuilt_under_load,
+    search,
+)
 from bench.latency import Latency
 from bench.plots import COLOURS, INK, head, prepare
 from bench.report import figures, markdown_table
@@ -40,7 +50,7 @@ from serving.deployments.components import open_embedder
 from serving.domain.budget import Deadline
 from serving.domain.index_policy import IndexPolicy
 from serving.domain.records import ItemKind
-from serving.ports import IndexEngine, Vector, Vectors
+from serving.ports import IndexEngine, IndexTier, Vector, Vectors
 from serving.telemetry import NoRecorder
 
 RESULTS = Path(__file__).parent / "results"
@@ -85,9 +95,14 @@ def topic_mixture(rows: int, dimension: int, seed: int = 0) -> Corpus:
     weights /= weights.sum()
 
     def draw(wanted: int) -> Vectors:
-        of_topic = topics[random.choice(TOPICS, wanted, p=weights)]
-        noise = random.standard_normal((wanted, dimension), dtype=np.float32)
-        return unit(of_topic + SPREAD / np.sqrt(dimension) * noise)
+        topic = random.choice(TOPICS, wanted, p=weights)
+        drawn = np.empty((wanted, dimension), np.float32)
+        # Block by block: what lies in between takes several times the memory of what is wanted.
+        for start in range(0, wanted, BATCH_ROWS):
+            its = topics[topic[start : start + BATCH_ROWS]]
+            noise = random.standard_normal(its.shape, dtype=np.float32)
+            drawn[start : start + BATCH_ROWS] = unit(its + SPREAD / np.sqrt(dimension) * noise)
+        return drawn
 
     return Corpus(f"mixture of {rows:,}", draw(rows), draw(QUESTIONS))
 
@@ -142,24 +157,7 @@ def ways(corpus: Corpus, recall_target: float) -> Iterator[Way]:
     yield Way(EXACT, by_engine(exact), {"fill_s": round(seconds, 2)})
     del exact
 
-    policy = IndexPolicy(exact_max_rows=1, recall_target=recall_target)
-    served = TieredIndex(corpus.vectors.shape[1], FaissLibrary(), policy)
-    filled_s = fill(served, corpus.vectors)
-    started = time.perf_counter()
-    served.maintain()
-    [tier] = [tier for tier in served.tiers(TENANT) if tier.kind is ItemKind.SEGMENT]
-    curve: Json = [
-        {"n_probes": each.n_probes, "recall": round(each.recall, 4), "share": round(each.share, 5)}
-        for each in tier.curve
-    ]
-    about: dict[str, Json] = {
-        "fill_s": round(filled_s, 2),
-        "build_s": round(time.perf_counter() - started, 2),
-        "n_lists": tier.n_lists,
-        "n_probes": tier.n_probes,
-        "memory_bytes": tier.memory_bytes,
-        "curve": curve,
-    }
+    served, tier, about = in_lists(corpus, recall_target)
     yield Way(SERVED, by_engine(served), about, served)
 
     library = FaissLibrary()
@@ -174,6 +172,31 @@ def ways(corpus: Corpus, recall_target: float) -> Iterator[Way]:
 
     yield Way(ALONE, alone, {"n_lists": tier.n_lists, "n_probes": tier.n_probes})
     lists.close()
+
+
+def in_lists(
+    corpus: Corpus, recall_target: float
+) -> tuple[TieredIndex, IndexTier, dict[str, Json]]:
+    """The corpus in an index as it is served, all rows in lists; and what is to be said of it."""
+    policy = IndexPolicy(exact_max_rows=1, recall_target=recall_target)
+    engine = TieredIndex(corpus.vectors.shape[1], FaissLibrary(), policy)
+    filled_s = fill(engine, corpus.vectors)
+    started = time.perf_counter()
+    engine.maintain()
+    [tier] = [tier for tier in engine.tiers(TENANT) if tier.kind is ItemKind.SEGMENT]
+    curve: Json = [
+        {"n_probes": each.n_probes, "recall": round(each.recall, 4), "share": round(each.share, 5)}
+        for each in tier.curve
+    ]
+    about: dict[str, Json] = {
+        "fill_s": round(filled_s, 2),
+        "build_s": round(time.perf_counter() - started, 2),
+        "n_lists": tier.n_lists,
+        "n_probes": tier.n_probes,
+        "memory_bytes": tier.memory_bytes,
+        "curve": curve,
+    }
+    return engine, tier, about
 
 
 def by_engine(engine: IndexEngine) -> Search:
@@ -218,6 +241,13 @@ def measured(corpus: Corpus, recall_target: float, load: Load) -> Iterator[Resul
         )
         if way.rebuilds is not None:
             yield rebuilt_under_load(way.rebuilds, corpus.vectors, corpus.queries, load)
+
+
+def rebuilt(corpus: Corpus, recall_target: float, load: Load) -> Result:
+    """A result of a rebuild, without those of the ways."""
+    engine, _, about = in_lists(corpus, recall_target)
+    result = rebuilt_under_load(engine, corpus.vectors, corpus.queries, load)
+    return replace(result, measured={**result.measured, **about})
 
 
 def timed(search: Search, query: Vector) -> tuple[float, float, Sequence[int]]:
@@ -266,7 +296,15 @@ def goal_ms(rows: int) -> float | None:
 
 
 def summary(records: Sequence[Record]) -> str:
-    """The table of all ways."""
+    """The tables of all ways, if there are any, and of the rebuilds."""
+    tables = (ways_table(select(records, "index")), rebuilds(select(records, REBUILT)))
+    return "\n\n".join(each for each in tables if each)
+
+
+def ways_table(records: Sequence[Record]) -> str:
+    """The table of the ways; empty without any."""
+    if not records:
+        return ""
     rows = [
         (
             f"{table(record, 'parameters')['corpus']}, {table(record, 'parameters')['way']}",
@@ -278,18 +316,18 @@ def summary(records: Sequence[Record]) -> str:
             figures(number(record, "measured", "build_s")),
             goal(record),
         )
-        for record in select(records, "index")
+        for record in records
     ]
     columns = ("corpus, way", "CPU ms", "p99 ms", "recall@10", "floor of a scan, ms")
-    ways_table = markdown_table((*columns, "probes of lists", "build s", "goal"), rows)
-    return f"{ways_table}\n\n{rebuilds(select(records, REBUILT))}"
+    return markdown_table((*columns, "probes of lists", "build s", "goal"), rows)
 
 
 def rebuilds(records: Sequence[Record]) -> str:
     """The table of the rebuilds."""
     rows = [
         (
-            f"{number(record, 'parameters', 'rows'):,.0f}",
+            f"{number(record, 'parameters', 'rows'):,.0f} "
+            f"x {number(record, 'parameters', 'dimension'):.0f}",
             figures(number(record, "parameters", "per_s")),
             figures(number(record, "measured", "quiet_p99_ms")),
             figures(number(record, "latency", "p99_ms")),
@@ -356,6 +394,7 @@ def save_curves(records: Sequence[Record], path: Path) -> None:
 @click.option("--recall-target", default=0.98, show_default=True, help="Of the lists.")
 @click.option("--per-s", default=50.0, show_default=True, help="Searches while it is rebuilt.")
 @click.option("--quiet-s", default=10.0, show_default=True, help="Seconds of them before.")
+@click.option("--rebuild-only", is_flag=True, help="Of each corpus the rebuild, and no way apart.")
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
 def main(
     folders: Sequence[Path],
@@ -364,6 +403,7 @@ def main(
     recall_target: float,
     per_s: float,
     quiet_s: float,
+    rebuild_only: bool,
     out: Path | None,
 ) -> None:
     """Measure the index over topic mixtures, and over the texts of each FOLDER together."""
@@ -375,13 +415,19 @@ def main(
     records: list[Record] = []
     for corpus in corpora(folders, rows, dimension):
         click.echo(f"{corpus.name}: building")
-        for result in measured(corpus, recall_target, load):
+        results: Iterable[Result] = (
+            [rebuilt(corpus, recall_target, load)]
+            if rebuild_only
+            else measured(corpus, recall_target, load)
+        )
+        for result in results:
             records.append(result.as_record(environment))
             append_record(out, records[-1])
             click.echo(f"  {told(result)}")
     text = f"# The vector index at {environment['commit']}\n\n{summary(records)}\n"
     (out / "summary.md").write_text(text, encoding="utf-8")
-    save_curves(records, out / "curves.png")
+    if not rebuild_only:
+        save_curves(records, out / "curves.png")
     click.echo(f"\n{text}\nwritten to {out}")
 
 

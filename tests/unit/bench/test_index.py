@@ -28,8 +28,23 @@ def test_every_way_is_measured_and_the_curve_drawn(tmp_path: Path) -> None:
     assert SERVED in (tmp_path / "summary.md").read_text()
     assert rebuilt["scenario"] == REBUILT
     assert (number(rebuilt, "measured", "p99_ratio") or 0) > 0
-    assert "| 600 | 50 |" in (tmp_path / "summary.md").read_text()
+    assert "| 600 x 16 | 50 |" in (tmp_path / "summary.md").read_text()
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_rebuild_is_measured_alone_if_nothing_else_is_wanted(tmp_path: Path) -> None:
+    asked = ["--rows", "600", "--dimension", "24", "--quiet-s", "0.05", "--out", str(tmp_path)]
+
+    result = CliRunner().invoke(main, [*asked, "--rebuild-only"], catch_exceptions=False)
+
+    assert result.exit_code == 0, result.output
+    [rebuilt] = read_records(tmp_path)
+    assert rebuilt["scenario"] == REBUILT
+    assert number(rebuilt, "measured", "n_lists")
+    tables = (tmp_path / "summary.md").read_text()
+    assert "| 600 x 24 | 50 |" in tables
+    assert "corpus, way" not in tables
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["results.jsonl", "summary.md"]
 
 
 def test_a_mixture_is_of_unit_vectors_and_the_same_each_time() -> None:
