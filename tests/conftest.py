@@ -8,6 +8,7 @@ such a skip into a failure, so that skips cannot pass for success.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from pathlib import Path
 
@@ -32,6 +33,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--index-matrix", action="store_true", help="all forms of the index, not one a placement"
     )
+
+
+def pytest_unconfigure() -> None:
+    """Lets Python's collector see what indexes had it leave out (`gc.freeze`).
+
+    At the end of the process triton would else take its objects for leaked, and say so at length.
+    """
+    gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True)

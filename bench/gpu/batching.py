@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import sys
 import time
@@ -24,6 +23,7 @@ import click
 import torch
 
 from bench import environment
+from bench.gpu.collector import collector_of_a_replica
 from bench.gpu.encoders import RandomQwen3Encoder, SimulatedEncoder
 from bench.gpu.loop_lag import LoopLag
 from bench.gpu.random_weights import PUBLISHED
@@ -365,10 +365,8 @@ def main(
 
 async def _measured(target: Target, load: Load) -> list[Result]:
     async with target.opened() as embedder:
-        # As Serve does in a replica: what was loaded is looked through by no collection.
-        gc.collect()
-        gc.freeze()
-        return await measure(embedder, load)
+        with collector_of_a_replica():
+            return await measure(embedder, load)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from bench.environment import describe
 from bench.gpu.cases import QUESTION
+from bench.gpu.collector import collector_of_a_replica
 from bench.gpu.device import about_device, require_device, speed_of
 from bench.gpu.encoders import TINY, RandomQwen3Encoder
 from bench.gpu.loop_lag import LoopLag
@@ -303,15 +303,13 @@ async def measure(device: str, sizes: Sizes, take: Callable[[Result], None]) -> 
         DependencyError: There can be no index in lists.
     """
     async with opened(device, sizes) as ready:
-        # As Serve does in a replica: what was loaded is looked through by no collection.
-        gc.collect()
-        gc.freeze()
-        loops = Loops(ready, device, sizes, take)
-        await loops.warm_up()
-        await loops.on_schedule(GOAL_PER_S, sizes.loop_s)
-        for callers in CALLERS:
-            await loops.closed(callers)
-        await loops.highest_rate()
+        with collector_of_a_replica():
+            loops = Loops(ready, device, sizes, take)
+            await loops.warm_up()
+            await loops.on_schedule(GOAL_PER_S, sizes.loop_s)
+            for callers in CALLERS:
+                await loops.closed(callers)
+            await loops.highest_rate()
 
 
 class Loops:
