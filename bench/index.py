@@ -332,12 +332,13 @@ def rebuilds(records: Sequence[Record]) -> str:
             figures(number(record, "measured", "quiet_p99_ms")),
             figures(number(record, "latency", "p99_ms")),
             figures(number(record, "measured", "rebuild_s")),
+            figures(number(record, "measured", "cores_elsewhere")),
             str(table(record, "measured")["goal"]),
         )
         for record in records
     ]
     columns = ("rows rebuilt", "searches/s", "quiet p99 ms", "p99 ms meanwhile", "rebuild s")
-    return markdown_table((*columns, "goal"), rows)
+    return markdown_table((*columns, "cores of strangers", "goal"), rows)
 
 
 def probes(record: Record) -> str:

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from bench.index import topic_mixture
-from bench.index_load import Callers, Load, fill, rebuilt_under_load, written_under_load
+from bench.index_load import (
+    BusyElsewhere,
+    Callers,
+    Load,
+    fill,
+    rebuilt_under_load,
+    written_under_load,
+)
 from serving.adapters.vector_index import ExactIndex, TieredIndex
 from serving.adapters.vector_index.faiss_lists import FaissLibrary
 from serving.domain.records import ItemId, TenantName
@@ -35,6 +42,12 @@ def test_a_rebuild_keeps_all_rows_and_searches_are_timed_before_and_beside_it() 
     assert engine.generation == 2
     assert result.n >= LOAD.callers
     assert result.measured["goal"] in ("<= 3 times: reached", "<= 3 times: **missed**")
+
+
+def test_what_others_use_of_the_machine_is_told_without_what_is_used_here() -> None:
+    readings = iter([(10.0, 1.0, 100.0), (14.0, 4.0, 109.0)])
+
+    assert BusyElsewhere(lambda: next(readings)).cores() == 1.5
 
 
 def test_what_is_written_is_seen_and_what_is_removed_is_not() -> None:
