@@ -10,6 +10,7 @@ from ray import serve
 from serving.config import load_settings
 from serving.deployments.components import open_embedder
 from serving.deployments.gpu_share import HEALTH_CHECK_PERIOD_S, cap_gpu_memory, resources
+from serving.deployments.interpreter import set_up_interpreter
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.domain.budget import Deadline
@@ -60,6 +61,7 @@ class Embedder(EmbedderCalls):
         cap_gpu_memory(settings.serve.gpus.embedder)
         self._opened = open_embedder(settings, RayRecorder())
         self._embedder = await self._opened.__aenter__()
+        set_up_interpreter()
 
     async def __del__(self) -> None:
         if hasattr(self, "_embedder"):

@@ -17,6 +17,7 @@ from serving.deployments.gpu_share import (
     resources,
 )
 from serving.deployments.handles import RemoteEmbedder
+from serving.deployments.interpreter import set_up_interpreter
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.domain.budget import Deadline
@@ -69,6 +70,7 @@ class VectorIndex(IndexCalls):
         cap_gpu_memory(left_by_lists(settings.serve.gpus.index, settings.index))
         self._opened = open_index(settings, RemoteEmbedder(embedder), RayRecorder(), shard)
         self._index = await self._opened.__aenter__()
+        set_up_interpreter()
 
     async def __del__(self) -> None:
         if hasattr(self, "_index"):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -16,6 +14,7 @@ from serving.config import RayEnvironment, load_settings
 from serving.deployments.components import running_service
 from serving.deployments.gpu_share import cap_gpu_memory, left_by_lists, resources
 from serving.deployments.handles import SpaceHandles, elsewhere, remote_reranker
+from serving.deployments.interpreter import set_up_interpreter
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.rpc.boundary import CallContext
@@ -23,29 +22,7 @@ from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_servic
 
 logger = logging.getLogger(__name__)
 
-COLLECT_AFTER = (10_000, 20, 50)
-"""Python collects after 700 new objects by default, a few times in every call; what it looks
-through then, the models and the index, stays for ever."""
-
 NO_HANDLES = SpaceHandles()
-
-SWITCH_INTERVAL_S = 0.0005
-
-
-def switch_threads_sooner() -> None:
-    """Lets the encoder's thread back in between two of its operations.
-
-    It gives the interpreter's lock away for each, and takes it again; by default the event loop
-    may keep it for 5 ms then, more than a whole question takes to embed.
-    """
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-
-
-def collect_rarely() -> None:
-    """Leaves what was loaded at the start out of garbage collection, and collects less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
 
 
 def warn_of_the_slow_way_in() -> None:
@@ -90,8 +67,7 @@ class Fusion:
             projecting=projector is None,
         )
         self._service = await self._running.__aenter__()
-        collect_rarely()
-        switch_threads_sooner()
+        set_up_interpreter()
 
     async def __del__(self) -> None:
         if hasattr(self, "_service"):

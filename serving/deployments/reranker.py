@@ -10,6 +10,7 @@ from ray import serve
 from serving.config import load_settings
 from serving.deployments.components import open_reranker
 from serving.deployments.gpu_share import HEALTH_CHECK_PERIOD_S, cap_gpu_memory, resources
+from serving.deployments.interpreter import set_up_interpreter
 from serving.deployments.logs import log_through_serve
 from serving.domain.budget import Deadline
 from serving.domain.errors import NotReadyError
@@ -34,6 +35,7 @@ class Reranker:
         cap_gpu_memory(settings.serve.gpus.reranker)
         self._opened = open_reranker(settings)
         self._reranker = await self._opened.__aenter__()
+        set_up_interpreter()
 
     async def __del__(self) -> None:
         if hasattr(self, "_reranker"):

@@ -12,6 +12,7 @@ from serving.deployments.encoder import QuestionCalls
 from serving.deployments.gpu_share import resources
 from serving.deployments.handles import RemoteEmbedder
 from serving.deployments.index import IndexCalls
+from serving.deployments.interpreter import set_up_interpreter
 from serving.deployments.logs import log_through_serve
 from serving.deployments.twin_components import open_embedder_twin, open_index_twin
 from serving.domain.shards import WHOLE, Shard
@@ -33,6 +34,7 @@ class EmbedderTwin(QuestionCalls):
         model = await RemoteEmbedder(embedder).model()
         self._opened = open_embedder_twin(load_settings(arguments), model)
         self._embedder = await self._opened.__aenter__()
+        set_up_interpreter()
 
     async def __del__(self) -> None:
         if hasattr(self, "_embedder"):
@@ -57,6 +59,7 @@ class VectorIndexTwin(IndexCalls):
         await remote.model()
         self._opened = open_index_twin(load_settings(arguments), remote, shard)
         self._index = await self._opened.__aenter__()
+        set_up_interpreter()
 
     async def __del__(self) -> None:
         if hasattr(self, "_index"):

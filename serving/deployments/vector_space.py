@@ -19,6 +19,7 @@ from serving.deployments.gpu_share import (
     resources,
 )
 from serving.deployments.index import IndexCalls
+from serving.deployments.interpreter import set_up_interpreter
 from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
 from serving.domain.budget import Deadline
@@ -46,6 +47,7 @@ class VectorSpace(EmbedderCalls, IndexCalls):
         self._opened = open_space(settings, RayRecorder(), shard)
         space, self._semantic = await self._opened.__aenter__()
         self._embedder, self._index = space.embedder, space.index
+        set_up_interpreter()
 
     async def __del__(self) -> None:
         if hasattr(self, "_semantic"):
