@@ -148,7 +148,7 @@ unit: $(VENV)/.dev ## Run the unit tests alone: seconds
 
 .PHONY: test
 test: lint types ## Run everything that CI runs
-	@$(BIN)/pytest --require postgres,neo4j,ray,model
+	@$(BIN)/pytest -n 2 --require postgres,neo4j,ray,model
 
 .PHONY: test-gpu
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips without one

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
@@ -33,6 +35,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--index-matrix", action="store_true", help="all forms of the index, not one a placement"
     )
+
+
+class _ServicesInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Has one process run all tests that start a service, and the others all else beside it.
+
+    In two processes each would start services of its own, which take far longer than the tests.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        if file.startswith("tests/integration/models/"):
+            return file
+        in_service = file.startswith(("tests/integration/", "tests/e2e/"))
+        return "services" if in_service or "neo4j" in nodeid or "postgres" in nodeid else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """With `-n`, which `make test` runs with; called by pytest-xdist."""
+    return _ServicesInOneProcess(config, log)
 
 
 def pytest_unconfigure() -> None:

@@ -87,17 +87,23 @@ def remembering(standing: Standing, request: pytest.FixtureRequest) -> Remember:
     return remember_here
 
 
-async def remember(memory: AsyncClient, items: Sequence[Item]) -> None:
-    """Stores the items, and returns when every leg that is up has seen them."""
+async def remember(memory: AsyncClient, items: Sequence[Item], patience_s: float = 30) -> None:
+    """Stores the items, and returns when every leg that is up has seen them.
+
+    Args:
+        memory: Where to.
+        items: What.
+        patience_s: How long a leg is waited for at a time, those that are down among them. By
+            default enough for a Neo4j that is still planning its first searches, twice.
+    """
     token = (await memory.ingest(items)).token
-    while await _is_catching_up(memory, items[0].id, token):
+    while await _is_catching_up(memory, items[0].id, token, patience_s):
         pass
 
 
-async def _is_catching_up(memory: AsyncClient, id_: str, token: str) -> bool:
+async def _is_catching_up(memory: AsyncClient, id_: str, token: str, patience_s: float) -> bool:
     """Whether a leg has not seen the write yet; asked in a way that counts as no access."""
-    # Time enough for a Neo4j that is still planning its first searches, twice.
     seen = await memory.explain_absence(
-        "anything at all", segment_id=id_, token=token, as_of=NOW, timeout=30
+        "anything at all", segment_id=id_, token=token, as_of=NOW, timeout=patience_s
     )
     return any(leg.state in (LegState.STALE, LegState.TIMED_OUT) for leg in seen.legs)

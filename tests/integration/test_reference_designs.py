@@ -264,7 +264,7 @@ async def test_annie_degrades_leg_by_leg(
     uri = neo4j_uri if walks else "bolt://127.0.0.1:1"
     async with local_service(postgres_dsn, uri, embedder=embedder) as client:
         memory = client.for_tenant(f"annie without {down}")
-        await remember(memory, ANNIE)
+        await remember(memory, ANNIE, patience_s=6)
         answer = await memory.retrieve(VACATION, profile="annie", as_of=NOW)
 
     assert {leg for leg, state in states(answer).items() if state is LegState.FAILED} == down

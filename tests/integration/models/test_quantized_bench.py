@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from bench.gpu.quantized import Space, least_cosine, main, overlap
 from serving.adapters.encoder.checkpoint import Checkpoint
 
-SLICE = Path(__file__).parents[2] / "bench" / "quality" / "slices" / "sample"
+SLICE = Path(__file__).parents[3] / "bench" / "quality" / "slices" / "sample"
 
 
 def test_the_overlap_is_the_share_of_the_nearest_that_both_find() -> None:
