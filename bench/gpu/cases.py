@@ -16,7 +16,7 @@ from bench.gpu.contenders import (
     qwen3_embedder,
     qwen3_reranker,
 )
-from bench.gpu.random_weights import PUBLISHED
+from bench.gpu.random_weights import PUBLISHED, TINY_QWEN3
 from serving.models.precision import QUANTIZED, Precision
 from serving.models.qwen3_architecture import Qwen3Architecture
 
@@ -121,27 +121,16 @@ CASES = (
     ),
 )
 
-_TINY = Qwen3Architecture(
-    vocabulary=300,
-    hidden=64,
-    feed_forward=128,
-    layers=2,
-    heads=4,
-    key_value_heads=2,
-    head_dimension=32,
-    epsilon=1e-6,
-    rope_theta=1e6,
-)
 _TINY_BERT = BertShape(
     layers=2, hidden=64, feed_forward=128, heads=4, vocabulary=300, positions=WINDOW + 2
 )
 _FEW = (Batch(1, QUESTION), Batch(4, QUESTION), Batch(4, QUESTION, ragged=True))
 
 TINY_CASES = (
-    _embedder("tiny Qwen3 embedder", _TINY, *_FEW),
+    _embedder("tiny Qwen3 embedder", TINY_QWEN3, *_FEW),
     _bert_reranker("tiny BERT reranker", _TINY_BERT, *_FEW),
     _bert_reranker("tiny XLM-R reranker", replace(_TINY_BERT, is_roberta=True), *_FEW),
-    _qwen3_reranker("tiny Qwen3 reranker", _TINY, *_FEW),
+    _qwen3_reranker("tiny Qwen3 reranker", TINY_QWEN3, *_FEW),
 )
 """The same ways through networks of no size, which prove the script on a CPU."""
 

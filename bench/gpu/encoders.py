@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
 
-from bench.gpu.random_weights import PUBLISHED, random_qwen3
+from bench.gpu.random_weights import PUBLISHED, TINY_QWEN3, random_qwen3
 from serving.adapters.encoder.checkpoint import open_checkpoint
 from serving.adapters.encoder.on_device import to_host, vectors_by_length
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
@@ -24,21 +23,8 @@ DIMENSION = 1024
 
 TINY = "tiny"
 
-SIZES: Mapping[str, Qwen3Architecture] = {
-    **PUBLISHED,
-    # With every token that the tokenizer makes.
-    TINY: replace(
-        PUBLISHED["0.6B"],
-        vocabulary=30_522,
-        hidden=64,
-        feed_forward=128,
-        layers=2,
-        heads=4,
-        key_value_heads=2,
-        head_dimension=32,
-    ),
-}
-"""The published ones, and one of no size that proves a script on a CPU."""
+SIZES: Mapping[str, Qwen3Architecture] = {**PUBLISHED, TINY: TINY_QWEN3}
+"""The published ones, and one of no size."""
 
 
 class _MiniLmTokens:

@@ -42,6 +42,19 @@ PUBLISHED: Mapping[str, Qwen3Architecture] = {
 }
 """Qwen3-Embedding by size, from the `config.json` of each; Qwen3-Reranker has the same bodies."""
 
+TINY_QWEN3 = Qwen3Architecture(
+    vocabulary=30_522,
+    hidden=64,
+    feed_forward=128,
+    layers=2,
+    heads=4,
+    key_value_heads=2,
+    head_dimension=32,
+    epsilon=1e-6,
+    rope_theta=1e6,
+)
+"""One of no size, to prove a script on a CPU. It knows every token of all-MiniLM-L6-v2."""
+
 
 def random_qwen3(
     architecture: Qwen3Architecture,
