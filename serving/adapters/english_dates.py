@@ -52,7 +52,7 @@ _DATE = re.compile(
 
 _DISTANCE = re.compile(
     rf"""(?<!\w)
-    (?: (?P<every>the)(?:\s+(?P<span>{_COUNT}))? | (?P<single>{_COUNT}) )
+    (?: (?P<every>(?:the|within)(?:\s+first)?)(?:\s+(?P<span>{_COUNT}))? | (?P<single>{_COUNT}) )
     \s+(?P<unit>day|week|month|year)s?
     \s+(?P<way>after|before)\s+(?:(?:last|past|this)\s+)?$""",
     re.IGNORECASE | re.VERBOSE,

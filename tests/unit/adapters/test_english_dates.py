@@ -75,6 +75,8 @@ def test_a_date_is_read_with_how_long_it_lasts(
         ("Who came the day before 2023?", "2022-12-31..2023-01-01"),
         ("What did John do the week before August 3, 2023?", "2023-07-27..2023-08-03"),
         ("And in the two weeks after 1 May 2023?", "2023-05-02..2023-05-16"),
+        ("And within two weeks after 1 May 2023?", "2023-05-02..2023-05-16"),
+        ("And in the first week after 1 May 2023?", "2023-05-02..2023-05-09"),
         ("And the month after May 2023?", "2023-06-01..2023-07-01"),
         ("And the year before 2022?", "2021-01-01..2022-01-01"),
     ],
