@@ -126,7 +126,7 @@ class QuestionEmbedder(Protocol):
     """Questions into unit vectors."""
 
     async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
-        """Embeds a question, before any bulk work that waits.
+        """Embeds a question; it waits behind one batch of bulk work at most.
 
         Raises:
             OverloadedError: The queue is full.

@@ -1,4 +1,4 @@
-"""One encoder shared by many callers: greedy batches, questions before bulk work.
+"""One encoder shared by many callers: greedy batches, and turns between questions and bulk work.
 
 When the encoder is free it takes what waits, up to a budget of tokens, and never waits
 for more: the queue that builds while it works is the next batch, so the batch
@@ -30,6 +30,7 @@ from serving.pipeline.embedding_queues import (
     QuestionQueue,
 )
 from serving.pipeline.lane import Lane
+from serving.pipeline.turns import Turns
 from serving.ports import Device, EmbeddingModel, TextEncoder, VectorLike, Vectors
 
 TOKENIZER_THREADS = 2
@@ -125,7 +126,8 @@ class BatchedEmbedder:
             self._lane.wake,
             self._tokenizers,
         )
-        self._lane.start(self._questions, self._bulk)
+        turn = Turns(self._questions, self._bulk).next if device.is_accelerator else None
+        self._lane.start(self._questions, self._bulk, turn=turn)
 
     async def __aenter__(self) -> Self:
         return self
@@ -159,7 +161,7 @@ class BatchedEmbedder:
         return self._model
 
     async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
-        """Embeds a question, before any bulk work that waits.
+        """Embeds a question; it waits behind one batch of bulk work at most.
 
         Raises:
             OverloadedError: The queue is full.

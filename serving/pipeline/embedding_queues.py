@@ -88,6 +88,12 @@ class QuestionQueue:
         self._on_batch = on_batch
         self._ahead = ahead
         self._queue: deque[Question] = deque()
+        self._taken = 0
+
+    @property
+    def taken(self) -> int:
+        """The questions that no longer wait, of all that ever did."""
+        return self._taken
 
     @property
     def waiting(self) -> int:
@@ -112,6 +118,7 @@ class QuestionQueue:
         budget = self._most_tokens
         while budget > 0 and self._queue:
             question = self._queue.popleft()
+            self._taken += 1
             if not question.is_wanted():
                 continue
             if question.text not in windows:

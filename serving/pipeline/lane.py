@@ -1,4 +1,4 @@
-"""A thread that owns a model, and the queues before it in the order of their priority.
+"""A thread that owns a model, and the queues before it, which take turns.
 
 Each model has a lane of its own, also where two of them share an accelerator. There each
 computes on a stream of its own (`models.cuda_graphs`), and the device runs the kernels of both
@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 from serving.domain.errors import DependencyError
@@ -39,8 +40,12 @@ class LaneQueue(Protocol):
         ...
 
 
+Turn = Callable[[], LaneQueue | None]
+"""Tells whose turn it is; None if no queue has work."""
+
+
 class Lane:
-    """Takes one step after another, each of the first queue that has work.
+    """Takes one step after another, each of the queue whose turn it is.
 
     Args:
         name: Of the thread, and of the model in errors.
@@ -52,11 +57,18 @@ class Lane:
         self._closed = False
         self._step_s = LEAST_STEP_S
         self._queues: Sequence[LaneQueue] = ()
+        self._turn: Turn = lambda: None
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
-    def start(self, *queues: LaneQueue) -> None:
-        """Begins to serve these queues, the first before the others."""
+    def start(self, *queues: LaneQueue, turn: Turn | None = None) -> None:
+        """Begins to serve these queues.
+
+        Args:
+            queues: All there are.
+            turn: Tells whose turn it is; the first queue goes before the others if nothing does.
+        """
         self._queues = queues
+        self._turn = turn or partial(first_with_work, queues)
         self._thread.start()
 
     @contextmanager
@@ -113,7 +125,7 @@ class Lane:
         with self._changed:
             while not self._closed:
                 # Asked once: a caller that goes away takes its work with it, at any time.
-                if (queue := first_with_work(self._queues)) is not None:
+                if (queue := self._turn()) is not None:
                     return queue
                 self._changed.wait()
         return None
@@ -123,5 +135,5 @@ class Lane:
 
 
 def first_with_work(queues: Sequence[LaneQueue]) -> LaneQueue | None:
-    """The queue whose turn it is."""
+    """The queue whose turn it is where the first go before the others."""
     return next((queue for queue in queues if queue.has_work), None)
