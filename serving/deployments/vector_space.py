@@ -1,6 +1,6 @@
 """Embedder and vector index as one deployment, which is asked with a question's text.
 
-The question's way is one hop instead of two, and its vector stays in the process that made it.
+The question's way is one hop instead of two, and its vector stays on the device that made it.
 """
 
 from __future__ import annotations

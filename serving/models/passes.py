@@ -35,7 +35,8 @@ Window = Sequence[int]
 """The tokens of a row, at least one."""
 
 Rows = Tensor
-"""float32 (rows, width), on the device that computed them, and computed to the end."""
+"""float32 (rows, width), on the device that computes them. Those of `Passes` are computed to the
+end; those of a `Network` may not be yet, on an accelerator."""
 
 PackedBatch = NDArray[np.int32]
 """int32 (rows, 1 + length): the count of a row's tokens, then these, then zeros.
@@ -77,7 +78,7 @@ class Network:
 
     @torch.inference_mode()
     def rows(self, windows: Sequence[Window]) -> Rows:
-        """Makes one row per window; on an accelerator they may still be computed."""
+        """Makes one row per window."""
         return self._of_padded(windows) if self.joined is None else self._of_joined(windows)
 
     def _of_padded(self, windows: Sequence[Window]) -> Tensor:

@@ -32,8 +32,8 @@ class Turns:
         """The queue whose turn it is; None if neither has work. It has to take its step then."""
         if self._last is self._documents:
             self._taken_first = self._questions.taken + self._questions.waiting
-        have_gone = self._questions.taken >= self._taken_first
-        if self._last is self._questions and have_gone:
+        all_have_gone = self._questions.taken >= self._taken_first
+        if self._last is self._questions and all_have_gone:
             self._last = first_with_work((self._documents, self._questions))
         else:
             self._last = first_with_work((self._questions, self._documents))
