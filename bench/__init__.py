@@ -1,1 +1,1 @@
-"""Measures the service through its client, as any caller sees it; `make bench` runs it."""
+"""Benchmarks of the service, its quality, its vector index and its models; see README.md."""

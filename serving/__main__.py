@@ -1,7 +1,7 @@
-"""The commands of the service: `python -m serving serve | demo | doctor | check-config`.
+"""The commands of the service, `python -m serving COMMAND`: serve, demo, keys, erasures, doctor...
 
-Each imports what it needs when it runs: Ray reads its environment at import, and `doctor` is to
-be quick.
+Each command imports what it needs when it runs: Ray reads its environment at import, and
+`doctor` must be fast.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 import pydantic
 import yaml
 from pydantic_settings import SettingsError
 
-from serving.config import Settings, load_settings, set_process_environment, settings_as_yaml
-from serving.deployments.console import Console
-from serving.deployments.interruption import Interruption
-from serving.deployments.ray_environment import (
+from serving.config.settings import (
+    Settings,
+    load_settings,
+    set_process_environment,
+    settings_as_yaml,
+)
+from serving.local.console import Console
+from serving.local.interruption import Interruption
+from serving.local.ray_environment import (
     TEMPORARY_FILES,
     DeskAddresses,
     DeskStartError,
@@ -30,64 +36,90 @@ from serving.deployments.ray_environment import (
     new_temp_dir,
 )
 
+if TYPE_CHECKING:
+    from serving.config.profiles import ProfileBook
+    from serving.local.desk import Desk
+
 NAME = "trivium"
+
+TEND_EVERY_S = 2.0
 
 EXIT_FAILED = 1
 EXIT_MISCONFIGURED = 2
 EXIT_INTERRUPTED = 130
-"""As shells say of what Ctrl-C ended: it had not yet done what it was started for."""
+"""The exit code that shells use for Ctrl-C: the command did not finish."""
+
+
+class _LaterCommands(click.Group):
+    """The commands of a module of `serving.local`, which is imported when one of them is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._commands().list_commands(ctx))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._commands().get_command(ctx, cmd_name)
+
+    def _commands(self) -> click.Group:
+        commands = getattr(import_module(f"serving.local.{self.name}"), str(self.name))
+        assert isinstance(commands, click.Group)
+        return commands
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Trivium, the retrieval memory of voice bots: the service's own commands."""
+    """Commands of the Trivium service, a retrieval memory for voice bots and agents."""
 
 
 @main.command()
 def serve() -> None:
     """Serve in the foreground, on persistent data, until Ctrl-C."""
     settings = _settings()
-    with _interruptible() as interruption, _desk(settings, interruption) as addresses:
-        _say_where(addresses)
-        interruption.wait()
+    with _interruptible() as interruption, _desk(settings, interruption) as desk:
+        _say_where(desk.addresses)
+        interruption.wait(desk.tend, TEND_EVERY_S)
 
 
 @main.command()
-@click.option("--once", is_flag=True, help="End after the questions instead of serving on.")
+@click.option(
+    "--once", is_flag=True, help="Exit after the questions instead of serving until Ctrl-C."
+)
 def demo(*, once: bool) -> None:
-    """Start everything on fresh data, ingest the sample, ask five questions, serve on."""
-    from serving.deployments import demo as demonstration
+    """Start everything on fresh data, ingest the sample, ask five questions, then serve."""
+    from serving.local import demo as demonstration
 
     settings = _settings()
     with (
         _interruptible() as interruption,
         tempfile.TemporaryDirectory(prefix="trivium-demo-") as data_dir,
     ):
-        # PostgreSQL runs under another account when we are root, and has to get in.
+        # As root, PostgreSQL runs under another account, which needs access to this folder.
         Path(data_dir).chmod(0o755)
         settings = settings.model_copy(update={"data_dir": Path(data_dir)})
-        with _desk(settings, interruption) as addresses:
+        with _desk(settings, interruption) as desk:
             try:
                 with interruption.at_once():
-                    demonstration.play(addresses.grpc)
+                    demonstration.play(desk.addresses.grpc)
             except demonstration.DemoFailedError as error:
                 raise click.ClickException(str(error)) from error
             if not once:
-                _say_where(addresses)
-                click.echo(f"next:      {demonstration.next_command(addresses.grpc)}")
-                interruption.wait()
+                _say_where(desk.addresses)
+                click.echo(f"next:      {demonstration.next_command(desk.addresses.grpc)}")
+                interruption.wait(desk.tend, TEND_EVERY_S)
 
 
 @main.command("check-config")
 def check_config() -> None:
-    """Print the settings in force, secrets masked."""
-    click.echo(settings_as_yaml(_settings()), nl=False)
+    """Print the effective settings, and the profiles that were read; secrets are masked."""
+    settings = _settings()
+    click.echo(settings_as_yaml(settings), nl=False)
+    for name, file in sorted(_profiles(settings).files.items()):
+        click.echo(f"# profile {name}: {file}")
 
 
 @main.command("serve-config")
-@click.option("--placement", type=click.Choice(["fused", "split", "gpu"]), default="fused")
+@click.option("--placement", type=click.Choice(["single", "split", "gpu"]), default="single")
 def serve_config(placement: str) -> None:
-    """Print the Serve config for `serve deploy`, as deploy/serve.*.yaml hold it."""
+    """Print the Serve config for `serve deploy`, as in deploy/serve.*.yaml."""
     from serving.deployments import app
 
     arguments = {"serve": {"placement": placement}}
@@ -95,10 +127,24 @@ def serve_config(placement: str) -> None:
     click.echo(yaml.safe_dump(app.serve_config(settings, arguments), sort_keys=False), nl=False)
 
 
+@main.group(cls=_LaterCommands, name="keys")
+@click.pass_context
+def keys(context: click.Context) -> None:
+    """Create, list and revoke the bearer keys of callers."""
+    context.obj = _settings()
+
+
+@main.group(cls=_LaterCommands, name="erasures")
+@click.pass_context
+def erasures(context: click.Context) -> None:
+    """Export what was erased, and erase it again in a restored backup."""
+    context.obj = _settings()
+
+
 @main.command()
 def doctor() -> None:
-    """Say what this machine has and what will be used for each part."""
-    from serving.deployments.doctor import examine
+    """Show what this machine has and what the service would use for each part."""
+    from serving.local.doctor.checks import examine
 
     settings = _settings()
     findings = examine(settings)
@@ -113,32 +159,34 @@ def _settings() -> Settings:
     except (pydantic.ValidationError, SettingsError, OSError, yaml.YAMLError) as error:
         _end_misconfigured(str(error))
     if settings.postgres.dsn is not None:
-        from serving.adapters.postgres.dsn import parses
+        from serving.adapters.postgres.connection.dsn import parses
 
         if not parses(settings.postgres.dsn.get_secret_value()):
             _end_misconfigured("postgres.dsn does not parse (TRIVIUM_POSTGRES__DSN)")
-    _require_profiles(settings)
+    _profiles(settings)  # invalid profiles are rejected before anything starts
     return settings
 
 
-def _require_profiles(settings: Settings) -> None:
-    """Refuses profiles that the service could not start with, before anything has started."""
-    from serving.profiles import ProfileBook
+def _profiles(settings: Settings) -> ProfileBook:
+    from serving.config.profiles import InvalidProfilesError, ProfileBook
 
+    where = "retrieval.profiles (TRIVIUM_RETRIEVAL__PROFILES):"
     try:
-        ProfileBook.load(settings.retrieval.profiles)
+        return ProfileBook.load(settings.retrieval.profiles)
+    except InvalidProfilesError as error:
+        _end_misconfigured("\n  ".join([where, *error.faults]))
     except (ValueError, OSError) as error:
-        _end_misconfigured(f"retrieval.profiles (TRIVIUM_RETRIEVAL__PROFILES): {error}")
+        _end_misconfigured(f"{where} {error}")
 
 
 def _end_misconfigured(what: str) -> NoReturn:
-    click.echo(f"the settings are wrong: {what}", err=True)
+    click.echo(f"invalid settings: {what}", err=True)
     sys.exit(EXIT_MISCONFIGURED)
 
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[Interruption]:
-    """Ends the process in order when it is asked to, however often and early that is."""
+    """Shuts the process down in order after a signal, however early or often it arrives."""
     with Interruption(_say_stopping) as interruption:
         try:
             yield interruption
@@ -150,33 +198,35 @@ def _interruptible() -> Iterator[Interruption]:
 
 
 @contextlib.contextmanager
-def _desk(settings: Settings, interruption: Interruption) -> Iterator[DeskAddresses]:
-    """Runs the desk; what goes wrong is told in one screen, with where its log is."""
+def _desk(settings: Settings, interruption: Interruption) -> Iterator[Desk]:
+    """Runs the desk; a failure is reported briefly, with the location of the log."""
     try:
         with new_temp_dir() as temp_dir:
-            variables = desk_environment(Path(temp_dir))
+            variables = desk_environment(temp_dir)
             set_process_environment(variables, replaced={TEMPORARY_FILES})
-            # Only now: Ray reads its environment when it is imported.
-            from serving.deployments.desk import running_desk
+            # Imported here, because Ray reads its environment at import.
+            from serving.local.desk import running_desk
 
             report = Console(sys.stderr, NAME)
-            with running_desk(settings, Path(temp_dir), interruption, report) as desk:
-                report(f"up in {desk.started_in_s:.0f} s")
-                yield desk.addresses
+            with running_desk(settings, temp_dir, interruption, report) as desk:
+                report(f"started in {desk.started_in_s:.0f} s")
+                yield desk
     except DeskStartError as error:
         click.echo(f"\nTrivium did not start: {error}", err=True)
         sys.exit(EXIT_FAILED)
 
 
 def _say_stopping() -> None:
-    """Says so in the middle of anything, where `click.echo` might be what was interrupted."""
+    """Reports the shutdown; runs in a signal handler, where `click.echo` is not safe."""
     with contextlib.suppress(OSError):
         os.write(sys.stderr.fileno(), b"\ntrivium: stopping\n")
 
 
 def _say_where(addresses: DeskAddresses) -> None:
     click.echo(f"\ngRPC:      {addresses.grpc}")
-    click.echo(f"dashboard: {addresses.dashboard} (asks for the token in {addresses.token_file})")
+    click.echo(
+        f"dashboard: {addresses.dashboard} (log in with the token in {addresses.token_file})"
+    )
     click.echo(f"metrics:   {addresses.metrics}")
     click.echo("Ctrl-C stops everything.")
 

@@ -1,4 +1,4 @@
-"""What is measured and how it is logged; the metrics' names stand here and nowhere else."""
+"""The metrics of the service; their names are defined only here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: its name, what it says, the labels it carries, and a histogram's bounds."""
+    """A metric: its name, description, kind, labels and, for a histogram, bucket bounds."""
 
     name: str
     description: str
@@ -24,81 +24,96 @@ class Metric:
 
 
 RPC_LATENCY = Metric(
-    "trivium_rpc_latency_ms", "Time of a call by method and code.", "histogram", ("method", "code")
+    "trivium_rpc_latency_ms",
+    "Latency of calls by method and code.",
+    "histogram",
+    ("method", "code"),
 )
 LEG_LATENCY = Metric(
-    "trivium_leg_latency_ms", "Time of a leg by name and state.", "histogram", ("leg", "state")
+    "trivium_leg_latency_ms", "Latency of legs by name and state.", "histogram", ("leg", "state")
 )
 LEG_CANDIDATES = Metric(
-    "trivium_leg_candidates_total", "Candidates that a leg brought.", "counter", ("leg",)
+    "trivium_leg_candidates_total", "Candidates found by each leg.", "counter", ("leg",)
 )
 ANSWERS = Metric("trivium_answers_total", "Answers by profile.", "counter", ("profile",))
 ANSWERS_BY_LEG_ALONE = Metric(
     "trivium_answers_by_leg_alone_total",
-    "Answers with a hit that this leg alone found; of all answers, the share in which it mattered.",
+    "Answers with a hit that only this leg found; divide by trivium_answers_total for the share.",
     "counter",
     ("profile", "leg"),
 )
+SHED = Metric(
+    "trivium_shed_total",
+    "Answers without this leg, or without reranking, because the service was busy.",
+    "counter",
+    ("work",),
+)
+BREAKER = Metric(
+    "trivium_breaker",
+    "The breaker of a dependency: 0 closed, 0.5 half-open, 1 open.",
+    "gauge",
+    ("dependency",),
+)
 RERANKED_ANSWERS = Metric(
     "trivium_reranked_answers_total",
-    "Answers of profiles that rerank, by stage: reranked, coarse, coarse_fallback.",
+    "Answers of profiles with reranking, by stage: reranked, coarse, coarse_fallback.",
     "counter",
     ("profile", "stage"),
 )
 EMBEDDING_BATCH = Metric(
     "trivium_embedding_batch_size",
-    "Windows of text in each batch that the encoder was given, by lane.",
+    "Text windows in each batch of the encoder, by queue.",
     "histogram",
-    ("lane",),
+    ("queue",),
     BATCH_BUCKETS,
 )
 EMBEDDING_WAITING = Metric(
-    "trivium_embedding_waiting", "Texts that wait for the encoder by lane.", "gauge", ("lane",)
+    "trivium_embedding_waiting", "Texts waiting for the encoder, by queue.", "gauge", ("queue",)
 )
 INDEX_VECTORS = Metric("trivium_index_vectors", "Vectors in the index.", "gauge")
 INDEX_EPOCH = Metric(
-    "trivium_index_epoch", "How often the index was filled or put its rows into new lists.", "gauge"
+    "trivium_index_epoch", "How often the index was filled or its lists were rebuilt.", "gauge"
 )
 INDEX_ROWS = Metric(
     "trivium_index_rows",
-    "Rows of the index by kind and by where they are: read exactly, in lists, in the tail, dead.",
+    "Rows of the index by kind and place: exact, in lists, in the tail, dead.",
     "gauge",
     ("kind", "place"),
 )
 INDEX_RECALL = Metric(
     "trivium_index_recall",
-    "The lowest recall of a tenant's lists, audited or else calibrated; 1 without lists.",
+    "The lowest recall of any tenant's lists, audited or else calibrated; 1 without lists.",
     "gauge",
     ("kind",),
 )
 INDEX_REBUILDS = Metric(
-    "trivium_index_rebuilds", "Tenants whose rows are being put into lists.", "gauge", ("kind",)
+    "trivium_index_rebuilds", "Tenants whose lists are being rebuilt.", "gauge", ("kind",)
 )
 INDEX_FAILED_REBUILDS = Metric(
     "trivium_index_failed_rebuilds",
-    "Tenants whose rows could not be put into new lists and are searched as before.",
+    "Tenants whose last rebuild failed; their old lists are still searched.",
     "gauge",
     ("kind",),
 )
 INDEX_LAG = Metric(
     "trivium_index_lag_seconds",
-    "Age of the oldest change in PostgreSQL that this replica of the index has not taken.",
+    "Age of the oldest change that this replica of the index has not applied.",
     "gauge",
 )
 PROJECTION_LAG = Metric(
     "trivium_projection_lag_seconds",
-    "Age of the oldest change that a projection has not taken.",
+    "Age of the oldest change that a projection has not applied.",
     "gauge",
     ("projection",),
 )
 PROJECTION_PENDING = Metric(
     "trivium_projection_pending",
-    "Changes that a projection has not taken.",
+    "Changes that a projection has not applied.",
     "gauge",
     ("projection",),
 )
 ITEMS_WRITTEN = Metric(
-    "trivium_items_written_total", "Items by what became of them.", "counter", ("outcome",)
+    "trivium_items_written_total", "Written items by outcome.", "counter", ("outcome",)
 )
 
 ALL_METRICS = (
@@ -107,6 +122,8 @@ ALL_METRICS = (
     LEG_CANDIDATES,
     ANSWERS,
     ANSWERS_BY_LEG_ALONE,
+    SHED,
+    BREAKER,
     RERANKED_ANSWERS,
     EMBEDDING_BATCH,
     EMBEDDING_WAITING,
@@ -124,15 +141,15 @@ ALL_METRICS = (
 
 
 class Recorder(Protocol):
-    """Takes measurements; must be cheap and never raise."""
+    """Records measurements; must be cheap and must not raise."""
 
     def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
-        """Adds to a counter, sets a gauge, or observes in a histogram."""
+        """Adds to a counter, sets a gauge, or observes a value in a histogram."""
         ...
 
 
 class NoRecorder:
-    """Takes measurements nowhere."""
+    """Discards all measurements."""
 
     def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
-        """Does nothing."""
+        """Discards the value."""

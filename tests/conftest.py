@@ -1,4 +1,4 @@
-"""Fixtures live in one plugin per concern, `fix_*.py`; this adds `--require`.
+"""Fixtures live in one plugin per concern, `fixtures/`; this adds `--require`.
 
 No test is timed, those of properties included: machines are shared.
 
@@ -13,14 +13,25 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "mutants",
+    settings.get_profile("untimed"),
+    phases=[Phase.explicit, Phase.generate],
+    derandomize=True,
+)
 settings.load_profile("untimed")
 
-pytest_plugins = sorted(f"tests.{path.stem}" for path in Path(__file__).parent.glob("fix_*.py"))
+pytest_plugins = sorted(
+    f"tests.fixtures.{path.stem}"
+    for path in (Path(__file__).parent / "fixtures").glob("*.py")
+    if path.stem != "__init__"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--placements",
-        default="fused,split",
+        default="single,split",
         help="where the suite of the whole service runs, by comma; each is a start of its own",
     )
     parser.addoption(
@@ -37,23 +48,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-class _ServicesInOneProcess(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Has one process run all tests that start a service, and the others all else beside it.
+CLUSTERS = "clusters"
+STORES = "stores"
 
-    In two processes each would start services of its own, which take far longer than the tests.
+
+class _OneProcessForEachService(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Starts no service in two processes.
+
+    One process runs the end-to-end tests, which start Ray, and another one those that need
+    PostgreSQL or Neo4j alone; these two groups take longest and are given out first. The other
+    files go to whichever process is free.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        if file.startswith("tests/integration/models/"):
+        if file.startswith("tests/e2e/"):
+            return CLUSTERS
+        if file.startswith(("tests/integration/models/", "tests/integration/test_mutations")):
             return file
-        in_service = file.startswith(("tests/integration/", "tests/e2e/"))
-        return "services" if in_service or "neo4j" in nodeid or "postgres" in nodeid else file
+        in_store = "neo4j" in nodeid or "postgres" in nodeid
+        in_store |= file.startswith(("tests/integration/", "tests/security/"))
+        return STORES if in_store else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        for scope in (STORES, CLUSTERS):
+            if scope in self.workqueue:
+                self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """With `-n`, which `make test` runs with; called by pytest-xdist."""
-    return _ServicesInOneProcess(config, log)
+    return _OneProcessForEachService(config, log)
 
 
 def pytest_unconfigure() -> None:
@@ -62,6 +88,16 @@ def pytest_unconfigure() -> None:
     At the end of the process triton would else take its objects for leaked, and say so at length.
     """
     gc.unfreeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs the tests of the Ray cluster last.
+
+    The cluster stays up once it is started. It would hold the ports of Ray's own metrics, so that
+    a desk beside it listens on fewer ports than the README lists.
+    """
+    items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,1 +1,1 @@
-"""Measures of the models on an accelerator."""
+"""Measures the models and the vector index on a GPU."""

@@ -1,8 +1,7 @@
 """Measures the models of the GPU tier: `make bench-gpu`, or `python -m bench.gpu --help`.
 
-Each network is made with random weights, which takes no checkpoint and changes no time. Each
-batch goes through it in every way that somebody might run it, and is held against the floor of
-the device, measured beforehand.
+Each network has random weights, so no checkpoint is needed; times do not depend on them. Each
+batch is run in several ways and compared with the floor of the device, which is measured first.
 """
 
 from __future__ import annotations
@@ -17,26 +16,27 @@ from typing import Self, get_args
 import click
 import torch
 
-from bench.environment import describe
-from bench.gpu.cases import BY_NAME, CASES, TINY_CASES, Batch, Case
-from bench.gpu.contenders import HERE, Network, Run, random_windows
 from bench.gpu.device import about_device, require_device, speed_of
-from bench.gpu.floors import Speed, wait_for
-from bench.latency import Latency
-from bench.results import Result, append_record
+from bench.gpu.networks.cases import BY_NAME, CASES, TINY_CASES, Batch, Case
+from bench.gpu.networks.contenders import HERE, Network, Run, random_windows
+from bench.gpu.networks.floors import Speed, wait_for
+from bench.harness.latency import Latency
+from bench.harness.results import Result, append_record, run_folder
+from bench.reports.environment import describe
+from serving.models.batches import Window
 from serving.models.errors import DeviceMemoryError
 from serving.models.matrices import kept_bytes
-from serving.models.passes import Window
 from serving.models.precision import Precision
 
-RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 WARM_UPS = 3
+GROUPS = ("small", "large")
 
 
 @click.command()
 @click.option("--device", default="cuda", help="As torch names it.")
 @click.option("--tiny", is_flag=True, help="Networks of no size: proves the script, no speed.")
 @click.option("--only", multiple=True, type=click.Choice(sorted(BY_NAME)), help="These alone.")
+@click.option("--group", type=click.Choice(GROUPS), help="The 4B and 8B, or all others.")
 @click.option(
     "--precision",
     type=click.Choice(get_args(Precision)),
@@ -50,6 +50,7 @@ def main(
     device: str,
     tiny: bool,
     only: Sequence[str],
+    group: str | None,
     precision: Precision | None,
     rounds: int,
     out: Path | None,
@@ -59,10 +60,10 @@ def main(
     bench = Bench.of(torch.device(device), precision, rounds)
     environment = {**describe(), **about_device(bench.device, bench.speed)}
     if out is None and not tiny:
-        out = RESULTS / time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        out = run_folder("gpu-networks")
     click.echo(heading(bench))
     for case in TINY_CASES if tiny else [BY_NAME[name] for name in only] or CASES:
-        if not case.has(bench.precision):
+        if not case.has(bench.precision) or group == GROUPS[not case.is_large]:
             continue
         for result in bench.results(case):
             click.echo(row(result))
@@ -75,7 +76,7 @@ def main(
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A device, how fast it is, and how often each batch is measured on it."""
+    """A device, its speed, and how many times each batch is measured."""
 
     device: torch.device
     precision: Precision
@@ -89,7 +90,7 @@ class Bench:
         return cls(device, precision, speed_of(device, precision), rounds)
 
     def results(self, case: Case) -> Iterator[Result]:
-        """Measures a network in every way, and gives its memory back."""
+        """Measures a network in every way, and frees its memory."""
         try:
             network = case.make(self.device, self.precision)
             for batch in case.batches:
@@ -140,7 +141,7 @@ class Bench:
 
 
 def heading(bench: Bench) -> str:
-    """What is measured on, and the names of the columns."""
+    """The device, and the names of the columns."""
     return (
         f"{bench.device}: {bench.speed.bytes_per_s / 1e9:.0f} GB/s, "
         f"{bench.speed.operations_per_s / 1e12:.2f} TFLOP/s in {bench.precision}\n\n"

@@ -1,8 +1,8 @@
 """Offers a mixed load to the batcher in process: `python -m bench.gpu.batching --encoder 0.6B`.
 
-Questions come at a rate of their own (Poisson arrivals, time from the arrival) while documents
-fill what they leave. Before it, documents alone: the share of that rate which is left in the mix
-is what the questions cost, and their times in the mix are what the documents cost them.
+Questions arrive at a fixed mean rate (Poisson arrivals, latency counted from the arrival) while
+documents use the remaining capacity. Documents and questions are also measured alone, so that the
+cost of each to the other is known.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 from typing import get_args
@@ -22,41 +21,38 @@ from typing import get_args
 import click
 import torch
 
-from bench import environment
 from bench.gpu.collector import collector_of_a_replica
-from bench.gpu.encoders import RandomQwen3Encoder, SimulatedEncoder
 from bench.gpu.loop_lag import LoopLag
-from bench.gpu.random_weights import PUBLISHED
-from bench.gpu.texts import random_texts
-from bench.latency import Latency
-from bench.load import poisson_arrivals
-from bench.report import figures, markdown_table
-from bench.results import Json, Result, append_record
-from serving.config import load_settings
-from serving.deployments.components import open_embedder
-from serving.deployments.gpu_facts import gather
+from bench.gpu.networks.encoders import RandomQwen3Encoder, SimulatedEncoder
+from bench.gpu.networks.random_weights import PUBLISHED
+from bench.gpu.networks.texts import random_texts
+from bench.harness.latency import Latency
+from bench.harness.load import poisson_arrivals
+from bench.harness.results import RESULTS, Json, Result, append_record, run_folder
+from bench.reports import environment
+from bench.reports.report import figures, markdown_table
+from serving.composition.models import open_embedder
+from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.models.precision import Precision
-from serving.pipeline.batching import BatchedEmbedder, BatchLimits
-from serving.ports import Embedder
+from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
+from serving.ports.embedding import Embedder
 from serving.telemetry import NoRecorder
-
-RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 
 BUDGET_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What is offered.
+    """The load.
 
     Args:
-        queries_per_s: How many questions come, on average.
+        queries_per_s: The mean arrival rate of questions.
         query_tokens: Of each question.
         chunk_tokens: Of each document.
         callers: Calls with documents that are in flight at once.
         call_texts: Documents of a call.
-        seconds: How long each part is measured; a third of it is warm-up before.
+        seconds: The duration of each part; a third of it is added as warm-up.
     """
 
     queries_per_s: float = 2000
@@ -67,7 +63,7 @@ class Load:
     seconds: float = 10
 
     def as_parameters(self) -> dict[str, Json]:
-        """As it stands in a result."""
+        """The parameters of a result."""
         return {
             "queries_per_s": self.queries_per_s,
             "query_tokens": self.query_tokens,
@@ -84,13 +80,13 @@ class Bulk:
     def __init__(self, embedder: Embedder, load: Load) -> None:
         self._embedder = embedder
         self._load = load
-        # Beforehand: to make them takes the event loop longer than to hand them over.
+        # Made in advance, because making them takes longer than submitting them.
         self._texts = cycle(random_texts(load.chunk_tokens, seed=1))
         self.done = 0
 
     @contextlib.asynccontextmanager
     async def filling(self) -> AsyncIterator[None]:
-        """Keeps as many calls in flight as the load says while the body runs."""
+        """Keeps the configured number of calls in flight while the body runs."""
         callers = [asyncio.create_task(self._call()) for _ in range(self._load.callers)]
         try:
             yield
@@ -108,14 +104,14 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What became of the questions: seconds of those answered, and the others by error."""
+    """The latencies of the questions that were answered, and the errors of the others, by type."""
 
     seconds: list[float]
     errors: dict[str, int]
 
 
 async def ask(embedder: Embedder, load: Load) -> Asked:
-    """Asks questions at the rate of the load, for as long as it says."""
+    """Sends questions at the rate of the load, for its duration."""
     count = max(1, round(load.queries_per_s * load.seconds))
     texts = cycle(random_texts(load.query_tokens, seed=2))
     asked = Asked([], {})
@@ -140,23 +136,20 @@ async def ask(embedder: Embedder, load: Load) -> Asked:
     return asked
 
 
-async def measure(embedder: Embedder, load: Load) -> list[Result]:
+async def measure(embedder: Embedder, load: Load) -> AsyncIterator[Result]:
     """Measures documents alone, questions alone, and both together."""
     warm_up = replace(load, seconds=load.seconds / 3)
     await _bulk_alone(embedder, warm_up)
     await ask(embedder, warm_up)
     alone_per_s = await _bulk_alone(embedder, load)
-    parameters = load.as_parameters()
-    return [
-        Result(
-            scenario="bulk alone",
-            parameters=parameters,
-            n=round(alone_per_s * load.seconds),
-            throughput_per_s=round(alone_per_s, 2),
-        ),
-        await _questions(embedder, load, None),
-        await _questions(embedder, load, alone_per_s),
-    ]
+    yield Result(
+        scenario="bulk alone",
+        parameters=load.as_parameters(),
+        n=round(alone_per_s * load.seconds),
+        throughput_per_s=round(alone_per_s, 2),
+    )
+    yield await _questions(embedder, load, None)
+    yield await _questions(embedder, load, alone_per_s)
 
 
 async def _bulk_alone(embedder: Embedder, load: Load) -> float:
@@ -166,14 +159,14 @@ async def _bulk_alone(embedder: Embedder, load: Load) -> float:
 
 
 async def _rate(bulk: Bulk, seconds: float) -> float:
-    """Documents a second; the first calls are none of them, since they begin together."""
+    """Documents per second, without the first calls, which start at the same time."""
     started, before = time.perf_counter(), bulk.done
     await asyncio.sleep(seconds)
     return (bulk.done - before) / (time.perf_counter() - started)
 
 
 async def _questions(embedder: Embedder, load: Load, alone_per_s: float | None) -> Result:
-    """Asks, with documents beside it if their rate alone is given."""
+    """Measures questions, together with documents if their rate alone is given."""
     bulk, lag = Bulk(embedder, load), LoopLag()
     async with contextlib.AsyncExitStack() as stack:
         if alone_per_s is not None:
@@ -222,7 +215,7 @@ def _figure(value: Json) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What the load is offered to.
+    """The encoder under load.
 
     Args:
         encoder: "simulated", "service" (as the settings name it) or a size of Qwen3.
@@ -257,17 +250,13 @@ class Target:
             yield embedder
 
     def as_parameters(self) -> dict[str, Json]:
-        """As it stands in a result."""
+        """The parameters of a result."""
         described: dict[str, Json] = {"encoder": self.encoder, "bulk_ms": self.bulk_s * 1e3}
         if self.encoder == "simulated":
             batch_s, token_s = self.simulated_s
             described |= {"batch_ms": batch_s * 1e3, "token_us": token_s * 1e6}
         elif self.encoder != "service":
             described |= {"device": self.device, "precision": self.precision}
-            if torch.device(self.device).type == "cuda":
-                facts = gather()
-                described["device_name"] = torch.cuda.get_device_name(self.device)
-                described |= {"driver": facts.driver, "cuda": facts.torch_cuda}
         return described
 
 
@@ -347,26 +336,34 @@ def main(
         bulk_s=bulk_ms / 1e3,
     )
     sys.setswitchinterval(switch_ms / 1e3)
-    # What others use of the machine meanwhile makes latencies longer, and says nothing of us.
+    # CPU use of other processes lengthens latencies, so the load average is recorded.
     machine: dict[str, Json] = {
         "switch_ms": switch_ms,
         "load_average": round(os.getloadavg()[0], 2),
     }
-    results = asyncio.run(_measured(target, load))
-    folder = out / f"batching-{encoder}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    folder = run_folder(f"batching-{encoder}", out)
     folder.mkdir(parents=True)
     about = environment.describe()
-    for result in results:
+    if encoder in PUBLISHED:
+        about["device"] = environment.about_device(device)
+
+    def take(result: Result) -> None:
         parameters = {**target.as_parameters(), **machine, **result.parameters}
         append_record(folder, replace(result, parameters=parameters).as_record(about))
-    click.echo(as_table(results))
+        click.echo(f"{result.scenario}: measured", err=True)
+
+    click.echo(as_table(asyncio.run(_measured(target, load, take))))
     click.echo(f"written to {folder}", err=True)
 
 
-async def _measured(target: Target, load: Load) -> list[Result]:
+async def _measured(target: Target, load: Load, take: Callable[[Result], None]) -> list[Result]:
+    results = []
     async with target.opened() as embedder:
         with collector_of_a_replica():
-            return await measure(embedder, load)
+            async for result in measure(embedder, load):
+                take(result)
+                results.append(result)
+    return results
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Python's collector of cycles, as it is in a replica."""
+"""Configures Python's garbage collector as in a replica."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_of_a_replica() -> Iterator[None]:
-    """Has it look through nothing that was loaded before, as Serve does in a replica.
+    """Freezes all existing objects, as Serve does in a replica, and unfreezes them at the end.
 
-    At the end it does again: what is still frozen when Python ends, libraries take for leaks.
+    Libraries report objects that are still frozen at exit as leaks.
     """
     gc.collect()
     gc.freeze()

@@ -1,15 +1,16 @@
 """Measures the vector index on a GPU: `make bench-gpu`, or `python -m bench.gpu.index --help`.
 
-Over topic mixtures of each size, one question at a time and 32 at once: a scan as the exact tier
-does it, and lists as the index makes them, both scored again in float32 and held against what must
-be read at the bandwidth that the same run has measured. From the two sizes follows from how many
-rows on lists pay. Then an index as it is served is filled, written to and rebuilt under searches.
+The corpora are topic mixtures of two sizes, searched with one query at a time and with 32: by a
+scan, as in the exact state, and by inverted lists. Both score again in float32 and are compared
+with the time to read the data at the measured bandwidth. The break-even point between both is
+computed from the two sizes. Then a served index is filled, written to and rebuilt under searches.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,30 +21,35 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.environment import describe
 from bench.gpu.device import about_device, require_device, speed_of
-from bench.gpu.floors import Speed, wait_for
-from bench.index import Corpus, recall, topic_mixture, true_nearest
-from bench.index_load import K, Load, fill, rebuilt_under_load, search, written_under_load
-from bench.latency import Latency
-from bench.results import Json, Result, append_record
+from bench.gpu.networks.floors import Speed, wait_for
+from bench.harness.latency import Latency
+from bench.harness.results import Json, Result, append_record, run_folder
+from bench.index.load import K, Load, fill, rebuilt_under_load, search, written_under_load
+from bench.index.searches import Corpus, recall, topic_mixture, true_nearest
+from bench.reports.environment import describe
 from serving.adapters.vector_index import TieredIndex
-from serving.adapters.vector_index.break_even import measured_exact_max_rows
-from serving.adapters.vector_index.calibration import calibrated, trial
-from serving.adapters.vector_index.exact_scan import LEAST_HEAD
-from serving.adapters.vector_index.faiss_lists import FaissLibrary
-from serving.adapters.vector_index.inverted_lists import InvertedLists, ListsLibrary
+from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists.inverted_lists import InvertedLists, ListsLibrary
+from serving.adapters.vector_index.lists.trained import Calibration
 from serving.adapters.vector_index.rebuild import FILLED_AT_ONCE
-from serving.adapters.vector_index.trained import Calibration
-from serving.config import IndexSettings
-from serving.deployments.index_engine import Gpus, engine_maker
-from serving.domain.index_costs import Line, exact_max_rows
-from serving.domain.index_policy import LEAST_EXTRA_CANDIDATES, IndexPolicy, training_rows
+from serving.adapters.vector_index.rows.exact_scan import LEAST_HEAD
+from serving.adapters.vector_index.tuning.break_even import measured_exact_max_rows
+from serving.adapters.vector_index.tuning.calibration import calibrate, ground_truth
+from serving.adapters.vector_index.tuning.costs import Line, exact_max_rows
+from serving.adapters.vector_index.tuning.policy import (
+    LEAST_EXTRA_CANDIDATES,
+    IndexPolicy,
+    training_rows,
+)
+from serving.composition.index_engine import Gpus, engine_maker
+from serving.config.settings import IndexSettings
 
-RESULTS = Path(__file__).parents[1] / "results" / "gpu"
 BATCHES = (1, 32)
 WARM_UPS = 5
 EXACT, LISTS = "exact", "lists"
+SIDE_BY_SIDE = 16
+"""Threads that search at once."""
 
 GOALS_MS = {(LISTS, 100_000, 1): 0.17, (LISTS, 100_000, 32): 0.4}
 """Of the median, by way, rows and batch."""
@@ -99,7 +105,7 @@ def main(
     bench = IndexBench(device, sizes, recall_target, speed)
     environment = {**describe(), **about_device(torch.device(device), speed)}
     if out is None and not tiny:
-        out = RESULTS / time.strftime("index-%Y%m%d-%H%M%S", time.gmtime())
+        out = run_folder("gpu-index")
     click.echo(f"{device}: {speed.bytes_per_s / 1e9:.0f} GB/s, lists of {bench.library.name}\n")
     for result in bench.results():
         click.echo(line(result))
@@ -172,7 +178,7 @@ def search_lists(
 ) -> torch.Tensor:
     """The same of the nearest lists, with more candidates than are wanted."""
     found = lists.search(queries, K + LEAST_EXTRA_CANDIDATES, n_probes, None).slots
-    return best_of(vectors, queries, found)
+    return best_of(vectors, queries, torch.as_tensor(found, device=vectors.device))
 
 
 def best_of(vectors: torch.Tensor, queries: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -246,9 +252,9 @@ class IndexBench:
             part = vectors[start : start + FILLED_AT_ONCE]
             lists.extend(part, torch.arange(start, start + len(part), device=vectors.device))
         every = np.ones(len(vectors), np.bool_)
-        asked = trial(vectors, on_device.held, every, lambda: None)
+        asked = ground_truth(vectors, on_device.held, every, lambda: None)
         assert asked is not None, "there are questions; this is a bug"
-        return lists, calibrated(lists, vectors, [asked], self.recall_target, lambda: None)
+        return lists, calibrate(lists, vectors, [asked], self.recall_target, lambda: None)
 
     def _timed(
         self,
@@ -307,6 +313,7 @@ class IndexBench:
         engine.maintain()
         build_s = time.perf_counter() - started
         yield self._asked(LISTS, engine, corpus, {"build_s": round(build_s, 2)})
+        yield self._side_by_side(engine, corpus)
         data = (corpus.vectors, corpus.queries, self.sizes.load)
         yield from written_under_load(engine, *data, writes=self.sizes.writes)
         if is_last:
@@ -336,6 +343,29 @@ class IndexBench:
                 "recall": round(recall(found[WARM_UPS:], true_nearest(corpus)), 4),
                 **about,
             },
+        )
+
+    def _side_by_side(self, engine: TieredIndex, corpus: Corpus) -> Result:
+        """Times questions to lists from so many threads at once, each waiting for its answer."""
+
+        def ask(query: NDArray[np.float32]) -> float:
+            started = time.perf_counter()
+            search(engine, query)
+            return time.perf_counter() - started
+
+        started = time.perf_counter()
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+            seconds = list(threads.map(ask, corpus.queries))
+        return Result(
+            scenario="index side by side",
+            parameters={
+                "callers": SIDE_BY_SIDE,
+                "rows": len(corpus.vectors),
+                "dimension": corpus.vectors.shape[1],
+            },
+            n=len(seconds),
+            throughput_per_s=round(len(seconds) / (time.perf_counter() - started), 1),
+            latency=Latency.of(seconds),
         )
 
     def _crossings(self, timed: Sequence[Result]) -> Iterator[Result]:

@@ -1,4 +1,4 @@
-"""How late the event loop is, where the service and what loads it share one."""
+"""Measures the lag of the event loop that the service and its load share."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 
-from bench.latency import percentile
+from bench.harness.latency import percentile
 
 LAG_EVERY_S = 0.001
 
 
 class LoopLag:
-    """How much later than asked for the event loop comes back."""
+    """The lag of the event loop, sampled every millisecond."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
 
     @property
     def p99_ms(self) -> float:
-        """What it was at most, but for one time in a hundred; 0 if nobody watched."""
+        """The 99th percentile of the lag; 0 if it was not measured."""
         seconds = sorted(self._seconds)
         return round(percentile(seconds, 0.99) * 1e3, 3) if seconds else 0.0
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Notes it every millisecond while the body runs."""
+        """Samples the lag while the body runs."""
         task = asyncio.create_task(self._watch())
         try:
             yield

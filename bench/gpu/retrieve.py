@@ -25,47 +25,35 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.environment import describe
-from bench.gpu.cases import QUESTION
 from bench.gpu.collector import collector_of_a_replica
 from bench.gpu.device import about_device, require_device, speed_of
-from bench.gpu.encoders import TINY, RandomQwen3Encoder
 from bench.gpu.loop_lag import LoopLag
-from bench.gpu.random_weights import PUBLISHED
-from bench.gpu.texts import random_texts
-from bench.index import Corpus, topic_mixture
-from bench.index_load import BATCH_ROWS, SCOPE, TENANT, index_row
-from bench.latency import median_ms
-from bench.load import Run, closed_loop, open_loop, poisson_arrivals
-from bench.rates import bracket
-from bench.report import counts, figures
-from bench.results import Json, Result, append_record
-from serving.config import IndexSettings
-from serving.deployments.index_engine import engine_maker
+from bench.gpu.networks.cases import QUESTION
+from bench.gpu.networks.encoders import TINY, RandomQwen3Encoder
+from bench.gpu.networks.random_weights import PUBLISHED
+from bench.gpu.networks.texts import random_texts
+from bench.harness.latency import median_ms
+from bench.harness.load import Run, closed_loop, open_loop, poisson_arrivals
+from bench.harness.rates import bracket
+from bench.harness.results import Json, Result, append_record, run_folder
+from bench.index.load import BATCH_ROWS, SCOPE, TENANT, index_row
+from bench.index.searches import Corpus, topic_mixture
+from bench.reports.environment import describe
+from bench.reports.report import counts, figures
+from serving.composition.index_engine import engine_maker
+from serving.config.settings import IndexSettings
 from serving.domain.budget import Deadline
 from serving.domain.consistency import Snapshot
 from serving.domain.errors import DependencyError
-from serving.domain.records import ItemKind
+from serving.domain.items.records import ItemKind
 from serving.models.device_vector import DeviceVector
 from serving.models.precision import Precision
-from serving.pipeline.batching import BatchedEmbedder
-from serving.pipeline.semantic import EmbeddedSearch
-from serving.pipeline.tailing import TailedIndex
-from serving.ports import (
-    Device,
-    EmbeddingModel,
-    FeedDelta,
-    FeedPosition,
-    IndexAnswer,
-    IndexRow,
-    IndexTier,
-    TextEncoder,
-    TokenIds,
-    Vectors,
-    WantedNeighbours,
-)
-
-RESULTS = Path(__file__).parents[1] / "results" / "gpu"
+from serving.pipeline.index.log_following import LogFollowingIndex
+from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
+from serving.pipeline.inference.embedder import BatchedEmbedder
+from serving.ports.embedding import Device, EmbeddingModel, TextEncoder, TokenIds, Vectors
+from serving.ports.index_engine import FeedDelta, FeedPosition, IndexRow
+from serving.ports.vector_index import IndexAnswer, IndexTier, WantedNeighbours
 
 RETRIEVE = "retrieve in process"
 MEASURED = "embed + search in process"
@@ -86,7 +74,7 @@ DEPTH = 20
 WANTED = WantedNeighbours(ItemKind.SEGMENT, SCOPE, DEPTH)
 
 BUDGET_S = 1.0
-"""Whoever waits for longer counts as not answered."""
+"""A question that waits longer counts as not answered."""
 
 PATIENCE_S = 3600.0
 POLL_S = 0.1
@@ -121,7 +109,7 @@ def main(device: str, tiny: bool, network: str | None, rows: int | None, out: Pa
     speed = speed_of(torch.device(device), _precision(device))
     environment = {**describe(), **about_device(torch.device(device), speed)}
     if out is None and not tiny:
-        out = RESULTS / time.strftime("retrieve-%Y%m%d-%H%M%S", time.gmtime())
+        out = run_folder("gpu-retrieve")
     click.echo(f"{MEASURED}, without {LEFT_OUT}\n")
 
     def take(result: Result) -> None:
@@ -186,7 +174,7 @@ class CorpusFeed:
         await asyncio.sleep(timeout_s)
 
 
-class AskingOfCorpus:
+class CorpusQueryEncoder:
     """A `TextEncoder` that does all the work of another, and then gives a question of a corpus.
 
     What drawn weights make of texts lies close together and near no topic of the corpus: searches
@@ -229,7 +217,7 @@ class AskingOfCorpus:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What answers questions, and what of its index is told in a result."""
+    """The embedder and the index under load, and the properties of the index."""
 
     semantic: EmbeddedSearch
     about: dict[str, Json]
@@ -242,7 +230,7 @@ class Ready:
 
 @contextlib.asynccontextmanager
 async def opened(device: str, sizes: Sizes) -> AsyncIterator[Ready]:
-    """Puts embedder and index together as `deployments.components.open_space` does.
+    """Puts embedder and index together as `composition.index.open_space` does.
 
     Raises:
         DependencyError: Lists cannot be made there.
@@ -253,9 +241,9 @@ async def opened(device: str, sizes: Sizes) -> AsyncIterator[Ready]:
     settings = IndexSettings.model_validate({"kind": "ivf", "device": device})
     make_engine = await asyncio.to_thread(engine_maker, settings, model.dimension)
     queries = torch.from_numpy(corpus.queries).to(device)
-    async with BatchedEmbedder(AskingOfCorpus(random, queries)) as embedder:
+    async with BatchedEmbedder(CorpusQueryEncoder(random, queries)) as embedder:
         started = time.perf_counter()
-        async with TailedIndex(CorpusFeed(vectors), model, make_engine) as index:
+        async with LogFollowingIndex(CorpusFeed(vectors), model, make_engine) as index:
             assert await index.ready(Deadline.after(PATIENCE_S)), "it is not filled in an hour"
             filled_s = time.perf_counter() - started
             tier = await _in_lists(index)
@@ -266,7 +254,7 @@ async def opened(device: str, sizes: Sizes) -> AsyncIterator[Ready]:
                 "n_probes": tier.n_probes,
                 "recall": round(tier.recall, 4),
             }
-            yield Ready(EmbeddedSearch(embedder, index), about)
+            yield Ready(EmbeddedSearch(QuestionVectors(embedder), index), about)
 
 
 def _corpus(rows: int, dimension: int) -> tuple[Corpus, NDArray[np.float16]]:
@@ -275,7 +263,7 @@ def _corpus(rows: int, dimension: int) -> tuple[Corpus, NDArray[np.float16]]:
     return Corpus(made.name, made.vectors[:0], made.queries), made.vectors.astype(np.float16)
 
 
-async def _in_lists(index: TailedIndex) -> IndexTier:
+async def _in_lists(index: LogFollowingIndex) -> IndexTier:
     """Waits until all rows are in lists.
 
     Raises:
@@ -319,7 +307,7 @@ class Loops:
         ready: What answers them.
         device: Where.
         sizes: How much, and for how long.
-        take: Told of each result.
+        take: Called with each result.
     """
 
     def __init__(
@@ -341,7 +329,7 @@ class Loops:
         self._texts = itertools.cycle(random_texts(QUESTION, seed=3))
 
     async def warm_up(self) -> None:
-        """Asks until everything has been run; tells nobody."""
+        """Runs every path once without recording results."""
         texts = self._for_seconds(self._sizes.step_s)
         run = await closed_loop(self._ready.ask, texts, WARM_UP_CALLERS, _silent)
         found = {len(answer.candidates) for _, answer in run.answered}
@@ -354,8 +342,8 @@ class Loops:
         they are: in one process there are no connections of which each could have its own.
         """
         arrivals = poisson_arrivals(rate_per_s, max(1, round(rate_per_s * seconds)))
-        asking = open_loop(self._ready.ask, self._texts, arrivals, _silent)
-        result = await self._timed(asking, {"loop": "open", "rate_per_s": round(rate_per_s, 1)})
+        calls = open_loop(self._ready.ask, self._texts, arrivals, _silent)
+        result = await self._timed(calls, {"loop": "open", "rate_per_s": round(rate_per_s, 1)})
         verdict = "reached" if keeps_goal(result) else "**missed**"
         goal: dict[str, Json] = {"goal": f"p95 < {GOAL_P95_MS:g} ms: {verdict}"}
         result = replace(result, measured={**result.measured, **goal})
@@ -365,8 +353,8 @@ class Loops:
     async def closed(self, callers: int) -> None:
         """Asks as fast as so many callers can who each wait for the last answer."""
         texts = self._for_seconds(self._sizes.loop_s)
-        asking = closed_loop(self._ready.ask, texts, callers, _silent)
-        self._take(await self._timed(asking, {"loop": "closed", "callers": callers}))
+        calls = closed_loop(self._ready.ask, texts, callers, _silent)
+        self._take(await self._timed(calls, {"loop": "closed", "callers": callers}))
 
     async def highest_rate(self) -> None:
         """Looks for the rate at which the goal is no longer kept."""
@@ -385,11 +373,11 @@ class Loops:
         )
 
     async def _timed(
-        self, asking: Awaitable[Run[IndexAnswer]], parameters: dict[str, Json]
+        self, calls: Awaitable[Run[IndexAnswer]], parameters: dict[str, Json]
     ) -> Result:
         lag = LoopLag()
         async with lag.watched():
-            run = await asking
+            run = await calls
         return Result(
             scenario=RETRIEVE,
             parameters={**self._parameters, **parameters},

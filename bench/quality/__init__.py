@@ -1,1 +1,1 @@
-"""Measures how good the answers are, against judgments."""
+"""Measures the quality of answers with judged questions."""

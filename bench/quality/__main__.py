@@ -1,27 +1,30 @@
-"""The command `python -m bench.quality`: how good the answers are, and whether they got worse."""
+"""The command `python -m bench.quality`: measures answers, and compares them with stored scores."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from rich.markdown import Markdown
 
-from bench import environment
-from bench.collection import Collection
-from bench.connections import LIMIT, connected
-from bench.progress import progress_bars
-from bench.quality import folder, gate, slices, stored
-from bench.quality.command import RESULTS, console, ended_by_message, read_sets, running
-from bench.quality.mishearing import Hearing, heard
+from bench.harness.collection import Collection
+from bench.harness.connections import LIMIT, connected
+from bench.harness.results import RESULTS, run_folder
+from bench.harness.service import running
+from bench.quality import memories, slices
+from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.pages import folder
+from bench.quality.pages.summary import headlines
+from bench.quality.scoring import gate, stored
+from bench.quality.scoring.stored import Row, StoredError
 from bench.quality.session import Measured, Session
-from bench.quality.stored import Row, StoredError
-from bench.quality.summary import headlines
+from bench.quality.variants.mishearing import NameChange, with_changed_names
 from bench.quality.ways import Way, choose, gate_ways, parse_way
+from bench.reports import environment
+from bench.reports.progress import progress_bars
 from trivium.tuning import Profile
 
 FAILED = 1
@@ -74,7 +77,9 @@ def _ways(_context: click.Context, _option: click.Parameter, given: Sequence[str
 @click.option(
     "--without", "without_legs", multiple=True, metavar="LEG", help="Ask the baseline without it."
 )
-@click.option("--baseline", default="", metavar="WAY", help="What the others are compared with.")
+@click.option(
+    "--baseline", default="", metavar="WAY", help="The way that the others are compared with."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -88,8 +93,8 @@ def _ways(_context: click.Context, _option: click.Parameter, given: Sequence[str
 )
 @click.option(
     "--names",
-    "hearing",
-    type=click.Choice([hearing.value for hearing in Hearing]),
+    "name_change",
+    type=click.Choice([name_change.value for name_change in NameChange]),
     help="Change the names in questions: to what speech recognition writes, or to short forms.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of what is misheard.")
@@ -133,7 +138,7 @@ def main(
     baseline: str,
     out: Path,
     address: str | None,
-    hearing: str | None,
+    name_change: str | None,
     seed: int,
     limit_queries: int | None,
     limit: int,
@@ -145,7 +150,7 @@ def main(
     """Measure how good the answers to the questions of each FOLDER are.
 
     A FOLDER has corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them; without one, the
-    slices that ship are asked. Without a profile or a way, each leg of the default profile is
+    sets that ship are asked. Without a profile or a way, each leg of the default profile is
     asked alone and left out; for a gate, only alone. docs/quality.md is the guide.
     """
     given = [*(Way(name, name) for name in profiles), *ways]
@@ -156,9 +161,13 @@ def main(
         return choose(of, given or fallback, without_legs, baseline)
 
     with ended_by_message():
-        collections = read_sets(folders or slices.FOLDERS, limit_queries, skip_unreadable)
-        if hearing is not None:
-            collections = [heard(each, Hearing(hearing), seed) for each in collections]
+        collections = read_sets(
+            folders or (*slices.FOLDERS, *memories.FOLDERS), limit_queries, skip_unreadable
+        )
+        if name_change is not None:
+            collections = [
+                with_changed_names(each, NameChange(name_change), seed) for each in collections
+            ]
         before = stored.read_rows(gate_file) if gate_file else []
         plan = Plan(
             collections=collections, choose=chosen, address=address, limit=limit, callers=callers
@@ -171,7 +180,7 @@ def main(
 
 
 async def _measure(plan: Plan, out: Path) -> list[Row]:
-    """Measures the sets one after the other, each written to disk as soon as it is there."""
+    """Measures the sets in order, and writes each to disk when it is complete."""
     rows: list[Row] = []
     async with running(plan.address) as address, connected(address, 1) as connections:
         profiles = await connections.profiles()
@@ -192,7 +201,7 @@ async def _measure(plan: Plan, out: Path) -> list[Row]:
 def _write(out: Path, measured: Measured, limit: int) -> None:
     collection = measured.collection
     records = folder.records_of(measured, environment.about(collection), limit=limit)
-    where = folder.results_folder(out, collection.name, datetime.now(UTC))
+    where = run_folder(f"quality-{collection.name}", out)
     folder.write(where, measured, records)
     console.print(Markdown(headlines(records)))
     console.print(f"written to {where}", markup=False)

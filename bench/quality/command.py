@@ -1,36 +1,35 @@
-"""What the commands that measure and tune begin with: the sets they are given, and a service."""
+"""Shared by the quality commands: reading sets, reporting errors."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from bench.collection import Collection, read_collection
+from bench.harness.collection import Collection, read_collection
+from bench.harness.service import ServiceStartError
+from bench.quality.scoring.stored import StoredError
 from bench.quality.session import RejectedError
-from bench.quality.stored import StoredError
-from bench.service import ServiceStartError, fresh_data, started
 from trivium.errors import TriviumError
 
-RESULTS = Path(__file__).parents[1] / "results"
 SHOWN_PROBLEMS = 10
 
 EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError, RejectedError, StoredError)
-"""What ends a command with its message alone."""
+"""Errors that end a command with their message and without a traceback."""
 
 console = Console(stderr=True)
 
 
 @contextlib.contextmanager
 def ended_by_message(*more: type[Exception]) -> Iterator[None]:
-    """Ends the command with its message alone at what is expected to go wrong.
+    """Ends the command with the message of an expected error, without a traceback.
 
     Args:
-        more: What else is expected of this command.
+        more: Further errors that this command expects.
 
     Raises:
         click.Abort: It was interrupted.
@@ -77,16 +76,3 @@ def read_sets(
         if not collection.judged:
             raise click.ClickException(f"{collection.name} has no judged question")
     return collections
-
-
-@contextlib.asynccontextmanager
-async def running(address: str | None) -> AsyncIterator[str]:
-    """The address of the service: the one given, or of one that is started on fresh data."""
-    if address is not None:
-        yield address
-        return
-    console.print("starting the service")
-    with fresh_data() as data_dir:
-        async with started(data_dir) as target:
-            yield target.address
-            console.print("stopping the service")

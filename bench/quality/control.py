@@ -1,7 +1,7 @@
-"""A known control: BM25 by somebody else's code, scored by ours. `python -m bench.quality.control`.
+"""A control: BM25 of the library bm25s, scored by our metrics. `python -m bench.quality.control`.
 
-If its published number comes out, then sets are read and answers are scored as they should be; and
-it is the least that the service's own words must keep up with.
+If it reproduces its published numbers, sets are read and answers are scored correctly. The lexical
+leg of the service should not score lower.
 
 Source:
     Lù, "BM25S: Orders of magnitude faster lexical search via eager sparse scoring", 2024.
@@ -9,7 +9,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import bm25s
@@ -17,14 +17,17 @@ import click
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 
-from bench.collection import Collection, Memory, Query, read_collection
-from bench.quality.intervals import mean_interval
-from bench.quality.metrics import METRICS, scores
-from bench.report import estimate, markdown_table
+from bench.harness.collection import Collection, Memory, Query, read_collection
+from bench.harness.results import Result, append_record, number, run_folder, table
+from bench.quality.scoring.intervals import mean_interval
+from bench.quality.scoring.metrics import scores
+from bench.reports.environment import about
+from bench.reports.report import estimate, figures, markdown_table
 from trivium.values import Segment
 
 K1, B = 1.5, 0.75
 LANGUAGE = "english"
+SCENARIO = "bm25"
 DEPTH = 100
 
 QUESTION_WORDS = ("how", "what", "when", "where", "which", "who", "whom", "whose", "why")
@@ -33,7 +36,7 @@ STOP_WORDS: Mapping[str, Sequence[str]] = {
     "english and question words": (*STOPWORDS_EN, *QUESTION_WORDS),
     "none": (),
 }
-"""What can be left out of texts and questions; the first is the control's."""
+"""Words that are removed from texts and questions; the control uses the first list."""
 
 ENGLISH = "english"
 
@@ -43,12 +46,12 @@ def ranked_by_bm25(
 ) -> dict[str, list[str]]:
     """The segments that BM25 finds for each judged question, best first.
 
-    Every conversation has an index of its own, as it has a tenant of its own in the service.
+    Each tenant has its own index, as in the service.
 
     Args:
         collection: The set.
-        depth: The longest list.
-        stop_words: The words to leave out, by their name in `STOP_WORDS`.
+        depth: The maximum length of a list.
+        stop_words: A name in `STOP_WORDS`.
     """
     left_out = STOP_WORDS[stop_words]
     by_tenant: dict[str, list[Query]] = {}
@@ -95,33 +98,54 @@ def _text(segment: Segment) -> str:
     return " ".join(filter(None, (segment.title, segment.speaker, segment.text)))
 
 
-@click.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--stop-words",
-    type=click.Choice([*STOP_WORDS]),
-    default=ENGLISH,
-    show_default=True,
-    help="Leave these out of texts and questions.",
-)
-def main(folder: Path, stop_words: str) -> None:
-    """Print what BM25 scores on the set in FOLDER."""
-    collection = read_collection(folder)
-    if collection.problems:
-        raise click.ClickException(str(collection.problems[0]))
-    found = scored(collection, ranked_by_bm25(collection, stop_words=stop_words))
+def results_of(collection: Collection) -> Iterator[Result]:
+    """The scores of BM25, one result for each list of stop words."""
     clusters = [query.tenant for query in collection.judged]
-    rows = [
-        (
-            metric,
-            estimate(
-                mean_interval([each[metric] for each in found.values()], clusters).as_record()
-            ),
+    for stop_words in STOP_WORDS:
+        found = scored(collection, ranked_by_bm25(collection, stop_words=stop_words)).values()
+        names = next(iter(found))
+        yield Result(
+            scenario=SCENARIO,
+            parameters={"stop_words": stop_words},
+            n=len(found),
+            measured={
+                metric: mean_interval([each[metric] for each in found], clusters).as_record()
+                for metric in names
+            },
         )
-        for metric in METRICS
-        if all(metric in each for each in found.values())
-    ]
-    click.echo(markdown_table((f"{len(found)} questions", "BM25 [95 %]"), rows))
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    metavar="FOLDER...",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+@click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
+def main(folders: Sequence[Path], out: Path | None) -> None:
+    """Score BM25 on the set in each FOLDER, with different stop words."""
+    out = out or run_folder("control")
+    out.mkdir(parents=True, exist_ok=True)
+    for folder in folders:
+        collection = read_collection(folder)
+        if collection.problems:
+            raise click.ClickException(str(collection.problems[0]))
+        records = [each.as_record(about(collection)) for each in results_of(collection)]
+        for record in records:
+            append_record(out, record)
+        metrics = [*table(records[0], "measured")]
+        rows = [
+            (
+                str(table(record, "parameters")["stop_words"]),
+                *(estimate(table(record, "measured", metric)) for metric in metrics),
+            )
+            for record in records
+        ]
+        head = f"{collection.name}, {figures(number(records[0], 'n'))} questions: stop words"
+        click.echo(markdown_table((head, *metrics), rows) + "\n")
+    click.echo(f"written to {out}")
 
 
 if __name__ == "__main__":

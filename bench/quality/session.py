@@ -1,4 +1,4 @@
-"""Puts a set into the service, asks its questions in every way, and looks closer at some."""
+"""Writes a set to the service, measures every way, and explains the best and worst answers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Literal
 
 from rich.progress import Progress
 
-from bench.collection import Collection, Query
-from bench.connections import LIMIT, Connections
-from bench.ingest import BatchLoader, measure_projection, projected
-from bench.quality.evaluate import Answers, Scored, ask_once, ask_way
-from bench.quality.metrics import EVIDENCE
+from bench.harness.collection import Collection, Query
+from bench.harness.connections import LIMIT, Connections
+from bench.harness.results import Result, table
+from bench.harness.writing import BatchLoader, measure_projection, projected
+from bench.quality.scoring.evaluate import Answers, Scored, ask_once, ask_way
+from bench.quality.scoring.metrics import EVIDENCE
 from bench.quality.ways import Way, legs_of
-from bench.results import Result, table
 from trivium.errors import TriviumError
 from trivium.tuning import Profile
 from trivium.values import Retrieval
@@ -60,7 +60,7 @@ class Measured:
 
     @property
     def baseline(self) -> Answers:
-        """What the others are compared with."""
+        """The way that the others are compared with."""
         return self.answers[0]
 
 
@@ -107,7 +107,7 @@ class Session:
         connections = await self.store(collection)
         queries = collection.judged
         await self._warm_up(connections, queries, ways[0])
-        bar = self._bars.add_task(f"asking {collection.name}", total=len(queries) * len(ways))
+        bar = self._bars.add_task(f"querying {collection.name}", total=len(queries) * len(ways))
         answers = [
             await ask_way(
                 connections,
@@ -154,7 +154,7 @@ class Session:
         self._bars.advance(bar)
 
     async def _warm_up(self, connections: Connections, queries: Sequence[Query], way: Way) -> None:
-        """Asks without measuring, so that what is asked first does not pay for the start."""
+        """Sends unmeasured questions first, to exclude start-up costs."""
         bar = self._bars.add_task("warming up", total=min(WARM_UP, len(queries)))
         await ask_way(
             connections,
@@ -200,7 +200,7 @@ def _goodness(scored: Scored) -> tuple[object, ...]:
 
 
 def fingerprint(collection: Collection) -> str:
-    """Names a set by what is stored of it."""
+    """A hash of the stored contents of a set."""
     digest = hashlib.sha256()
     for tenant, memory in sorted(collection.memories.items()):
         digest.update(repr((tenant, memory.segments, memory.facts)).encode())

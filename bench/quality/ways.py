@@ -1,6 +1,6 @@
-"""The ways in which a question is asked: a profile, and what is changed in it.
+"""Ways to measure a set: profiles with changes.
 
-A leg is taken away by the weight 0, which the service reports as skipped and not as failed.
+A leg is removed by the weight 0; the service reports it as skipped, not as failed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from serving.profiles.book import merged, without_nulls
-from trivium.cli.ranking import read_changes
+from serving.config.profiles.book import merged, without_nulls
+from trivium.cli.ranking import parse_overrides
 from trivium.tuning import Profile
 
 DEFAULT_PROFILE = "default"
@@ -51,7 +51,7 @@ class Way:
 
 
 def parse_way(text: str) -> Way:
-    """Reads `NAME=PROFILE key=value key=value`; the keys are those of the client's `--set`.
+    """Reads `NAME=PROFILE key=value key=value`, with keys as in `--profile-override`.
 
     An empty PROFILE is the default one. Values are JSON without blanks, or text.
 
@@ -62,7 +62,7 @@ def parse_way(text: str) -> Way:
     if not (name.strip() and equals):
         raise ValueError(f"{text!r} is not 'NAME=PROFILE key=value ...'")
     profile, _, changes = rest.partition(" ")
-    return Way(name.strip(), profile or DEFAULT_PROFILE, read_changes(changes.split()))
+    return Way(name.strip(), profile or DEFAULT_PROFILE, parse_overrides(changes.split()))
 
 
 def spelled(way: Way) -> str:
@@ -153,11 +153,11 @@ def default_ways(profiles: Sequence[Profile], profile: str = DEFAULT_PROFILE) ->
     signals = _definition(whole, profiles).get("signals", {})
     return (
         *(way for legs, way in by_legs.items() if legs),
-        *(_unheard(whole, signal) for signal in sorted(signals) if signals[signal] > 0),
+        *(_without_signal(whole, signal) for signal in sorted(signals) if signals[signal] > 0),
     )
 
 
-def _unheard(way: Way, signal: str) -> Way:
+def _without_signal(way: Way, signal: str) -> Way:
     """The ablation of a way by one signal."""
     silent = {**way.changes.get("signals", {}), signal: 0}
     return Way(f"{way.name} - {signal}", way.profile, {**way.changes, "signals": silent})
@@ -201,7 +201,7 @@ def choose(
 def gate_ways(profiles: Sequence[Profile]) -> tuple[Way, ...]:
     """What ranking is gated by: the default profile, and each leg alone that can be.
 
-    Fusion hides much of what befalls a leg, since others find the same; alone, none is covered up.
+    Fusion hides losses of a leg that others compensate, so legs are also measured alone.
 
     Raises:
         ValueError: The service has no default profile.

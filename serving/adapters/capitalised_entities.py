@@ -1,7 +1,7 @@
-"""Names entities without a model: who speaks, what is capitalised, what is known already.
+"""Entity extraction without a model: the speaker, capitalised names, and known names.
 
-Deterministic, and fast enough for a bulk load. What it cannot do is name what is
-written small in a language with capitals, unless the tenant has the name already.
+Deterministic and fast enough for bulk loads. In languages with capitals it finds a lower-case name
+only if the tenant already has it.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from serving.domain.records import Segment
-from serving.domain.text import name_key
+from serving.domain.items.records import Segment
+from serving.domain.items.text import name_key
 
 MAX_NAMES = 64
-"""As many as a caller may give."""
+"""The same limit as for names given by a client."""
 
 MAX_NAME_BYTES = 256
-"""As long as a caller may give."""
+"""The same limit as for names given by a client."""
 
 MAX_KNOWN_WORDS = 5
-"""The longest known name that is looked up in a text."""
+"""The longest known name, in words, that is searched for in a text."""
 
 MAX_CONNECTORS = 2
-"""The most small words in a row within a name, as in "Lord of the Rings"."""
+"""The most consecutive lower-case words within a name, as in "Lord of the Rings"."""
 
-SHOUTING_FROM_WORDS = 4
-"""From so many words on, a text most of whose letters are capitals says nothing by them."""
+ALL_CAPS_FROM_WORDS = 4
+"""In a text of this many words or more that is mostly capitals, capitals are ignored."""
 
-# Words that are capitalised at the start of a sentence, or always, without being names.
+# Words that are capitalised at the start of a sentence, or always, but are not names.
 _NO_NAMES = """
 a about absolutely actually after again all almost already also although always am amazing an
 and another any anyone anything anyway are as at aw awesome be because been before being best
@@ -48,9 +48,8 @@ we well were what whatever when whenever where wherever whether which while who 
 whose why wish with without woah wonderful wow yeah year yep yes yesterday yet you your yours
 """
 
-# A time is no entity: when something was said is the segment's, and what is said of time is for
-# the words to find. Within a longer name ("Black Friday") they count; so does a person called
-# June, once the tenant knows her.
+# Times are not entities: the segment has its event time, and the lexical leg finds times in texts.
+# They count within a longer name ("Black Friday"), and as a known name such as the person June.
 _TIMES = """
 monday tuesday wednesday thursday friday saturday sunday january february march april may june
 july august september october november december spring summer autumn fall winter
@@ -66,13 +65,13 @@ _TIME = frozenset(_TIMES.split())
 _NO_NAME = frozenset(_NO_NAMES.split()) | _TIME | _CONNECTORS
 
 _OPENING = frozenset({"will", "may"})
-"""Names of people, but at the start of a sentence mostly verbs."""
+"""Names of people that are mostly verbs at the start of a sentence."""
 
 _ABBREVIATED = frozenset({"dr", "ft", "jr", "mt", "prof", "st"})
-"""What a full stop follows within a name, as it does an initial."""
+"""Abbreviations whose full stop does not end a name; neither does that of an initial."""
 
 _BREAK = "\x1f"
-"""Stands where a possessive 's was: it ends a name, and no sentence."""
+"""Replaces a possessive 's, which ends a name but not a sentence."""
 
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
@@ -82,20 +81,20 @@ _JOINING_ABBREVIATED = frozenset({".", ". "})
 
 
 class _Word(NamedTuple):
-    """A word of a text and what its spelling says."""
+    """A word of a text and the properties of its spelling."""
 
     start: int
     end: int
     key: str
     capitalised: bool
     opens: bool
-    """Whether it is the first of a sentence, where a capital by itself says nothing."""
+    """Whether it starts a sentence, where a capital alone is not significant."""
     joined: bool
-    """Whether it may belong to one name with the word before."""
+    """Whether it may belong to the same name as the previous word."""
 
 
 class _Found(NamedTuple):
-    """A name, its `name_key`, and where it begins."""
+    """A name, its `name_key`, and its start in the text."""
 
     start: int
     key: str
@@ -103,14 +102,12 @@ class _Found(NamedTuple):
 
 
 class CapitalisedEntities:
-    """The `EntityExtractor` of a service without a model for it."""
+    """`EntityExtractor` by capitalisation and known names."""
 
     def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
-        """The speaker, then the names in title and text in their order; each once.
+        """The speaker, then the distinct names in title and text, in their order.
 
-        Args:
-            segment: The segment.
-            known_names: The tenant's names, by `name_key`; looked up, never scanned.
+        `known_names` is looked up, never scanned.
         """
         names: dict[str, str] = {}
         if speaker := name_key(segment.speaker):
@@ -126,7 +123,7 @@ def _names_in(text: str, known_names: Mapping[str, str]) -> list[_Found]:
     text = _POSSESSIVE.sub(_BREAK, unicodedata.normalize("NFKC", text))
     words = list(_words(text))
     found = list(_known(words, known_names)) if known_names else []
-    if not _shouts(text, words):
+    if not _is_all_caps(text, words):
         found += _proper_names(text, words)
     return sorted(found, key=lambda name: name.start)
 
@@ -143,7 +140,7 @@ def _words(text: str) -> Iterator[_Word]:
 
 
 def _after(word: str, gap: str) -> tuple[bool, bool]:
-    """Whether a sentence begins after the gap, and whether a name goes on over it."""
+    """Whether a sentence starts after the gap, and whether a name may continue over it."""
     if gap == " ":
         return False, True
     if gap in _JOINING_ABBREVIATED and (len(word) == 1 or word in _ABBREVIATED):
@@ -152,15 +149,15 @@ def _after(word: str, gap: str) -> tuple[bool, bool]:
 
 
 def _capitalised(written: str) -> bool:
-    """Whether a word has a capital, in a script that has small letters too."""
+    """Whether a word has a capital, in a script with lower-case letters."""
     if written.islower() or written == written.lower():
         return False
     return written.isascii() or all(unicodedata.category(letter) != "Lo" for letter in written)
 
 
-def _shouts(text: str, words: Sequence[_Word]) -> bool:
+def _is_all_caps(text: str, words: Sequence[_Word]) -> bool:
     capitalised = sum(word.capitalised for word in words)
-    if len(words) < SHOUTING_FROM_WORDS or 2 * capitalised <= len(words):
+    if len(words) < ALL_CAPS_FROM_WORDS or 2 * capitalised <= len(words):
         return False
     return 2 * sum(map(str.isupper, text)) > sum(map(str.isalpha, text))
 
@@ -169,7 +166,7 @@ def _shouts(text: str, words: Sequence[_Word]) -> bool:
 
 
 def _known(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_Found]:
-    """The known names among the runs of words, at each place the longest, none within another."""
+    """The known names among the runs of words: the longest at each place, without overlaps."""
     longest: dict[int, str] = {}
     for length in range(MAX_KNOWN_WORDS, 0, -1):
         for place, key in _known_runs(words, length, known_names):
@@ -184,19 +181,19 @@ def _known(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_
 def _known_runs(
     words: Sequence[_Word], length: int, known_names: Mapping[str, str]
 ) -> Iterator[tuple[int, str]]:
-    """Where a run of so many words is a known name, and its key."""
+    """The places where a run of `length` words is a known name, with its key."""
     keys = [word.key for word in words]
     runs = list(map(" ".join, zip(*(keys[skip:] for skip in range(length)), strict=False)))
-    # Most often none is known, which the keys find out fastest.
+    # Usually none is known, which this check finds fastest.
     if known_names.keys().isdisjoint(runs):
         return
     for place, run in enumerate(runs):
-        if run in known_names and (length > 1 or _says_a_name(words[place])):
+        if run in known_names and (length > 1 or _is_name(words[place])):
             yield place, run
 
 
-def _says_a_name(word: _Word) -> bool:
-    """Whether a word that is a known name is meant as one: Will, but not will."""
+def _is_name(word: _Word) -> bool:
+    """Whether a known name is used as a name: Will, but not will."""
     ordinary = word.key in _NO_NAME or word.key in _OPENING
     return not ordinary or (word.capitalised and not word.opens)
 
@@ -205,7 +202,7 @@ def _says_a_name(word: _Word) -> bool:
 
 
 def _proper_names(text: str, words: Sequence[_Word]) -> Iterator[_Found]:
-    """The runs of capitalised words, connectors between them included."""
+    """The runs of capitalised words, including connectors between them."""
     within = {word.key for word in words if word.capitalised and not word.opens}
     place = 0
     while place < len(words):
@@ -228,12 +225,12 @@ def _starts_name(word: _Word) -> bool:
 
 
 def _named_alone(word: _Word, written: str, within: set[str]) -> bool:
-    """Whether the capital of a single word is more than its place in the sentence."""
+    """Whether the capital of a single word is due to more than its place in the sentence."""
     return not word.opens or word.key in within or written[1:] != written[1:].lower()
 
 
 def _end_of_name(words: Sequence[_Word], place: int) -> int:
-    """Where the name that starts at a place ends; connectors only count before a capital."""
+    """The end of the name that starts at a place; connectors must precede a capital."""
     end = place + 1
     ahead = end
     while ahead < len(words) and words[ahead].joined:

@@ -1,8 +1,8 @@
-"""Reads the dates that a question in English names: "on 1 May 2022", "two weeks after last Friday".
+"""Dates in English questions: "on 1 May 2022", "two weeks after last Friday".
 
-Where a date may stand is told here, by patterns; what it means, by the library dateparser, which
-knows how long what it read lasts: a day, a week, a month, a year. Patterns come first since the
-library's own search takes ten milliseconds, and takes "may" for a month wherever it stands.
+Patterns find the dates; the library dateparser interprets them and their granularity: a day, a
+week, a month or a year. The library's own search takes ten milliseconds and reads every "may" as a
+month.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import islice
 
 from dateparser.date import DateDataParser
 
-from serving.domain.period import Period
+from serving.domain.questions.period import Period
 
 MAX_DATES = 4
-"""The dates of a question that are read; each takes up to three milliseconds."""
+"""The dates read per question; each takes up to three milliseconds."""
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
@@ -57,36 +57,30 @@ _DISTANCE = re.compile(
     \s+(?P<way>after|before)\s+(?:(?:last|past|this)\s+)?$""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""How far from the date that follows the question means: it ends where that begins."""
+"""A distance from the date that follows it, such as "two weeks after"."""
 
 _LONGEST_DISTANCE = 48
-"""Characters in which it stands, so that a long question is not read for each of its dates."""
+"""The characters searched before each date, so that a long question is not searched again."""
 
 _LASTS = {"weekend": timedelta(days=2), "week": timedelta(weeks=1)}
 _A_DAY = timedelta(days=1)
 
 
 class EnglishDates:
-    """The `DateReader` for English.
+    """`DateReader` for English.
 
-    Days are those of UTC. A date without a year, and a day of the week, is the last before the
-    question's clock. "Two weeks after" a date is the week that far from its last day, as "two
-    weeks ago" is the week that far from today; "the two weeks after" it are all of their days.
-    What means nothing certain ("recently", "last summer") is not read, nor what is said from an
-    event on ("a week after the wedding").
+    Days are in UTC. A date without a year, or a day of the week, is the latest one before `as_of`.
+    "Two weeks after" a date is the week at that distance from its last day, as "two weeks ago" is
+    the week at that distance from today; "the two weeks after" are all of their days. Vague times
+    ("recently", "last summer") and times relative to events ("a week after the wedding") are
+    ignored.
     """
 
     def __init__(self) -> None:
-        # The first of them loads the language's words, for a third of a second.
+        # Loads the language data, which takes a third of a second.
         self.periods("today", datetime.now(UTC))
 
     def periods(self, question: str, as_of: datetime) -> tuple[Period, ...]:
-        """The periods that the question names, in its order; at most `MAX_DATES`.
-
-        Args:
-            question: Any text.
-            as_of: When it is asked, with its zone.
-        """
         today = as_of.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         found = (
             _period_or_none(match, today) for match in islice(_DATE.finditer(question), MAX_DATES)
@@ -98,7 +92,7 @@ def _period_or_none(match: re.Match[str], today: datetime) -> Period | None:
     try:
         return _period(match, today)
     except (OverflowError, ValueError):
-        # Before the year 1 or after 9999, where Python's calendar ends.
+        # Outside the years 1 to 9999 of Python's calendar.
         return None
 
 
@@ -117,7 +111,7 @@ def _period(match: re.Match[str], today: datetime) -> Period | None:
 
 
 def _away(distance: re.Match[str], period: Period) -> Period | None:
-    """The period that is so far before the first, or after the last day of another."""
+    """The period at a distance before the first, or after the last, day of another."""
     is_after = distance["way"].lower() == "after"
     count = distance["span"] or distance["single"] or "one"
     how_far = f"{count} {distance['unit']}"
@@ -134,7 +128,7 @@ def _away(distance: re.Match[str], period: Period) -> Period | None:
 
 
 def _read(text: str, today: datetime, order: str = "MDY") -> tuple[datetime, str] | None:
-    """The day that a text means, and how long what it says lasts: a day, week, month or year."""
+    """The day that a text refers to, and its granularity: day, week, month or year."""
     parser = DateDataParser(
         languages=["en"],
         settings={
@@ -151,7 +145,7 @@ def _read(text: str, today: datetime, order: str = "MDY") -> tuple[datetime, str
 
 
 def _around(day: datetime, lasts: str) -> Period:
-    """The day, the weekend that begins with it, or the week, month or year that it is in."""
+    """The day, the weekend that starts with it, or the week, month or year that contains it."""
     if lasts == "year":
         begins = day.replace(month=1, day=1)
         return Period(begins, begins.replace(year=begins.year + 1))

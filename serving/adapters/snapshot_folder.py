@@ -1,8 +1,8 @@
 """Snapshots of a vector index as folders of files.
 
-A snapshot is a folder with the engine's files and a manifest that says what they are and has a
-SHA-256 of each. It is written beside its place and moved there when it is whole, so that one
-without a manifest, or half of one, is never found.
+A snapshot is a folder with the engine's files and a manifest that describes them and has a SHA-256
+of each. It is written under a temporary name and renamed when complete, so that an incomplete
+snapshot is never found.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import json
 import logging
 import os
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from serving.domain.consistency import Snapshot
+from serving.domain.consistency import ConsistencyToken, Snapshot
+from serving.domain.items.text import TextForm
 from serving.domain.shards import Shard
-from serving.domain.text import TextForm
-from serving.ports import (
+from serving.ports.embedding import EmbeddingModel
+from serving.ports.index_engine import (
     DamagedSnapshotError,
-    EmbeddingModel,
     FeedPosition,
     IndexEngine,
     SnapshotLabel,
@@ -33,72 +34,95 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-ASIDE, UNFINISHED = "set-aside-", "unfinished-"
+REJECTED, UNFINISHED = "rejected-", "unfinished-"
 KEPT = 2
 
 STALE_S = 24 * 3600.0
-"""Older snapshots of other models and shares go: they hold vectors of what may be erased."""
+"""Older snapshots of any model or shard are deleted: they may contain erased data."""
 
 
 class SnapshotFolder:
-    """The port `IndexSnapshots`.
-
-    Several processes may use one folder: each writes snapshots under names of its own.
+    """`IndexSnapshots` in a folder, which several processes may share: names are unique.
 
     Args:
-        root: For snapshots of all models and shares.
-        shard: The share of all rows that this one is of.
-        clock: Tells the seconds since 1970.
+        root: The folder of the snapshots of all models and shards.
+        shard: The shard whose snapshots are saved and restored.
+        clock: Returns the seconds since 1970.
     """
 
     def __init__(self, root: Path, shard: Shard, *, clock: Callable[[], float] = time.time) -> None:
         self._root = root
         self._shard = shard
         self._clock = clock
+        self._naming = threading.Lock()
 
     def save(self, engine: IndexEngine, label: SnapshotLabel) -> None:
-        """Writes what the engine holds, and gives up older snapshots.
+        """Writes a snapshot of the engine, and deletes older snapshots.
 
         Raises:
-            OSError: It cannot be written; those there are stay.
+            OSError: The write failed; existing snapshots stay.
         """
         home = self._home(label.model)
         unfinished = home / f"{UNFINISHED}{uuid.uuid4().hex}"
-        unfinished.mkdir(parents=True, mode=0o700)
+        for folder in (self._root, home, unfinished):  # whose parents would be open to others
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             engine.save(unfinished)
             (unfinished / MANIFEST).write_text(json.dumps(self._manifest(label, unfinished)))
             for path in (*unfinished.iterdir(), unfinished):
                 _sync(path)
-            unfinished.rename(home / f"{self._clock():017.6f}-{label.epoch}-{uuid.uuid4().hex[:8]}")
+            name = f"{self._clock():017.6f}-{label.epoch}-{uuid.uuid4().hex[:8]}"
+            with self._naming:  # so that `delete_outdated` finds it under one of its names
+                unfinished.rename(home / name)
             _sync(home)
         except BaseException:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
         for old in list(_newest_first(home))[KEPT:]:
             shutil.rmtree(old, ignore_errors=True)
-        self._give_up_stale()
+        self._delete_stale()
 
     def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
-        """Fills the engine with the newest snapshot that is whole; None if there is none.
+        """Restores the newest valid snapshot; None if there is none.
 
-        One that is damaged, or says that it is another's, is set aside under another name.
+        A damaged snapshot, or one of another model or shard, is renamed and ignored.
         """
         for folder in _newest_first(self._home(model)):
             try:
                 label, shard = _label(folder)
                 if (label.model, shard) != (model, self._shard):
-                    raise DamagedSnapshotError("it is of another model or share")
+                    raise DamagedSnapshotError("it is of another model or shard")
                 engine.restore(folder)
             except DamagedSnapshotError as error:
                 logger.warning(
-                    "index sets a snapshot aside",
+                    "index snapshot rejected",
                     extra={"snapshot": folder.name, "reason": str(error)},
                 )
-                folder.rename(folder.with_name(ASIDE + folder.name))
+                folder.rename(folder.with_name(REJECTED + folder.name))
             else:
                 return label
         return None
+
+    def delete_outdated(self, write: ConsistencyToken) -> None:
+        """Deletes what is not from a position that includes the write, in the whole root.
+
+        Unfinished and rejected snapshots do not say what they hold, so all of them go; a process
+        that is writing one fails to, and writes the next in time.
+
+        Raises:
+            OSError: Some are left.
+        """
+        with self._naming:
+            for folder in self._outdated(write):
+                shutil.rmtree(folder, ignore_errors=True)
+        if left := self.outdated_count(write):
+            raise OSError(f"{left} snapshots in {self._root} cannot be deleted")
+
+    def outdated_count(self, write: ConsistencyToken) -> int:
+        return len(self._outdated(write))
+
+    def _outdated(self, write: ConsistencyToken) -> list[Path]:
+        return [path for path in self._root.glob("*/*") if not _includes(path, write)]
 
     def _manifest(self, label: SnapshotLabel, folder: Path) -> dict[str, Any]:
         position = label.position
@@ -122,7 +146,7 @@ class SnapshotFolder:
         digest = hashlib.sha256(f"{model.fingerprint} {model.dimension}".encode()).hexdigest()
         return self._root / f"{digest[:16]}-{self._shard.number}-of-{self._shard.count}"
 
-    def _give_up_stale(self) -> None:
+    def _delete_stale(self) -> None:
         oldest = self._clock() - STALE_S
         for folder in self._root.glob("*/*"):
             if folder.stat().st_mtime < oldest:
@@ -130,16 +154,27 @@ class SnapshotFolder:
 
 
 def _newest_first(home: Path) -> Iterator[Path]:
-    """The whole snapshots of a home."""
+    """The complete snapshots in a folder, newest first."""
     names = sorted(home.iterdir(), reverse=True) if home.is_dir() else []
-    return (path for path in names if not path.name.startswith((ASIDE, UNFINISHED)))
+    return (path for path in names if not path.name.startswith((REJECTED, UNFINISHED)))
+
+
+def _includes(folder: Path, write: ConsistencyToken) -> bool:
+    """Whether a snapshot certainly is from a position that includes the write."""
+    if folder.name.startswith((REJECTED, UNFINISHED)):
+        return False
+    try:
+        log = json.loads((folder / MANIFEST).read_text())["log"]
+        return bool(log["epoch"] == write.epoch) and write.seen_by(Snapshot.parse(log["log"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _label(folder: Path) -> tuple[SnapshotLabel, Shard]:
-    """What a snapshot is of, and which share, once its files are what they were.
+    """The label and the shard of a snapshot, after checking its files.
 
     Raises:
-        DamagedSnapshotError: They are not, or the manifest is of another version.
+        DamagedSnapshotError: A file has changed, or the manifest has another format.
     """
     try:
         manifest = json.loads((folder / MANIFEST).read_text())

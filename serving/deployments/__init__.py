@@ -1,1 +1,1 @@
-"""Ray Serve: the only importer of ray, and the composition root."""
+"""The Ray Serve application."""

@@ -1,8 +1,8 @@
-"""The composition root for Ray Serve: which deployments there are, by placement.
+"""The Serve application: its deployments, by placement.
 
-`fused` has one deployment; `split` has one for each part that scales by itself; `gpu` has
-embedder and index in one. Each is a Serve application built from arguments, so the same YAML
-serves a desk and a cluster.
+`single` has one deployment; `split` has one for each part that scales independently; `gpu` has
+embedder and index in one. The application is built from arguments, so the same YAML works on a desk
+and on a cluster.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any
 
 from ray.serve import Application
 
-from serving.config import Settings, load_settings
-from serving.deployments.encoder import Embedder
-from serving.deployments.gpu_share import resources
+from serving.composition.access import require_authentication
+from serving.composition.gpu_share import resources
+from serving.config.settings import Settings, load_settings
+from serving.deployments.embedder import Embedder
 from serving.deployments.handles import SpaceHandles
 from serving.deployments.index import VectorIndex
 from serving.deployments.ingress import Fusion
 from serving.deployments.projector import Projector
 from serving.deployments.reranker import Reranker
-from serving.deployments.twins import EmbedderTwin, VectorIndexTwin
+from serving.deployments.standbys import StandbyEmbedder, StandbyVectorIndex
 from serving.deployments.vector_space import VectorSpace
 from serving.domain.shards import WHOLE, Shard, all_shards
 
@@ -34,17 +35,18 @@ SERVICERS = [
     "grpc_health.v1.health_pb2_grpc.add_HealthServicer_to_server",
 ]
 REQUEST_TIMEOUT_S = 3600.0
-"""The longest any call may take, whatever its deadline: that of a long ingest stream."""
+"""The longest that any call may take: that of a long ingest stream."""
 
 
 def build(arguments: dict[str, Any]) -> Application:
-    """Builds the application, as `serve deploy` asks for it.
+    """Builds the application for `serve deploy`.
 
     Args:
-        arguments: The settings' tree, as in the settings file. Each replica reads its own
-            environment again, so secrets need not stand here.
+        arguments: The settings, as in the settings file. Each replica also reads its own
+            environment, so secrets need not be given here.
     """
     settings = load_settings(arguments)
+    require_authentication(settings)
     gpus = settings.serve.gpus
     ingress = Fusion.options(  # type: ignore[attr-defined]
         num_replicas=settings.serve.replicas,
@@ -52,26 +54,26 @@ def build(arguments: dict[str, Any]) -> Application:
         max_queued_requests=settings.serve.max_queued_requests,
         ray_actor_options=resources(gpus.fusion),
     )
-    if settings.serve.placement == "fused":
+    if settings.serve.placement == "single":
         return ingress.bind(arguments)  # type: ignore[no-any-return]
-    space = _with_twins(_space(settings, arguments), settings, arguments)
+    space = _with_standbys(_space(settings, arguments), settings, arguments)
     previous = _previous_space(settings, arguments)
     return ingress.bind(  # type: ignore[no-any-return]
         arguments,
         space=space,
         previous=previous,
         projector=Projector.bind(  # type: ignore[attr-defined]
-            arguments, space.embedder, previous.embedder
+            arguments, space.embedder, previous.embedder if previous is not None else None
         ),
         reranker=_reranker(settings, arguments),
     )
 
 
 def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> SpaceHandles:
-    """An embedder and the index of what it embeds, as applications that become handles.
+    """Binds an embedder and the index of its vectors.
 
-    In the placement `gpu` each shard has an embedder of its own beside it, so that a question's
-    vector stays where it is searched; documents are embedded by the first.
+    In the placement `gpu` each shard has its own embedder, so that a question's vector stays on the
+    device where it is searched; documents are embedded by the first shard.
     """
     on_gpu = resources(settings.serve.gpus.embedder)
     shards = all_shards(settings.index.shards)
@@ -82,7 +84,7 @@ def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> S
             ).bind(arguments, shard)
             for shard in shards
         ]
-        return SpaceHandles(embedder=both[0], index=both, semantic=both)
+        return SpaceHandles(both[0], both, searches_text=True)
     embedder = Embedder.options(  # type: ignore[attr-defined]
         name=f"{prefix}Embedder", ray_actor_options=on_gpu
     ).bind(arguments)
@@ -93,49 +95,51 @@ def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> S
         ).bind(arguments, embedder, shard)
         for shard in shards
     ]
-    return SpaceHandles(embedder=embedder, index=index)
+    return SpaceHandles(embedder, index)
 
 
-def _with_twins(space: SpaceHandles, settings: Settings, arguments: dict[str, Any]) -> SpaceHandles:
-    """The space with the twins that the settings ask for.
+def _with_standbys(
+    space: SpaceHandles, settings: Settings, arguments: dict[str, Any]
+) -> SpaceHandles:
+    """Adds the standbys that the settings name.
 
-    Each shard has its own: a lost device takes one shard's rows, and what stands in for it needs
-    the memory and the time for no more than these.
+    Each shard has its own: a lost device affects one shard, and its standby needs memory and time
+    for the rows of that shard only.
     """
-    embedder_twin, index_twins = None, []
-    if settings.embedder.twin != "off":
-        embedder_twin = EmbedderTwin.bind(arguments, space.embedder)  # type: ignore[attr-defined]
-    if settings.index.twin != "off":
-        index_twins = [
-            VectorIndexTwin.options(  # type: ignore[attr-defined]
-                name=f"VectorIndexTwin{_suffix(shard)}"
+    embedder_standby, index_standbys = None, []
+    if settings.embedder.standby != "off":
+        embedder_standby = StandbyEmbedder.bind(arguments, space.embedder)  # type: ignore[attr-defined]
+    if settings.index.standby != "off":
+        index_standbys = [
+            StandbyVectorIndex.options(  # type: ignore[attr-defined]
+                name=f"StandbyVectorIndex{_suffix(shard)}"
             ).bind(arguments, space.embedder, shard)
             for shard in all_shards(settings.index.shards)
         ]
-    return replace(space, embedder_twin=embedder_twin, index_twins=index_twins)
+    return replace(space, embedder_standby=embedder_standby, index_standbys=index_standbys)
 
 
 def _suffix(shard: Shard) -> str:
-    """What tells the deployments of shards apart: another number of shards is another name.
+    """Returns the suffix of a shard's deployments, which names the number of shards too.
 
-    So the deployments of former shards answer until those of the new ones are there.
+    So after a change of that number the old deployments answer until the new ones are ready.
     """
     return "" if shard == WHOLE else f"-{shard.number}-of-{shard.count}"
 
 
-def _previous_space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles:
-    """The same for the model before, if one is named: they go when it is named no longer.
+def _previous_space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles | None:
+    """Binds the space of the previous model, if one is named.
 
-    They have no twins, since they are there for a while only.
+    It has no standbys, since it is only needed during the migration.
     """
     if settings.embedder.previous is None:
-        return SpaceHandles()
+        return None
     embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}
     return _space(settings, {**arguments, "embedder": embedder}, prefix="Previous")
 
 
 def _reranker(settings: Settings, arguments: dict[str, Any]) -> Application | None:
-    """The reranker, if a model is named."""
+    """Binds the reranker, if a model is named."""
     if settings.reranker.model is None:
         return None
     return Reranker.options(  # type: ignore[attr-defined, no-any-return]
@@ -144,7 +148,7 @@ def _reranker(settings: Settings, arguments: dict[str, Any]) -> Application | No
 
 
 def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the Serve config that deploys the application."""
+    """Returns the Serve config that deploys the application."""
     return {
         "proxy_location": "EveryNode",
         "http_options": {"host": "0.0.0.0", "port": settings.serve.http_port},
@@ -152,6 +156,7 @@ def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, 
             "port": settings.serve.grpc_port,
             "request_timeout_s": REQUEST_TIMEOUT_S,
             "grpc_servicer_functions": SERVICERS,
+            **({} if settings.serve.reflection else {"enable_reflection": False}),
         },
         "logging_config": {"encoding": "JSON", "log_level": "INFO", "enable_access_log": False},
         "applications": [

@@ -1,8 +1,9 @@
-"""Ports over deployment handles: where Ray's own errors end."""
+"""Ports over deployment handles. Ray's own errors are translated here."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,46 +11,36 @@ from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from ray.serve.handle import DeploymentHandle
 
-from serving.deployments.components import Elsewhere
+from serving.composition.index import SpaceParts
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, OverloadedError
-from serving.domain.records import ItemId, TenantName
-from serving.pipeline.failover import (
-    Embedded,
-    FailoverEmbeddedSearch,
-    FailoverEmbedder,
-    FailoverIndex,
-    FailoverSearch,
-    questions_of,
-    ready_index,
-)
-from serving.pipeline.semantic import EmbeddedSearch, QuestionVectors
-from serving.pipeline.sharding import ShardedIndex, ShardedSearch
-from serving.ports import (
-    Embedder,
-    EmbeddingModel,
+from serving.domain.items.records import ItemId, TenantName
+from serving.domain.questions.query import Query
+from serving.pipeline.index.failover import FailoverIndex, FailoverSearch, ready_check
+from serving.pipeline.index.sharding import ShardedIndex, ShardedSearch
+from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
+from serving.ports.embedding import EmbeddingModel, Vector, VectorLike, Vectors
+from serving.ports.vector_index import (
     IndexAnswer,
     IndexStatus,
-    SemanticSearch,
-    Vector,
+    TextSearch,
     VectorIndex,
-    VectorLike,
-    Vectors,
     WantedNeighbours,
+    WholeIndex,
 )
 
 Value = TypeVar("Value")
 
 
 async def unwrapped(call: Awaitable[Value], name: str) -> Value:
-    """Awaits a handle's call; a remote error of ours comes back as itself.
+    """Awaits a handle's call and raises its error as the class that was raised remotely.
 
-    Ray hands errors over as classes derived from both its own and ours, whose text is
-    the remote traceback; nobody above may see one.
+    Ray wraps an error in a class derived from both its own and the error's, whose text is the
+    remote traceback. No caller may see that.
 
     Raises:
-        DependencyError: The replica is gone or out of reach.
+        DependencyError: The replica is gone or unreachable.
         OverloadedError: Its queue is full.
     """
     try:
@@ -61,46 +52,38 @@ async def unwrapped(call: Awaitable[Value], name: str) -> Value:
         raise OverloadedError(name) from None
     except (RayActorError, DeploymentUnavailableError):
         raise DependencyError(name, "its replica cannot be reached") from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Ray cancelled the call, not the caller: that must not end the other legs' request.
+        raise DependencyError(name, "its replica was lost during the call") from None
 
 
 class RemoteEmbedder:
-    """The embedder of another deployment."""
+    """An `Embedder` in another deployment; of a standby only `embed_query` may be called."""
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         self._handle: Any = handle
         self._model: EmbeddingModel | None = None
 
     async def model(self) -> EmbeddingModel:
-        """The model; asked once, since a replica keeps its model."""
+        """Returns the model, which is read once: a replica never changes it."""
         if self._model is None:
             model: EmbeddingModel = await unwrapped(self._handle.model.remote(), "embedder")
             self._model = model
         return self._model
 
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
-        """Embeds a question in the time that remains."""
         call = self._handle.embed_query.remote(text, deadline.remaining())
         return await unwrapped(call, "embedder")
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
-        """Embeds texts in the bulk lane."""
         return await unwrapped(self._handle.embed_documents.remote(list(texts)), "embedder")
 
 
-class RemoteQuestionEmbedder:
-    """The twin of an embedder, in another deployment."""
-
-    def __init__(self, handle: DeploymentHandle[Any]) -> None:
-        self._handle: Any = handle
-
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
-        """Embeds a question in the time that remains."""
-        call = self._handle.embed_query.remote(text, deadline.remaining())
-        return await unwrapped(call, "embedder")
-
-
 class RemoteIndex:
-    """The vector index of another deployment."""
+    """A `WholeIndex` in another deployment, or a shard, of which `related` is not called."""
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         self._handle: Any = handle
@@ -108,122 +91,94 @@ class RemoteIndex:
     async def search(
         self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        """Finds the wanted neighbours of a vector in the time that remains."""
         call = self._handle.search.remote(vector, wanted, deadline.remaining())
         return await unwrapped(call, "index")
 
+    async def related(
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> IndexAnswer:
+        call = self._handle.related.remote(query, list(seeds), depth, deadline.remaining())
+        return await unwrapped(call, "index")
+
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        """How many of the items it still holds."""
         return await unwrapped(self._handle.count.remote(tenant, list(items)), "index")
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        """Waits until the index has seen the write."""
         return await unwrapped(self._handle.caught_up.remote(token, deadline.remaining()), "index")
 
+    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
+        call = self._handle.outdated_snapshots.remote(write, deadline.remaining())
+        return await unwrapped(call, "index")
+
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
-        """Its state."""
         return await unwrapped(self._handle.status.remote(tenant), "index")
 
 
-class RemoteSemanticSearch:
-    """An embedder and its index, both in another deployment: one call asks them."""
+class RemoteTextSearch:
+    """A `TextSearch` in another deployment, which has both an embedder and an index."""
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         self._handle: Any = handle
 
     async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
-        """Embeds a question and finds what is nearest to it, in the time that remains."""
         call = self._handle.search_text.remote(text, wanted, deadline.remaining())
         return await unwrapped(call, "embedder and index")
 
 
 class RemoteReranker:
-    """The reranker of another deployment."""
+    """A `Reranker` in another deployment."""
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         self._handle: Any = handle
 
     async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
-        """The raw logit of each text's relevance, in the time that remains."""
         call = self._handle.rerank.remote(query, list(texts), deadline.remaining())
         return await unwrapped(call, "reranker")
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceHandles:
-    """What of a vector space is deployed by itself; `index` and `semantic` shard by shard.
+    """The deployments of a vector space; `index` and its standbys shard by shard.
 
-    `index_twins` are as many as `index`, or none.
+    Attributes:
+        embedder: The embedder.
+        index: At least one.
+        searches_text: Whether the replicas of `index` embed questions themselves.
+        embedder_standby: None if the embedder has none.
+        index_standbys: As many as `index`, or none.
     """
 
-    embedder: DeploymentHandle[Any] | None = None
-    index: Sequence[DeploymentHandle[Any]] = ()
-    semantic: Sequence[DeploymentHandle[Any]] = ()
-    embedder_twin: DeploymentHandle[Any] | None = None
-    index_twins: Sequence[DeploymentHandle[Any]] = ()
+    embedder: DeploymentHandle[Any]
+    index: Sequence[DeploymentHandle[Any]]
+    searches_text: bool = False
+    embedder_standby: DeploymentHandle[Any] | None = None
+    index_standbys: Sequence[DeploymentHandle[Any]] = ()
 
 
-def elsewhere(handles: SpaceHandles) -> Elsewhere:
-    """What of a vector space the placement has elsewhere; nothing, if there are no handles."""
-    embedder = remote_embedder(handles.embedder)
-    questions = None
-    if embedder is not None and handles.embedder_twin is not None:
-        embedder = FailoverEmbedder(embedder, RemoteQuestionEmbedder(handles.embedder_twin))
-        questions = questions_of(embedder)
-    index = _one_of(_indexes(handles), ShardedIndex)
-    semantic = _one_of(_semantic(handles, embedder, questions), ShardedSearch)
-    if semantic is None and questions is not None and index is not None:
-        semantic = FailoverEmbeddedSearch(questions, index)
-    return Elsewhere(embedder, index, semantic)
-
-
-def _indexes(handles: SpaceHandles) -> list[VectorIndex]:
-    """The index of each shard; with twins, each with its own."""
-    alone: list[VectorIndex] = [RemoteIndex(handle) for handle in handles.index]
-    if not handles.index_twins:
-        return alone
-    twins = [RemoteIndex(handle) for handle in handles.index_twins]
-    return [FailoverIndex(index, twin) for index, twin in zip(alone, twins, strict=True)]
-
-
-def _semantic(
-    handles: SpaceHandles,
-    embedder: Embedder | None,
-    questions: QuestionVectors[Embedded] | None,
-) -> list[SemanticSearch]:
-    """What is asked of each shard with a question's text; with twins, each over that of its index.
-
-    If the embedder has no twin, that of another shard may still embed.
-    """
-    alone: list[SemanticSearch] = [RemoteSemanticSearch(handle) for handle in handles.semantic]
-    if not alone or not handles.index_twins or embedder is None:
-        return alone
-    twins = [RemoteIndex(handle) for handle in handles.index_twins]
-
-    def by_twin(index: VectorIndex) -> SemanticSearch:
-        if questions is None:
-            return EmbeddedSearch(embedder, index)
-        return FailoverEmbeddedSearch(questions, index)
-
-    checks = [ready_index(RemoteIndex(handle)) for handle in handles.index]
-    return [
-        FailoverSearch(search, check, by_twin(twin))
-        for search, check, twin in zip(alone, checks, twins, strict=True)
+def remote_space(handles: SpaceHandles | None) -> SpaceParts:
+    """Returns the ports over a space's handles; nothing if the placement has none."""
+    if handles is None:
+        return SpaceParts()
+    embedder = RemoteEmbedder(handles.embedder)
+    standby = handles.embedder_standby
+    vectors = QuestionVectors(
+        embedder, None if standby is None else RemoteEmbedder(standby), remote=True
+    )
+    shards: list[WholeIndex] = [RemoteIndex(handle) for handle in handles.index]
+    standbys: list[WholeIndex | None] = [RemoteIndex(handle) for handle in handles.index_standbys]
+    pairs = list(zip(shards, standbys or [None] * len(shards), strict=True))
+    indexes = [FailoverIndex(*pair) for pair in pairs]
+    related = indexes[0] if len(indexes) == 1 else None
+    index: VectorIndex = related or ShardedIndex(indexes)
+    if not handles.searches_text:
+        return SpaceParts(embedder, index, EmbeddedSearch(vectors, index), related)
+    searches: list[TextSearch] = [
+        FailoverSearch(
+            RemoteTextSearch(handle),
+            None if standby is None else EmbeddedSearch(vectors, standby),
+            ready_check(shard),
+        )
+        for handle, (shard, standby) in zip(handles.index, pairs, strict=True)
     ]
-
-
-def _one_of(shards: Sequence[Value], together: Callable[[Sequence[Value]], Value]) -> Value | None:
-    """A single shard as it is, several as one, none as None."""
-    if len(shards) > 1:
-        return together(shards)
-    return shards[0] if shards else None
-
-
-def remote_embedder(handle: DeploymentHandle[Any] | None) -> Embedder | None:
-    """The embedder behind a handle, if the placement has one."""
-    return RemoteEmbedder(handle) if handle is not None else None
-
-
-def remote_reranker(handle: DeploymentHandle[Any] | None) -> RemoteReranker | None:
-    """The reranker behind a handle, if the placement has one."""
-    return RemoteReranker(handle) if handle is not None else None
+    search = searches[0] if len(searches) == 1 else ShardedSearch(searches)
+    return SpaceParts(embedder, index, search, related)

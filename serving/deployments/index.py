@@ -8,47 +8,50 @@ from typing import Any
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from serving.config import load_settings
-from serving.deployments.components import open_index
-from serving.deployments.gpu_share import (
+from serving.composition.gpu_share import (
     HEALTH_CHECK_PERIOD_S,
     cap_gpu_memory,
     left_by_lists,
     resources,
 )
+from serving.composition.index import open_index
 from serving.deployments.handles import RemoteEmbedder
-from serving.deployments.interpreter import set_up_interpreter
-from serving.deployments.logs import log_through_serve
 from serving.deployments.metrics import RayRecorder
+from serving.deployments.replica import Replica
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.records import ItemId, TenantName
+from serving.domain.items.records import ItemId, TenantName
+from serving.domain.questions.query import Query
 from serving.domain.shards import WHOLE, Shard
-from serving.ports import IndexAnswer, IndexStatus, VectorLike, WantedNeighbours
-from serving.ports import VectorIndex as VectorIndexPort
+from serving.ports.embedding import VectorLike
+from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbours, WholeIndex
 
 
 class IndexCalls:
-    """What a replica that has an index is asked; `handles.RemoteIndex` asks it."""
+    """The remote methods of a replica with an index, which `handles.RemoteIndex` calls."""
 
-    _index: VectorIndexPort
+    _index: WholeIndex
 
     async def search(
         self, vector: VectorLike, wanted: WantedNeighbours, remaining_s: float
     ) -> IndexAnswer:
-        """Finds the wanted neighbours of a vector."""
         return await self._index.search(vector, wanted, Deadline.after(remaining_s))
 
+    async def related(
+        self, query: Query, seeds: Sequence[ItemId], depth: int, remaining_s: float
+    ) -> IndexAnswer:
+        return await self._index.related(query, seeds, depth, Deadline.after(remaining_s))
+
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        """How many of the items it still holds."""
         return await self._index.count(tenant, items)
 
     async def caught_up(self, token: ConsistencyToken, remaining_s: float) -> bool:
-        """Waits until the index has seen the write."""
         return await self._index.caught_up(token, Deadline.after(remaining_s))
 
+    async def outdated_snapshots(self, write: ConsistencyToken, remaining_s: float) -> int:
+        return await self._index.outdated_snapshots(write, Deadline.after(remaining_s))
+
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
-        """Its state."""
         return await self._index.status(tenant)
 
 
@@ -59,19 +62,14 @@ class IndexCalls:
     graceful_shutdown_timeout_s=10,
     health_check_period_s=HEALTH_CHECK_PERIOD_S,
 )
-class VectorIndex(IndexCalls):
-    """Searches all rows or one share of them; follows the change log by itself."""
+class VectorIndex(Replica, IndexCalls):
+    """Searches all rows, or one shard of them."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self, arguments: dict[str, Any], embedder: DeploymentHandle[Any], shard: Shard = WHOLE
     ) -> None:
-        log_through_serve()
-        settings = load_settings(arguments)
+        settings = self._start(arguments)
         cap_gpu_memory(left_by_lists(settings.serve.gpus.index, settings.index))
-        self._opened = open_index(settings, RemoteEmbedder(embedder), RayRecorder(), shard)
-        self._index = await self._opened.__aenter__()
-        set_up_interpreter()
-
-    async def __del__(self) -> None:
-        if hasattr(self, "_index"):
-            await self._opened.__aexit__(None, None, None)
+        self._index = await self._open(
+            open_index(settings, RemoteEmbedder(embedder), RayRecorder(), shard)
+        )

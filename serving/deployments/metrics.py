@@ -1,4 +1,4 @@
-"""Measurements into Ray's metrics, which its Prometheus port and dashboard show."""
+"""Records metrics through Ray, which exports them to Prometheus and its dashboard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RayRecorder:
 
 
 def _instrument(metric: Metric) -> Any:
-    # Ray's annotation says one label where it takes any number.
+    # Ray annotates one label, but accepts any number.
     labels: Any = tuple(metric.labels)
     match metric.kind:
         case "counter":

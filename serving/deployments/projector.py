@@ -7,12 +7,11 @@ from typing import Any
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from serving.config import load_settings
-from serving.deployments.components import running_projector
-from serving.deployments.gpu_share import resources
-from serving.deployments.handles import RemoteEmbedder, remote_embedder
-from serving.deployments.logs import log_through_serve
+from serving.composition.gpu_share import resources
+from serving.composition.projection import running_projector
+from serving.deployments.handles import RemoteEmbedder
 from serving.deployments.metrics import RayRecorder
+from serving.deployments.replica import Replica
 
 
 @serve.deployment(
@@ -21,8 +20,8 @@ from serving.deployments.metrics import RayRecorder
     ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
 )
-class Projector:
-    """Turns the change log into embeddings and the graph, while it holds the lead."""
+class Projector(Replica):
+    """Projects the change log into embeddings and the graph while it is the leader."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
@@ -30,16 +29,8 @@ class Projector:
         embedder: DeploymentHandle[Any],
         previous_embedder: DeploymentHandle[Any] | None = None,
     ) -> None:
-        log_through_serve()
-        self._running = running_projector(
-            load_settings(arguments),
-            RemoteEmbedder(embedder),
-            remote_embedder(previous_embedder),
-            RayRecorder(),
+        settings = self._start(arguments)
+        previous = None if previous_embedder is None else RemoteEmbedder(previous_embedder)
+        await self._open(
+            running_projector(settings, RemoteEmbedder(embedder), previous, RayRecorder())
         )
-        await self._running.__aenter__()
-        self._started = True
-
-    async def __del__(self) -> None:
-        if hasattr(self, "_started"):
-            await self._running.__aexit__(None, None, None)

@@ -1,4 +1,4 @@
-"""The block that goes into a prompt: short, inert, and impossible to close from inside."""
+"""The memory block of a prompt: short, inert, and impossible to close from inside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from serving.domain.records import Item, Segment
+from serving.domain.items.records import Item, Segment
 
 OPENING = (
     "<memory>\n"
@@ -17,21 +17,22 @@ OPENING = (
 CLOSING = "</memory>"
 ELLIPSIS = "…"
 _BLANKS = re.compile(r"\s+")
+_QUOTES = re.compile(r'["\u201c-\u201f\u00ab\u00bb\u2033\u275d\u275e\u2e42\u301d-\u301f\uff02]')
 
 
 @dataclass(frozen=True, slots=True)
 class BriefingLimits:
-    """The longest block and the longest line of it, in characters."""
+    """The maximum length of the block and of each line, in characters."""
 
     max_chars: int = 2000
     max_line_chars: int = 200
 
 
 def briefing(items: Sequence[Item], limits: BriefingLimits = BriefingLimits()) -> str:
-    """Writes items as the `<memory>` block; nothing if there is none.
+    """Formats items as the `<memory>` block; empty if there are no items.
 
-    Lines are taken in order until the next one would not fit; the block as a
-    whole, tags included, keeps to `limits.max_chars`.
+    Lines are added in order until the next one would not fit. The whole block, including its
+    tags, has at most `limits.max_chars` characters.
     """
     lines: list[str] = []
     room = limits.max_chars - len(OPENING) - len(CLOSING) - 1
@@ -55,17 +56,19 @@ def _line(item: Item) -> str:
 
 
 def inert(text: str) -> str:
-    """Makes text harmless inside the block: one line, no control characters, no tags.
+    """Makes text harmless inside the block: one line, no control characters, tags or quotes.
 
-    Angle brackets become their look-alikes, so that no text can close the
-    block or its comment.
+    Angle brackets are replaced by similar characters, so no text can close the block or its
+    comment. Double quotation marks become apostrophes: the only ones are those around what a
+    speaker said, so no text can end its quotation and put words into the mouth of another.
     """
     shown = "".join(
         " " if character in "\n\r\t" else character
         for character in text
         if character in "\n\r\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
     )
-    return _BLANKS.sub(" ", shown).strip().replace("<", "‹").replace(">", "›")
+    shown = _BLANKS.sub(" ", shown).strip().replace("<", "‹").replace(">", "›")
+    return _QUOTES.sub("'", shown)
 
 
 def _cut(text: str, length: int) -> str:

@@ -1,4 +1,4 @@
-"""Time as a budget: a deadline is made once, and everything below asks what remains."""
+"""Deadlines: created once at the edge; each step below checks how much time remains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """An instant of a monotonic clock. Not for another process: pass `remaining()` there."""
+    """An instant of a monotonic clock. Another process must be given `remaining()` instead."""
 
     at: float
     clock: Callable[[], float] = field(default=time.monotonic, compare=False, repr=False)
@@ -20,7 +20,7 @@ class Deadline:
         return cls(clock() + seconds, clock)
 
     def remaining(self) -> float:
-        """The seconds left, at least 0."""
+        """The seconds that are left; never negative."""
         return max(0.0, self.at - self.clock())
 
     @property
@@ -29,5 +29,5 @@ class Deadline:
         return self.remaining() == 0.0
 
     def earlier_by(self, seconds: float) -> Deadline:
-        """The deadline that leaves `seconds` for what comes after."""
+        """An earlier deadline, which leaves `seconds` for the steps that follow."""
         return Deadline(self.at - seconds, self.clock)

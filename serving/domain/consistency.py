@@ -1,22 +1,27 @@
-"""Where a reader of the change log is, and whether it has seen a write.
+"""The position of a change-log reader, and whether it includes a write.
 
-A position is a PostgreSQL snapshot: the set of transactions whose effects it
-includes. A sequence number would not do, since transactions commit in another
-order than they are numbered (measured: a fifth of the changes missed).
+A position is a PostgreSQL snapshot: the set of transactions whose effects are visible.
+A sequence number is not sufficient, because transactions do not commit in the order of
+their numbers (measured: a reader by number missed a fifth of the changes).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_TOKEN_TRANSACTIONS = 64
-"""More than these are folded into "everything up to the newest"."""
+"""A longer list is replaced by "everything up to the newest"."""
+
+_TOKEN = re.compile(r"1~(?P<epoch>[\w-]{1,64})~(?P<all_up_to>\d{1,19})~(?P<xids>[\d.]*)", re.ASCII)
+_MAX_XID = 2**63 - 1
+"""The largest transaction id that is passed to PostgreSQL, as int8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The transactions below `xmax`, without those in `in_progress`.
+    """The transactions below `xmax`, except those in `in_progress`.
 
     `str()` is the text form of PostgreSQL's `pg_snapshot`.
     """
@@ -30,10 +35,10 @@ class Snapshot:
 
     @classmethod
     def parse(cls, text: str) -> Snapshot:
-        """Reads `xmin:xmax:xid,xid...`.
+        """Parses `xmin:xmax:xid,xid...`.
 
         Raises:
-            ValueError: `text` has another form.
+            ValueError: `text` does not have this form.
         """
         _, xmax, in_progress = text.split(":")
         return cls(int(xmax), frozenset(int(xid) for xid in in_progress.split(",") if xid))
@@ -44,29 +49,29 @@ class Snapshot:
 
     @property
     def xmin(self) -> int:
-        """The oldest transaction that it does not include."""
+        """The oldest transaction that is not included."""
         return min(self.in_progress, default=self.xmax)
 
     def includes(self, xid: int) -> bool:
-        """Whether the effects of transaction `xid` are in it."""
+        """Whether the snapshot includes the effects of transaction `xid`."""
         return xid < self.xmax and xid not in self.in_progress
 
     def without(self, xids: Iterable[int]) -> Snapshot:
-        """The same snapshot as if `xids` were still in progress."""
+        """The same snapshot, with `xids` treated as still in progress."""
         later = frozenset(xid for xid in xids if xid < self.xmax)
         return Snapshot(self.xmax, self.in_progress | later)
 
 
 NOTHING_SEEN = Snapshot(xmax=3)
-"""Before every change: PostgreSQL's first ordinary transaction is 3."""
+"""The position before all changes: the first ordinary transaction of PostgreSQL is 3."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsistencyToken:
     """The transactions of one or more writes, within one epoch of the log.
 
-    The epoch changes when the database is restored from a dump, where
-    transaction ids start anew.
+    The epoch changes when the database is restored from a dump, because transaction ids then
+    start again.
     """
 
     epoch: str
@@ -75,7 +80,7 @@ class ConsistencyToken:
 
     @classmethod
     def of(cls, epoch: str, xids: Iterable[int]) -> ConsistencyToken:
-        """Makes the token of the given transactions, folding a long list."""
+        """Creates the token of the given transactions; shortens a long list."""
         distinct = frozenset(xids)
         if len(distinct) <= MAX_TOKEN_TRANSACTIONS:
             return cls(epoch, distinct)
@@ -83,25 +88,29 @@ class ConsistencyToken:
 
     @classmethod
     def parse(cls, text: str) -> ConsistencyToken:
-        """Reads what `str()` wrote.
+        """Parses the output of `str()`.
 
         Raises:
-            ValueError: `text` is no token.
+            ValueError: `text` is not a token.
         """
-        version, epoch, all_up_to, xids = text.split("~")
-        if version != "1" or not epoch:
+        parts = _TOKEN.fullmatch(text)
+        if parts is None:
             raise ValueError("not a consistency token of this version")
-        return cls(epoch, frozenset(int(xid) for xid in xids.split(".") if xid), int(all_up_to))
+        xids = frozenset(int(xid) for xid in parts["xids"].split(".") if xid)
+        all_up_to = int(parts["all_up_to"])
+        if len(xids) > MAX_TOKEN_TRANSACTIONS or max(xids | {all_up_to}) > _MAX_XID:
+            raise ValueError("not transactions of PostgreSQL")
+        return cls(parts["epoch"], xids, all_up_to)
 
     def __str__(self) -> str:
         listed = ".".join(str(xid) for xid in sorted(self.xids))
         return f"1~{self.epoch}~{self.all_up_to}~{listed}"
 
     def merged(self, other: ConsistencyToken) -> ConsistencyToken:
-        """The token of both writes.
+        """The token that covers both writes.
 
         Raises:
-            ValueError: They are of different epochs.
+            ValueError: The tokens are of different epochs.
         """
         if self.epoch != other.epoch:
             raise ValueError("tokens of different epochs cannot be merged")

@@ -1,21 +1,25 @@
-"""What can go wrong, in the caller's terms; one class per thing a caller can do about it.
+"""The errors that a caller can see: one class for each possible reaction of the caller.
 
     TriviumError
     |-- InvalidRequestError           fields are malformed
-    |-- TextSearchConfigConflictError the tenant has another configuration
+    |-- RejectedCallerError
+    |   |-- UnauthenticatedError      the credentials are missing or not valid
+    |   `-- PermissionDeniedError     the credentials do not allow the call
+    |-- TextSearchConfigConflictError the tenant uses another configuration
     |-- UnavailableError
     |   |-- StoreUnavailableError     PostgreSQL cannot be reached
     |   |-- AllLegsFailedError        no leg answered
-    |   `-- DependencyError           one leg's store or model cannot be used
-    |       |-- NotReadyError         it is not broken, but not complete yet
-    |       `-- DeviceLostError       what computes it is gone; its process ends
-    |-- UnsoundVectorError            the model made of a text what is no vector
-    |-- OverloadedError               a queue is full
-    |-- BudgetExhaustedError          the time ran out
-    `-- TooSlowError                  the time would run out, so nothing was begun
+    |   `-- DependencyError           the store or model of one leg is unavailable
+    |       |-- NotReadyError         it is still being prepared
+    |       |-- BreakerOpenError      it is not asked, as it failed before
+    |       `-- DeviceLostError       its device failed; the process ends
+    |-- UnsoundVectorError            the vector of a text is zero or not finite
+    |-- OverloadedError               a queue is full, or the service too busy to answer in time
+    |-- BudgetExhaustedError          the time budget is exhausted
+    `-- TooSlowError                  predicted to miss the deadline; not started
 
-Every class passes its constructor's arguments to `super().__init__`, so that it
-survives pickling between processes.
+Every class passes the arguments of its constructor to `super().__init__`; otherwise it
+could not be unpickled in another process.
 """
 
 from __future__ import annotations
@@ -25,14 +29,14 @@ from typing import ClassVar, NamedTuple
 
 
 class Violation(NamedTuple):
-    """One thing that is wrong with a request."""
+    """An invalid field of a request."""
 
     field: str
     description: str
 
 
 class TriviumError(Exception):
-    """The base of all errors that a caller may see."""
+    """The base class of all errors that a caller can see."""
 
     reason: ClassVar[str] = "INTERNAL"
 
@@ -43,7 +47,7 @@ class TriviumError(Exception):
 
 
 class InvalidRequestError(TriviumError):
-    """Fields of the request are malformed; names all of them."""
+    """Fields of the request are invalid; lists all of them."""
 
     reason = "INVALID_FIELD"
 
@@ -55,8 +59,31 @@ class InvalidRequestError(TriviumError):
         return "; ".join(f"{field}: {description}" for field, description in self.violations)
 
 
+class RejectedCallerError(TriviumError):
+    """The caller may not make this call. `why` says what to do, and quotes nothing."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class UnauthenticatedError(RejectedCallerError):
+    """The credentials are missing or not valid."""
+
+    reason = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(RejectedCallerError):
+    """The caller is known, and its credentials do not allow the call."""
+
+    reason = "PERMISSION_DENIED"
+
+
 class TextSearchConfigConflictError(TriviumError):
-    """The tenant already has another text-search configuration."""
+    """The tenant already uses another text-search configuration."""
 
     reason = "TEXT_SEARCH_CONFIG_CONFLICT"
 
@@ -83,11 +110,11 @@ class TextSearchConfigConflictError(TriviumError):
 
 
 class UnavailableError(TriviumError):
-    """Something the service needs is not there; a later try may succeed."""
+    """A dependency of the service is unavailable; a retry may succeed."""
 
 
 class StoreUnavailableError(UnavailableError):
-    """PostgreSQL, the only truth, cannot be reached."""
+    """PostgreSQL, the source of truth, cannot be reached."""
 
     reason = "STORE_UNAVAILABLE"
 
@@ -100,10 +127,10 @@ class StoreUnavailableError(UnavailableError):
 
 
 class DependencyError(UnavailableError):
-    """What one leg needs cannot be used: its store, its index or its model.
+    """A dependency of one leg is unavailable: its store, its index or its model.
 
-    `name` is "graph", "index", "embedder" or "reranker"; `why` must hold no secret and no
-    text of a segment, since reports show it.
+    `name` is "graph", "index", "embedder" or "reranker". Reports show `why`, so it must not
+    contain a secret or the text of a segment.
     """
 
     reason = "ALL_LEGS_FAILED"
@@ -118,15 +145,19 @@ class DependencyError(UnavailableError):
 
 
 class NotReadyError(DependencyError):
-    """What a leg needs is being made; the leg is skipped, with this as the reason."""
+    """A dependency is still being prepared; the leg is skipped with this reason."""
+
+
+class BreakerOpenError(DependencyError):
+    """The dependency is not asked, because it failed the questions before."""
 
 
 class DeviceLostError(DependencyError):
-    """The device failed in a way that stays: its process can compute nothing more, and ends."""
+    """The device failed permanently: its process cannot compute any more and ends."""
 
 
 class AllLegsFailedError(UnavailableError):
-    """Every leg that was asked failed."""
+    """All legs failed."""
 
     reason = "ALL_LEGS_FAILED"
 
@@ -140,7 +171,7 @@ class AllLegsFailedError(UnavailableError):
 
 
 class UnsoundVectorError(TriviumError):
-    """A text's vector is zero or not finite; another text may do, and this one never will."""
+    """The vector of a text is zero or not finite; a retry with the same text fails too."""
 
     def __init__(self, where: str = "") -> None:
         super().__init__(where)
@@ -151,7 +182,7 @@ class UnsoundVectorError(TriviumError):
 
 
 class OverloadedError(TriviumError):
-    """A queue is full."""
+    """A queue is full, or the service is too busy to answer in time."""
 
     reason = "OVERLOADED"
 
@@ -165,7 +196,7 @@ class OverloadedError(TriviumError):
 
 
 class BudgetExhaustedError(TriviumError):
-    """The work could not be done in the time given."""
+    """The work did not finish within the time budget."""
 
     reason = "TIME_BUDGET_EXHAUSTED"
 
@@ -178,7 +209,7 @@ class BudgetExhaustedError(TriviumError):
 
 
 class TooSlowError(TriviumError):
-    """The work would take longer than the time given, so it was not begun."""
+    """The work was predicted to take longer than the time left, so it was not started."""
 
     reason = "TIME_BUDGET_EXHAUSTED"
 

@@ -1,22 +1,22 @@
-"""Shares of all rows, for an index that is spread over several machines."""
+"""Shards: disjoint parts of all rows, for an index that is spread over several machines."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
 
-from serving.domain.records import ItemId, TenantName
+from serving.domain.items.records import ItemId, TenantName
 
 SEPARATOR = "\x1f"
-"""Between a tenant and an id."""
+"""Separates a tenant from an id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of `count` shares of all rows, counted from 0. What it owns never changes.
+    """One of `count` shards, counted from 0. A row never changes its shard.
 
     Raises:
-        ValueError: There is no such share.
+        ValueError: `number` is not from 0 to `count - 1`.
     """
 
     number: int = 0
@@ -27,18 +27,18 @@ class Shard:
             raise ValueError(f"there is no shard {self.number} of {self.count}")
 
     def owns(self, tenant: TenantName, item: ItemId) -> bool:
-        """Whether the row is of this share: by the first 32 bits of a SHA-256, modulo `count`.
+        """Whether the row belongs to this shard: the first 32 bits of a SHA-256, modulo `count`.
 
-        A segment and a fact of one id are of one share.
+        A segment and a fact with the same id belong to the same shard.
         """
         digest = hashlib.sha256(f"{tenant}{SEPARATOR}{item.id}".encode()).digest()
         return int.from_bytes(digest[:4]) % self.count == self.number
 
 
 WHOLE = Shard()
-"""All rows."""
+"""The only shard of an index that is not divided."""
 
 
 def all_shards(count: int) -> list[Shard]:
-    """The shares into which `count` of them divide all rows."""
+    """All shards of an index with `count` of them."""
     return [Shard(number, count) for number in range(count)]

@@ -1,4 +1,4 @@
-"""Which vectors may be compared: those that are finite and not zero."""
+"""Checks that vectors can be compared: they must be finite and not zero."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 
 def sound_rows(rows: NDArray[np.float32]) -> list[NDArray[np.float32] | None]:
-    """Each row of float32 (n, dimension); None in the place of one that is not sound.
+    """Splits float32 (n, dimension) into rows; None in place of a row that is zero or not finite.
 
-    They cannot be written to, since all who ask for the same vector get the same.
+    The rows are read-only, because several callers may share one vector.
     """
     rows = rows.view()
     rows.flags.writeable = False

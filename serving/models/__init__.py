@@ -1,5 +1,5 @@
 """Neural networks as plain torch: tensors in, tensors out.
 
-They know files of weights and devices, but no text, no queue and no port of the service: the
-adapters for embedding and for reranking run the same network, and neither imports the other.
+They handle weight files and devices, but no texts, queues or ports of the service. The adapters for
+embedding and for reranking run the same networks without importing each other.
 """

@@ -1,9 +1,9 @@
-"""Which shapes of a batch are prepared beforehand, and which of them a batch is run in.
+"""Which batch shapes are recorded at start-up, and in which of them a batch is run.
 
-A prepared shape costs memory and time at the start, and a batch that does not fill its shape
-costs padding. So there are many short shapes, where a pass is bound by how fast kernels can be
-launched and a recorded pass saves most of its time, and none beyond a number of tokens, where
-the device is busy long enough for the next kernel to be there in time.
+A recorded shape costs memory and start-up time, and a batch that does not fill its shape costs
+padding. There are many small shapes, whose passes are bound by kernel launches, so that recording
+saves most of the time. There are none above a number of tokens, where the device is busy long
+enough for launches not to matter.
 """
 
 from __future__ import annotations
@@ -14,32 +14,31 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 SHORT_LENGTHS = 64
-"""Up to here lengths go by eights; a question with its instruction has about 38 tokens."""
+"""Up to here lengths are multiples of 8; a question with its instruction has about 38 tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A shape: so many rows of so many tokens, padding included."""
+    """A batch shape; `length` is in tokens per row, padding included."""
 
     rows: int
     length: int
 
     @property
     def tokens(self) -> int:
-        """All places of the shape."""
+        """The tokens of the shape, padding included."""
         return self.rows * self.length
 
 
 class BucketPlan:
-    """The shapes to prepare, as a grid of row counts and lengths below a number of tokens.
+    """The shapes to record: a grid of row counts and lengths, limited in tokens.
 
-    A batch of `rows` windows, the longest of `length` tokens, is run in the smallest shape that
-    holds it: with at most half as many rows again, and at most a quarter more tokens a row (or
-    the next multiple of eight). The longest windows alone have a shape only if `token_budget`
-    allows it.
+    A batch is run in the smallest shape that holds it, with at most 50 % more rows and 25 % more
+    tokens per row (or the next multiple of 8). A single longest window has a shape only if
+    `token_budget` allows it.
 
     Args:
-        token_budget: A shape has at most so many tokens; 0 means none is prepared.
+        token_budget: The most tokens of a shape; 0 means no shapes.
         window: The most tokens of a row.
     """
 
@@ -51,7 +50,7 @@ class BucketPlan:
 
     @property
     def buckets(self) -> list[Bucket]:
-        """All shapes, the largest first: what is prepared later fits into what it left."""
+        """All shapes, the largest first, so that later ones reuse its memory."""
         grid = (Bucket(rows, length) for length in self._lengths for rows in self._row_counts)
         within = (bucket for bucket in grid if bucket.tokens <= self._token_budget)
         return sorted(within, key=lambda bucket: (bucket.tokens, bucket.length), reverse=True)
@@ -72,12 +71,11 @@ class BucketPlan:
 
 
 def batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[list[int]]:
-    """Places in batches of like length, the shortest first.
+    """Groups indices into batches of similar length, the shortest first.
 
     Args:
         lengths: In tokens, in any order.
-        padded_tokens: A batch holds at most so many, padding included. That bounds its memory
-            and, the smaller it is, what is wasted on padding.
+        padded_tokens: The most tokens of a batch, padding included, unless it is a single row.
     """
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -90,7 +88,7 @@ def batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[li
 
 
 def _lengths() -> Iterator[int]:
-    """8, 16, 24 ... 64, then four steps to each doubling: 80, 96, 112, 128, 160 ..."""
+    """8, 16, 24 ... 64, then four steps per doubling: 80, 96, 112, 128, 160 ..."""
     yield from range(8, SHORT_LENGTHS, 8)
     octave = SHORT_LENGTHS
     while True:
@@ -99,7 +97,7 @@ def _lengths() -> Iterator[int]:
 
 
 def _row_counts() -> Iterator[int]:
-    """1, 2, then two steps to each doubling: 4, 6, 8, 12, 16, 24 ..."""
+    """1, 2, then two steps per doubling: 4, 6, 8, 12, 16, 24 ..."""
     yield from (1, 2)
     rows = 4
     while True:

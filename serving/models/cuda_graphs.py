@@ -1,4 +1,4 @@
-"""Passes on CUDA: recorded as graphs, so that one call launches all kernels of a pass."""
+"""Passes recorded as CUDA graphs, so that one call launches all kernels of a pass."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from contextlib import contextmanager
 
 import torch
 
+from serving.models.batches import Network, PackedBatch, Rows, Window, packed
 from serving.models.buckets import Bucket
 from serving.models.errors import DeviceMemoryError
-from serving.models.passes import Network, PackedBatch, Rows, Window, packed
 
 
 class CudaGraphs:
-    """A `GraphDevice` over CUDA graphs, which share a memory pool and the buffers at both ends.
+    """A `GraphDevice` over CUDA graphs, which share a memory pool, an input and an output buffer.
 
-    They can share them since a pass is over before the next begins. All work is on a stream of
-    its own, so the thread that captures may be another than the one that replays.
+    Sharing is safe because a pass ends before the next begins. All work is on a dedicated stream,
+    so one thread may capture and another replay.
 
     Args:
-        network: The network, on a CUDA device. It must read nothing back from it.
+        network: On a CUDA device. Its forward pass must not copy anything back to the host.
         width: Of its rows.
         buckets: The shapes that may be captured.
     """
@@ -39,24 +39,22 @@ class CudaGraphs:
         self._output = torch.empty((rows, width), device=device)
 
     def run(self, windows: Sequence[Window]) -> Rows:
-        """Runs a batch of any shape, kernel by kernel."""
-        with memory_told(self._device), torch.cuda.stream(self._stream):
+        with translated_memory_errors(self._device), torch.cuda.stream(self._stream):
             return self._computed(self._network.rows(windows))
 
     @torch.inference_mode()
     def capture(self, bucket: Bucket) -> None:
-        """Records a pass of a shape."""
         graph = torch.cuda.CUDAGraph()
-        with memory_told(self._device), torch.cuda.stream(self._stream):
+        with translated_memory_errors(self._device), torch.cuda.stream(self._stream):
             self._put(packed([[0]], bucket))
-            # Kernels are loaded, and cuBLAS takes its workspace, at the first pass: neither
-            # can be recorded. It also tells of memory that is short before a capture does.
+            # The first pass loads kernels and allocates the cuBLAS workspace, which cannot be
+            # recorded. It also reveals a lack of memory before the capture.
             self._pass(bucket)
             with torch.cuda.graph(
                 graph,
                 pool=self._pool,
                 stream=self._stream,
-                # Others may use the device meanwhile, from threads of their own.
+                # Other threads may use the device during the capture.
                 capture_error_mode="thread_local",
             ):
                 self._pass(bucket)
@@ -64,21 +62,20 @@ class CudaGraphs:
 
     @torch.inference_mode()
     def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
-        """Runs a batch of exactly the shape, which was captured."""
         with torch.cuda.stream(self._stream):
             self._put(batch)
             self._graphs[bucket].replay()
-            # The buffer is for the next pass.
+            # Cloned, since the next pass overwrites the buffer.
             return self._computed(self._output[: bucket.rows].clone())
 
     def _computed(self, rows: Rows) -> Rows:
-        """Waits for the stream, without the interpreter's lock, so that other threads run on."""
+        """Waits for the stream with the GIL released."""
         self._done.record(self._stream)
         self._done.synchronize()
         return rows
 
     def _put(self, batch: PackedBatch) -> None:
-        """Copies a batch to the device, from pinned memory and without waiting for it."""
+        """Copies a batch to the device asynchronously, through pinned memory."""
         staged = self._staged[: batch.size]
         staged.copy_(torch.from_numpy(batch).view(-1))
         self._input[: batch.size].copy_(staged, non_blocking=True)
@@ -89,17 +86,17 @@ class CudaGraphs:
 
 
 def _cells(bucket: Bucket) -> int:
-    """Of a packed batch: a row has one for its length beside those of its tokens."""
+    """The cells of a packed batch: each row has one for its length."""
     return bucket.rows * (1 + bucket.length)
 
 
 @contextmanager
-def memory_told(device: torch.device) -> Iterator[None]:
-    """Turns torch's want of memory into ours, and gives back what it had taken for the work."""
+def translated_memory_errors(device: torch.device) -> Iterator[None]:
+    """Raises `DeviceMemoryError` for torch's out-of-memory error, and empties torch's cache."""
     try:
         yield
     except RuntimeError as error:
-        # Ending a capture that ran out of memory fails in its turn, and hides why.
+        # Ending a capture that ran out of memory raises a second error, which hides the first.
         causes = (error, error.__context__)
         if not any(isinstance(cause, torch.OutOfMemoryError) for cause in causes):
             raise

@@ -1,4 +1,4 @@
-"""A vector that stays on the device that computed it, for whoever reads it there."""
+"""A vector that stays on the device that computed it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class ArrayLike(Protocol):
-    """What numpy reads: float32 (dimension,)."""
+    """Anything that NumPy converts to float32 (dimension,)."""
 
     def __array__(self) -> NDArray[np.float32]:
         """Its values, on the host."""
@@ -18,11 +18,11 @@ class ArrayLike(Protocol):
 
 
 class DeviceVector:
-    """A vector on its device. To anybody else it is an array: to numpy, and to another process.
+    """A vector on its device. NumPy and pickle convert it to an array on the host.
 
     Args:
-        tensor: float32 (dimension,), computed to the end, so that any stream may read it. Finite
-            and not zero: whoever makes one has looked, since to look takes a wait for the device.
+        tensor: float32 (dimension,), complete, so that any stream may read it. The caller has
+            checked that it is finite and not zero, which requires a synchronisation.
     """
 
     __slots__ = ("tensor",)
@@ -44,7 +44,7 @@ class DeviceVector:
 
 
 def tensor_of(vector: DeviceVector | ArrayLike, device: torch.device) -> torch.Tensor:
-    """A vector as a tensor on a device: the same memory, if that is where it is.
+    """A vector as a tensor on a device; not copied if it is already there.
 
     Returns:
         float32 (dimension,).

@@ -1,18 +1,18 @@
-"""What a network can fail of, for the adapter that runs it to put into the caller's terms."""
+"""Errors of networks, which the adapters translate into those of the service."""
 
 from __future__ import annotations
 
 
 class CheckpointError(Exception):
-    """A checkpoint is not of the network that was to be loaded; the message names what is wrong.
+    """A checkpoint does not match the network to be loaded; the message says how.
 
-    It names files without their folder, since callers may see it.
+    It names files without their folder, since clients may see it.
     """
 
 
 class DeviceMemoryError(Exception):
-    """The device has no memory left for what was asked of it."""
+    """The device is out of memory."""
 
 
 class AttentionError(Exception):
-    """Attention cannot be computed in the way that was asked for; the message says why."""
+    """The requested kind of attention is not supported; the message says why."""

@@ -1,24 +1,24 @@
-"""Whether a device still does anything."""
+"""Checks whether a device still works after an error."""
 
 from __future__ import annotations
 
-import torch
-
 
 def works(device: str) -> bool:
-    """Asks a device to finish what it was asked to do, and whether it could.
+    """Synchronises with a device, and returns whether that succeeded.
 
-    What an error says does not tell whether it stays. torch raises `AcceleratorError` for an error
-    of CUDA's own, and a plain `RuntimeError` for one of cuBLAS or cuDNN, and after either the
-    process may go on or not. After one that stays (an illegal address, an assertion of a kernel,
-    a launch that timed out, an uncorrectable error of memory) every call fails, this one too.
+    The error itself does not say whether it is permanent. torch raises `AcceleratorError` for
+    CUDA errors and a plain `RuntimeError` for those of cuBLAS or cuDNN, and either may be
+    transient. After a permanent one (illegal address, kernel assertion, launch timeout,
+    uncorrectable memory error) every call fails, including this one.
 
     Args:
-        device: As torch names it. One that is no accelerator always works.
+        device: As torch names it. A CPU always works.
     """
-    kind = torch.device(device).type
-    if kind == "cpu":
+    if device.startswith("cpu"):
         return True
+    # Imported here because a desk has no torch.
+    import torch
+
     try:
         torch.accelerator.synchronize(torch.device(device))
     except RuntimeError:

@@ -1,10 +1,9 @@
-"""Products with a matrix of weights, kept as it is computed with or in eight bits a number.
+"""Weight matrices in the precision of the arithmetic, or quantized to eight bits.
 
 Eight bits halve the memory of the weights. In plain torch they do not halve the time: before each
-product the codes are turned into bfloat16, which writes and reads the matrix once more. A kernel
-that turns them on the way into the product would; torch's own one is private, and was not
-measured. torchao quantizes modules and leans on `torch.compile` for such kernels, which here
-would compile anew for each of a hundred shapes; what is left of it without is these few lines.
+product the codes are converted to bfloat16, which writes and reads the matrix once more. A fused
+kernel would avoid that; torch's own is private and was not measured. torchao relies on
+`torch.compile` for such kernels, which would recompile for each of a hundred shapes here.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ DTYPES: Mapping[Precision, torch.dtype] = {
     "int8": torch.bfloat16,
     "float8": torch.bfloat16,
 }
-"""What a network of each precision computes in."""
+"""The type of the arithmetic, by precision."""
 
 CODES: Mapping[Precision, torch.dtype] = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
-"""What the weights of one that is quantized are kept in."""
+"""The type of quantized weights, by precision."""
 
 LARGEST_CODE: Mapping[Precision, float] = {"int8": 127.0, "float8": 448.0}
 
 
 def kept_bytes(precision: Precision) -> int:
-    """What each weight of a matrix takes."""
+    """The bytes of one weight of a matrix."""
     return CODES.get(precision, DTYPES[precision]).itemsize
 
 
@@ -42,39 +41,37 @@ class Matrix(Protocol):
     """A matrix (out, in) of weights."""
 
     def product(self, rows: Tensor) -> Tensor:
-        """Makes (tokens, out) of (tokens, in)."""
+        """Multiplies (tokens, in) to (tokens, out)."""
         ...
 
     def add_product(self, stream: Tensor, rows: Tensor) -> Tensor:
-        """Adds the product of (tokens, in) to (tokens, out), into a tensor of its own."""
+        """Adds the product of (tokens, in) to (tokens, out); returns a new tensor."""
         ...
 
 
 class DenseMatrix:
-    """A `Matrix` that is kept in the numbers it is computed with.
+    """A `Matrix` in the precision of the arithmetic.
 
     Args:
-        weights: (out, in), which is not copied.
+        weights: (out, in); kept without a copy.
     """
 
     def __init__(self, weights: Tensor) -> None:
         self._transposed = weights.t()
 
     def product(self, rows: Tensor) -> Tensor:
-        """Makes (tokens, out) of (tokens, in)."""
         return torch.mm(rows, self._transposed)
 
     def add_product(self, stream: Tensor, rows: Tensor) -> Tensor:
-        """Adds the product to a stream."""
         return torch.addmm(stream, rows, self._transposed)
 
 
 class QuantizedMatrix:
-    """A `Matrix` of codes of eight bits, with a scale for each output.
+    """A `Matrix` of eight-bit codes, with one scale per output.
 
-    One large weight makes the codes of its own output coarse, and those of no other. The scales
-    come after the product, since they are the same for all of its terms: codes are whole in
-    bfloat16, so nothing is rounded before the sum.
+    A large weight reduces the resolution of its own output only. Scales are applied after the
+    product, since all terms of an output share one. Codes are exact in bfloat16, so nothing is
+    rounded before the sum.
 
     Args:
         weights: (out, in), finite; not kept.
@@ -85,18 +82,16 @@ class QuantizedMatrix:
         largest = LARGEST_CODE[precision]
         exact = weights.float()
         scales = exact.abs().amax(dim=1) / largest
-        # Rounded before the codes are made, so that these make up for it.
+        # Rounded before the codes are computed, so that they compensate for it.
         self.scales = scales.where(scales > 0, 1).to(DTYPES[precision])
         codes = (exact / self.scales.float()[:, None]).clamp(-largest, largest)
         dtype = CODES[precision]
         self.codes = (codes if dtype.is_floating_point else codes.round()).to(dtype)
 
     def product(self, rows: Tensor) -> Tensor:
-        """Makes (tokens, out) of (tokens, in)."""
         return self._unscaled(rows) * self.scales
 
     def add_product(self, stream: Tensor, rows: Tensor) -> Tensor:
-        """Adds the product to a stream."""
         return torch.addcmul(stream, self._unscaled(rows), self.scales)
 
     def _unscaled(self, rows: Tensor) -> Tensor:
@@ -104,11 +99,11 @@ class QuantizedMatrix:
 
 
 MakeMatrix = Callable[[Tensor], Matrix]
-"""Keeps weights (out, in) in some way."""
+"""Makes a `Matrix` of weights (out, in)."""
 
 
 def matrices_in(precision: Precision) -> MakeMatrix:
-    """How a network of a precision keeps its matrices."""
+    """The kind of matrix of a network in this precision."""
     if precision not in QUANTIZED:
         return DenseMatrix
     return partial(QuantizedMatrix, precision=precision)

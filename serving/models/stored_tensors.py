@@ -1,4 +1,4 @@
-"""The tensors of a folder's safetensors, read by name and one at a time."""
+"""Reads the tensors of a folder's safetensors files by name, one at a time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from serving.models.errors import CheckpointError
 
 
 class StoredTensors:
-    """All tensors of one checkpoint, whichever of its files each lies in.
+    """All tensors of one checkpoint, over all of its files.
 
-    A context manager: the files are mapped into memory as long as it is open, and nothing of
-    them is copied but what is asked for.
+    A context manager. The files are memory-mapped while it is open; only tensors that are read
+    are copied.
 
     Args:
-        folder: Where the files lie.
+        folder: The folder of the files.
 
     Raises:
-        CheckpointError: There are none, one cannot be read, or two have the same tensor.
+        CheckpointError: There are no files, one cannot be read, or two hold the same tensor.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class StoredTensors:
         except (SafetensorError, OSError) as error:
             why = f"{path.name} cannot be read ({type(error).__name__})"
             raise CheckpointError(why) from error
-        for name in file.keys():  # noqa: SIM118 - a file of safetensors is no mapping
+        for name in file.keys():  # noqa: SIM118 - the file is not a mapping
             if name in self._file_of:
                 raise CheckpointError(f"{path.name} has tensor {name!r}, as another file has")
             self._file_of[name] = file
@@ -57,25 +57,23 @@ class StoredTensors:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the files."""
         self._file_of.clear()
         self._open_files.close()
 
     @property
     def names(self) -> Collection[str]:
-        """The names of all tensors."""
         return self._file_of.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor, which is not read for it."""
+        """The shape of a tensor, without reading it."""
         return tuple(self._file_of[name].get_slice(name).get_shape())
 
     def read(self, name: str) -> Tensor:
-        """A tensor on the host, in the precision that it is stored in."""
+        """A tensor on the host, in its stored precision."""
         tensor: Tensor = self._file_of[name].get_tensor(name)
         return tensor
 
     def rows(self, name: str, numbers: Sequence[int]) -> Tensor:
-        """Some rows of a matrix in float32, on the host: (len(numbers), columns)."""
+        """Some rows of a matrix: float32 (len(numbers), columns), on the host."""
         matrix = self._file_of[name].get_slice(name)
         return torch.cat([matrix[number : number + 1] for number in numbers]).float()

@@ -1,4 +1,4 @@
-"""Attention over rows of unlike length that lie one after the other, where torch has it."""
+"""Variable-length attention over concatenated rows, where torch supports it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch import Tensor
 from serving.models.errors import AttentionError
 
 ARGUMENTS = {"window_size", "enable_gqa"}
-"""What the function takes since torch 2.11; the one of 2.10 says otherwise that it is causal."""
+"""Parameters of torch's function since 2.11; that of 2.10 has another causal flag."""
 
 
 def require_varlen(device: torch.device, dtype: torch.dtype) -> None:
-    """Refuses to join rows where they cannot be; a CPU attends row by row, in any numbers.
+    """Checks that concatenated rows are supported; a CPU computes row by row, in any type.
 
     Raises:
-        AttentionError: Torch lacks the kernel, or has none for these numbers.
+        AttentionError: Torch has no kernel for this device or type.
     """
     if device.type == "cpu":
         return
     if device.type != "cuda":
         raise AttentionError(f"attention varlen is for CUDA and the CPU, not for {device}")
     if dtype == torch.float32:
-        raise AttentionError("attention varlen computes in no float32")
+        raise AttentionError("attention varlen supports no float32")
     if _function() is None:
         raise AttentionError(f"attention varlen is not in torch {torch.__version__}")
 
@@ -34,13 +34,13 @@ def require_varlen(device: torch.device, dtype: torch.dtype) -> None:
 def varlen_attention(
     query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: int
 ) -> Tensor:
-    """Lets each token look at itself and those before it in its row, on CUDA.
+    """Causal attention within each row, on CUDA.
 
     Args:
         query: bfloat16 or float16 (tokens, heads, dimension).
-        key: The same, with as many heads or a divisor of that.
+        key: The same; its number of heads divides that of `query`.
         value: As `key`.
-        starts: int32 (rows + 1,): where each row begins, and where the last one ends.
+        starts: int32 (rows + 1,): the offset of each row, and the end of the last.
         longest: The tokens of the longest row.
 
     Returns:
@@ -56,7 +56,7 @@ def varlen_attention(
         starts,
         longest,
         longest,
-        # Any number of tokens before, none after.
+        # All tokens before, none after.
         window_size=(-1, 0),
         enable_gqa=query.shape[1] != key.shape[1],
     )

@@ -1,23 +1,25 @@
-"""Domain values into the responses of asking."""
+"""Converts domain values into the responses of RetrievalService."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from google.protobuf.json_format import ParseDict
 
+from serving.config.profiles import ProfileBook
 from serving.domain.briefing import briefing
-from serving.domain.comparison import RankChange, compare
-from serving.domain.ledger import FusionMethod, Ledger, LegTerm, worth
-from serving.domain.reachability import notes
-from serving.domain.records import ItemKind, Segment
-from serving.domain.signals import SIGNALS
-from serving.pipeline.absence import Absence, Loss
-from serving.pipeline.asking import LegReport, LegState
-from serving.pipeline.leg_absence import LegAbsence
-from serving.pipeline.ordering import Hit, Stage
-from serving.pipeline.rerank import RerankReport
-from serving.pipeline.retrieve import Retrieval
-from serving.profiles import ProfileBook
-from serving.rpc.items import duration, from_fact, from_segment
+from serving.domain.items.records import Segment
+from serving.domain.ranking.comparison import compare
+from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm, worth
+from serving.domain.ranking.reachability import notes
+from serving.domain.ranking.signals import SIGNALS
+from serving.pipeline.retrieval.explain_absence import Absence, Loss
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence
+from serving.pipeline.retrieval.leg_runner import LegReport, LegState
+from serving.pipeline.retrieval.ordering import Hit, Stage
+from serving.pipeline.retrieval.rerank_stage import RerankReport
+from serving.pipeline.retrieval.retrieve import Retrieval
+from serving.rpc.items import duration, from_fact, from_reference, from_segment
 from serving.rpc.questions import CompareCall, RetrieveCall
 from trivium.v1 import retrieval_service_pb2
 
@@ -49,7 +51,7 @@ _LOSSES = {loss: getattr(retrieval_service_pb2, f"LOSS_{loss.name}") for loss in
 def from_retrieval(
     call: RetrieveCall, retrieval: Retrieval
 ) -> retrieval_service_pb2.RetrieveResponse:
-    """Writes the answer to a question."""
+    """Writes the result of a retrieval."""
     timings = retrieval.timings
     return retrieval_service_pb2.RetrieveResponse(
         hits=[
@@ -75,7 +77,8 @@ def from_retrieval(
             retrieval_service_pb2.Coercion(field=field, given=given, used=used)
             for field, given, used in (
                 *call.coercions,
-                *(("query", heard.given, heard.used) for heard in retrieval.heard),
+                *(("query", name.given, name.used) for name in retrieval.name_corrections),
+                *(("seed_ids", seed, "") for seed in retrieval.unknown_seeds),
             )
         ],
         profile=retrieval.profile,
@@ -83,10 +86,13 @@ def from_retrieval(
     )
 
 
-def from_profiles(profiles: ProfileBook) -> retrieval_service_pb2.ListProfilesResponse:
-    """Writes the profiles as data."""
-    response = retrieval_service_pb2.ListProfilesResponse()
-    for name, profile in sorted(profiles.items()):
+def from_profiles(
+    profiles: ProfileBook, names: Sequence[str], next_page_token: str
+) -> retrieval_service_pb2.ListProfilesResponse:
+    """Writes a page of the profiles."""
+    response = retrieval_service_pb2.ListProfilesResponse(next_page_token=next_page_token)
+    for name in names:
+        profile = profiles[name]
         message = response.profiles.add(name=name, description=profile.description)
         ParseDict(profiles.definition(name), message.definition)
         for leg, text in notes(profile):
@@ -97,7 +103,7 @@ def from_profiles(profiles: ProfileBook) -> retrieval_service_pb2.ListProfilesRe
 def from_comparison(
     call: CompareCall, retrieved: Retrieval, against: Retrieval
 ) -> retrieval_service_pb2.CompareResponse:
-    """Writes two answers to one question, side by side."""
+    """Writes the results of one query under two profiles."""
     comparison = compare(
         [hit.item.item for hit in retrieved.hits], [hit.item.item for hit in against.hits]
     )
@@ -105,29 +111,25 @@ def from_comparison(
         retrieved=from_retrieval(call.retrieve, retrieved),
         against=from_retrieval(call.against, against),
         overlap=comparison.overlap,
-        rank_changes=[_rank_change(change) for change in comparison.changes],
+        rank_changes=[
+            retrieval_service_pb2.RankChange(
+                item=from_reference(change.item), rank=change.left, against_rank=change.right
+            )
+            for change in comparison.changes
+        ],
     )
 
 
 def from_absence(absence: Absence) -> retrieval_service_pb2.ExplainAbsenceResponse:
-    """Writes where an item was lost."""
+    """Writes why an item is missing."""
     return retrieval_service_pb2.ExplainAbsenceResponse(
         loss=_LOSSES[absence.loss],
         reason=absence.reason,
-        by_id=absence.by.id if absence.by is not None else "",
+        by=from_reference(absence.by) if absence.by is not None else None,
         rank=absence.rank,
         hit=_hit(absence.rank or 0, absence.hit, explain=True) if absence.hit is not None else None,
         legs=[_leg_absence(leg) for leg in absence.legs],
     )
-
-
-def _rank_change(change: RankChange) -> retrieval_service_pb2.RankChange:
-    message = retrieval_service_pb2.RankChange(rank=change.left, against_rank=change.right)
-    if change.item.kind is ItemKind.SEGMENT:
-        message.segment_id = change.item.id
-    else:
-        message.fact_id = change.item.id
-    return message
 
 
 def _leg_absence(leg: LegAbsence) -> retrieval_service_pb2.LegAbsence:
@@ -155,7 +157,7 @@ def _hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_service_pb2.Hit:
         rank=rank,
         score=hit.score,
         legs=[term.leg for term in hit.ledger.leg_terms if term.leg not in SIGNALS],
-        folded_ids=[item.id for item in hit.folded],
+        folded=map(from_reference, hit.folded),
         ledger=_ledger(hit.ledger) if explain else None,
         stage=_STAGES[hit.stage],
     )
@@ -188,12 +190,12 @@ def _ledger(ledger: Ledger) -> retrieval_service_pb2.Ledger:
         message.rerank.weight = ledger.rerank.weight
         message.rerank.scale = ledger.rerank.scale
     if ledger.diversity is not None:
-        setattr(message.diversity, "lambda", ledger.diversity.trade_off)
+        message.diversity.trade_off = ledger.diversity.trade_off
         message.diversity.relevance = ledger.diversity.relevance
         message.diversity.max_similarity = ledger.diversity.max_similarity
         message.diversity.value = ledger.diversity.value
         if ledger.diversity.closest is not None:
-            message.diversity.closest_id = ledger.diversity.closest.id
+            message.diversity.closest.CopyFrom(from_reference(ledger.diversity.closest))
     return message
 
 
@@ -204,8 +206,8 @@ def _leg_term(term: LegTerm, ledger: Ledger) -> retrieval_service_pb2.LegTerm:
         weight=term.weight,
         leg_score=term.leg_score,
         term=worth(term, ledger.method, ledger.rank_constant),
-        least=term.least,
-        most=term.most,
+        min_score=term.least,
+        max_score=term.most,
         path=term.path,
         fact_ids=term.facts,
     )
@@ -219,5 +221,7 @@ def _report(report: LegReport) -> retrieval_service_pb2.LegReport:
         candidate_count=report.candidates,
         below_floor_count=report.below_floor,
         elapsed=duration(report.elapsed_s),
-        set_aside_count=report.set_aside,
+        dead_letter_count=report.dead_letter_count,
+        standbys=report.standbys,
+        pending_count=report.pending,
     )

@@ -1,23 +1,33 @@
-"""Around every method: a status is returned, never raised; one access line; one measurement.
+"""Wraps every RPC: errors become a returned status, and each call is logged and measured once.
 
-Ray Serve drops the details of a method that raises, and answers an unknown
-exception with its text, so nothing may get past this.
+Ray Serve drops the status details of a method that raises, and sends the text of an unknown
+exception to the caller. So no exception may leave a method.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 from google.rpc import code_pb2, status_pb2
 
 from serving.domain.errors import TriviumError
+from serving.rpc.identity.access import (
+    Access,
+    CallMetadata,
+    each_within_tenants,
+    hide_from,
+    within_tenants,
+)
+from serving.rpc.identity.rules import RULES
 from serving.rpc.registration import Malformed
 from serving.rpc.status import internal_status, to_status
 from serving.telemetry import RPC_LATENCY, Recorder
@@ -25,18 +35,16 @@ from serving.telemetry import RPC_LATENCY, Recorder
 logger = logging.getLogger(__name__)
 
 REQUEST_ID = "request_id"
+LONGEST_REQUEST_ID = 128
+_ID_FOR_THE_LOG = re.compile(rf"[\w.:/+=@-]{{1,{LONGEST_REQUEST_ID}}}", re.ASCII)
 STATUS_DETAILS = "grpc-status-details-bin"
 
 Request = TypeVar("Request")
 Response = TypeVar("Response", bound=Message)
 
 
-class CallContext(Protocol):
-    """What is used of grpc's and of Ray Serve's context."""
-
-    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None:
-        """The caller's metadata."""
-        ...
+class CallContext(CallMetadata, Protocol):
+    """The part of the context of gRPC and of Ray Serve that is used here."""
 
     def set_code(self, code: grpc.StatusCode) -> None:
         """Sets the status code."""
@@ -47,46 +55,101 @@ class CallContext(Protocol):
         ...
 
     def set_trailing_metadata(self, metadata: Sequence[tuple[str, str | bytes]]) -> None:
-        """Sets what follows the response."""
+        """Sets the trailing metadata of the response."""
         ...
 
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
-async def answer(
-    method: Callable[[Request], Awaitable[Response]],
+class _Guarded(Protocol):
+    @property
+    def recorder(self) -> Recorder:
+        """Where measurements go."""
+        ...
+
+    @property
+    def access(self) -> Access:
+        """Who may call."""
+        ...
+
+
+Service = TypeVar("Service", bound=_Guarded)
+
+
+def rpc(
     response_type: type[Response],
-    request: Request,
-    context: CallContext,
-    recorder: Recorder,
-) -> Response:
-    """Runs a method; an error becomes the call's status, and the response stays empty."""
+) -> Callable[
+    [Callable[[Service, Request], Awaitable[Response]]],
+    Callable[[Service, Request, CallContext], Awaitable[Response]],
+]:
+    """Turns a method from request to response into the RPC of that name.
+
+    An error becomes the status of the call, and the response is then empty.
+    """
+
+    def decorate(
+        method: Callable[[Service, Request], Awaitable[Response]],
+    ) -> Callable[[Service, Request, CallContext], Awaitable[Response]]:
+        rule = RULES[method.__name__]
+
+        # Ray Serve passes the context by the name of this parameter.
+        async def call(service: Service, request: Request, grpc_context: CallContext) -> Response:
+            name = method.__name__
+            with _status_of(name, grpc_context, service.recorder) as logged:
+                caller = service.access.caller_of(name, grpc_context)
+                logged["caller"] = caller.name
+                if isinstance(request, Malformed):
+                    request.reject()
+                admitted: Any = request
+                if isinstance(request, Message):
+                    within_tenants(rule, caller, request)
+                else:
+                    admitted = each_within_tenants(
+                        service.access, name, grpc_context, admitted.__aiter__()
+                    )
+                response = await method(service, admitted)
+                hide_from(caller, rule, response)
+                return response
+            return response_type()
+
+        # Not functools.wraps: Ray Serve would read the signature of the wrapped method.
+        call.__name__, call.__qualname__ = method.__name__, method.__qualname__
+        call.__doc__ = method.__doc__
+        return call
+
+    return decorate
+
+
+@contextmanager
+def _status_of(name: str, context: CallContext, recorder: Recorder) -> Iterator[dict[str, object]]:
+    """Sets the status of a call that raises; logs and measures every call.
+
+    Yields a dict for what else is logged about the call.
+    """
+    logged: dict[str, object] = {}
     started = time.perf_counter()
-    name = response_type.DESCRIPTOR.name.removesuffix("Response")
     request_id = _request_id(context)
     code = grpc.StatusCode.OK
     try:
-        if isinstance(request, Malformed):
-            request.refuse()
-        return await method(request)
+        yield logged
     except TriviumError as error:
-        code = _refuse(context, to_status(error))
+        code = _set_status(context, to_status(error))
     except asyncio.CancelledError:
         code = grpc.StatusCode.CANCELLED
         raise
     except Exception:
         logger.exception("call failed unexpectedly", extra={"rpc": name, REQUEST_ID: request_id})
-        code = _refuse(context, internal_status(request_id))
+        code = _set_status(context, internal_status(request_id))
     finally:
         elapsed_ms = (time.perf_counter() - started) * 1e3
         labels = {"method": name, "code": code.name}
         recorder.record(RPC_LATENCY, elapsed_ms, labels)
-        logger.info("call", extra={**labels, REQUEST_ID: request_id, "elapsed_ms": elapsed_ms})
-    return response_type()
+        logged |= {**labels, REQUEST_ID: request_id, "elapsed_ms": elapsed_ms}
+        logger.info("call", extra=logged)
 
 
-def _refuse(context: CallContext, status: status_pb2.Status) -> grpc.StatusCode:
+def _set_status(context: CallContext, status: status_pb2.Status) -> grpc.StatusCode:
     code = _CODES.get(status.code, grpc.StatusCode.INTERNAL)
     assert status.code != code_pb2.OK, "an error has no OK status; this is a bug"
     context.set_code(code)
@@ -96,7 +159,8 @@ def _refuse(context: CallContext, status: status_pb2.Status) -> grpc.StatusCode:
 
 
 def _request_id(context: CallContext) -> str:
+    """The caller's id for the log, or a new one; nothing else of a caller is logged unread."""
     for key, value in context.invocation_metadata() or ():
-        if key == REQUEST_ID:
-            return value if isinstance(value, str) else value.decode(errors="replace")
+        if key == REQUEST_ID and isinstance(value, str) and _ID_FOR_THE_LOG.fullmatch(value):
+            return value
     return uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Checking requests by hand: all that is wrong is gathered, then refused at once."""
+"""Checks the fields of requests, and collects all violations before rejecting the request."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.errors import InvalidRequestError, Violation
-from serving.domain.query import TimeRange
-from serving.domain.records import TenantName
+from serving.domain.items.records import TenantName
+from serving.domain.questions.query import TimeRange
 from trivium.v1 import filter_pb2
 
 MAX_ID_BYTES = 256
@@ -22,54 +22,60 @@ Value = TypeVar("Value")
 
 
 class Checker:
-    """Gathers what is wrong with a request."""
+    """Collects the violations of a request."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
 
-    def refuse(self, field: str, description: str) -> None:
-        """Notes that a field is malformed."""
+    def reject(self, field: str, description: str) -> None:
+        """Records that a field is invalid."""
         self.violations.append(Violation(field, description))
 
     def finish(self) -> None:
-        """Refuses the request if anything is wrong.
+        """Rejects the request if there are violations.
 
         Raises:
-            InvalidRequestError: Something is; names all of it.
+            InvalidRequestError: There are; it has all of them.
         """
         if self.violations:
             raise InvalidRequestError(self.violations)
 
     def text(self, field: str, value: str, max_bytes: int, *, required: bool = False) -> str:
-        """Checks a string's length, that it has no NUL, and that it is there if it must be."""
+        """Checks that a string is not too long, has no NUL, and is not blank if required."""
         size = len(value.encode())
         if required and not value.strip():
-            self.refuse(field, "must not be blank")
+            self.reject(field, "must not be blank")
         elif size > max_bytes:
-            self.refuse(field, f"must be at most {max_bytes} bytes, has {size}")
+            self.reject(field, f"must be at most {max_bytes} bytes, has {size}")
         elif "\x00" in value:
-            self.refuse(field, "must not contain NUL")
+            self.reject(field, "must not contain NUL")
         return value
 
     def tenant(self, value: str, field: str = "tenant") -> TenantName:
-        """Checks the tenant: without one there is no answer."""
+        """Checks the tenant, which every request must name."""
         return TenantName(self.text(field, value, MAX_ID_BYTES, required=True))
 
     def texts(
-        self, field: str, values: Sequence[str], max_count: int, max_bytes: int
+        self,
+        field: str,
+        values: Sequence[str],
+        max_count: int,
+        max_bytes: int,
+        *,
+        blank: bool = False,
     ) -> tuple[str, ...]:
-        """Checks a list of strings, none of which may be blank."""
+        """Checks a list of strings, which may be blank only if `blank`."""
         if len(values) > max_count:
-            self.refuse(field, f"must have at most {max_count} values, has {len(values)}")
+            self.reject(field, f"must have at most {max_count} values, has {len(values)}")
             return ()
         for place, value in enumerate(values):
-            self.text(f"{field}[{place}]", value, max_bytes, required=True)
+            self.text(f"{field}[{place}]", value, max_bytes, required=not blank)
         return tuple(values)
 
     def number(self, field: str, value: float, low: float, high: float) -> float:
         """Checks a finite number between `low` and `high`, both included."""
         if not (math.isfinite(value) and low <= value <= high):
-            self.refuse(field, f"must be from {low:g} to {high:g}, is {value:g}")
+            self.reject(field, f"must be from {low:g} to {high:g}, is {value:g}")
         return value
 
     def instant(self, field: str, value: Timestamp) -> datetime:
@@ -77,26 +83,22 @@ class Checker:
         try:
             return value.ToDatetime(tzinfo=UTC)
         except (ValueError, OverflowError):
-            self.refuse(field, "must be between the years 1 and 9999")
+            self.reject(field, "must be between the years 1 and 9999")
             return datetime.min.replace(tzinfo=UTC)
 
     def time_range(self, field: str, value: filter_pb2.TimeRange) -> TimeRange:
         """Reads a half-open interval."""
-        start = (
-            self.instant(f"{field}.from", getattr(value, "from"))
-            if value.HasField("from")
-            else None
-        )
-        end = self.instant(f"{field}.to", value.to) if value.HasField("to") else None
+        start = self.instant(f"{field}.start", value.start) if value.HasField("start") else None
+        end = self.instant(f"{field}.end", value.end) if value.HasField("end") else None
         if start is not None and end is not None and end <= start:
-            self.refuse(f"{field}.to", "must be after from")
+            self.reject(f"{field}.end", "must be after start")
         return TimeRange(start, end)
 
     def duration(self, field: str, value: Duration) -> float:
         """Reads a positive duration, in seconds."""
         seconds = value.seconds + value.nanos / 1e9
         if not seconds > 0:
-            self.refuse(field, "must be positive")
+            self.reject(field, "must be positive")
         return seconds
 
     def parsed(self, field: str, parse: Callable[[], Value], expected: str) -> Value | None:
@@ -104,5 +106,5 @@ class Checker:
         try:
             return parse()
         except ValueError:
-            self.refuse(field, f"must be {expected}")
+            self.reject(field, f"must be {expected}")
             return None

@@ -1,16 +1,28 @@
-"""Segments and facts, between protobuf and the domain."""
+"""Converts segments, facts and references between protobuf and the domain."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from serving.domain.records import DEFAULT_IMPORTANCE, DEFAULT_KIND, Fact, Segment
-from serving.domain.validity import Closing
+from serving.domain.items.records import (
+    DEFAULT_IMPORTANCE,
+    DEFAULT_KIND,
+    Fact,
+    ItemId,
+    ItemKind,
+    Segment,
+    fact_id,
+    segment_id,
+)
+from serving.domain.items.validity import Closing
 from serving.rpc.check import MAX_ID_BYTES, Checker
-from trivium.v1 import fact_pb2, ingest_service_pb2, segment_pb2
+from trivium.v1 import fact_pb2, ingest_service_pb2, item_pb2, segment_pb2
+
+NANOSECONDS = 10**9
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 MAX_TEXT_BYTES = 32 * 1024
 MAX_TITLE_BYTES = 1024
@@ -20,6 +32,7 @@ MAX_SENTENCE_BYTES = 4096
 MAX_LABELS = 32
 MAX_LABEL_KEY_BYTES = 64
 MAX_ENTITIES = 64
+MAX_KEYWORDS = 64
 MAX_EVIDENCE = 64
 MAX_CLOSES = 64
 
@@ -27,29 +40,31 @@ MAX_CLOSES = 64
 def to_item(
     check: Checker, field: str, message: ingest_service_pb2.IngestItem, now: datetime
 ) -> Segment | Fact | None:
-    """Reads one item; None if it is neither."""
+    """Reads one item; None if it is neither a segment nor a fact."""
     match message.WhichOneof("item"):
         case "segment":
             return to_segment(check, f"{field}.segment", message.segment, now)
         case "fact":
             return to_fact(check, f"{field}.fact", message.fact, now)
         case _:
-            check.refuse(field, "must be a segment or a fact")
+            check.reject(field, "must be a segment or a fact")
             return None
 
 
 def is_dated(message: ingest_service_pb2.IngestItem) -> bool:
-    """Whether an item came with its time: a segment's event, or a fact's record."""
+    """Whether a segment has its `event_time`, or a fact its `recorded_at`."""
     if message.WhichOneof("item") == "segment":
         return message.segment.HasField("event_time")
     return message.fact.HasField("recorded_at")
 
 
 def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: datetime) -> Segment:
-    """Reads a segment; what is wrong goes to `check`."""
-    labels = dict(message.labels)
-    if len(labels) > MAX_LABELS:
-        check.refuse(f"{field}.labels", f"must be at most {MAX_LABELS}, are {len(labels)}")
+    """Reads a segment; violations go to `check`."""
+    labels: dict[str, str] = {}
+    if (count := len(message.labels)) > MAX_LABELS:
+        check.reject(f"{field}.labels", f"must be at most {MAX_LABELS}, are {count}")
+    else:
+        labels = dict(message.labels)
     for key, value in labels.items():
         check.text(f"{field}.labels[{key!r}]", key, MAX_LABEL_KEY_BYTES, required=True)
         check.text(f"{field}.labels[{key!r}]", value, MAX_NAME_BYTES)
@@ -70,11 +85,12 @@ def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: da
         labels=labels,
         entities=check.texts(f"{field}.entities", message.entities, MAX_ENTITIES, MAX_NAME_BYTES),
         entity=check.text(f"{field}.entity", message.entity, MAX_NAME_BYTES),
+        keywords=check.texts(f"{field}.keywords", message.keywords, MAX_KEYWORDS, MAX_NAME_BYTES),
     )
 
 
 def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -> Fact:
-    """Reads a fact; what is wrong goes to `check`."""
+    """Reads a fact; violations go to `check`."""
 
     def instant(name: str) -> datetime | None:
         if not message.HasField(name):
@@ -100,10 +116,31 @@ def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -
         single_valued=message.single_valued,
     )
     if fact.id in fact.closes:
-        check.refuse(f"{field}.closes[{fact.closes.index(fact.id)}]", "must be another fact")
+        check.reject(f"{field}.closes[{fact.closes.index(fact.id)}]", "must be another fact")
     if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
-        check.refuse(f"{field}.valid_to", "must be after valid_from")
+        check.reject(f"{field}.valid_to", "must be after valid_from")
     return fact
+
+
+def to_reference(check: Checker, field: str, message: item_pb2.ItemRef) -> ItemId:
+    """Reads a reference; violations go to `check`."""
+    match message.WhichOneof("item"):
+        case "segment_id":
+            name = f"{field}.segment_id"
+            return segment_id(check.text(name, message.segment_id, MAX_ID_BYTES, required=True))
+        case "fact_id":
+            name = f"{field}.fact_id"
+            return fact_id(check.text(name, message.fact_id, MAX_ID_BYTES, required=True))
+        case _:
+            check.reject(field, "must have one of segment_id, fact_id")
+            return segment_id("")
+
+
+def from_reference(item: ItemId) -> item_pb2.ItemRef:
+    """Writes a reference."""
+    if item.kind is ItemKind.SEGMENT:
+        return item_pb2.ItemRef(segment_id=item.id)
+    return item_pb2.ItemRef(fact_id=item.id)
 
 
 def from_segment(segment: Segment) -> segment_pb2.Segment:
@@ -121,6 +158,7 @@ def from_segment(segment: Segment) -> segment_pb2.Segment:
         labels=segment.labels,
         entities=segment.entities,
         entity=segment.entity,
+        keywords=segment.keywords,
         created_at=timestamp(segment.created_at),
         updated_at=timestamp(segment.updated_at),
     )
@@ -160,15 +198,15 @@ def _from_closing(closing: Closing) -> fact_pb2.FactClosing:
 
 def duration(seconds: float) -> Duration:
     """Writes seconds."""
-    written = Duration()
-    written.FromNanoseconds(int(seconds * 1e9))
-    return written
+    nanoseconds = int(seconds * 1e9)
+    whole = abs(nanoseconds) // NANOSECONDS * (1 if nanoseconds > 0 else -1)
+    return Duration(seconds=whole, nanos=nanoseconds - whole * NANOSECONDS)
 
 
 def timestamp(instant: datetime | None) -> Timestamp | None:
     """Writes an instant; None stays unset."""
     if instant is None:
         return None
-    written = Timestamp()
-    written.FromDatetime(instant)
-    return written
+    # As `FromDatetime` does, in a third of the time.
+    since = instant - _EPOCH
+    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)

@@ -1,4 +1,4 @@
-"""Requests that ask, into domain values, with all their faults named at once."""
+"""Converts the requests of RetrievalService into domain values."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.struct_pb2 import Struct, Value
 
+from serving.config.profiles import DEFAULT_PROFILE, FieldError, ProfileBook
 from serving.domain.briefing import BriefingLimits
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
-from serving.domain.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
-from serving.domain.query import Query, Scope
-from serving.domain.records import ItemId, fact_id, segment_id
-from serving.profiles import DEFAULT_PROFILE, FieldError, ProfileBook
+from serving.domain.items.records import ItemId
+from serving.domain.questions.query import Query, Scope
+from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
 from serving.rpc.check import MAX_ID_BYTES, Checker
+from serving.rpc.items import to_reference
 from serving.rpc.requests import to_filter
 from trivium.v1 import retrieval_service_pb2
 
@@ -25,12 +26,17 @@ MAX_QUERY_BYTES = 8192
 DEFAULT_TIME_BUDGET_S = 2.0
 MAX_TIME_BUDGET_S = 30.0
 MAX_SEEDS = 32
+MAX_DIMENSION = 4000
+"""The most that PostgreSQL stores of an embedding model."""
+MAX_OVERRIDES_BYTES = 64 * 1024
+MAX_TOKEN_BYTES = 2048
+MAX_LEG_OVERRIDES = 64
 
 Read = TypeVar("Read")
 
 
 class Coercion(NamedTuple):
-    """A value that was not used as given."""
+    """A value of the request that was changed."""
 
     field: str
     given: str
@@ -51,7 +57,7 @@ class RetrieveCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareCall:
-    """A checked CompareRequest: one question under two profiles."""
+    """A checked CompareRequest: one query under two profiles."""
 
     retrieve: RetrieveCall
     against: RetrieveCall
@@ -71,7 +77,7 @@ def to_retrieve_call(
     """Reads a RetrieveRequest.
 
     Raises:
-        InvalidRequestError: Fields are malformed.
+        InvalidRequestError: Fields are invalid.
     """
     check = Checker()
     coercions: list[Coercion] = []
@@ -85,7 +91,7 @@ def to_retrieve_call(
             else None,
         ),
         text=check.text("query", request.query, MAX_QUERY_BYTES, required=not request.vector),
-        vector=_vector(check, request.vector),
+        vector=to_vector(check, request.vector),
         token=to_token(check, request.consistency_token),
         seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
     )
@@ -94,7 +100,7 @@ def to_retrieve_call(
     time_budget_s = _time_budget(check, request, coercions)
     limits = _briefing(check, request)
     check.finish()
-    assert profile is not None, "an unknown profile was refused above; this is a bug"
+    assert profile is not None, "an unknown profile was rejected above; this is a bug"
     return RetrieveCall(
         query=query,
         profile=profile,
@@ -111,7 +117,7 @@ def to_compare_call(
     """Reads a CompareRequest.
 
     Raises:
-        InvalidRequestError: Fields are malformed.
+        InvalidRequestError: Fields are invalid.
     """
     other = retrieval_service_pb2.RetrieveRequest()
     other.CopyFrom(request.retrieve)
@@ -131,30 +137,21 @@ def to_explain_absence_call(
     """Reads an ExplainAbsenceRequest.
 
     Raises:
-        InvalidRequestError: Fields are malformed.
+        InvalidRequestError: Fields are invalid.
     """
     check = Checker()
-    item = segment_id("")
-    match request.WhichOneof("item"):
-        case "segment_id":
-            item = segment_id(
-                check.text("segment_id", request.segment_id, MAX_ID_BYTES, required=True)
-            )
-        case "fact_id":
-            item = fact_id(check.text("fact_id", request.fact_id, MAX_ID_BYTES, required=True))
-        case _:
-            check.refuse("item", "must be one of segment_id, fact_id")
+    item = to_reference(check, "item", request.item)
     check.finish()
     call = _within({}, lambda: to_retrieve_call(request.retrieve, profiles, now))
     return ExplainAbsenceCall(retrieve=call, item=item)
 
 
 def _within(names: dict[str, str], read: Callable[[], Read]) -> Read:
-    """Reads the request in the field `retrieve`, and names faults by their path from outside.
+    """Reads the request in the field `retrieve`, and reports violations by their full path.
 
     Args:
-        names: What some fields of it are called outside; the others get `retrieve.` before them.
-        read: Reads it.
+        names: The paths of fields that do not come from `retrieve`.
+        read: Reads the request.
     """
     try:
         return read()
@@ -172,20 +169,31 @@ def _outer_path(field: str, names: dict[str, str]) -> str:
     return f"{names[first]}{dot}{rest}" if first in names else f"retrieve.{field}"
 
 
-def _vector(check: Checker, values: Sequence[float]) -> tuple[float, ...] | None:
+def to_vector(check: Checker, values: Sequence[float]) -> tuple[float, ...] | None:
+    """Reads a query vector as one of unit length; None if there is none."""
     if not values:
         return None
-    vector = tuple(values)
-    if not all(math.isfinite(value) for value in vector):
-        check.refuse("vector", "must be finite")
-    elif not any(vector):
-        check.refuse("vector", "must not be zero")
-    return vector
+    if len(values) > MAX_DIMENSION:
+        # Before the numbers are read: ten million of them take seconds.
+        check.reject("vector", f"must have at most {MAX_DIMENSION} values, has {len(values)}")
+        return None
+    length = math.hypot(*values)
+    if not math.isfinite(length):
+        check.reject("vector", "must be finite")
+    elif not length:
+        check.reject("vector", "must not be zero")
+    else:
+        # In float64: in float32 the length of a huge vector is infinite, that of a tiny one 0.
+        return tuple(value / length for value in values)
+    return None
 
 
 def to_token(check: Checker, text: str) -> ConsistencyToken | None:
-    """Reads a consistency token; empty is none."""
+    """Reads a consistency token; None if it is empty."""
     if not text:
+        return None
+    if (size := len(text.encode())) > MAX_TOKEN_BYTES:
+        check.reject("consistency_token", f"must be at most {MAX_TOKEN_BYTES} bytes, has {size}")
         return None
     return check.parsed(
         "consistency_token", lambda: ConsistencyToken.parse(text), "a token that a write returned"
@@ -198,8 +206,8 @@ def _profile(
     profiles: ProfileBook,
     limit: int,
 ) -> Profile | None:
-    """The profile with the request's changes; `limit` 0 leaves its own."""
-    profile = _changed_profile(check, request, profiles)
+    """The profile with the request's overrides; `limit` 0 keeps that of the profile."""
+    profile = _overridden_profile(check, request, profiles)
     if profile is None:
         return None
     overrides = _leg_overrides(check, request, [leg.name for leg in profile.legs])
@@ -208,37 +216,40 @@ def _profile(
     try:
         profile = profile.with_overrides(overrides)
     except ValueError as error:
-        check.refuse("leg_overrides", str(error))
+        check.reject("leg_overrides", str(error))
         return profile
     try:
-        return replace(profile, limit=limit) if limit else profile
+        return replace(profile, limit=limit) if limit not in (0, profile.limit) else profile
     except ValueError as error:
-        check.refuse("limit", str(error))
+        check.reject("limit", str(error))
         return profile
 
 
-def _changed_profile(
+def _overridden_profile(
     check: Checker, request: retrieval_service_pb2.RetrieveRequest, profiles: ProfileBook
 ) -> Profile | None:
     name = request.profile or DEFAULT_PROFILE
     if name not in profiles:
         known = ", ".join(sorted(profiles))
-        check.refuse("profile", f"must be one of {known}, is {request.profile!r}")
+        check.reject("profile", f"must be one of {known}, is {request.profile[:MAX_ID_BYTES]!r}")
         return None
     if not request.profile_overrides.fields:
         return profiles[name]
+    if (size := request.profile_overrides.ByteSize()) > MAX_OVERRIDES_BYTES:
+        check.reject("profile_overrides", f"must be at most {MAX_OVERRIDES_BYTES} bytes, is {size}")
+        return None
     try:
         return profiles.changed(name, _plain(request.profile_overrides))
     except FieldError as error:
         for path, why in error.faults:
-            check.refuse(f"profile_overrides.{path}".rstrip("."), why)
+            check.reject(f"profile_overrides.{path}".rstrip("."), why)
         return None
 
 
 def _plain(given: Struct) -> dict[str, Any]:
     """A Struct as plain data.
 
-    Not by `MessageToDict`: that raises at numbers which JSON lacks, and names no field.
+    `MessageToDict` is no alternative: it raises for NaN and infinity, without naming the field.
     """
     return {field: _plain_value(value) for field, value in given.fields.items()}
 
@@ -263,12 +274,16 @@ def _leg_overrides(
     check: Checker, request: retrieval_service_pb2.RetrieveRequest, names: Sequence[str]
 ) -> dict[str, LegOverride]:
     overrides: dict[str, LegOverride] = {}
+    if (count := len(request.leg_overrides)) > MAX_LEG_OVERRIDES:
+        check.reject("leg_overrides", f"must be at most {MAX_LEG_OVERRIDES}, are {count}")
+        return overrides
     for place, message in enumerate(request.leg_overrides):
         path = f"leg_overrides[{place}]"
         if message.leg not in names:
-            check.refuse(f"{path}.leg", f"must be one of {', '.join(names)}, is {message.leg!r}")
+            given = message.leg[:MAX_ID_BYTES]
+            check.reject(f"{path}.leg", f"must be one of {', '.join(names)}, is {given!r}")
         elif message.leg in overrides:
-            check.refuse(f"{path}.leg", f"must be named once, {message.leg!r} is named again")
+            check.reject(f"{path}.leg", f"must be named once, {message.leg!r} is named again")
         else:
             overrides[message.leg] = _override(check, path, message)
     return overrides
@@ -286,9 +301,9 @@ def _override(check: Checker, path: str, message: retrieval_service_pb2.LegOverr
 
 
 def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:
-    """The limit asked for; 0 leaves it to the profile."""
+    """The limit of the request; 0 means that of the profile."""
     if given < 0:
-        check.refuse("limit", f"must not be below 0, is {given}")
+        check.reject("limit", f"must not be below 0, is {given}")
         return 0
     if given > MAX_LIMIT:
         coercions.append(Coercion("limit", str(given), str(MAX_LIMIT)))

@@ -1,9 +1,9 @@
-"""Registers the services with a server so that bytes that are no message are refused by us.
+"""Registers the services so that undecodable requests are rejected with INVALID_ARGUMENT.
 
-Where a deserializer raises, gRPC answers UNKNOWN with the name of a Python class and without
-details, before any method of ours is called. So ours never raises: what cannot be read, such as a
-string that is not UTF-8, is handed on as `Malformed`, and the boundary refuses it like every other
-malformed request. Ray Serve takes these functions by their import path.
+If a deserializer raises, gRPC answers UNKNOWN with the name of a Python class and no details,
+before any method is called. The deserializers registered here do not raise: they pass on
+`Malformed` for bytes that cannot be decoded, such as text that is not UTF-8, and the boundary
+rejects it like any other invalid request. Ray Serve imports these functions by their path.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from trivium.v1 import (
 )
 
 Handlers = Mapping[str, Any]
-"""The methods of a service; grpc's class of them takes no parameters at run time."""
+"""The methods of a service; `grpc.RpcMethodHandler` takes no type parameters at run time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Stands for a request that could not be read; crosses processes where a proxy read it."""
+    """A request that could not be decoded. Picklable, since a proxy may have decoded it."""
 
-    def refuse(self) -> NoReturn:
-        """Refuses it.
+    def reject(self) -> NoReturn:
+        """Rejects the request.
 
         Raises:
             InvalidRequestError: Always.
@@ -42,14 +42,14 @@ class Malformed:
 
 
 class Server(Protocol):
-    """What the generated functions use of a server."""
+    """The part of a server that the generated functions use."""
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """Adds services."""
         ...
 
     def add_registered_method_handlers(self, service: str, handlers: Handlers) -> None:
-        """Adds the methods of a service, to be found by name."""
+        """Adds the methods of a service by name."""
         ...
 
 
@@ -69,18 +69,18 @@ def add_catalog_service(servicer: Any, server: Server) -> None:
 
 
 def _reading(server: Server) -> Any:
-    # The stubs ask for grpc's own class, which has no public base to implement.
+    # The stubs require the class of grpc, which has no public base.
     return _ReadingServer(server)
 
 
 class _ReadingServer:
-    """Passes services on to a server, with deserializers that do not raise."""
+    """Registers services with a server, with deserializers that do not raise."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Adds nothing: the generated functions give the same methods by name next."""
+        """Adds nothing: the generated functions next register the same methods by name."""
 
     def add_registered_method_handlers(self, service: str, handlers: Handlers) -> None:
         """Adds the methods of a service."""

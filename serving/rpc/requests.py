@@ -1,22 +1,29 @@
-"""Requests that write and read back, into domain values, with all their faults named at once."""
+"""Converts the requests of IngestService and CatalogService into domain values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from serving.domain.errors import Violation
-from serving.domain.query import NO_FILTER, Filter
-from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.ports import Selector
+from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
+from serving.domain.questions.query import NO_FILTER, Filter
+from serving.ports.memory_store import Selector
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
 from serving.rpc.items import MAX_LABEL_KEY_BYTES, MAX_NAME_BYTES, is_dated, to_item
-from trivium.v1 import catalog_service_pb2, filter_pb2, ingest_service_pb2
+from trivium.v1 import (
+    catalog_service_pb2,
+    filter_pb2,
+    ingest_service_pb2,
+    retrieval_service_pb2,
+)
 
 MAX_ITEMS = 1000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
+_PAGE_TOKEN_PREFIX = "after:"
 
 
 def to_filter(check: Checker, path: str, message: filter_pb2.Filter) -> Filter:
@@ -47,49 +54,49 @@ def _labels(
 ) -> dict[str, tuple[str, ...]]:
     labels: dict[str, tuple[str, ...]] = {}
     if len(messages) > MAX_FILTER_VALUES:
-        check.refuse(path, f"must have at most {MAX_FILTER_VALUES} labels, has {len(messages)}")
+        check.reject(path, f"must have at most {MAX_FILTER_VALUES} labels, has {len(messages)}")
         return labels
     for place, message in enumerate(messages):
         at = f"{path}[{place}]"
         check.text(f"{at}.key", message.key, MAX_LABEL_KEY_BYTES, required=True)
         if message.key in labels:
-            check.refuse(f"{at}.key", f"must be named once, {message.key!r} is named again")
+            check.reject(f"{at}.key", f"must be named once, {message.key!r} is named again")
         if not message.values:
-            check.refuse(f"{at}.values", "must not be empty")
-        labels[message.key] = tuple(message.values[:MAX_FILTER_VALUES])
-        if len(message.values) > MAX_FILTER_VALUES:
-            check.refuse(f"{at}.values", f"must have at most {MAX_FILTER_VALUES} values")
+            check.reject(f"{at}.values", "must not be empty")
+        labels[message.key] = check.texts(
+            f"{at}.values", message.values, MAX_FILTER_VALUES, MAX_NAME_BYTES, blank=True
+        )
     return labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestCall:
-    """A checked IngestRequest: the good items, and what is wrong with the others, by place."""
+    """A checked IngestRequest: the valid items, and the violations of the others, by index."""
 
     tenant: TenantName
     text_search_config: str
     items: list[tuple[int, Segment | Fact]]
-    rejected: dict[int, tuple[str, list[Violation]]] = field(default_factory=dict)
+    rejected: dict[int, tuple[ItemId | None, list[Violation]]] = field(default_factory=dict)
     undated: set[ItemId] = field(default_factory=set)
-    """Items that came without a time, and so got the server's."""
+    """Items without a time, which got the server's."""
 
 
 def to_ingest_call(
     request: ingest_service_pb2.IngestRequest | ingest_service_pb2.IngestStreamRequest,
     now: datetime,
 ) -> IngestCall:
-    """Reads a batch; a malformed item is set apart, a malformed batch refused.
+    """Reads a batch; invalid items go to `rejected`.
 
     Raises:
-        InvalidRequestError: The batch itself is malformed.
+        InvalidRequestError: The batch itself is invalid.
     """
     check = Checker()
     tenant = check.tenant(request.tenant)
     check.text("text_search_config", request.text_search_config, 63)
     if not request.items:
-        check.refuse("items", "must not be empty")
+        check.reject("items", "must not be empty")
     if len(request.items) > MAX_ITEMS:
-        check.refuse("items", f"must be at most {MAX_ITEMS}, are {len(request.items)}")
+        check.reject("items", f"must be at most {MAX_ITEMS}, are {len(request.items)}")
     check.finish()
 
     call = IngestCall(tenant=tenant, text_search_config=request.text_search_config, items=[])
@@ -97,7 +104,7 @@ def to_ingest_call(
         of_item = Checker()
         item = to_item(of_item, f"items[{place}]", message, now)
         if item is None or of_item.violations:
-            call.rejected[place] = (item.id if item else "", of_item.violations)
+            call.rejected[place] = (item.item if item else None, of_item.violations)
         else:
             call.items.append((place, item))
             if not is_dated(message):
@@ -109,7 +116,7 @@ def to_selector(request: ingest_service_pb2.ForgetRequest) -> tuple[TenantName, 
     """Reads a ForgetRequest.
 
     Raises:
-        InvalidRequestError: Fields are malformed.
+        InvalidRequestError: Fields are invalid.
     """
     check = Checker()
     tenant = check.tenant(request.tenant)
@@ -125,10 +132,10 @@ def to_selector(request: ingest_service_pb2.ForgetRequest) -> tuple[TenantName, 
             selector = Selector(speaker=speaker)
         case "everything":
             if not request.everything:
-                check.refuse("everything", "must be true")
+                check.reject("everything", "must be true")
             selector = Selector(everything=True)
         case _:
-            check.refuse("selector", "must be one of ids, session, speaker, everything")
+            check.reject("selector", "must be one of ids, session, speaker, everything")
     check.finish()
     return tenant, selector
 
@@ -137,7 +144,7 @@ def _item_ids(check: Checker, message: ingest_service_pb2.ItemIds) -> tuple[Item
     segments = check.texts("ids.segment_ids", message.segment_ids, MAX_ITEMS, MAX_ID_BYTES)
     facts = check.texts("ids.fact_ids", message.fact_ids, MAX_ITEMS, MAX_ID_BYTES)
     if not segments and not facts:
-        check.refuse("ids", "must name a segment or a fact")
+        check.reject("ids", "must name a segment or a fact")
     return (*map(segment_id, segments), *map(fact_id, facts))
 
 
@@ -145,57 +152,65 @@ def to_ids(request: catalog_service_pb2.GetSegmentsRequest) -> tuple[TenantName,
     """Reads a GetSegmentsRequest.
 
     Raises:
-        InvalidRequestError: Fields are malformed.
+        InvalidRequestError: Fields are invalid.
     """
     check = Checker()
     tenant = check.tenant(request.tenant)
     ids = check.texts("ids", request.ids, MAX_ITEMS, MAX_ID_BYTES)
     if not request.ids:
-        check.refuse("ids", "must not be empty")
+        check.reject("ids", "must not be empty")
     check.finish()
     return tenant, ids
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageCall:
-    """A checked list request: what to list, from where, and how much."""
+class Page(NamedTuple):
+    """The part of a list that a request asks for: at most `size` items after the id `after`."""
 
-    tenant: TenantName
     after: str
     size: int
+
+    def next_token(self, ids: Sequence[str]) -> str:
+        """The token of the page after the one with `ids`; empty if that is the last one."""
+        return _PAGE_TOKEN_PREFIX + ids[-1] if len(ids) == self.size else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListCall:
+    """A checked request to list segments or facts."""
+
+    tenant: TenantName
+    page: Page
     filter: Filter = NO_FILTER
     entities: tuple[str, ...] = ()
     valid_at: datetime | None = None
 
 
-def to_segment_page(request: catalog_service_pb2.ListSegmentsRequest) -> PageCall:
+def to_list_segments_call(request: catalog_service_pb2.ListSegmentsRequest) -> ListCall:
     """Reads a ListSegmentsRequest.
 
     Raises:
-        InvalidRequestError: Fields are malformed.
+        InvalidRequestError: Fields are invalid.
     """
     check = Checker()
-    call = PageCall(
+    call = ListCall(
         tenant=check.tenant(request.tenant),
-        after=_after(check, request.page_token),
-        size=_page_size(check, request.page_size),
+        page=_page(check, request),
         filter=to_filter(check, "filter", request.filter),
     )
     check.finish()
     return call
 
 
-def to_fact_page(request: catalog_service_pb2.ListFactsRequest) -> PageCall:
+def to_list_facts_call(request: catalog_service_pb2.ListFactsRequest) -> ListCall:
     """Reads a ListFactsRequest.
 
     Raises:
-        InvalidRequestError: Fields are malformed.
+        InvalidRequestError: Fields are invalid.
     """
     check = Checker()
-    call = PageCall(
+    call = ListCall(
         tenant=check.tenant(request.tenant),
-        after=_after(check, request.page_token),
-        size=_page_size(check, request.page_size),
+        page=_page(check, request),
         entities=check.texts("entities", request.entities, MAX_FILTER_VALUES, MAX_NAME_BYTES),
         valid_at=check.instant("valid_at", request.valid_at)
         if request.HasField("valid_at")
@@ -217,21 +232,30 @@ def to_stats_tenant(request: catalog_service_pb2.GetStatsRequest) -> TenantName:
     return tenant
 
 
-_PAGE_TOKEN_PREFIX = "after:"
+def to_profile_page(request: retrieval_service_pb2.ListProfilesRequest) -> Page:
+    """Reads a ListProfilesRequest.
+
+    Raises:
+        InvalidRequestError: Fields are invalid.
+    """
+    check = Checker()
+    page = _page(check, request)
+    check.finish()
+    return page
 
 
-def page_token(last_id: str) -> str:
-    """The token of the page that follows `last_id`."""
-    return _PAGE_TOKEN_PREFIX + last_id
-
-
-def _after(check: Checker, token: str) -> str:
+def _page(
+    check: Checker,
+    request: catalog_service_pb2.ListSegmentsRequest
+    | catalog_service_pb2.ListFactsRequest
+    | retrieval_service_pb2.ListProfilesRequest,
+) -> Page:
+    token, size = request.page_token, request.page_size
     if token and not token.startswith(_PAGE_TOKEN_PREFIX):
-        check.refuse("page_token", "must be the next_page_token of the page before")
-    return token.removeprefix(_PAGE_TOKEN_PREFIX)
-
-
-def _page_size(check: Checker, given: int) -> int:
-    if given < 0:
-        check.refuse("page_size", f"must not be below 0, is {given}")
-    return min(given, MAX_PAGE_SIZE) or DEFAULT_PAGE_SIZE
+        check.reject("page_token", "must be the next_page_token of the previous page")
+    check.text("page_token", token, len(_PAGE_TOKEN_PREFIX) + MAX_ID_BYTES)
+    if size < 0:
+        check.reject("page_size", f"must not be below 0, is {size}")
+    return Page(
+        token.removeprefix(_PAGE_TOKEN_PREFIX), min(size, MAX_PAGE_SIZE) or DEFAULT_PAGE_SIZE
+    )

@@ -1,15 +1,16 @@
-"""Domain values into the responses of writing and reading back."""
+"""Converts domain values into the responses of IngestService and CatalogService."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from serving.domain.errors import Violation
-from serving.pipeline.forget import Forgotten
-from serving.pipeline.ingest import Ingested
-from serving.pipeline.overview import Overview
-from serving.ports import IndexTier
-from serving.rpc.items import duration, timestamp
+from serving.domain.items.records import ItemId
+from serving.pipeline.writes.forget import Forgotten
+from serving.pipeline.writes.ingest import Ingested
+from serving.pipeline.writes.stats import Overview
+from serving.ports.vector_index import IndexTier
+from serving.rpc.items import duration, from_reference, timestamp
 from serving.rpc.requests import IngestCall
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2
 
@@ -21,15 +22,15 @@ _ITEM_STATES = {
 
 
 def from_ingested(call: IngestCall, ingested: Ingested | None) -> ingest_service_pb2.IngestResponse:
-    """Writes what became of a batch; `ingested` is None if every item was rejected."""
+    """Writes the outcomes of a batch; `ingested` is None if every item was rejected."""
     outcomes = {
-        place: rejected_outcome(place, id_, violations)
-        for place, (id_, violations) in call.rejected.items()
+        place: rejected_outcome(place, rejected, violations)
+        for place, (rejected, violations) in call.rejected.items()
     }
     if ingested is not None:
         for (place, item), outcome in zip(call.items, ingested.outcomes, strict=True):
             outcomes[place] = ingest_service_pb2.ItemOutcome(
-                index=place, id=item.id, state=_ITEM_STATES[outcome]
+                index=place, item=from_reference(item.item), state=_ITEM_STATES[outcome]
             )
     return ingest_service_pb2.IngestResponse(
         outcomes=[outcome for _, outcome in sorted(outcomes.items())],
@@ -38,12 +39,12 @@ def from_ingested(call: IngestCall, ingested: Ingested | None) -> ingest_service
 
 
 def rejected_outcome(
-    place: int, id_: str, violations: Sequence[Violation]
+    place: int, item: ItemId | None, violations: Sequence[Violation]
 ) -> ingest_service_pb2.ItemOutcome:
     """Writes why an item was rejected."""
     return ingest_service_pb2.ItemOutcome(
         index=place,
-        id=id_,
+        item=from_reference(item) if item is not None else None,
         state=ingest_service_pb2.ITEM_STATE_REJECTED,
         violations=[
             ingest_service_pb2.ItemViolation(field=field, description=description)
@@ -53,7 +54,7 @@ def rejected_outcome(
 
 
 def from_forgotten(forgotten: Forgotten) -> ingest_service_pb2.ForgetResponse:
-    """Writes the receipt of an erasure."""
+    """Writes the result of an erasure."""
     return ingest_service_pb2.ForgetResponse(
         segment_count=forgotten.segments,
         fact_count=forgotten.facts,
@@ -63,6 +64,7 @@ def from_forgotten(forgotten: Forgotten) -> ingest_service_pb2.ForgetResponse:
                 verified=receipt.verified,
                 remaining_count=receipt.remaining,
                 reason=receipt.reason,
+                removed_count=receipt.removed,
             )
             for receipt in forgotten.receipts
         ],
@@ -71,14 +73,14 @@ def from_forgotten(forgotten: Forgotten) -> ingest_service_pb2.ForgetResponse:
 
 
 def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
-    """Writes how the service is."""
+    """Writes the state of the service."""
     counts = overview.tenant
     return catalog_service_pb2.GetStatsResponse(
         tenant=catalog_service_pb2.TenantStats(
             segment_count=counts.segments,
             sensitive_segment_count=counts.sensitive_segments,
             fact_count=counts.facts,
-            entity_count=overview.entities,
+            entity_count=overview.entities if overview.entities >= 0 else None,
             embedded_count=counts.embedded,
             embeddable_count=counts.embeddable,
             text_search_config=counts.text_search_config,
@@ -88,7 +90,7 @@ def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
                 projection=status.projection,
                 pending_count=status.pending,
                 lag=duration(status.lag_s),
-                set_aside_count=status.set_aside,
+                dead_letter_count=status.dead_letter_count,
             )
             for status in overview.projections
         ],
@@ -108,14 +110,14 @@ def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
             started_at=timestamp(overview.about.started_at),
             degraded=overview.degraded,
         ),
-        set_aside=[
-            catalog_service_pb2.SetAsideRow(
+        dead_letters=[
+            catalog_service_pb2.DeadLetter(
                 projection=row.projection,
-                id=row.item.id,
+                item=from_reference(row.item),
                 reason=row.reason,
-                set_aside_at=timestamp(row.at),
+                dead_lettered_at=timestamp(row.at),
             )
-            for row in overview.set_aside
+            for row in overview.dead_letters
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Errors into google.rpc.Status: one table, one ErrorInfo each."""
+"""Converts errors into google.rpc.Status with one ErrorInfo each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from serving.domain.errors import (
     BudgetExhaustedError,
     InvalidRequestError,
     OverloadedError,
+    PermissionDeniedError,
     StoreUnavailableError,
     TextSearchConfigConflictError,
     TooSlowError,
     TriviumError,
+    UnauthenticatedError,
     UnavailableError,
 )
 
@@ -22,6 +24,8 @@ STORE_RETRY_S = 0.5
 
 _CODES: list[tuple[type[TriviumError], int]] = [
     (InvalidRequestError, code_pb2.INVALID_ARGUMENT),
+    (UnauthenticatedError, code_pb2.UNAUTHENTICATED),
+    (PermissionDeniedError, code_pb2.PERMISSION_DENIED),
     (TextSearchConfigConflictError, code_pb2.FAILED_PRECONDITION),
     (OverloadedError, code_pb2.RESOURCE_EXHAUSTED),
     (BudgetExhaustedError, code_pb2.DEADLINE_EXCEEDED),
@@ -33,7 +37,7 @@ _CODES: list[tuple[type[TriviumError], int]] = [
 
 
 def to_status(error: TriviumError) -> status_pb2.Status:
-    """Writes an error that the caller may see, with all its details."""
+    """Writes an error of the domain with its details."""
     status = status_pb2.Status(code=_code(error), message=str(error))
     status.details.add().Pack(
         error_details_pb2.ErrorInfo(
@@ -50,7 +54,7 @@ def to_status(error: TriviumError) -> status_pb2.Status:
 
 
 def internal_status(request_id: str) -> status_pb2.Status:
-    """The status of a fault of ours: it says nothing but where to look in the log."""
+    """The status of an unexpected error: it has the request id for the log, and no message."""
     status = status_pb2.Status(code=code_pb2.INTERNAL, message="internal error")
     status.details.add().Pack(error_details_pb2.ErrorInfo(reason="INTERNAL", domain=ERROR_DOMAIN))
     status.details.add().Pack(error_details_pb2.RequestInfo(request_id=request_id))

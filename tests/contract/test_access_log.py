@@ -8,15 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from serving.adapters.postgres.access import PostgresAccessLog
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.reads.access_log import PostgresAccessLog
 from serving.domain.budget import Deadline
-from serving.domain.query import Filter, Scope, TimeRange
-from serving.domain.records import ItemId, TenantName, fact_id
-from serving.ports import AccessLog, MemoryStore, Selector
-from tests.builders import TENANT, days, fact, ids, scope, segment
-from tests.fake_store import InMemoryStore
-from tests.fake_times import InMemoryAccessLog
+from serving.domain.items.records import ItemId, TenantName, fact_id
+from serving.domain.questions.query import Filter, Scope, TimeRange
+from serving.ports.access import AccessLog
+from serving.ports.memory_store import MemoryStore, Selector
+from tests.fakes.store import InMemoryStore
+from tests.fakes.times import InMemoryAccessLog
+from tests.support.builders import TENANT, days, fact, ids, scope, segment
 
 OTHER = TenantName("other")
 TODAY = datetime.now(UTC)

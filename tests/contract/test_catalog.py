@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
-from serving.domain.query import NO_FILTER, Filter, TimeRange
-from serving.domain.records import TenantName
-from serving.ports import Catalog, MemoryStore
-from tests.builders import NOON, TENANT, days, fact, segment
-from tests.fake_store import InMemoryStore
+from serving.domain.items.records import TenantName
+from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.ports.memory_store import Catalog, MemoryStore
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import NOON, TENANT, days, fact, segment
 
 GOA = {"project": "goa"}
 
@@ -124,7 +124,7 @@ async def test_facts_are_found_by_the_time_of_their_validity(stored: Stored) -> 
 
     found = await stored.catalog.list_facts(TENANT, (), NOON, "", 10)
 
-    assert [found_fact.id for found_fact in found] == ["always", "begins", "retracted later"]
+    assert [found_fact.id for found_fact in found] == ["always", "begins"]
 
 
 async def test_facts_come_in_pages_by_id(stored: Stored) -> None:
@@ -160,4 +160,4 @@ async def test_an_unknown_tenant_has_no_counts(stored: Stored) -> None:
     counts = await stored.catalog.tenant_counts(TENANT, None)
 
     assert (counts.segments, counts.facts, counts.text_search_config) == (0, 0, "")
-    assert await stored.catalog.set_aside(TENANT, 10) == []
+    assert await stored.catalog.dead_letters(TENANT, 10) == []

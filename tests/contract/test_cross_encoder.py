@@ -1,4 +1,4 @@
-"""What every cross-encoder does, compared with the plain forward pass of one pair at a time."""
+"""The contract of cross-encoders, compared with a forward pass of one pair at a time."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from serving.adapters.reranker.checkpoint import Checkpoint, open_checkpoint
+from serving.adapters.reranker.checkpoint import RerankerCheckpoint, open_checkpoint
 from serving.adapters.reranker.qwen3_reranker import AFTER, BEFORE, BODY, INSTRUCTION
 from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder
-from serving.ports import CrossEncoder
+from serving.ports.reranking import CrossEncoder
 
 CLOSE = 1e-5
 
@@ -33,15 +33,15 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 Score = Callable[[str, str], float]
 
 
-def classifier_forward(checkpoint: Checkpoint) -> Score:
-    """The one output of the library's classifier for one pair."""
+def classifier_forward(checkpoint: RerankerCheckpoint) -> Score:
+    """The output of the library's classifier for one pair."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
     model = AutoModelForSequenceClassification.from_pretrained(checkpoint.folder)
 
     def score(query: str, text: str) -> float:
-        # As lists: outside of one an empty text is taken for none.
+        # As lists: outside a list, an empty text is treated as missing.
         inputs = tokenizer(
             [query],
             [text],
@@ -55,8 +55,8 @@ def classifier_forward(checkpoint: Checkpoint) -> Score:
     return score
 
 
-def language_model_forward(checkpoint: Checkpoint) -> Score:
-    """The log-odds of "yes" against "no" in the library's language model, as its card has it."""
+def language_model_forward(checkpoint: RerankerCheckpoint) -> Score:
+    """The log-odds of "yes" against "no" in the library's model, as in the model card."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
@@ -75,7 +75,7 @@ def language_model_forward(checkpoint: Checkpoint) -> Score:
     return score
 
 
-FORWARDS: dict[str, Callable[[Checkpoint], Score]] = {
+FORWARDS: dict[str, Callable[[RerankerCheckpoint], Score]] = {
     "bert": classifier_forward,
     "xlmr": classifier_forward,
     "qwen3": language_model_forward,

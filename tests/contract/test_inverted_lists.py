@@ -1,9 +1,10 @@
-"""What lists of every library must do: FAISS as it is, cuVS over a fake of its C library."""
+"""The contract of inverted lists: FAISS, and cuVS over a fake of its C library."""
 
 from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from serving.adapters.vector_index.errors import ListsError
-from serving.adapters.vector_index.faiss_lists import FaissLibrary
-from serving.adapters.vector_index.inverted_lists import InvertedLists, ListsLibrary, Nearest
+from serving.adapters.vector_index.lists.errors import ListsError
+from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists.inverted_lists import (
+    InvertedLists,
+    ListFilter,
+    ListHits,
+    ListsLibrary,
+)
 
 DIMENSION, N_LISTS = 16, 8
 
 SLOTS = 3 * np.arange(200) + 7
-"""With gaps, as tombstones and other tenants' rows leave them."""
+"""With gaps, as left by tombstones."""
 
 END = int(SLOTS[-1]) + 1
 
@@ -33,11 +39,45 @@ ROWS = unit_rows(len(SLOTS))
 QUERIES = unit_rows(5, seed=1).float()
 
 
+class TensorLists:
+    """`InvertedLists` of NumPy arrays, with the results as tensors."""
+
+    def __init__(self, lists: InvertedLists) -> None:
+        self._lists = lists
+        self.list_sizes = lists.list_sizes
+        self.extend = lists.extend
+        self.allow = lists.allow
+        self.keep_only = lists.keep_only
+        self.save = lists.save
+        self.close = lists.close
+
+    @property
+    def n_lists(self) -> int:
+        return self._lists.n_lists
+
+    def search(self, queries: Any, k: int, n_probes: int, allowed: ListFilter | None) -> ListHits:
+        return ListHits(*map(torch.from_numpy, self._lists.search(queries, k, n_probes, allowed)))
+
+
+class TensorLibrary:
+    """A `ListsLibrary` of `TensorLists`."""
+
+    def __init__(self, library: ListsLibrary) -> None:
+        self._library = library
+        self.name = library.name
+
+    def train(self, sample: torch.Tensor, n_lists: int) -> InvertedLists:
+        return TensorLists(self._library.train(sample, n_lists))
+
+    def load(self, path: Path) -> InvertedLists:
+        return TensorLists(self._library.load(path))
+
+
 @pytest.fixture(params=["faiss", "cuvs"])
 def library(request: pytest.FixtureRequest) -> ListsLibrary:
-    made: ListsLibrary = (
-        FaissLibrary() if request.param == "faiss" else request.getfixturevalue("cuvs")
-    )
+    if request.param == "faiss":
+        return TensorLibrary(FaissLibrary())
+    made: ListsLibrary = request.getfixturevalue("cuvs")
     return made
 
 
@@ -49,25 +89,25 @@ def lists(library: ListsLibrary) -> InvertedLists:
 
 
 def among(slots: NDArray[np.int64], length: int = END) -> NDArray[np.bool_]:
-    """A mask that these slots pass."""
+    """A mask that allows these slots."""
     return np.isin(np.arange(length), slots)
 
 
-def found(nearest: Nearest) -> list[list[int]]:
+def found(nearest: ListHits) -> list[list[int]]:
     """The slots found for each query, best first."""
     orders = nearest.scores.argsort(dim=1, descending=True, stable=True)
     slots = nearest.slots.gather(1, orders)
     return [[slot for slot in each if slot >= 0] for each in slots.tolist()]
 
 
-def exact(queries: torch.Tensor, k: int, passing: NDArray[np.bool_] | None = None) -> Nearest:
-    """By a scan of what passes: bool (rows,)."""
+def exact(queries: torch.Tensor, k: int, passing: NDArray[np.bool_] | None = None) -> ListHits:
+    """The result of a scan of the allowed rows, bool (rows,)."""
     scores = queries.half().float() @ ROWS.float().T
     if passing is not None:
         scores[:, torch.from_numpy(~passing)] = -torch.inf
     best = scores.topk(k)
     slots = torch.from_numpy(SLOTS)[best.indices]
-    return Nearest(best.values, torch.where(best.values.isfinite(), slots, -1))
+    return ListHits(best.values, torch.where(best.values.isfinite(), slots, -1))
 
 
 def test_a_search_of_all_lists_finds_what_a_scan_does(lists: InvertedLists) -> None:
@@ -229,6 +269,22 @@ def test_what_was_saved_is_loaded_and_extended_further(
         loaded.extend(ROWS[:1], torch.tensor([END - 1]))
     loaded.extend(ROWS[:1], torch.tensor([END]))
     assert loaded.list_sizes().sum() == len(SLOTS) + 1
+
+
+def test_dead_rows_leave_the_lists_or_the_lists_say_that_they_cannot(lists: InvertedLists) -> None:
+    assert lists.keep_only(among(SLOTS))
+    before = found(lists.search(QUERIES, 5, N_LISTS, None))
+    dead = {slots[0] for slots in before}
+    alive = among(np.setdiff1d(SLOTS, list(dead)))
+
+    removed = lists.keep_only(alive)
+
+    assert lists.list_sizes().sum() == len(SLOTS) - (len(dead) if removed else 0)
+    after = found(lists.search(QUERIES, 5, N_LISTS, lists.allow(alive)))
+    assert after == [
+        [slot for slot in slots if slot not in dead][:5]
+        for slots in exact(QUERIES, 5 + len(dead)).slots.tolist()
+    ]
 
 
 @pytest.mark.parametrize(

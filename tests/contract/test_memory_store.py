@@ -7,13 +7,21 @@ from typing import TypeAlias
 
 import pytest
 
-from serving.adapters.postgres.store import PostgresMemoryStore
+from serving.adapters.postgres.writes.memory_store import PostgresMemoryStore
 from serving.domain.budget import Deadline
 from serving.domain.errors import InvalidRequestError, TextSearchConfigConflictError
-from serving.domain.records import Fact, Item, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.ports import MemoryStore, Selector
-from tests.builders import NOON, TENANT, days, fact, ids, segment
-from tests.fake_store import InMemoryStore
+from serving.domain.items.records import (
+    Fact,
+    Item,
+    ItemId,
+    Segment,
+    TenantName,
+    fact_id,
+    segment_id,
+)
+from serving.ports.memory_store import MemoryStore, Selector
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import NOON, TENANT, days, fact, ids, segment
 
 Stores: TypeAlias = InMemoryStore | PostgresMemoryStore
 
@@ -319,3 +327,16 @@ async def test_an_erased_tenant_may_choose_another_configuration(store: Stores) 
 
 async def test_a_store_that_answers_is_ready(store: Stores) -> None:
     assert await store.ready()
+
+
+async def test_an_erasure_that_is_repeated_has_the_token_of_the_last(store: MemoryStore) -> None:
+    unknown = await store.erase(TenantName("other"), Selector(everything=True))
+    assert unknown.token.xids == frozenset()
+    await store.write(TENANT, [segment("a"), segment("b")])
+    first = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    again = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    assert again.items == []
+    assert again.token == first.token
+    assert (await store.erase(TenantName("other"), Selector(everything=True))).token == first.token

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.records import TenantName, segment_id
-from serving.ports import MemoryStore, NameResolver, Selector
-from tests.builders import TENANT, segment
-from tests.fake_names import InMemoryNameResolver
-from tests.fake_store import InMemoryStore
+from serving.domain.items.records import TenantName, segment_id
+from serving.ports.memory_store import MemoryStore, Selector
+from serving.ports.words import NameResolver
+from tests.fakes.names import InMemoryNameResolver
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import TENANT, segment
 
 OTHER = TenantName("other")
 
@@ -77,7 +78,7 @@ async def test_of_two_names_that_are_equally_near_none_is_meant(stored: Stored) 
     assert await stored.meant("Karal") == {}
 
 
-async def test_names_of_other_tenants_are_not_heard_and_their_words_do_not_count(
+async def test_names_of_other_tenants_are_not_candidates_and_their_words_do_not_count(
     stored: Stored,
 ) -> None:
     await stored.store.write(TENANT, [segment("a", entities=("Melanie",))])
@@ -87,7 +88,7 @@ async def test_names_of_other_tenants_are_not_heard_and_their_words_do_not_count
     assert await stored.meant("Melony", TenantName("nobody")) == {}
 
 
-async def test_a_name_is_heard_as_soon_as_it_is_stored_and_until_it_is_erased(
+async def test_a_name_is_known_as_soon_as_it_is_stored_and_until_it_is_erased(
     stored: Stored,
 ) -> None:
     await stored.store.write(TENANT, [segment("a", entities=("Melanie",))])

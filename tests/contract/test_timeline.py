@@ -8,13 +8,14 @@ from typing import NamedTuple
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.query import Filter, Scope, TimeRange
-from serving.domain.ranking import Candidate
-from serving.domain.records import TenantName, segment_id
-from serving.ports import MemoryStore, Timeline
-from tests.builders import NOON, TENANT, days, fact, scope, segment
-from tests.fake_store import InMemoryStore
-from tests.fake_times import InMemoryTimeline
+from serving.domain.items.records import TenantName, segment_id
+from serving.domain.questions.query import Filter, Scope, TimeRange
+from serving.domain.ranking.ranked_list import Candidate
+from serving.ports.access import Timeline
+from serving.ports.memory_store import MemoryStore
+from tests.fakes.store import InMemoryStore
+from tests.fakes.times import InMemoryTimeline
+from tests.support.builders import NOON, TENANT, days, fact, scope, segment
 
 OTHER = TenantName("other")
 

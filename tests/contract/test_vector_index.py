@@ -1,4 +1,4 @@
-"""What every index engine does: the reference, the exact one, and the one that uses lists."""
+"""The contract of index engines: a reference, the exact index, and the tiered index."""
 
 from __future__ import annotations
 
@@ -17,15 +17,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.inverted_lists import ListsLibrary
-from serving.domain.query import Filter, Scope, TimeRange
-from serving.domain.ranking import Candidate, best_first
-from serving.domain.records import Fact, ItemId, ItemKind, Segment, TenantName, fact_id, segment_id
-from serving.domain.validity import Closing
-from serving.ports import DamagedSnapshotError, IndexEngine, IndexRow, Neighbours, WantedNeighbours
-from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
-from tests.eager_lists import LISTS_AT_ONCE, Upkept, WatchedLibrary
-from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
+from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
+from serving.domain.items.records import (
+    Fact,
+    ItemId,
+    ItemKind,
+    Segment,
+    TenantName,
+    fact_id,
+    segment_id,
+)
+from serving.domain.items.validity import Closing
+from serving.domain.questions.query import Filter, Scope, TimeRange
+from serving.domain.ranking.ranked_list import Candidate, best_first
+from serving.domain.ranking.signals import Traits
+from serving.ports.index_engine import DamagedSnapshotError, IndexEngine, IndexRow, Neighbours
+from serving.ports.vector_index import WantedNeighbours
+from tests.fakes.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
+from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
+from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 
 OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
@@ -37,13 +47,13 @@ def exact(device: str) -> MakeEngine:
     return lambda: ExactIndex(DIMENSION, device=device)
 
 
-def tiered(*, upkept: bool, lists_of: ListsLibrary | None = None) -> MakeEngine:
-    """Lists from five rows on; new ones, and the tail into them, after every change or never."""
+def tiered(*, maintained: bool, lists_of: ListsLibrary | None = None) -> MakeEngine:
+    """Lists from five rows on, maintained after every change or never."""
 
     def make() -> IndexEngine:
         library = WatchedLibrary(probe_all=True, library=lists_of)
         engine = TieredIndex(DIMENSION, library, LISTS_AT_ONCE)
-        return Upkept(engine) if upkept else engine
+        return MaintainedIndex(engine) if maintained else engine
 
     return make
 
@@ -56,8 +66,8 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
     params=[
         pytest.param(InMemoryIndex, id="reference"),
         pytest.param(exact("cpu"), id="exact"),
-        pytest.param(tiered(upkept=False), id="tiered-exact"),
-        pytest.param(tiered(upkept=True), id="tiered-lists"),
+        pytest.param(tiered(maintained=False), id="tiered-exact"),
+        pytest.param(tiered(maintained=True), id="tiered-lists"),
         pytest.param(None, id="tiered-cuvs"),
         pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
     ],
@@ -65,7 +75,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
     make: MakeEngine | None = request.param
     if make is None:
-        return tiered(upkept=True, lists_of=request.getfixturevalue("lasting_cuvs"))
+        return tiered(maintained=True, lists_of=request.getfixturevalue("lasting_cuvs"))
     return make
 
 
@@ -75,7 +85,7 @@ def engine(make_engine: MakeEngine) -> IndexEngine:
 
 
 def near(seed: int, others: Iterable[int] = ()) -> np.ndarray:
-    """The direction `seed`, pulled a little towards others."""
+    """The direction `seed`, shifted slightly towards others."""
     vector = unit(seed) + 0.1 * sum((unit(other) for other in others), np.zeros(DIMENSION))
     return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
@@ -456,12 +466,17 @@ def test_what_is_kept_of_one_question_is_not_used_for_another_time(
         assert found == wanted
 
 
-def test_a_fact_was_closed_until_what_closed_it_was_retracted(engine: IndexEngine) -> None:
+def test_a_fact_was_closed_as_far_as_known_until_what_closed_it_was_retracted(
+    engine: IndexEngine,
+) -> None:
     mistaken = Closing("x", NOON, NOON, retracted_at=LATER)
     engine.apply([fact_row(fact("f", "x", "is", "y", closings=(mistaken,)), unit(1))], [])
 
-    assert names(find(engine, kind=ItemKind.FACT, as_of=LATER - days(1))) == []
-    assert names(find(engine, kind=ItemKind.FACT, as_of=LATER)) == [fact_id("f")]
+    def found(known_at: datetime | None = None) -> list[ItemId]:
+        return names(find(engine, kind=ItemKind.FACT, as_of=LATER - days(1), known_at=known_at))
+
+    assert found(LATER - days(1)) == []
+    assert found(LATER) == found() == [fact_id("f")]
 
 
 def test_facts_keep_their_closings_when_many_others_go(engine: IndexEngine) -> None:
@@ -510,7 +525,7 @@ def test_facts_keep_their_evidence_when_many_others_go(engine: IndexEngine) -> N
 
 
 def restarted(engine: IndexEngine, make_engine: MakeEngine) -> IndexEngine:
-    """Another engine that took over what this one saved."""
+    """Another engine, restored from what this one saved."""
     with tempfile.TemporaryDirectory() as folder:
         engine.save(Path(folder))
         other = make_engine()
@@ -531,13 +546,60 @@ def test_what_was_saved_is_found_again_and_can_be_changed(
     other.apply([segment_row(segment("s1"), unit(1))], [(TENANT, segment_id("s2"))])
     assert names(find(other, 1))[0] == segment_id("s1")
     assert segment_id("s2") not in names(find(other, 2))
-    # Its former row lies before those of others, which its end must leave alone.
+    # Its old row precedes those of others, which must not be affected when it dies.
     other.apply([], [(TENANT, segment_id("s3"))])
     assert {item.id for item in names(find(other, 1))} == {
         "s0",
         "s1",
         *(f"s{n}" for n in range(4, 20)),
     }
+
+
+def written_with_all_that_can_be_erased(number: int) -> list[IndexRow]:
+    """A segment with a mark in every field, and a fact that rests on it."""
+    mark = f"sentinel-{number}"
+    marked = segment(
+        mark,
+        mark,
+        speaker=f"{mark} speaker",
+        session=f"{mark} session",
+        labels={f"{mark} label": mark},
+        entities=(f"{mark} name",),
+        entity=f"{mark} entity",
+        event_time=NOON - days(number),
+    )
+    about = fact(f"{mark} fact", mark, "is", mark, evidence=(mark,))
+    return [segment_row(marked, unit(number)), fact_row(about, unit(1000 + number))]
+
+
+def test_no_file_of_a_snapshot_holds_anything_of_dead_rows(
+    engine: IndexEngine, make_engine: MakeEngine, tmp_path: Path
+) -> None:
+    rows = [row for n in range(40) for row in written_with_all_that_can_be_erased(n)]
+    engine.apply(rows, [])
+    erased = range(12, 15)
+    engine.apply([], [(row.tenant, row.item) for n in erased for row in rows[2 * n : 2 * n + 2]])
+    unnamed = segment_row(segment("sentinel-11"), unit(11))
+    engine.apply([unnamed], [])  # an update, whose former names die
+
+    engine.save(tmp_path)
+
+    files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert [f"sentinel-{n} name".encode() in files for n in range(40)] == [
+        n not in (11, *erased) for n in range(40)
+    ]
+    for n in erased:
+        assert f"sentinel-{n}".encode() not in files
+        assert unit(n).astype(np.float16).tobytes() not in files
+        assert unit(1000 + n).astype(np.float16).tobytes() not in files
+    other = make_engine()
+    other.restore(tmp_path)
+    for kind in ItemKind:
+        found, before = find(other, 3, kind), find(engine, 3, kind)
+        assert names(found) == names(before)
+        assert found.evidence == before.evidence
+    other.apply(rows, [])
+    assert {item.id for item in names(find(other))} == {f"sentinel-{n}" for n in range(40)}
 
 
 def test_a_snapshot_that_was_cut_short_changes_nothing(engine: IndexEngine, tmp_path: Path) -> None:
@@ -635,7 +697,7 @@ filters = st.builds(
 
 
 class Corpus:
-    """Items and the directions of their vectors, and what a search of them should find."""
+    """Items with the directions of their vectors, and the expected results."""
 
     def __init__(self) -> None:
         self.segments: dict[str, Segment] = {}
@@ -752,3 +814,130 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
     assert names(found) == names(expected)[:depth]
     kept = {item.id for item in names(found)}
     assert dict(found.evidence) == {k: v for k, v in expected.evidence.items() if k in kept}
+
+
+# ---------------------------------------------------------------- what is related
+
+
+def keep(engine: IndexEngine, *segments: Segment, tenant: TenantName = TENANT) -> None:
+    engine.apply([segment_row(each, unit(1), tenant=tenant) for each in segments], [])
+
+
+def related(
+    engine: IndexEngine, *seeds: str, question: str = "?", depth: int = 10, **of_scope: Any
+) -> list[Candidate]:
+    return engine.related(query(question, scope=scope(**of_scope)), ids(*seeds), depth)
+
+
+def test_what_mentions_the_same_is_related_and_a_rare_name_says_more(engine: IndexEngine) -> None:
+    keep(
+        engine,
+        segment("film", entities=("The Piano", "Jane Campion")),
+        segment("life", entities=("Jane Campion", "Wellington")),
+        *(segment(f"piano-{n}", entities=("The Piano",)) for n in range(2)),
+        segment("else", entities=("Wellington",)),
+    )
+
+    found = related(engine, "film")
+
+    assert [one.item for one in found] == ids("life", "piano-0", "piano-1")
+    assert [one.score for one in found] == pytest.approx([1 / 4, 1 / 6, 1 / 6], abs=2e-9)
+    assert related(engine, "film", depth=1) == found[:1]
+
+
+def test_gains_of_several_seeds_add_up_and_the_names_that_give_most_come_first(
+    engine: IndexEngine,
+) -> None:
+    keep(
+        engine,
+        segment("first", entities=("Mara",)),
+        segment("second", speaker="Otto", entities=("Ines",)),
+        segment("of-first", speaker="mara"),
+        segment("of-second", entities=("Otto",)),
+        segment("of-second-twice", entities=("Ines", "Otto")),
+    )
+
+    found = related(engine, "first", "unknown", "second")
+
+    assert [one.item for one in found] == ids("of-first", "of-second-twice", "of-second")
+    assert [one.path for one in found] == ["Mara", "Ines, Otto", "Otto"]
+    scores = [1 / 4, 1 / 12 + 1 / 8, 1 / 12]
+    assert sorted((one.score for one in found), reverse=True) == pytest.approx(scores, abs=2e-9)
+
+
+def test_what_everybody_mentions_relates_nothing_until_fewer_do(engine: IndexEngine) -> None:
+    everybody = [segment(f"s{n:02}", entities=("Mara",)) for n in range(51)]
+    windows = [unit(1), unit(2), unit(3)]
+    engine.apply([segment_row(each, *windows) for each in everybody], [])
+
+    assert related(engine, "s00") == []
+    engine.apply([], [(TENANT, segment_id("s50"))])
+    assert len(related(engine, "s00", depth=100)) == 49
+
+
+def test_what_the_question_names_and_what_only_stands_for_a_name_relate_nothing(
+    engine: IndexEngine,
+) -> None:
+    keep(
+        engine,
+        segment("seed", entities=("Mara", "Otto")),
+        segment("of-mara", entities=("Mara",)),
+        segment("of-otto", entities=("Otto",)),
+        segment("mara", entity="Mara"),
+        segment("mara-herself", entity="Mara", entities=("Mara",)),
+    )
+
+    assert [one.item for one in related(engine, "seed", question="Otto?")] == ids(
+        "mara-herself", "of-mara"
+    )
+    assert related(engine, "mara") == []
+
+
+def test_only_what_the_scope_shows_is_related(engine: IndexEngine) -> None:
+    keep(
+        engine,
+        segment("seed", entities=("Mara",)),
+        segment("note", entities=("Mara",), kind="note"),
+        segment("later", entities=("Mara",), event_time=NOON + days(2)),
+        segment("recorded-later", entities=("Mara",), created_at=NOON + days(2)),
+    )
+    keep(engine, segment("theirs", entities=("Mara",)), tenant=OTHER)
+
+    assert [one.item for one in related(engine, "seed", known_at=NOON)] == ids("note")
+    assert [one.item for one in related(engine, "seed", filter_=Filter(kinds=("note",)))] == ids(
+        "note"
+    )
+    assert related(engine, "seed", tenant=OTHER) == []
+    assert related(engine, "seed", tenant="nobody") == []
+
+
+def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path) -> None:
+    said = segment("a", speaker="Mara", event_time=NOON - days(3))
+    became_true = fact("f", "Mara", "likes", "tea", valid_from=NOON - days(2))
+    recorded = fact("g", "Mara", "likes", "tea", recorded_at=NOON - days(1))
+    engine.apply([segment_row(said, unit(1), unit(2))], [])
+    engine.apply([fact_row(became_true, unit(1)), fact_row(recorded, unit(1))], [])
+    asked = [segment_id("a"), fact_id("f"), fact_id("g"), segment_id("unknown")]
+
+    traits = engine.traits(TENANT, asked)
+
+    assert traits == {item.item: Traits.of(item) for item in (said, became_true, recorded)}
+    assert engine.traits(OTHER, asked) == {}
+    engine.apply([], [(TENANT, segment_id("a"))])
+    assert segment_id("a") not in engine.traits(TENANT, asked)
+
+
+def test_names_are_stored_and_loaded(make_engine: MakeEngine, tmp_path: Path) -> None:
+    engine = make_engine()
+    keep(
+        engine,
+        segment("a", speaker="Mara", entities=("Goa",)),
+        segment("b", entities=("Goa",)),
+        segment("goa", entity="Goa"),
+    )
+    engine.save(tmp_path)
+    loaded = make_engine()
+    loaded.restore(tmp_path)
+
+    assert related(loaded, "a") == related(engine, "a") != []
+    assert loaded.traits(TENANT, ids("a", "b")) == engine.traits(TENANT, ids("a", "b"))

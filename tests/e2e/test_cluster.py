@@ -11,10 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
-from serving.deployments.ray_environment import LOOPBACK as LOCAL
+from serving.local.ray_environment import LOOPBACK as LOCAL
 from tests.e2e.test_operations import until_shown
 from tests.e2e.test_reranking import when_loaded
-from tests.fix_cluster import DEPLOY, PROJECT, Cluster, in_environment, inherited
+from tests.fixtures.cluster import DEPLOY, PROJECT, Cluster, in_environment, inherited
 from trivium import Client, Fact, Retrieval, Segment, Stage
 from trivium.errors import to_error
 from trivium.values import LegState
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.m
 
 PACKAGES = {"serving": PROJECT / "serving", "trivium": PROJECT / "clients/python/trivium"}
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
-SLOW_WAY_IN = "calls come in through Ray's own proxy"
+SLOW_WAY_IN = "calls go through Ray's own proxy"
 QUESTION = "Who hired Tom?"
 
 
@@ -63,20 +63,20 @@ def test_what_is_uncommented_in_the_environment_reaches_a_node_whole(tmp_path: P
 
 
 def started(how: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("cluster", [how], indirect=True, scope="module")
+    return pytest.mark.parametrize("cluster", [how], indirect=True, scope="session")
 
 
 @started("with ray.env")
 @pytest.mark.timeout(300)
-def test_the_fused_placement_serves_through_haproxy(cluster: Cluster) -> None:
-    cluster.deploy("fused")
+def test_the_single_placement_serves_through_haproxy(cluster: Cluster) -> None:
+    cluster.deploy("single")
 
     with new_client(cluster) as memory:
-        answer = told_and_asked(memory)
+        answer = store_and_ask(memory)
         serving = memory.stats().service
 
     assert all_legs_answered(answer)
-    assert (serving.placement, serving.ingress) == ("fused", "haproxy")
+    assert (serving.placement, serving.ingress) == ("single", "haproxy")
     assert not [line for line in cluster.log_of("Fusion") if line.startswith(SLOW_WAY_IN)]
     assert cluster.listening() <= LOOPBACK, "a machine that others use is not to be opened to them"
 
@@ -84,9 +84,9 @@ def test_the_fused_placement_serves_through_haproxy(cluster: Cluster) -> None:
 @started("with ray.env")
 @pytest.mark.timeout(300)
 def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) -> None:
-    cluster.deploy("fused")
+    cluster.deploy("single")
     with new_client(cluster) as memory:
-        told_and_asked(memory)
+        store_and_ask(memory)
 
         cluster.deploy("split")
 
@@ -103,10 +103,10 @@ def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) ->
 def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
     cluster: Cluster,
 ) -> None:
-    cluster.deploy("fused")
+    cluster.deploy("single")
 
     with new_client(cluster) as memory:
-        answer = told_and_asked(memory)
+        answer = store_and_ask(memory)
         serving = memory.stats().service
     with grpc.insecure_channel(f"{LOCAL}:{cluster.grpc_port}") as channel:
         ingest: Any = channel.unary_unary("/trivium.v1.IngestService/Ingest")
@@ -125,10 +125,10 @@ def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
 def test_a_reranker_that_is_not_there_is_said_and_counted_and_the_rest_goes_on(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster.deploy("fused", reranker={"model": str(tmp_path / "gone"), "load": "start"})
+    cluster.deploy("single", reranker={"model": str(tmp_path / "gone"), "load": "start"})
 
     with new_client(cluster) as memory:
-        usual = told_and_asked(memory)
+        usual = store_and_ask(memory)
         answer = when_loaded(lambda: memory.retrieve(QUESTION, profile="two_stage"))
 
     assert usual.hits[0].id == "hired"
@@ -145,18 +145,18 @@ def new_client(cluster: Cluster) -> Client:
     return cluster.client(tenant=f"t-{uuid.uuid4().hex[:12]}")
 
 
-def told_and_asked(memory: Client) -> Retrieval:
-    """What is answered to who has said two sentences and a fact."""
+def store_and_ask(memory: Client) -> Retrieval:
+    """Stores two sentences and a fact, and asks about them."""
     hired = Segment(id="hired", speaker="Tom", text="Lotus Books hired me, I start on Monday.")
     heat = Segment(id="heat", speaker="Tom", text="The dog sleeps all day since the heat came.")
     works = Fact(
         id="works", subject="Tom", relation="works at", object="Lotus Books", evidence=("hired",)
     )
-    token = memory.ingest([hired, heat, works]).token
-    return memory.retrieve(QUESTION, token=token)
+    token = memory.ingest([hired, heat, works]).consistency_token
+    return memory.retrieve(QUESTION, consistency_token=token)
 
 
 def all_legs_answered(answer: Retrieval) -> bool:
     states = {report.leg: report.state for report in answer.leg_reports}
-    legs = ("lexical", "dense", "facts", "graph", "related")
+    legs = ("lexical", "dense", "facts", "graph", "related", "temporal")
     return answer.hits[0].id == "hired" and states == dict.fromkeys(legs, LegState.OK)

@@ -16,9 +16,9 @@ from itertools import count, product
 
 import pytest
 
-from tests.fix_cluster import Cluster
-from tests.processes import tree_of
-from tests.waiting import until
+from tests.fixtures.cluster import Cluster
+from tests.support.processes import tree_of
+from tests.support.waiting import until
 from trivium import Client, Segment
 from trivium.errors import TriviumError
 from trivium.values import LegReport, LegState, Retrieval
@@ -46,29 +46,29 @@ class Form:
     @property
     def replica(self) -> str:
         """The deployment of the process that a test kills."""
-        if self.placement == "fused":
+        if self.placement == "single":
             return "Fusion"
         name = "VectorIndex" if self.placement == "split" else "VectorSpace"
         return name if self.shards == 1 else f"{name}-1-of-{self.shards}"
 
     def deploy(self, cluster: Cluster) -> None:
         """Takes the place of whatever is deployed."""
-        file = "fused" if self.placement == "fused" else "split"
+        file = "single" if self.placement == "single" else "split"
         index = {"kind": self.kind, "shards": self.shards}
         if self.kind == "ivf":
             index["exact_max_rows"] = MOST_EXACT
         cluster.deploy(file, serve={"placement": self.placement}, index=index)
 
 
-USUAL = (Form("fused", "exact"), Form("split", "ivf"), Form("gpu", "ivf", 3))
+USUAL = (Form("single", "exact"), Form("split", "ivf"), Form("gpu", "ivf", 3))
 ALL = (
-    *(Form("fused", kind) for kind in ("exact", "ivf")),
+    *(Form("single", kind) for kind in ("exact", "ivf")),
     *(Form(*each) for each in product(("split", "gpu"), ("exact", "ivf"), (1, 3))),
 )
 
 MOST_EXACT = 16
 """So few rows are enough for lists here, in each of three shares too."""
-TOLD = 192
+STORED = 192
 """Sentences at the start; three shares of them have lists."""
 
 WORDS = ("sailed", "cooked", "painted", "sold", "found", "lost", "drew", "fixed")
@@ -81,7 +81,7 @@ MEANING_ALONE = {
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """All forms for the matrix, else one for each placement; on one cluster."""
-    metafunc.parametrize("cluster", ["with ray.env"], indirect=True, scope="module")
+    metafunc.parametrize("cluster", ["with ray.env"], indirect=True, scope="session")
     if "form" in metafunc.fixturenames:
         forms = ALL if metafunc.config.getoption("--index-matrix") else USUAL
         metafunc.parametrize("form", forms, ids=str)
@@ -93,14 +93,18 @@ def sentence(number: int) -> str:
     return f"On day {number} somebody {did} {thing}."
 
 
-def told(memory: Client, *numbers: int) -> str:
+def store(memory: Client, *numbers: int) -> str:
     """Stores a sentence for each number; returns the token."""
-    return memory.ingest([Segment(id=str(each), text=sentence(each)) for each in numbers]).token
+    return memory.ingest(
+        [Segment(id=str(each), text=sentence(each)) for each in numbers]
+    ).consistency_token
 
 
 def asked(memory: Client, number: int, token: str = "", timeout: float = 30.0) -> Retrieval:
     """What meaning alone brings to a question that repeats the sentence."""
-    return memory.retrieve(sentence(number), token=token, changes=MEANING_ALONE, timeout=timeout)
+    return memory.retrieve(
+        sentence(number), consistency_token=token, profile_overrides=MEANING_ALONE, timeout=timeout
+    )
 
 
 def report(answer: Retrieval) -> LegReport:
@@ -138,7 +142,7 @@ def writing(memory: Client) -> Iterator[list[int]]:
             if over.is_set():
                 return
             try:
-                told(memory, number)
+                store(memory, number)
             except TriviumError:
                 continue  # it was not accepted: the process that took it is gone
             accepted.append(number)
@@ -153,7 +157,7 @@ def writing(memory: Client) -> Iterator[list[int]]:
 
 
 def answered(memory: Client, number: int) -> LegState:
-    """How the leg ends for one in a hurry; without any answer, as if it had failed."""
+    """The state of the leg after 1.5 s; FAILED if there is no answer."""
     try:
         return report(asked(memory, number, timeout=1.5)).state
     except TriviumError:
@@ -165,18 +169,23 @@ def test_it_is_written_to_deleted_from_rebuilt_and_survives_a_replica(
 ) -> None:
     form.deploy(cluster)
     with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
-        token = told(memory, *range(TOLD))
-        assert all(finds(memory, each, token) for each in range(0, TOLD, 8))
+        token = store(memory, *range(STORED))
+        assert all(finds(memory, each, token) for each in range(0, STORED, 8))
         if form.kind == "ivf":
-            until(lambda: len(shelves_in_lists(memory)) == form.shards)
+            until(lambda: len(partitions_in_lists(memory)) == form.shards)
         before = memory.stats().index.epoch
 
-        gone = range(1, TOLD, 3)
+        gone = range(1, STORED, 3)
         memory.forget(segment_ids=[str(each) for each in gone])
         renamed = Segment(id="0", text="A heron stood in the shallow water.")
-        token = memory.ingest([renamed]).token
+        token = memory.ingest([renamed]).consistency_token
         assert asked(memory, 1, token).hits[0].id != "1"
-        assert memory.retrieve(renamed.text, token=token, changes=MEANING_ALONE).hits[0].id == "0"
+        assert (
+            memory.retrieve(renamed.text, consistency_token=token, profile_overrides=MEANING_ALONE)
+            .hits[0]
+            .id
+            == "0"
+        )
         if form.kind == "ivf":
             until(lambda: memory.stats().index.epoch > before)  # a third was dead
 
@@ -187,29 +196,29 @@ def test_it_is_written_to_deleted_from_rebuilt_and_survives_a_replica(
             had = len(accepted)
             until(lambda: len(accepted) > had + 5)
 
-        token = told(memory, TOLD)
-        kept = [each for each in range(2, TOLD + 1) if each not in gone]
-        assert all(finds(memory, each, token) for each in [*kept[::8], TOLD, *accepted])
+        token = store(memory, STORED)
+        kept = [each for each in range(2, STORED + 1) if each not in gone]
+        assert all(finds(memory, each, token) for each in [*kept[::8], STORED, *accepted])
         found = {hit.id for each in gone[::8] for hit in asked(memory, each, token).hits}
         assert not found & {str(each) for each in gone}
 
 
-def shelves_in_lists(memory: Client) -> list[int]:
-    """How many lists each shelf of segments has that has any."""
+def partitions_in_lists(memory: Client) -> list[int]:
+    """How many lists each partition of segments has that has any."""
     tiers = memory.stats().index.tiers
     return [tier.list_count for tier in tiers if tier.kind == "segment" and tier.list_count]
 
 
-def test_a_lost_shard_is_told_and_shards_change_in_number_without_losing_a_write(
+def test_a_lost_shard_is_reported_and_shards_change_in_number_without_losing_a_write(
     cluster: Cluster,
 ) -> None:
     Form("split", "exact", 3).deploy(cluster)
     with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
-        token = told(memory, *range(24))
+        token = store(memory, *range(24))
         assert all(finds(memory, each, token) for each in range(24))
 
         kill_replica(cluster, "VectorIndex-1-of-3")
-        # Who has time waits for the shard; in a second it is not back.
+        # A call with time left waits for the shard, which needs more than a second.
         lost = report(asked(memory, 1, timeout=1.5))
         assert lost.state is LegState.PARTIAL
         assert lost.reason.startswith("not all was searched; 2 of 3 shards answered; shard 1: ")
@@ -220,7 +229,7 @@ def test_a_lost_shard_is_told_and_shards_change_in_number_without_losing_a_write
             Form("split", "exact", 2).deploy(cluster)
             before_the_end = len(accepted)
             until(lambda: len(accepted) > before_the_end + 5)
-        token = told(memory, 24)
+        token = store(memory, 24)
         until(lambda: answered(memory, 1) is LegState.OK)
 
         assert all(finds(memory, each, token) for each in (*range(25), *accepted))

@@ -1,4 +1,4 @@
-"""What an operator sees and does, in the placements `fused` and `split`."""
+"""What an operator sees and does, in the placements `single` and `split`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from serving.config import ServeSettings
-from tests.fix_service import Service
-from tests.listing import listed
-from tests.processes import listeners, tree_of
-from tests.waiting import until
+from serving.config.settings import ServeSettings
+from tests.fixtures.service import Service
+from tests.support.listing import listed
+from tests.support.processes import listeners, tree_of
+from tests.support.waiting import until
 from trivium import Client, Fact, Segment
 from trivium.errors import InvalidRequestError
 
@@ -63,8 +63,8 @@ def test_no_text_of_a_segment_or_question_is_in_any_log(service: Service) -> Non
                 Segment(id="malformed", text=f"{secret}\0"),
                 Fact(id="f", subject="Nora", relation="fears", object=secret, evidence=["s"]),
             ]
-        ).token
-        found = memory.retrieve(f"Who went to {secret}?", token=token)
+        ).consistency_token
+        found = memory.retrieve(f"Who went to {secret}?", consistency_token=token)
         with pytest.raises(InvalidRequestError):
             memory.retrieve(f"{secret}\0", profile=secret)
     logs = [*service.log_dir.rglob("*"), *service.data_dir.glob("*/*.log")]
@@ -105,7 +105,7 @@ def test_the_metrics_port_shows_ours(service: Service) -> None:
     assert "ray_trivium_index_vectors" in shown
     assert 'projection="embedding"' in shown
     assert 'projection="graph"' in shown
-    assert re.search(r'ray_trivium_embedding_batch_size_bucket{.*lane="query".*le="1.0"', shown)
+    assert re.search(r'ray_trivium_embedding_batch_size_bucket{.*le="1.0".*queue="query"', shown)
 
 
 def until_shown(url: str, wanted: str) -> str:
@@ -121,10 +121,10 @@ def page(url: str) -> str:
 
 def test_weights_change_live_without_a_restart(service: Service) -> None:
     memory = service.client(tenant=f"live-{uuid.uuid4().hex[:8]}")
-    token = memory.ingest([Segment(id="a", text="The lighthouse is lit again.")]).token
+    token = memory.ingest([Segment(id="a", text="The lighthouse is lit again.")]).consistency_token
 
     def weight() -> float:
-        hit = memory.retrieve("lighthouse", token=token, explain=True).hits[0]
+        hit = memory.retrieve("lighthouse", consistency_token=token, explain=True).hits[0]
         assert hit.ledger is not None
         return next(term.weight for term in hit.ledger.leg_terms if term.leg == "lexical")
 
@@ -158,7 +158,7 @@ def test_a_bad_profile_is_refused_and_the_ones_before_go_on(
     started = memory.stats().service.started_at
     deploy(service, {"profiles": profiles})
     until(lambda: said in refused())
-    definition = next(each for each in memory.profiles() if each.name == "default").definition
+    definition = next(each for each in memory.list_profiles() if each.name == "default").definition
     deploy(service, {"profiles": {}})
     until(lambda: not refused())
 

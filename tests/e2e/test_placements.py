@@ -17,15 +17,15 @@ from typing import NamedTuple, Self
 import numpy as np
 import pytest
 
-from serving.adapters.encoder.checkpoint import Checkpoint
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.reranker.checkpoint import open_checkpoint
 from tests.contract.test_cross_encoder import Score, language_model_forward
 from tests.e2e.test_reranking import when_loaded
 from tests.e2e.test_sample import SAMPLE, no_problem
-from tests.fix_service import Service, started_service
-from tests.waiting import until
+from tests.fixtures.service import Service, started_service
+from tests.support.waiting import until
 from trivium import Client, LegState, Retrieval, Segment, Stage
-from trivium.reading import read_items, read_questions
+from trivium.files.reading import read_items, read_questions
 
 pytestmark = [
     pytest.mark.postgres,
@@ -93,12 +93,14 @@ class Library:
 
 
 @pytest.fixture(scope="module")
-def library(tiny_qwen3: Checkpoint, tiny_qwen3_reranker: Path) -> Library:
+def library(tiny_qwen3: EncoderCheckpoint, tiny_qwen3_reranker: Path) -> Library:
     return Library(tiny_qwen3.folder, tiny_qwen3_reranker)
 
 
 @pytest.fixture
-def models(tiny_qwen3: Checkpoint, tiny_qwen3_reranker: Path, neo4j_uri: str) -> dict[str, str]:
+def models(
+    tiny_qwen3: EncoderCheckpoint, tiny_qwen3_reranker: Path, neo4j_uri: str
+) -> dict[str, str]:
     """The settings that name the tiny models, and a Neo4j that is warm already."""
     return {
         "TRIVIUM_NEO4J__URI": neo4j_uri,
@@ -116,15 +118,17 @@ def data_dir() -> Iterator[Path]:
         yield Path(folder)
 
 
-def told(service: Service, library: Library) -> tuple[Client, str]:
+def store(service: Service, library: Library) -> tuple[Client, str]:
     """A client of a tenant that holds the sample's conversation, and the token of its writes."""
     memory = service.client(tenant="tiny")
-    return memory, memory.ingest_stream(library.segments).token
+    return memory, memory.ingest_stream(library.segments).consistency_token
 
 
 def reranked(memory: Client, question: str, token: str = "") -> Retrieval:
     return when_loaded(
-        lambda: memory.retrieve(question, profile="two_stage", token=token, explain=True)
+        lambda: memory.retrieve(
+            question, profile="two_stage", consistency_token=token, explain=True
+        )
     )
 
 
@@ -169,8 +173,8 @@ def test_in_every_placement_hits_are_those_of_the_libraries_also_while_a_model_t
     embedder = models["TRIVIUM_EMBEDDER__MODEL"]
     settings = {"TRIVIUM_DATA_DIR": str(data_dir), **models}
 
-    with started_service("fused", **settings, TRIVIUM_EMBEDDER__TEXT_FORM="plain") as fused:
-        memory, token = told(fused, library)
+    with started_service("single", **settings, TRIVIUM_EMBEDDER__TEXT_FORM="plain") as single:
+        memory, token = store(single, library)
         first = {question: reranked(memory, question, token) for question in QUESTIONS}
 
     written_otherwise = {
@@ -238,12 +242,12 @@ def asked_until_taken_over(memory: Client) -> list[tuple[str, Retrieval]]:
                 answers.append((question, answer))
 
     with ThreadPoolExecutor(ASKERS) as askers:
-        asking = [askers.submit(ask) for _ in range(ASKERS)]
+        futures = [askers.submit(ask) for _ in range(ASKERS)]
         try:
             until(lambda: memory.stats().index.ready)
         finally:
             over.set()
-        for each in asking:
+        for each in futures:
             each.result()
     return answers
 

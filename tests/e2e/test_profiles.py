@@ -7,9 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from serving.profiles import ProfileBook
+from serving.config.profiles import ProfileBook
 from tests.e2e.test_sample import questions, sample
-from tests.fix_service import Service
+from tests.fixtures.service import Service
 from trivium import Client, LegState, Loss
 from trivium.cli.app import trivium
 
@@ -21,7 +21,7 @@ QUESTION, _ = questions()["words"]
 
 
 def test_all_shipped_profiles_are_listed_as_data(service: Service) -> None:
-    listed = {each.name: each for each in service.client(tenant="anyone").profiles()}
+    listed = {each.name: each for each in service.client(tenant="anyone").list_profiles()}
 
     assert sorted(listed) == PROFILES
     assert listed["annie"].definition["decay"]["half_life"] == "P30D"
@@ -34,7 +34,7 @@ def test_every_profile_answers_and_its_ledgers_add_up(
 ) -> None:
     memory, token = sample
 
-    answer = memory.retrieve(QUESTION, profile=profile, token=token, explain=True)
+    answer = memory.retrieve(QUESTION, profile=profile, consistency_token=token, explain=True)
 
     assert answer.hits
     assert {report.state for report in answer.leg_reports} == {LegState.OK}
@@ -49,7 +49,7 @@ def test_every_profile_is_asked_by_name_from_the_command_line(
 ) -> None:
     memory, token = sample
     options = ["--address", service.address, "--tenant", memory.tenant, "--timeout", "30"]
-    asked = ["ask", QUESTION, "--profile", profile, "--wait", token, "--explain"]
+    asked = ["ask", QUESTION, "--profile", profile, "--consistency-token", token, "--explain"]
 
     result = CliRunner().invoke(trivium, [*options, *asked])
 
@@ -60,21 +60,21 @@ def test_every_profile_is_asked_by_name_from_the_command_line(
 def test_two_profiles_are_compared_side_by_side(sample: tuple[Client, str]) -> None:
     memory, token = sample
 
-    found = memory.compare(QUESTION, profile="annie", against="default", token=token)
+    found = memory.compare(QUESTION, profile="annie", against="default", consistency_token=token)
 
     assert (found.retrieved.profile, found.against.profile) == ("annie", "default")
     ranks = {hit.id: hit.rank for hit in found.retrieved.hits}
-    assert {each.id: each.rank for each in found.rank_changes if each.rank} == ranks
+    assert {each.item.id: each.rank for each in found.rank_changes if each.rank} == ranks
     assert 0 <= found.overlap <= 1
 
 
-def test_why_an_item_is_missing_is_told_over_the_network(sample: tuple[Client, str]) -> None:
+def test_why_an_item_is_missing_is_explained_over_the_network(sample: tuple[Client, str]) -> None:
     memory, token = sample
-    answer = memory.retrieve(QUESTION, token=token, limit=1)
-    everything = memory.retrieve(QUESTION, token=token, limit=100)
+    answer = memory.retrieve(QUESTION, consistency_token=token, limit=1)
+    everything = memory.retrieve(QUESTION, consistency_token=token, limit=100)
 
     found, lost, nobody = (
-        memory.explain_absence(QUESTION, segment_id=id_, token=token, limit=1)
+        memory.explain_absence(QUESTION, segment_id=id_, consistency_token=token, limit=1)
         for id_ in (answer.hits[0].id, everything.hits[-1].id, "no-such-segment")
     )
 

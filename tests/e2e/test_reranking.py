@@ -1,4 +1,4 @@
-"""What a cross-encoder makes of an answer, in the placements `fused` and `split`."""
+"""What a cross-encoder makes of an answer, in the placements `single` and `split`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from serving.adapters.reranker.checkpoint import open_checkpoint
-from serving.pipeline.rerank_queue import LOADING
+from serving.pipeline.inference.rerank_queue import LOADING
 from tests.contract.test_cross_encoder import CLOSE, Score, classifier_forward
 from tests.e2e.test_operations import until_shown
-from tests.fix_service import Service
-from tests.waiting import until
+from tests.fixtures.service import Service
+from tests.support.waiting import until
 from trivium import Client, Retrieval, Segment, Stage
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
@@ -34,7 +34,7 @@ def memory(service: Service) -> tuple[Client, str]:
     """A client of a tenant that holds what was said, and the token of its writes."""
     client = service.client(tenant="reranking")
     said = [Segment(id=id_, text=text, speaker="Mel") for id_, text in SAID.items()]
-    return client, client.ingest([*said, SENSITIVE]).token
+    return client, client.ingest([*said, SENSITIVE]).consistency_token
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,9 @@ def test_every_hit_is_scored_by_its_cosine_and_the_logit_of_the_model(
 ) -> None:
     client, token = memory
     answer = when_loaded(
-        lambda: client.retrieve(QUESTION, profile="two_stage", token=token, explain=True)
+        lambda: client.retrieve(
+            QUESTION, profile="two_stage", consistency_token=token, explain=True
+        )
     )
 
     assert {hit.id: hit.stage for hit in answer.hits} == dict.fromkeys(SAID, Stage.RERANKED)
@@ -82,7 +84,11 @@ def test_what_is_sensitive_is_found_by_its_words_and_not_sent_to_the_model(
 ) -> None:
     client, token = memory
     also = {"rerank": {"head": 50, "weight": 0.7}}
-    answer = when_loaded(lambda: client.retrieve(QUESTION, changes=also, token=token, explain=True))
+    answer = when_loaded(
+        lambda: client.retrieve(
+            QUESTION, profile_overrides=also, consistency_token=token, explain=True
+        )
+    )
 
     secret = next(hit for hit in answer.hits if hit.id == SENSITIVE.id)
     assert secret.stage is Stage.COARSE
@@ -95,7 +101,7 @@ def test_what_is_sensitive_is_found_by_its_words_and_not_sent_to_the_model(
 
 def test_reranked_answers_are_counted(service: Service, memory: tuple[Client, str]) -> None:
     client, token = memory
-    when_loaded(lambda: client.retrieve(QUESTION, profile="two_stage", token=token))
+    when_loaded(lambda: client.retrieve(QUESTION, profile="two_stage", consistency_token=token))
 
     counted = until_shown(service.metrics, 'stage="reranked"')
 

@@ -1,4 +1,4 @@
-"""The sample conversation shows each road, and does what it says of itself."""
+"""The sample conversation needs each kind of retriever."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.ingest import only
-from tests.fix_service import Service
+from bench.speed.ingest import only
+from tests.fixtures.service import Service
 from trivium import Client, LegOverride, Retrieval
-from trivium.reading import read_items, read_questions
-from trivium.records import Problem
+from trivium.files.reading import read_items, read_questions
+from trivium.files.records import Problem
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
@@ -29,22 +29,22 @@ def sample(service: Service) -> tuple[Client, str]:
     memory = service.client(tenant="the-sample")
     files = [SAMPLE / "conversation.jsonl", SAMPLE / "facts.jsonl"]
     items = [found.item for found in read_items([str(path) for path in files], no_problem)]
-    return memory, memory.ingest_stream(items).token
+    return memory, memory.ingest_stream(items).consistency_token
 
 
 def asked_deep(sample: tuple[Client, str], question: str, leg: str) -> list[str]:
     """What one leg alone finds, as deep as it goes."""
     memory, token = sample
     overrides = {**only(leg), leg: LegOverride(depth=DEEP)}
-    answer = memory.retrieve(question, token=token, limit=DEEP, overrides=overrides)
+    answer = memory.retrieve(question, consistency_token=token, limit=DEEP, leg_overrides=overrides)
     assert answer.complete, answer.leg_reports
-    return [id_ for hit in answer.hits for id_ in (hit.id, *hit.folded_ids)]
+    return [ref.id for hit in answer.hits for ref in (hit.ref, *hit.folded)]
 
 
 def questions() -> dict[str, tuple[str, str]]:
-    """Text and answer of the sample's questions, by road."""
+    """Text and answer of the sample's questions, by the kind of retriever."""
     lines = (SAMPLE / "questions.jsonl").read_text().splitlines()
-    return {each["road"]: (each["text"], each["answer"][0]) for each in map(json.loads, lines)}
+    return {each["retriever"]: (each["text"], each["answer"][0]) for each in map(json.loads, lines)}
 
 
 def test_every_answer_is_among_the_first_three(sample: tuple[Client, str]) -> None:
@@ -52,7 +52,7 @@ def test_every_answer_is_among_the_first_three(sample: tuple[Client, str]) -> No
 
     ranks: dict[str, int | None] = {}
     for question in read_questions(str(SAMPLE / "questions.jsonl"), no_problem):
-        answer: Retrieval = memory.retrieve(question.text, token=token)
+        answer: Retrieval = memory.retrieve(question.text, consistency_token=token)
         assert answer.complete, answer.leg_reports
         ranks[question.text] = answer.rank_of(question.answer)
 
@@ -60,16 +60,16 @@ def test_every_answer_is_among_the_first_three(sample: tuple[Client, str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("road", "finding", "lacking"),
+    ("kind", "finding", "lacking"),
     [
         ("meaning", ["dense"], ["lexical", "facts", "graph"]),
         ("relations", ["graph"], ["lexical", "dense", "facts"]),
     ],
 )
-def test_a_road_finds_what_no_other_does(
-    sample: tuple[Client, str], road: str, finding: list[str], lacking: list[str]
+def test_a_kind_of_retriever_finds_what_no_other_does(
+    sample: tuple[Client, str], kind: str, finding: list[str], lacking: list[str]
 ) -> None:
-    question, answer = questions()[road]
+    question, answer = questions()[kind]
 
     for leg in finding:
         assert answer in asked_deep(sample, question, leg), leg
@@ -81,7 +81,7 @@ def test_the_relation_is_of_two_hops(sample: tuple[Client, str]) -> None:
     memory, token = sample
     question, answer = questions()["relations"]
 
-    found = memory.retrieve(question, token=token, explain=True)
+    found = memory.retrieve(question, consistency_token=token, explain=True)
 
     hit = next(hit for hit in found.hits if hit.id == answer)
     assert hit.ledger is not None
@@ -95,5 +95,5 @@ def test_what_the_sample_cannot_answer_finds_nothing_by_meaning(
     memory, token = sample
 
     for question in read_questions(str(SAMPLE / "unanswerable.jsonl"), no_problem):
-        answer = memory.retrieve(question.text, token=token)
+        answer = memory.retrieve(question.text, consistency_token=token)
         assert not answer.hits, (question.text, [hit.id for hit in answer.hits])

@@ -1,4 +1,4 @@
-"""What a user does, over the network, in the placements `fused` and `split`."""
+"""What a user does, over the network, in the placements `single` and `split`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
-from bench.ingest import only
-from tests.fix_service import Service
+from bench.speed.ingest import only
+from tests.fixtures.service import Service
 from trivium import Client, Fact, Filter, Retrieval, Segment
 from trivium.errors import InvalidRequestError, PreconditionError, to_error
 from trivium.values import ItemState, LegState, TimeRange
@@ -85,47 +85,51 @@ def memory(service: Service) -> Client:
 
 
 @pytest.fixture
-def told(memory: Client) -> tuple[Client, str]:
+def stored(memory: Client) -> tuple[Client, str]:
     """A client with a small conversation stored, and the token of that write."""
-    return memory, memory.ingest([*CONVERSATION, *FACTS]).token
+    return memory, memory.ingest([*CONVERSATION, *FACTS]).consistency_token
 
 
 def states(answer: Retrieval) -> dict[str, LegState]:
     return {report.leg: report.state for report in answer.leg_reports}
 
 
-def test_what_was_said_is_found_by_words_meaning_and_relations(told: tuple[Client, str]) -> None:
-    memory, token = told
+def test_what_was_said_is_found_by_words_meaning_and_relations(stored: tuple[Client, str]) -> None:
+    memory, token = stored
 
-    answer = memory.retrieve("Who hired Tom?", token=token, explain=True)
+    answer = memory.retrieve("Who hired Tom?", consistency_token=token, explain=True)
 
     assert set(states(answer).values()) == {LegState.OK}
     assert answer.hits[0].id == "t2"
     assert {"lexical", "dense", "facts", "graph"} <= set(answer.hits[0].legs)
 
 
-def test_meaning_finds_what_no_word_does(told: tuple[Client, str]) -> None:
-    memory, token = told
+def test_meaning_finds_what_no_word_does(stored: tuple[Client, str]) -> None:
+    memory, token = stored
 
-    answer = memory.retrieve("Is anybody seasick?", token=token, overrides=only("dense"))
+    answer = memory.retrieve(
+        "Is anybody seasick?", consistency_token=token, leg_overrides=only("dense")
+    )
 
     assert answer.hits[0].id == "t3"
 
 
-def test_a_relation_of_two_hops_finds_what_names_nothing(told: tuple[Client, str]) -> None:
-    memory, token = told
+def test_a_relation_of_two_hops_finds_what_names_nothing(stored: tuple[Client, str]) -> None:
+    memory, token = stored
 
-    answer = memory.retrieve("What about Tom?", token=token, overrides=only("graph"), explain=True)
+    answer = memory.retrieve(
+        "What about Tom?", consistency_token=token, leg_overrides=only("graph"), explain=True
+    )
 
     hit = next(hit for hit in answer.hits if hit.id == "t4")
     assert hit.ledger is not None
     assert "Lotus Books" in hit.ledger.leg_terms[0].path or "Tom" in hit.ledger.leg_terms[0].path
 
 
-def test_every_ledger_adds_up_to_its_score(told: tuple[Client, str]) -> None:
-    memory, token = told
+def test_every_ledger_adds_up_to_its_score(stored: tuple[Client, str]) -> None:
+    memory, token = stored
 
-    answer = memory.retrieve("Tom and the dog in Lisbon", token=token, explain=True)
+    answer = memory.retrieve("Tom and the dog in Lisbon", consistency_token=token, explain=True)
 
     assert answer.hits
     for hit in answer.hits:
@@ -134,13 +138,17 @@ def test_every_ledger_adds_up_to_its_score(told: tuple[Client, str]) -> None:
         assert math.isclose(math.fsum(terms), hit.score, abs_tol=1e-9)
 
 
-def test_a_repeat_changes_nothing_and_its_token_covers_the_write(told: tuple[Client, str]) -> None:
-    memory, _ = told
+def test_a_repeat_changes_nothing_and_its_token_covers_the_write(
+    stored: tuple[Client, str],
+) -> None:
+    memory, _ = stored
 
     again = memory.ingest([*CONVERSATION, *FACTS])
 
     assert {outcome.state for outcome in again.outcomes} == {ItemState.UNCHANGED}
-    assert set(states(memory.retrieve("Tom", token=again.token)).values()) == {LegState.OK}
+    assert set(
+        states(memory.retrieve("Tom", consistency_token=again.consistency_token)).values()
+    ) == {LegState.OK}
 
 
 def test_a_repeat_without_a_time_changes_nothing(memory: Client) -> None:
@@ -151,32 +159,36 @@ def test_a_repeat_without_a_time_changes_nothing(memory: Client) -> None:
     assert again.outcomes[0].state is ItemState.UNCHANGED
 
 
-def test_an_update_reaches_every_leg(told: tuple[Client, str]) -> None:
-    memory, _ = told
+def test_an_update_reaches_every_leg(stored: tuple[Client, str]) -> None:
+    memory, _ = stored
     changed = Segment(id="t3", speaker="Mara", text="I love sailing now.", event_time=day(2))
 
-    token = memory.ingest([changed]).token
+    token = memory.ingest([changed]).consistency_token
 
     for leg in ("lexical", "dense", "graph"):
-        answer = memory.retrieve("Mara sailing", token=token, overrides=only(leg))
+        answer = memory.retrieve("Mara sailing", consistency_token=token, leg_overrides=only(leg))
         assert "I love sailing now." in [hit.text for hit in answer.hits], leg
 
 
-def test_what_is_forgotten_is_gone_from_every_store(told: tuple[Client, str]) -> None:
-    memory, token = told
-    memory.retrieve("Tom", token=token)
+def test_what_is_forgotten_is_gone_from_every_store(stored: tuple[Client, str]) -> None:
+    memory, token = stored
+    memory.retrieve("Tom", consistency_token=token)
 
     receipt = memory.forget(segment_ids=["t2"])
 
     assert receipt.verified, receipt
     assert (receipt.segment_count, receipt.fact_count) == (1, 1)
     for leg in ("lexical", "dense", "facts", "graph"):
-        answer = memory.retrieve("Lotus Books hired Tom", overrides=only(leg), token=receipt.token)
+        answer = memory.retrieve(
+            "Lotus Books hired Tom",
+            leg_overrides=only(leg),
+            consistency_token=receipt.consistency_token,
+        )
         assert "t2" not in [hit.id for hit in answer.hits]
 
 
-def test_a_tenant_can_be_forgotten_whole(told: tuple[Client, str]) -> None:
-    memory, _ = told
+def test_a_tenant_can_be_forgotten_whole(stored: tuple[Client, str]) -> None:
+    memory, _ = stored
 
     receipt = memory.forget(everything=True)
 
@@ -186,13 +198,15 @@ def test_a_tenant_can_be_forgotten_whole(told: tuple[Client, str]) -> None:
     assert memory.stats().tenant.segment_count == 0
 
 
-def test_nobody_sees_the_memory_of_another(service: Service, told: tuple[Client, str]) -> None:
-    _, token = told
-    stranger = service.client(tenant=f"stranger-{uuid.uuid4().hex}")
-    stranger.ingest([Segment(id="x", text="Nothing to see here.")])
+def test_nobody_sees_the_memory_of_another(service: Service, stored: tuple[Client, str]) -> None:
+    _, token = stored
+    other = service.client(tenant=f"other-{uuid.uuid4().hex}")
+    other.ingest([Segment(id="x", text="Nothing to see here.")])
 
     for leg in ("lexical", "dense", "facts", "graph"):
-        answer = stranger.retrieve("Lotus Books hired Tom", token=token, overrides=only(leg))
+        answer = other.retrieve(
+            "Lotus Books hired Tom", consistency_token=token, leg_overrides=only(leg)
+        )
         assert {hit.id for hit in answer.hits} <= {"x"}, leg
 
 
@@ -200,18 +214,18 @@ def test_a_sensitive_segment_is_found_by_words_only(memory: Client) -> None:
     secret = Segment(id="s", speaker="Mara", text="My doctor says it is malaria.", sensitive=True)
     resting = Fact(id="f", subject="Mara", relation="has", object="malaria", evidence=("s",))
 
-    token = memory.ingest([secret, resting]).token
+    token = memory.ingest([secret, resting]).consistency_token
 
     found = {}
     for leg in ("lexical", "dense", "facts", "graph"):
-        answer = memory.retrieve("Mara malaria", token=token, overrides=only(leg))
+        answer = memory.retrieve("Mara malaria", consistency_token=token, leg_overrides=only(leg))
         found[leg] = [hit.id for hit in answer.hits]
     assert found == {"lexical": ["s"], "dense": [], "facts": [], "graph": []}
 
 
-def test_what_turns_sensitive_leaves_the_index_and_the_graph(told: tuple[Client, str]) -> None:
-    memory, token = told
-    assert memory.retrieve("Lotus Books", token=token, overrides=only("facts")).hits
+def test_what_turns_sensitive_leaves_the_index_and_the_graph(stored: tuple[Client, str]) -> None:
+    memory, token = stored
+    assert memory.retrieve("Lotus Books", consistency_token=token, leg_overrides=only("facts")).hits
     hired = CONVERSATION[1]
     secret = Segment(
         id=hired.id,
@@ -221,10 +235,12 @@ def test_what_turns_sensitive_leaves_the_index_and_the_graph(told: tuple[Client,
         sensitive=True,
     )
 
-    token = memory.ingest([secret]).token
+    token = memory.ingest([secret]).consistency_token
 
     for leg in ("dense", "facts", "graph"):
-        answer = memory.retrieve("Tom Lotus Books", token=token, overrides=only(leg))
+        answer = memory.retrieve(
+            "Tom Lotus Books", consistency_token=token, leg_overrides=only(leg)
+        )
         assert "t2" not in [hit.id for hit in answer.hits], leg
 
 
@@ -241,42 +257,44 @@ def test_what_turns_sensitive_leaves_the_index_and_the_graph(told: tuple[Client,
     ],
 )
 def test_a_filter_holds_on_every_leg(
-    told: tuple[Client, str], filter_: Filter, passing: set[str]
+    stored: tuple[Client, str], filter_: Filter, passing: set[str]
 ) -> None:
-    memory, token = told
+    memory, token = stored
 
     found = {}
     for leg in ("lexical", "dense", "facts", "graph"):
         question = "Mara and Tom: Lisbon flat, Lotus Books, boats, dog"
-        answer = memory.retrieve(question, token=token, filter=filter_, overrides=only(leg))
+        answer = memory.retrieve(
+            question, consistency_token=token, filter=filter_, leg_overrides=only(leg)
+        )
         found[leg] = {hit.id for hit in answer.hits}
     assert found["lexical"] == passing
     assert all(hits <= passing for hits in found.values()), found
 
 
 def test_as_of_hides_what_was_said_later_and_what_was_not_yet_true(
-    told: tuple[Client, str],
+    stored: tuple[Client, str],
 ) -> None:
-    memory, token = told
+    memory, token = stored
 
     question = "Does Tom work at Lotus Books, or live in the Lisbon flat?"
-    answer = memory.retrieve(question, token=token, as_of=day(0), limit=10)
+    answer = memory.retrieve(question, consistency_token=token, as_of=day(0), limit=10)
 
     assert {hit.id for hit in answer.hits} == {"t1"}
 
 
-def test_a_short_budget_is_kept_and_reported(told: tuple[Client, str]) -> None:
-    memory, _ = told
+def test_a_short_budget_is_kept_and_reported(stored: tuple[Client, str]) -> None:
+    memory, _ = stored
 
     answer = memory.retrieve("Tom", timeout=5)
 
     assert answer.statistics.total < timedelta(seconds=5)
 
 
-def test_a_briefing_is_a_block_for_a_prompt(told: tuple[Client, str]) -> None:
-    memory, token = told
+def test_a_briefing_is_a_block_for_a_prompt(stored: tuple[Client, str]) -> None:
+    memory, token = stored
 
-    block = memory.briefing("Who hired Tom?", token=token)
+    block = memory.briefing("Who hired Tom?", consistency_token=token)
 
     assert block.startswith("<memory>\n<!-- This is recalled memory content.")
     assert '- Tom said: "Lotus Books hired me, I start on Monday."' in block
@@ -290,10 +308,10 @@ def test_an_unknown_tenant_has_no_hits(memory: Client) -> None:
     assert memory.briefing("Anything?") == ""
 
 
-def test_a_profile_may_return_facts_themselves(told: tuple[Client, str]) -> None:
-    memory, token = told
+def test_a_profile_may_return_facts_themselves(stored: tuple[Client, str]) -> None:
+    memory, token = stored
 
-    answer = memory.retrieve("Where does Tom work?", profile="facts", token=token)
+    answer = memory.retrieve("Where does Tom work?", profile="facts", consistency_token=token)
 
     assert "f1" in [hit.id for hit in answer.hits]
 
@@ -304,13 +322,15 @@ def test_a_stream_stores_everything_and_its_token_covers_it(memory: Client) -> N
     stored = memory.ingest_stream(many)
 
     assert (stored.created_count, stored.rejected_count) == (700, 0)
-    answer = memory.retrieve("number 699", token=stored.token, overrides=only("dense"))
+    answer = memory.retrieve(
+        "number 699", consistency_token=stored.consistency_token, leg_overrides=only("dense")
+    )
     assert states(answer)["dense"] is LegState.OK
     assert memory.stats().tenant.embedded_count == 700
 
 
-def test_segments_and_facts_can_be_read_back_in_pages(told: tuple[Client, str]) -> None:
-    memory, _ = told
+def test_segments_and_facts_can_be_read_back_in_pages(stored: tuple[Client, str]) -> None:
+    memory, _ = stored
 
     assert [segment.id for segment in memory.list_segments(page_size=3)] == ["t1", "t2", "t3", "t4"]
     assert [fact.id for fact in memory.list_facts(page_size=1)] == ["f1", "f2"]
@@ -355,10 +375,10 @@ def test_bytes_that_are_no_text_are_refused_like_any_other_bad_request(service: 
         "x" * 8000,
     ],
 )
-def test_an_odd_question_gets_an_answer(told: tuple[Client, str], question: str) -> None:
-    memory, token = told
+def test_an_odd_question_gets_an_answer(stored: tuple[Client, str], question: str) -> None:
+    memory, token = stored
 
-    answer = memory.retrieve(question, token=token)
+    answer = memory.retrieve(question, consistency_token=token)
 
     assert set(states(answer).values()) <= {LegState.OK, LegState.SKIPPED}
 
@@ -372,9 +392,9 @@ def test_odd_texts_and_relations_come_back_as_they_went_in(memory: Client) -> No
         Fact(id="back", subject="Tom", relation="likes", object="Mara", evidence=("🙂/ü 'x'",)),
     ]
 
-    token = memory.ingest([odd, *loops]).token
+    token = memory.ingest([odd, *loops]).consistency_token
 
-    answer = memory.retrieve("Does Mara like Tom, asks O'Brien?", token=token)
+    answer = memory.retrieve("Does Mara like Tom, asks O'Brien?", consistency_token=token)
     assert answer.hits[0].item == memory.get_segments(["🙂/ü 'x'"]).segments[0]
     assert answer.hits[0].text == text
 
@@ -397,8 +417,8 @@ def test_a_malformed_question_names_every_field(memory: Client) -> None:
     }
 
 
-def test_a_large_limit_is_coerced_and_said_so(told: tuple[Client, str]) -> None:
-    memory, _ = told
+def test_a_large_limit_is_coerced_and_said_so(stored: tuple[Client, str]) -> None:
+    memory, _ = stored
 
     answer = memory.retrieve("Tom", limit=10_000)
 
@@ -408,15 +428,15 @@ def test_a_large_limit_is_coerced_and_said_so(told: tuple[Client, str]) -> None:
 def test_a_tenant_keeps_its_text_search_configuration(memory: Client) -> None:
     memory.ingest([Segment(id="a", text="Die Häuser am See.")], text_search_config="german")
 
-    assert [hit.id for hit in memory.retrieve("Haus", overrides=only("lexical")).hits] == ["a"]
+    assert [hit.id for hit in memory.retrieve("Haus", leg_overrides=only("lexical")).hits] == ["a"]
     with pytest.raises(PreconditionError) as refused:
         memory.ingest([Segment(id="b", text="x")], text_search_config="english")
     assert refused.value.reason == "TEXT_SEARCH_CONFIG_CONFLICT"
 
 
-def test_stats_say_what_serves(service: Service, told: tuple[Client, str]) -> None:
-    memory, token = told
-    memory.retrieve("Tom", token=token)
+def test_stats_say_what_serves(service: Service, stored: tuple[Client, str]) -> None:
+    memory, token = stored
+    memory.retrieve("Tom", consistency_token=token)
 
     stats = memory.stats()
 

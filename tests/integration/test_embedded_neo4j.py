@@ -1,4 +1,4 @@
-"""The Neo4j of the desk as a process: how it starts, ends, and fails."""
+"""The embedded Neo4j process: start, end, and failures."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def listening(process: psutil.Process) -> list[tuple[str, int]]:
 
 
 def test_what_is_written_outlives_a_stop_and_a_kill(tmp_path: Path, jar_cache: Path) -> None:
-    told: list[str] = []
-    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256, on_progress=told.append)
+    reported: list[str] = []
+    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256, on_progress=reported.append)
 
     first = server.start()
     assert write_and_count(first) == 1
@@ -68,7 +68,7 @@ def test_what_is_written_outlives_a_stop_and_a_kill(tmp_path: Path, jar_cache: P
     with server as again:
         assert write_and_count(again) == 3
     server.stop()
-    assert told == ["starting Neo4j"] * 3
+    assert reported == ["starting Neo4j"] * 3
 
 
 def test_it_ends_when_the_process_that_started_it_is_killed(
@@ -131,3 +131,21 @@ def test_a_folder_that_cannot_be_made_is_named(
 
     assert str(folders[unusable]) in str(raised.value)
     assert server.pid is None
+
+
+def test_a_neo4j_that_died_is_started_again_at_its_address(tmp_path: Path, jar_cache: Path) -> None:
+    said: list[str] = []
+    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256, on_progress=said.append)
+    with server as address:
+        server.restart_if_dead()
+        first = server.pid
+        assert first is not None
+        process = psutil.Process(first)
+        process.kill()
+        psutil.wait_procs([process])
+
+        server.restart_if_dead()
+
+        assert server.pid not in (None, first)
+        assert write_and_count(address) == 1
+    assert any("Neo4j ended with status" in line for line in said)

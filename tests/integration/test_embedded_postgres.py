@@ -1,4 +1,4 @@
-"""The launcher, with real processes."""
+"""The launcher of the embedded PostgreSQL, with real processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from serving.adapters.embedded_postgres import (
     find_binaries,
 )
 from serving.adapters.embedded_postgres.account import ACCOUNT
-from tests.fix_postgres import QUICK, pid_of
+from tests.fixtures.postgres import QUICK, pid_of
 
 pytestmark = pytest.mark.postgres
 
@@ -34,7 +34,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
 
 @pytest.fixture
 def root(short_directory: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A directory for one server; whatever still runs there at the end is stopped."""
+    """A directory for one server; any server still running there is stopped at the end."""
     root = short_directory / f"pg-{abs(hash(request.node.name)) % 10**6}"
     yield root
     if (root / "pgdata" / "postmaster.pid").exists():
@@ -54,12 +54,12 @@ def answers(dsn: str) -> bool:
 
 
 def socket_directory_of(dsn: str) -> Path:
-    """Where the DSN looks for the socket."""
+    """The socket directory of the DSN."""
     return Path(str(conninfo_to_dict(dsn)["host"]))
 
 
 def runs(pid: int) -> bool:
-    """Whether the process is alive, and no zombie."""
+    """Whether the process is alive and not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def runs(pid: int) -> bool:
 
 
 def replace_pid(root: Path, pid: int) -> None:
-    """Makes the files that a killed server left behind name another process."""
+    """Changes the pid in the files of a killed server to that of another process."""
     for file in (root / "pgdata" / "postmaster.pid", root / "run" / ".s.PGSQL.5432.lock"):
         lines = file.read_text().splitlines()
         file.write_text("\n".join([str(pid), *lines[1:], ""]))
@@ -192,12 +192,12 @@ def test_a_short_socket_of_a_killed_server_is_removed_too(root: Path) -> None:
     server.stop()
 
 
-def test_data_of_another_major_version_is_refused(root: Path) -> None:
+def test_data_of_another_major_version_is_rejected(root: Path) -> None:
     with EmbeddedPostgres(root, settings=QUICK):
         pass
     (root / "pgdata" / "PG_VERSION").write_text("12\n")
 
-    with pytest.raises(PostgresStartError, match="made by PostgreSQL 12"):
+    with pytest.raises(PostgresStartError, match="created by PostgreSQL 12"):
         EmbeddedPostgres(root).start()
 
     shutil.rmtree(root / "pgdata")
@@ -251,7 +251,7 @@ def test_binaries_out_of_reach_are_copied_and_no_permission_is_widened(
 
 
 @as_root
-def test_a_root_within_a_private_home_is_refused(short_directory: Path) -> None:
+def test_a_root_within_a_private_home_is_rejected(short_directory: Path) -> None:
     private = short_directory / "home"
     private.mkdir(mode=0o700)
 
@@ -295,7 +295,7 @@ def serve_as(root: Path, user: int, group: int) -> None:
 
 @contextlib.contextmanager
 def start_in_process(root: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that starts the server and then waits to be ended."""
+    """A process that starts the server and then waits until it is ended."""
     code = f"""
         import signal, sys
         from pathlib import Path

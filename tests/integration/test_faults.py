@@ -12,29 +12,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.ingest import only
+from bench.speed.ingest import only
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.vector_index import ExactIndex
-from serving.deployments.ray_environment import free_ports
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
-from serving.domain.records import ItemId, TenantName
-from serving.pipeline.tailing import TailedIndex
-from serving.ports import (
-    EmbeddingModel,
-    IndexAnswer,
-    IndexStatus,
-    Vector,
-    VectorLike,
-    Vectors,
-    WantedNeighbours,
-)
-from tests.fake_meaning import FAKE_MODEL, FakeEmbedder
-from tests.fix_local_service import local_service
-from tests.fix_postgres import QUICK
+from serving.domain.items.records import ItemId, TenantName
+from serving.local.ray_environment import free_ports
+from serving.pipeline.index.log_following import LogFollowingIndex
+from serving.ports.embedding import EmbeddingModel, Vector, VectorLike, Vectors
+from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbours
+from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
+from tests.fixtures.local_service import local_service
+from tests.fixtures.postgres import QUICK
 from trivium import Fact, Health, Retrieval, Segment
 from trivium.aio import AsyncClient
 from trivium.errors import UnavailableError
@@ -74,19 +67,20 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
 ) -> None:
     embedder = GatedEmbedder()
     async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
-        token = (await memory.ingest([SAID, KNOWN])).token
+        token = (await memory.ingest([SAID, KNOWN])).consistency_token
         await until(lambda: _graph_is_ok(memory, token))
 
-        early = await memory.retrieve("Who hired Tom?", token=token, timeout=4)
+        early = await memory.retrieve("Who hired Tom?", consistency_token=token, timeout=4)
         embedder.gate.set()
-        late = await memory.retrieve("Who hired Tom?", token=token)
+        late = await memory.retrieve("Who hired Tom?", consistency_token=token)
 
     assert states(early) == {
         "lexical": LegState.OK,
         "dense": LegState.STALE,
         "facts": LegState.STALE,
         "graph": LegState.OK,
-        "related": LegState.OK,
+        "related": LegState.STALE,
+        "temporal": LegState.OK,
     }
     assert set(states(late).values()) == {LegState.OK}
 
@@ -100,20 +94,20 @@ class ChokingEmbedder(FakeEmbedder):
         return await super().embed_documents(texts)
 
 
-async def test_a_poisoned_row_is_set_aside_and_the_rest_goes_on(
+async def test_a_poisoned_row_is_dead_lettered_and_the_rest_goes_on(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:
     poisoned = Segment(id="bad", text="A poison for the encoder.")
     async with local_service(postgres_dsn, neo4j_uri, embedder=ChokingEmbedder()) as memory:
-        token = (await memory.ingest([poisoned, SAID])).token
+        token = (await memory.ingest([poisoned, SAID])).consistency_token
 
-        answer = await memory.retrieve("Who hired Tom?", token=token)
+        answer = await memory.retrieve("Who hired Tom?", consistency_token=token)
         stats = await memory.stats()
 
     reports = {report.leg: report for report in answer.leg_reports}
     assert reports["dense"].state is LegState.OK
-    assert reports["dense"].set_aside_count == 1
-    assert [(row.projection, row.id, row.reason) for row in stats.set_aside] == [
+    assert reports["dense"].dead_letter_count == 1
+    assert [(row.projection, row.item.id, row.reason) for row in stats.dead_letters] == [
         ("embedding", "bad", "ValueError")
     ]
     assert stats.tenant.embedded_count == 1
@@ -125,7 +119,7 @@ async def test_neo4j_missing_at_start_is_said_and_heals(
     port = free_ports(1)
     neo4j = EmbeddedNeo4j(tmp_path, jar_cache, port=port)
     async with local_service(postgres_dsn, f"bolt://127.0.0.1:{port}") as memory:
-        token = (await memory.ingest([SAID, KNOWN])).token
+        token = (await memory.ingest([SAID, KNOWN])).consistency_token
 
         without = await memory.retrieve("Who hired Tom?")
         degraded = (await memory.stats()).service.degraded
@@ -147,17 +141,17 @@ async def test_neo4j_killed_while_serving_loses_nothing(
     uri = await asyncio.to_thread(neo4j.start)
     try:
         async with local_service(postgres_dsn, uri) as memory:
-            token = (await memory.ingest([SAID])).token
+            token = (await memory.ingest([SAID])).consistency_token
             await until(lambda: _graph_is_ok(memory, token))
 
             assert neo4j.pid is not None
             os.kill(neo4j.pid, signal.SIGKILL)
             await asyncio.to_thread(neo4j.stop)
             during = await memory.retrieve("Who hired Tom?")
-            token = (await memory.ingest([KNOWN])).token
+            token = (await memory.ingest([KNOWN])).consistency_token
             await asyncio.to_thread(neo4j.start)
             await until(lambda: _graph_is_ok(memory, token))
-            after = await memory.retrieve("Tom", overrides=only("graph"), explain=True)
+            after = await memory.retrieve("Tom", leg_overrides=only("graph"), explain=True)
     finally:
         await asyncio.to_thread(neo4j.stop)
 
@@ -167,16 +161,48 @@ async def test_neo4j_killed_while_serving_loses_nothing(
     assert "f1" in after.hits[0].ledger.leg_terms[0].fact_ids
 
 
+async def test_neo4j_that_hangs_costs_three_questions_their_time_and_then_nothing(
+    postgres_dsn: str, tmp_path: Path, jar_cache: Path
+) -> None:
+    neo4j = EmbeddedNeo4j(tmp_path, jar_cache)
+    uri = await asyncio.to_thread(neo4j.start)
+    try:
+        async with local_service(postgres_dsn, uri) as memory:
+            token = (await memory.ingest([SAID, KNOWN])).consistency_token
+            await until(lambda: _all_are_ok(memory, token))
+            assert neo4j.pid is not None
+            os.kill(neo4j.pid, signal.SIGSTOP)
+            during = [await memory.retrieve("Who hired Tom?", timeout=1) for _ in range(4)]
+            degraded = (await memory.stats()).service.degraded
+            os.kill(neo4j.pid, signal.SIGCONT)
+            await until(lambda: _graph_is_ok(memory, token))
+            healed = (await memory.stats()).service.degraded
+    finally:
+        await asyncio.to_thread(neo4j.stop)
+
+    assert [states(answer)["graph"] for answer in during] == [
+        *[LegState.TIMED_OUT] * 3,
+        LegState.FAILED,
+    ]
+    graph = next(report for report in during[-1].leg_reports if report.leg == "graph")
+    assert "not asked" in graph.reason
+    assert [answer.hits[0].id for answer in during] == ["t1"] * 4
+    assert any("not asked" in said for said in degraded)
+    assert healed == ()
+
+
 async def _graph_is_ok(memory: AsyncClient, token: str) -> bool:
-    alone = await memory.retrieve("Tom", token=token, overrides=only("graph"))
+    alone = await memory.retrieve("Tom", consistency_token=token, leg_overrides=only("graph"))
     return states(alone)["graph"] is LegState.OK
 
 
 @asynccontextmanager
-async def idle_index(dsn: str) -> AsyncIterator[TailedIndex]:
+async def idle_index(dsn: str) -> AsyncIterator[LogFollowingIndex]:
     """An index that holds nothing until it is started."""
     async with Postgres(dsn, work_connections=2, search_connections=1) as postgres:
-        index = TailedIndex(postgres.feed, FAKE_MODEL, lambda: ExactIndex(FAKE_MODEL.dimension))
+        index = LogFollowingIndex(
+            postgres.feed, FAKE_MODEL, lambda: ExactIndex(FAKE_MODEL.dimension)
+        )
         yield index
         await index.stop()
 
@@ -188,7 +214,7 @@ async def test_an_index_that_is_not_filled_at_start_is_said_and_heals(
         idle_index(postgres_dsn) as index,
         local_service(postgres_dsn, neo4j_uri, index=index) as memory,
     ):
-        token = (await memory.ingest([SAID, KNOWN])).token
+        token = (await memory.ingest([SAID, KNOWN])).consistency_token
         await until(lambda: _graph_is_ok(memory, token))
         without = await memory.retrieve("Who hired Tom?", timeout=4)
         stats, health = await memory.stats(), await memory.check()
@@ -203,6 +229,7 @@ async def test_an_index_that_is_not_filled_at_start_is_said_and_heals(
         "facts": LegState.SKIPPED,
         "graph": LegState.OK,
         "related": LegState.OK,
+        "temporal": LegState.OK,
     }
     assert without.hits[0].id == "t1"
     assert stats.service.degraded == ("index: starting",)
@@ -213,12 +240,12 @@ async def test_an_index_that_is_not_filled_at_start_is_said_and_heals(
 class UnreachableIndex:
     """The index of a replica that is not there until it has `arrived`."""
 
-    def __init__(self, index: TailedIndex) -> None:
+    def __init__(self, index: LogFollowingIndex) -> None:
         self._index = index
         self.arrived = False
 
     @property
-    def _reached(self) -> TailedIndex:
+    def _reached(self) -> LogFollowingIndex:
         if not self.arrived:
             raise DependencyError("index", "its replica cannot be reached")
         return self._index
@@ -234,6 +261,9 @@ class UnreachableIndex:
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         return await self._reached.caught_up(token, deadline)
 
+    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
+        return await self._reached.outdated_snapshots(write, deadline)
+
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         return await self._reached.status()
 
@@ -245,7 +275,7 @@ async def test_an_index_that_cannot_be_reached_at_start_is_said_and_heals(
         await filled.start()
         index = UnreachableIndex(filled)
         async with local_service(postgres_dsn, neo4j_uri, index=index) as memory:
-            token = (await memory.ingest([SAID, KNOWN])).token
+            token = (await memory.ingest([SAID, KNOWN])).consistency_token
             await until(lambda: _graph_is_ok(memory, token))
             without = await memory.retrieve("Who hired Tom?", timeout=4)
             degraded = (await memory.stats()).service.degraded
@@ -258,6 +288,7 @@ async def test_an_index_that_cannot_be_reached_at_start_is_said_and_heals(
         "facts": LegState.FAILED,
         "graph": LegState.OK,
         "related": LegState.PARTIAL,
+        "temporal": LegState.OK,
     }
     assert without.hits[0].id == "t1"
     assert any(said.startswith("index") for said in degraded)
@@ -279,8 +310,8 @@ async def test_postgres_missing_at_start_is_not_serving_and_heals(
         assert await asyncio.to_thread(server.start) == dsn
         try:
             await until(lambda: _is_serving(memory))
-            token = (await memory.ingest([SAID])).token
-            answer = await memory.retrieve("Who hired Tom?", token=token)
+            token = (await memory.ingest([SAID])).consistency_token
+            answer = await memory.retrieve("Who hired Tom?", consistency_token=token)
         finally:
             await asyncio.to_thread(server.stop)
 
@@ -304,8 +335,8 @@ async def test_another_model_embeds_anew_and_dense_is_skipped_meanwhile(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:
     async with local_service(postgres_dsn, neo4j_uri) as memory:
-        token = (await memory.ingest([SAID, KNOWN])).token
-        await memory.retrieve("Who hired Tom?", token=token)
+        token = (await memory.ingest([SAID, KNOWN])).consistency_token
+        await memory.retrieve("Who hired Tom?", consistency_token=token)
     embedder = OtherEmbedder()
     async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
         during = await memory.retrieve("Who hired Tom?")
@@ -340,8 +371,8 @@ async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:
     async with local_service(postgres_dsn, neo4j_uri) as memory:
-        token = (await memory.ingest([SAID, KNOWN])).token
-        await memory.retrieve("Who hired Tom?", token=token)
+        token = (await memory.ingest([SAID, KNOWN])).consistency_token
+        await memory.retrieve("Who hired Tom?", consistency_token=token)
     embedder = WiderEmbedder()
     async with local_service(
         postgres_dsn, neo4j_uri, embedder=embedder, previous_embedder=FakeEmbedder()
@@ -349,13 +380,13 @@ async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
         await until(lambda: _dense_is_ok(memory))
         degraded = (await memory.stats()).service.degraded
         later = Segment(id="t2", speaker="Tom", text="My first day was lovely.")
-        token = (await memory.ingest([later])).token
+        token = (await memory.ingest([later])).consistency_token
         during = await memory.retrieve(
-            "Tom: My first day was lovely.", token=token, overrides=only("dense")
+            "Tom: My first day was lovely.", consistency_token=token, leg_overrides=only("dense")
         )
         embedder.gate.set()
         await until(lambda: _model_is(memory, "wider"))
-        after = await memory.retrieve("Tom: My first day was lovely.", overrides=only("dense"))
+        after = await memory.retrieve("Tom: My first day was lovely.", leg_overrides=only("dense"))
 
     assert any(said.endswith("the previous model answers") for said in degraded)
     assert states(during)["dense"] is LegState.OK
@@ -363,7 +394,7 @@ async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
 
 
 async def _all_are_ok(memory: AsyncClient, token: str) -> bool:
-    answer = await memory.retrieve("Who hired Tom?", token=token)
+    answer = await memory.retrieve("Who hired Tom?", consistency_token=token)
     return set(states(answer).values()) == {LegState.OK}
 
 
@@ -373,5 +404,5 @@ async def _model_is(memory: AsyncClient, fingerprint: str) -> bool:
 
 
 async def _dense_is_ok(memory: AsyncClient) -> bool:
-    answer = await memory.retrieve("Mara: Lotus Books hired Tom.", overrides=only("dense"))
+    answer = await memory.retrieve("Mara: Lotus Books hired Tom.", leg_overrides=only("dense"))
     return states(answer)["dense"] is LegState.OK and bool(answer.hits)

@@ -17,37 +17,45 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from serving.adapters.postgres.access import PostgresAccessLog
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.reads.access_log import PostgresAccessLog
 from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
-from serving.domain.leg_options import CandidatePool
-from serving.domain.profile import LegSpec, Profile, Yields
-from serving.domain.query import NO_FILTER
-from serving.domain.records import Fact, Item, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.pipeline.asking import Legs
-from serving.pipeline.legs import DenseLeg, FactsLeg, GraphLeg, Leg, LexicalLeg, TemporalLeg
-from serving.pipeline.retrieve import Retriever, Traced
-from serving.pipeline.spaces import VectorSpace, VectorSpaces
-from serving.ports import (
-    AccessLog,
-    Catalog,
-    GraphChanges,
-    GraphFact,
-    GraphSegment,
-    LexicalSearch,
-    MemoryStore,
-    Selector,
-    Timeline,
+from serving.domain.items.records import (
+    Fact,
+    Item,
+    ItemId,
+    Segment,
+    TenantName,
+    fact_id,
+    segment_id,
 )
-from tests.builders import days, fact, query, scope, segment
-from tests.fake_graph import InMemoryGraph
-from tests.fake_meaning import FAKE_MODEL, EngineIndex, FakeEmbedder, fact_row, segment_row, unit
-from tests.fake_store import InMemoryStore
-from tests.fake_times import ALL, InMemoryAccessLog, InMemoryTimeline
-from tests.fake_words import InMemoryWords
-from tests.fakes import FixedConsistency, FixedDates
-from tests.naive_facts import Table, closes, held, start, walked
+from serving.domain.questions.query import NO_FILTER
+from serving.domain.ranking.leg_options import CandidatePool
+from serving.domain.ranking.profile import LegSpec, Profile, Yields
+from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.retrieval.leg_runner import LegRunner
+from serving.pipeline.retrieval.legs import (
+    DenseLeg,
+    FactsLeg,
+    GraphLeg,
+    Leg,
+    LexicalLeg,
+    TemporalLeg,
+)
+from serving.pipeline.retrieval.retrieve import Retriever, Traced
+from serving.ports.access import AccessLog, Timeline
+from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
+from serving.ports.memory_store import Catalog, MemoryStore, Selector
+from serving.ports.words import LexicalSearch
+from tests.fakes.graph import InMemoryGraph
+from tests.fakes.meaning import FAKE_MODEL, EngineIndex, FakeEmbedder, fact_row, segment_row, unit
+from tests.fakes.pipeline import FixedConsistency, FixedDates
+from tests.fakes.store import InMemoryStore
+from tests.fakes.times import ALL, InMemoryAccessLog, InMemoryTimeline
+from tests.fakes.words import InMemoryWords
+from tests.support.builders import days, fact, query, scope, segment
+from tests.support.naive_facts import Table, closes, held, start, walked
 
 QUESTION = "Ann's boat"
 """Names one of the entities, and has a word of every segment."""
@@ -115,7 +123,7 @@ class Question(NamedTuple):
 
 
 class History:
-    """One tenant's changes, told to a store and to the table alike."""
+    """One tenant's changes, applied to a store and to the table alike."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
@@ -164,8 +172,8 @@ class History:
             "graph": GraphLeg(graph, FixedConsistency()),
         }
         return Retriever(
-            legs=Legs(legs, FixedConsistency()),
-            spaces=VectorSpaces(VectorSpace(FakeEmbedder(), EngineIndex(engine))),
+            legs=LegRunner(legs, FixedConsistency()),
+            spaces=VectorSpaces(VectorSpace.of(FakeEmbedder(), EngineIndex(engine))),
             store=stores.store,
             access=stores.access,
             dates=FixedDates(),

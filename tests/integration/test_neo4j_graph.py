@@ -1,4 +1,4 @@
-"""What only a real Neo4j can show: near misses, hubs, planted damage, and going away."""
+"""Properties of a real Neo4j: near matches, hubs, planted damage, and outages."""
 
 from __future__ import annotations
 
@@ -21,17 +21,23 @@ from hypothesis import strategies as st
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
-from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
-from serving.domain.profile import Yields
-from serving.domain.query import NO_FILTER, Filter, TimeRange
-from serving.domain.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.domain.validity import Closing
-from serving.ports import GraphChanges, GraphFact, GraphSegment
-from tests.builders import NOON, TENANT, days, fact, ids, query, segment
+from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
+from serving.domain.items.text import name_key
+from serving.domain.items.validity import Closing
+from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
+from serving.domain.ranking.profile import Yields
+from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
+from serving.ports.memory_store import Selector
 from tests.contract.test_graph import ask, ask_facts, named, put, remove
-from tests.fake_graph import InMemoryGraph
+from tests.fakes.graph import InMemoryGraph
+from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
+from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.neo4j
 
@@ -42,12 +48,12 @@ pytestmark = pytest.mark.neo4j
 async def test_nothing_is_planned_before_the_indexes_are_there(
     neo4j_uri: str, neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
 ) -> None:
-    """Another process may be making them: what is planned meanwhile never uses them."""
+    """Another process may be creating them; searches planned meanwhile would never use them."""
     await put(neo4j_graph, segment("a", entities=("Mara",)))
     cypher.execute_query("DROP INDEX entity_names")
     searching = Neo4jGraph(Neo4jSettings(uri=neo4j_uri))
     try:
-        with pytest.raises(NotReadyError, match="its indexes are being made"):
+        with pytest.raises(NotReadyError, match="its indexes are being created"):
             await ask(searching, "Mara")
         await neo4j_graph.prepare()
 
@@ -356,7 +362,7 @@ async def test_nothing_is_left_when_everything_has_been_removed(
     assert records == []
 
 
-async def test_a_change_that_neo4j_refuses_is_refused_as_a_whole(neo4j_graph: Neo4jGraph) -> None:
+async def test_a_change_that_neo4j_rejects_is_rejected_as_a_whole(neo4j_graph: Neo4jGraph) -> None:
     good = [
         GraphSegment(tenant=TENANT, segment=segment(f"s{n}", entities=(f"e{n}",)))
         for n in range(1200)
@@ -364,7 +370,7 @@ async def test_a_change_that_neo4j_refuses_is_refused_as_a_whole(neo4j_graph: Ne
     # Lists within lists are no property.
     bad = GraphFact(tenant=TENANT, fact=fact("f", "a", "b", "c", weight=[[1]]))
 
-    with pytest.raises(ValueError, match="Neo4j refuses the rows"):
+    with pytest.raises(ValueError, match="Neo4j rejects the rows"):
         await neo4j_graph.apply(GraphChanges(segments=good, facts=[bad]))
     assert await neo4j_graph.count(TENANT, [each.segment.item for each in good]) == 0
 
@@ -386,10 +392,19 @@ async def test_changes_at_the_same_time_all_arrive(neo4j_graph: Neo4jGraph) -> N
 # ---------------------------------------------------------------- tenants, once more
 
 
+async def test_a_fact_is_linked_to_evidence_of_its_own_tenant(neo4j_graph: Neo4jGraph) -> None:
+    await put(neo4j_graph, segment("a"), tenant=TenantName("other"))
+    await put(neo4j_graph, fact("f", "Mara", "likes", "Goa", evidence=("a",)))
+
+    await put(neo4j_graph, segment("a"))
+
+    assert named(await ask(neo4j_graph, "Mara")) == ["a"]
+
+
 async def test_a_link_into_another_tenant_is_never_followed(
     neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
 ) -> None:
-    """However it came there: each tenant check stands by itself."""
+    """Each tenant check works on its own, whatever put the node there."""
     other = TenantName("other")
     await put(neo4j_graph, segment("ours", entities=("Mara",)), fact("f", "Mara", "likes", "Goa"))
     await put(
@@ -502,9 +517,11 @@ async def own_graph(own_neo4j: EmbeddedNeo4j) -> AsyncIterator[Neo4jGraph]:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Holds a process still."""
+    """Suspends a process."""
     os.kill(pid, signal.SIGSTOP)
     try:
+        # The signal is sent at once, and takes effect when the process is next scheduled.
+        until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, 10)
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -524,14 +541,14 @@ async def test_a_killed_neo4j_is_a_dependency_error_and_heals_when_it_returns(
     assert own_neo4j.pid is not None
     os.kill(own_neo4j.pid, signal.SIGKILL)
 
-    for asking in (
+    for call in (
         search_within(own_graph, 20),
         put(own_graph, segment("b")),
         own_graph.count(TENANT, ids("a")),
         own_graph.prepare(),
     ):
         with pytest.raises(DependencyError) as raised:
-            await asking
+            await call
         assert str(raised.value) == "graph: Neo4j cannot be reached"
 
     own_neo4j.stop()
@@ -577,14 +594,14 @@ async def test_closed_while_it_plans_ahead_it_leaves_no_connection(
 
     await graph.prepare()
     await graph.close()
-    await asyncio.sleep(0)  # an aborted transport closes its socket in the loop's next turn
+    await asyncio.sleep(0)  # an aborted transport closes its socket in the loop's next iteration
 
     assert connections_to(neo4j_uri) == before
     assert not caplog.records
 
 
 def connections_to(uri: str) -> set[int]:
-    """The local ports of this process' connections to a server."""
+    """The local ports of this process's connections to a server."""
     there = urlsplit(uri).port
     return {
         connection.laddr.port
@@ -609,3 +626,75 @@ async def test_a_walk_that_takes_too_long_is_ended_by_the_server_too(
         tenant=TENANT,
     )
     assert running == []
+
+
+# ---------------------------------------------------------------- related, in the index
+
+MENTIONING = st.builds(
+    lambda number, **fields: segment(f"s{number}", **fields),
+    st.integers(0, 9),
+    speaker=st.sampled_from(["", "Ann", "ann", "Ben"]),
+    entities=st.lists(NAMES, max_size=3).map(tuple),
+    entity=st.sampled_from(["", "Ann", "Goa"]),
+    kind=st.sampled_from(["turn", "note"]),
+    event_time=INSTANTS,
+    sensitive=st.sampled_from([False, False, False, True]),
+)
+
+
+@pytest.mark.postgres
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    batches=st.lists(st.lists(MENTIONING, min_size=4, max_size=10), min_size=1, max_size=3),
+    erased=st.lists(st.integers(0, 9), max_size=2),
+    question=st.sampled_from(["Ann", "Ben in Old Goa", "?"]),
+    filter_=st.sampled_from(
+        [
+            Filter(),
+            Filter(kinds=("note",)),
+            Filter(speakers=("ben",)),
+            Filter(event_time=TimeRange(NOON - days(1), NOON + days(1))),
+        ]
+    ),
+    seeds=st.lists(st.integers(0, 9).map("s{}".format), min_size=1, max_size=4),
+    known_at=TIMES,
+)
+async def test_the_index_relates_what_the_graph_relates(
+    postgres: Postgres,
+    neo4j_graph: Neo4jGraph,
+    batches: list[list[Segment]],
+    erased: list[int],
+    question: str,
+    filter_: Filter,
+    seeds: list[str],
+    known_at: datetime | None,
+) -> None:
+    """Both follow the change log, over any writes, erasures, and rows that become sensitive."""
+    ours, theirs = (TenantName(uuid.uuid4().hex) for _ in range(2))
+    engine = ExactIndex(MODEL.dimension)
+    for batch in batches:
+        last = {each.item: each for each in batch}
+        for tenant in (ours, theirs):
+            await postgres.store.write(tenant, [*last.values()])
+    gone = tuple(segment_id(f"s{number}") for number in erased)
+    await postgres.store.erase(ours, Selector(items=gone))
+    await neo4j_graph.apply(await project_graph(postgres))
+    await embed(postgres)
+    _, rows = await bootstrap(postgres)
+    engine.apply([*rows.values()], [])
+    asked = query(
+        question,
+        scope=scope(as_of=NOON, known_at=known_at, filter_=filter_, tenant=ours),
+    )
+
+    expected = await neo4j_graph.related(asked, ids(*seeds), 20, Deadline.after(30))
+    found = engine.related(asked, ids(*seeds), 20)
+
+    assert [(each.item, each.score) for each in found] == [
+        (each.item, each.score) for each in expected
+    ]
+    assert [name_key(each.path) for each in found] == [name_key(each.path) for each in expected]

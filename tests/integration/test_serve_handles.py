@@ -1,7 +1,8 @@
 """The replicas of the models over Serve handles, against transformers and sentence-transformers.
 
-In Serve's local testing mode: the deployments as they are, their queues, lanes and handles, and no
-cluster. `tests/e2e/test_placements.py` has the same in processes of their own, where vectors have
+In Serve's local testing mode: the deployments as they are, their queues, workers and handles,
+without a cluster.
+`tests/e2e/test_placements.py` has the same in processes of their own, where vectors have
 been through an index.
 """
 
@@ -16,22 +17,22 @@ import numpy as np
 import pytest
 from ray import serve
 
-from serving.adapters.encoder.checkpoint import Checkpoint
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.reranker.checkpoint import open_checkpoint
-from serving.deployments.encoder import Embedder
+from serving.deployments.embedder import Embedder
 from serving.deployments.handles import RemoteEmbedder, RemoteReranker
 from serving.deployments.reranker import Reranker
 from serving.domain.budget import Deadline
 from serving.domain.errors import NotReadyError
-from serving.pipeline.rerank_queue import LOADING
-from serving.ports import Vectors
+from serving.pipeline.inference.rerank_queue import LOADING
+from serving.ports.embedding import Vectors
 from tests.contract.test_cross_encoder import (
     QUERY,
     TEXTS,
     classifier_forward,
     language_model_forward,
 )
-from tests.waiting import POLL_S
+from tests.support.waiting import POLL_S
 
 CLOSE = 1e-5
 
@@ -49,14 +50,14 @@ def run(deployment: Any, settings: dict[str, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def library(tiny_qwen3: Checkpoint) -> Any:
+def library(tiny_qwen3: EncoderCheckpoint) -> Any:
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(tiny_qwen3.folder), device="cpu", local_files_only=True)
 
 
 @pytest.fixture(scope="module")
-def embedder(tiny_qwen3: Checkpoint) -> RemoteEmbedder:
+def embedder(tiny_qwen3: EncoderCheckpoint) -> RemoteEmbedder:
     return RemoteEmbedder(run(Embedder, {"embedder": {"model": str(tiny_qwen3.folder)}}))
 
 
@@ -96,7 +97,7 @@ async def test_logits_of_a_replica_are_those_of_transformers(
 
 
 async def when_loaded(reranker: RemoteReranker, texts: Sequence[str]) -> list[float]:
-    """What it answers once its model is there, of which nothing but an answer tells."""
+    """What it answers once its model is there, which only an answer shows."""
     async with asyncio.timeout(60):
         while True:
             try:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_local_service import local_service
+from tests.fixtures.local_service import local_service
 from trivium import Fact, Segment
 from trivium.aio import AsyncClient
-from trivium.reading import read_items
+from trivium.files.reading import read_items
 from trivium.values import LegState
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
@@ -57,7 +57,7 @@ async def facts_shown(
 ) -> list[str]:
     """The ids of the facts of the answer, best first."""
     answer = await memory.retrieve(
-        ASKED, profile="facts", token=token, as_of=as_of, known_at=known_at, timeout=30
+        ASKED, profile="facts", consistency_token=token, as_of=as_of, known_at=known_at, timeout=30
     )
     assert {r.leg: (r.state, r.reason) for r in answer.leg_reports if r.state != LegState.OK} == {}
     return [hit.id for hit in answer.hits if isinstance(hit.item, Fact)]
@@ -70,7 +70,7 @@ async def test_a_closed_fact_never_outranks_the_one_that_closed_it_unless_as_of_
 ) -> None:
     for item in [closer, LEEDS] if closer_first else [LEEDS, closer]:
         written = await memory.ingest([SAID, item])
-    token = written.token
+    token = written.consistency_token
 
     assert await facts_shown(memory, token) == [closer.id]
     assert await facts_shown(memory, token, as_of=day(99)) == ["leeds"]
@@ -83,7 +83,7 @@ async def test_a_fact_is_open_again_when_what_closed_it_is_forgotten(memory: Asy
     await memory.ingest([LEEDS, YORK])
     forgotten = await memory.forget(fact_ids=["york"])
 
-    assert await facts_shown(memory, forgotten.token) == ["leeds"]
+    assert await facts_shown(memory, forgotten.consistency_token) == ["leeds"]
 
 
 async def test_the_history_is_listed_with_what_closed_what(memory: AsyncClient) -> None:
@@ -101,9 +101,13 @@ async def test_the_history_is_listed_with_what_closed_what(memory: AsyncClient) 
 async def test_segments_recorded_later_are_hidden_on_every_leg(memory: AsyncClient) -> None:
     written = await memory.ingest([replace(SAID, entities=("Nora", "York"))])
 
-    before = await memory.retrieve("Nora moved to York", token=written.token, known_at=day(200))
+    before = await memory.retrieve(
+        "Nora moved to York", consistency_token=written.consistency_token, known_at=day(200)
+    )
     after = await memory.retrieve(
-        "Nora moved to York", token=written.token, known_at=datetime.now(UTC) + timedelta(hours=1)
+        "Nora moved to York",
+        consistency_token=written.consistency_token,
+        known_at=datetime.now(UTC) + timedelta(hours=1),
     )
 
     assert before.hits == ()
@@ -129,7 +133,9 @@ async def test_the_documented_example_is_what_the_service_shows(
     lines, answers = documented_example()
     file = tmp_path / "facts.jsonl"
     file.write_text(lines)
-    token = (await memory.ingest([found.item for found in read_items([str(file)], print)])).token
+    token = (
+        await memory.ingest([found.item for found in read_items([str(file)], print)])
+    ).consistency_token
 
     for as_of, known_at, expected in answers:
         shown = await facts_shown(memory, token, instant(as_of), instant(known_at))

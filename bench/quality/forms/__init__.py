@@ -1,1 +1,1 @@
-"""What the same encoder finds if it is given other texts of the same segments."""
+"""Compares different texts of the same segments for the same encoder."""

@@ -1,11 +1,11 @@
-"""The command `python -m bench.quality.forms`: what other texts to embed would be worth.
+"""The command `python -m bench.quality.forms`: compares texts to embed for the same segments.
 
 1. Ask the service what each leg finds for each question.
 2. Embed every segment in every form, with the same encoder, and search exactly.
 3. Put what each form finds in the place of what the leg `dense` found, and rank again.
 
-The words, the facts and the graph are the same in all, so what differs is the encoder's share. The
-leg `related` begins with the finds of others, which differ, and is left out.
+Words, facts and graph are the same for all forms, so only the encoder's results differ. The leg
+`related` starts from the results of other legs, which differ, and is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -22,31 +21,31 @@ import numpy as np
 from rich.markdown import Markdown
 from rich.progress import Progress
 
-from bench import environment
-from bench.collection import Collection
-from bench.progress import progress_bars
-from bench.quality.answers import shown_of
-from bench.quality.command import RESULTS, console, ended_by_message, read_sets
-from bench.quality.evaluate import Answers, Scored
-from bench.quality.folder import write_records
+from bench.harness.collection import Collection
+from bench.harness.results import RESULTS, Record, run_folder
+from bench.quality.command import console, ended_by_message, read_sets
 from bench.quality.forms.exact import EmbeddedEntries, embed
 from bench.quality.forms.texts import FORMS, SERVED
-from bench.quality.metrics import DEPTH, scores
-from bench.quality.outcome import outcome
-from bench.quality.tune.asking import Asked, NotWholeError
+from bench.quality.pages.folder import write_records
+from bench.quality.scoring.answers import shown_of
+from bench.quality.scoring.evaluate import Answers, Scored
+from bench.quality.scoring.metrics import DEPTH, scores
+from bench.quality.scoring.outcome import outcome
 from bench.quality.tune.coordinates import alone
 from bench.quality.tune.gathering import Start, ask_sets
+from bench.quality.tune.leg_queries import Asked, NotWholeError
 from bench.quality.tune.lists import Found
 from bench.quality.tune.replay import Replay, segments_of
 from bench.quality.ways import DEFAULT_PROFILE, MEANING, Way
-from bench.results import Record
-from serving.config import load_settings
-from serving.deployments.components import open_embedder
+from bench.reports import environment
+from bench.reports.progress import progress_bars
+from serving.composition.models import open_embedder
+from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
-from serving.domain.profile import Profile
-from serving.domain.ranking import Candidate
-from serving.domain.records import Segment, segment_id
-from serving.ports import Embedder, Vector
+from serving.domain.items.records import Segment, segment_id
+from serving.domain.ranking.profile import Profile
+from serving.domain.ranking.ranked_list import Candidate
+from serving.ports.embedding import Embedder, Vector
 from serving.telemetry import NoRecorder
 
 DEEP = 100
@@ -57,7 +56,7 @@ QUESTION_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What each form is worth, and what the service's index loses against exact search.
+    """The quality of each form, and the recall of the service's index.
 
     Args:
         answers: By form, alone and in the profile; those as served come first.
@@ -104,7 +103,7 @@ def main(
     with ended_by_message(NotWholeError):
         for collection in read_sets(folders, limit_queries, skip_unreadable=False):
             compared = asyncio.run(_measure(collection, forms, address))
-            where = out / f"forms-{collection.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+            where = run_folder(f"forms-{collection.name}", out)
             console.print(Markdown(_write(where, collection, compared)))
             console.print(f"written to {where}", markup=False)
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.quality.forms.texts import Entry
-from serving.domain.ranking import Candidate
-from serving.domain.records import segment_id
-from serving.ports import Embedder, Vector
+from serving.domain.items.records import segment_id
+from serving.domain.ranking.ranked_list import Candidate
+from serving.ports.embedding import Embedder, Vector
 
 BATCH_TEXTS = 256
 """Texts embedded between two steps of the progress bar."""

@@ -1,7 +1,7 @@
 """The forms in which segments can be given to an encoder.
 
 A form writes entries: a text, and the segments that it stands for. Most write one for each segment;
-chunks stand for several, and give way to them when they are found.
+chunks stand for several, and are replaced by them in results.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from serving.domain.records import Segment
-from serving.domain.text import TextForm, text_of, text_to_embed
+from serving.domain.items.records import Segment
+from serving.domain.items.text import TextForm, text_of, text_to_embed
 
 SERVED = "as served"
 """The form that the service gives to its encoder; the others are compared with it."""

@@ -1,4 +1,4 @@
-"""The sets that ship, and the scores that they are held against; NOTICE has their origin."""
+"""The shipped sets and their stored scores; NOTICE has their origin."""
 
 from __future__ import annotations
 

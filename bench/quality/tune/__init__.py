@@ -1,5 +1,5 @@
-"""Searches for the weights, depths and floors of a profile, on judged questions, and says how sure.
+"""Searches the weights, depths and floors of a profile on judged questions, with cross-validation.
 
-The service is asked once for what each leg finds; all else is worked out here, by the code that
-serves: thousands of profiles are tried in the time that asking takes.
+The service is queried once for the results of each leg. All profiles are then replayed offline by
+the code of the service, thousands in the time of the queries.
 """

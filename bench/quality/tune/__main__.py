@@ -1,7 +1,7 @@
-"""The command `python -m bench.quality.tune`: a better profile for one's own questions, with proof.
+"""The command `python -m bench.quality.tune`: searches a profile, with held-out evidence.
 
-1. Ask the service what each leg finds for each question, and for its answers.
-2. Prove that the order worked out here is the service's.
+1. Query the service for the results of each leg and for its answers.
+2. Check that the offline replay reproduces the answers.
 3. Search on all questions but a fold, fold by fold, and score what was found on the fold.
 4. Search on all questions, and write the profile and the evidence.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -19,19 +18,20 @@ import click
 from rich.markdown import Markdown
 from rich.progress import Progress
 
-from bench import environment
-from bench.progress import progress_bars
-from bench.quality import slices
-from bench.quality.command import RESULTS, console, ended_by_message, read_sets
-from bench.quality.tune import written
-from bench.quality.tune.asking import Asked, NotWholeError
+from bench.harness.results import RESULTS, run_folder
+from bench.quality import memories, slices
+from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.tune import evidence
 from bench.quality.tune.coordinates import alone
 from bench.quality.tune.folds import cross_validate, deal
 from bench.quality.tune.gathering import Start, ask_sets
+from bench.quality.tune.leg_queries import Asked, NotWholeError
 from bench.quality.tune.objective import Board, Objective
 from bench.quality.tune.replay import ProofError, Replay, prove
 from bench.quality.tune.search import MAX_SWEEPS, CoordinateSearch
 from bench.quality.ways import DEFAULT_PROFILE
+from bench.reports import environment
+from bench.reports.progress import progress_bars
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -79,29 +79,29 @@ def main(
 ) -> None:
     """Search weights, depths and floors of a profile on the judged questions of each FOLDER.
 
-    A FOLDER is a set as `python -m bench.quality` takes it; without one, the slices that ship are
+    A FOLDER is a set as `python -m bench.quality` takes it; without one, the sets that ship are
     asked. Each set counts the same. What is found is scored on questions that the search has not
     seen. docs/quality.md is the guide.
     """
-    folders = folders or slices.FOLDERS
+    folders = folders or (*slices.FOLDERS, *memories.FOLDERS)
     names = [folder.resolve().name for folder in folders]
     command = _command(names, profile, folds, limit_queries, seed)
     with ended_by_message(NotWholeError, ProofError):
         collections = read_sets(folders, limit_queries, skip_unreadable)
         start, asked = asyncio.run(ask_sets(collections, profile, address))
         tuned = _tune(start, asked, folds, seed, command)
-        where = results / f"tune-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-        path = written.write(where, tuned)
+        where = run_folder("tune", results)
+        path = evidence.write(where, tuned)
         if out is not None:
             out.write_bytes(path.read_bytes())
-    console.print(Markdown((where / written.EVIDENCE).read_text(encoding="utf-8")))
+    console.print(Markdown((where / evidence.EVIDENCE).read_text(encoding="utf-8")))
     console.print(f"written to {where}", markup=False)
 
 
 def _command(
     sets: Sequence[str], profile: str, folds: int, limit_queries: int | None, seed: int
 ) -> str:
-    """What makes a run again; sets are named by their folders."""
+    """The command that repeats a run; sets are named by their folders."""
     given = ["--profile", profile, "--folds", str(folds), "--seed", str(seed)]
     if limit_queries is not None:
         given += ["--limit-queries", str(limit_queries)]
@@ -113,7 +113,7 @@ def _command(
 
 def _tune(
     start: Start, asked: Sequence[Asked], folds: int, seed: int, command: str
-) -> written.Tuned:
+) -> evidence.Tuned:
     """Proves, validates and searches; the service is no longer needed."""
     proof = prove(asked, start.profile)
     console.print(f"under {start.profile.name!r} as it stands {proof}", markup=False)
@@ -131,7 +131,7 @@ def _tune(
         validated = cross_validate(
             board, dealt, single_legs, lambda fold: search_of(f"fold {fold + 1}")
         )
-    return written.Tuned(
+    return evidence.Tuned(
         name=start.profile.name,
         start=start.definition,
         board=board,
@@ -143,7 +143,7 @@ def _tune(
         coordinates=start.tried,
         proof=proof,
         command=command,
-        about={"at": f"{datetime.now(UTC):%Y-%m-%d %H:%M UTC}", **environment.describe()},
+        about=environment.describe(),
     )
 
 

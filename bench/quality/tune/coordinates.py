@@ -1,7 +1,7 @@
-"""What may change in a profile and to which values; and what cannot be tried offline.
+"""The fields of a profile that the search varies, their values, and what cannot be replayed.
 
 A profile under search is its definition, in the form of a profile file. A coordinate is one field
-of it, by the path that `--set` takes, with the values to try.
+of it, by the path that `--profile-override` takes, with the values to try.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from serving.adapters.neo4j.search import MIN_FAN_OUT
-from serving.domain.leg_options import WordsMode
-from serving.domain.profile import MAX_LIMIT, LegSpec, Profile
-from serving.domain.signals import ACCESS, SIGNALS
-from serving.pipeline.legs import DENSE, FACTS, GRAPH, RELATED, SEEDING_DEPTH
-from serving.profiles import ProfileBook
-from serving.profiles.book import merged
-from serving.profiles.form import to_form
+from serving.config.profiles import ProfileBook
+from serving.config.profiles.book import merged
+from serving.config.profiles.form import to_form
+from serving.domain.ranking.leg_options import WordsMode
+from serving.domain.ranking.profile import MAX_LIMIT, LegSpec, Profile
+from serving.domain.ranking.ranked_list import RankStyle, depth_to_read
+from serving.domain.ranking.signals import ACCESS, SIGNALS
+from serving.pipeline.retrieval.legs import DENSE, FACTS, GRAPH, RELATED, SEEDING_DEPTH
 
 Definition: TypeAlias = Mapping[str, Any]
 
@@ -77,7 +78,7 @@ def _of_leg(leg: LegSpec, leaned_on: bool) -> Iterator[Coordinate]:
     yield Coordinate(f"{path}.weight", LEG_WEIGHTS)
     if not leg.depth_per_limit:
         least = SEEDING_DEPTH if leaned_on else 1
-        depths = (depth for depth in DEPTHS if least <= depth <= deepest(leg.name))
+        depths = (depth for depth in DEPTHS if least <= depth <= most_depth(leg.name))
         yield Coordinate(f"{path}.depth", tuple(depths))
     if leg.name in FLOORS:
         yield Coordinate(f"{path}.floor", tuple(FLOORS[leg.name]))
@@ -101,6 +102,11 @@ def deepest(leg: str) -> int:
     return DEEPEST.get(leg, MAX_LIMIT)
 
 
+def most_depth(leg: str) -> int:
+    """The greatest depth that can be tried: to cut a list by mean rank takes twice its depth."""
+    return deepest(leg) // depth_to_read(1, RankStyle.MEAN)
+
+
 # ---------------------------------------------------------------- definitions
 
 
@@ -119,11 +125,11 @@ def changed(definition: Definition, path: str, value: Any) -> Definition:
     return merged(definition, value)
 
 
-def heard(name: str, definition: Definition) -> Profile | None:
+def reachable(name: str, definition: Definition) -> Profile | None:
     """The profile of a definition; None if the service would refuse it.
 
-    That is what `serving.domain.reachability` finds wrong: a leg that can show nothing, or drowns
-    out all others.
+    That is what `serving.domain.ranking.reachability` rejects: a leg that can show nothing,
+    or drowns out all others.
     """
     try:
         return ProfileBook({name: definition})[name]
@@ -167,5 +173,5 @@ def _untunable(profile: Profile) -> Iterable[str]:
             yield f"legs.{leg.name}.expansion: it leads on from a leg that itself leads on"
         if leg.words.mode is WordsMode.ALL_THEN_ANY:
             yield f"legs.{leg.name}.words.mode: it depends on the answer's limit"
-        if leg.depth_for(profile.limit) > deepest(leg.name):
-            yield f"legs.{leg.name}.depth: above {deepest(leg.name)} no answer shows its whole list"
+        if leg.depth_for(profile.limit) > (most := most_depth(leg.name)):
+            yield f"legs.{leg.name}.depth: above {most} no answer shows all that it takes"

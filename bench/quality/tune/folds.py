@@ -1,4 +1,4 @@
-"""Cross-validation: what a search is worth on questions that it has not seen.
+"""Cross-validation: scores a search on questions that it has not seen.
 
 The questions of each set are dealt to the folds. For each fold the search runs on all others, from
 the same start, and is scored on it: so every question is scored once, by a profile that was chosen
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.quality.intervals import Estimate, mean_interval, paired_difference
+from bench.quality.scoring.intervals import Estimate, mean_interval, paired_difference
 from bench.quality.tune.objective import MEASURES, Board, Floats, Objective, Places
 from bench.quality.tune.search import CoordinateSearch, Searched
-from serving.domain.profile import Profile
+from serving.domain.ranking.profile import Profile
 
 MEAN = "mean of the three"
 

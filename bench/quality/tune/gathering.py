@@ -1,4 +1,4 @@
-"""Asks a service for everything that is worked out from lists: all sets, all questions."""
+"""Queries a service for the lists of all questions of all sets."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Any
 
 from rich.progress import Progress
 
-from bench.collection import Collection, Query
-from bench.connections import Connections, connected
-from bench.progress import progress_bars
-from bench.quality.command import console, running
-from bench.quality.evaluate import TIMEOUT_S
+from bench.harness.collection import Collection, Query
+from bench.harness.connections import Connections, connected
+from bench.harness.service import running
+from bench.quality.command import console
+from bench.quality.scoring.evaluate import TIMEOUT_S
 from bench.quality.session import Session
-from bench.quality.tune.asking import Asked, Asker, to_row
 from bench.quality.tune.coordinates import (
     Coordinate,
     Definition,
     check_tunable,
     coordinates,
-    heard,
+    reachable,
 )
+from bench.quality.tune.leg_queries import Asked, Asker, to_row
 from bench.quality.tune.lists import Rows
 from bench.quality.tune.replay import agrees
-from serving.domain.profile import Profile, Yields
+from bench.reports.progress import progress_bars
+from serving.domain.ranking.profile import Profile, Yields
 from trivium import tuning, values
 from trivium.aio import AsyncClient
 
@@ -52,7 +53,7 @@ class Start:
             ValueError: There is none of that name, or it cannot be tuned.
         """
         by_name = {each.name: each.definition for each in profiles}
-        profile = heard(name, by_name[name]) if name in by_name else None
+        profile = reachable(name, by_name[name]) if name in by_name else None
         if profile is None:
             raise ValueError(f"no profile is called {name!r}; known: {', '.join(sorted(by_name))}")
         check_tunable(profile)
@@ -94,7 +95,7 @@ async def _ask_set(
             query,
             timeout=TIMEOUT_S,
             profile=start.profile.name,
-            changes=changes,
+            profile_overrides=changes,
             limit=limit,
             explain=True,
         )
@@ -102,7 +103,7 @@ async def _ask_set(
     asker = Asker(ask, start.definition, start.profile, start.tried)
     tenants = {query.tenant for query in collection.judged}
     rows = {tenant: await _rows(connections.client(tenant), start.profile) for tenant in tenants}
-    bar = bars.add_task(f"asking {collection.name}", total=len(collection.judged))
+    bar = bars.add_task(f"querying {collection.name}", total=len(collection.judged))
     waiting = iter(list(enumerate(collection.judged)))
     asked: dict[int, Asked] = {}
 
@@ -119,8 +120,8 @@ async def _ask_set(
         raise failed.exceptions[0] from None
     for place, each in asked.items():
         if not agrees(each, start.profile):
-            # The words of a large memory are counted after the first question to it: what was
-            # told before and after does not fit together, and is asked once more.
+            # The words of a large memory are counted after the first question to it, so lists from
+            # before and after do not fit together: the question is sent once more.
             query = collection.judged[place]
             asked[place] = await asker.asked(collection.name, query, rows[query.tenant])
     return [asked[place] for place in sorted(asked)]

@@ -1,4 +1,4 @@
-"""What each leg finds for a question, as deep as it goes, and the list it gives under a profile."""
+"""The deep list of each leg for a question, and its list under a profile."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
 
-from bench.collection import Query
-from serving.domain.profile import LegSpec, Profile, Yields
-from serving.domain.query import Scope
-from serving.domain.ranking import Candidate, RankedList, above_floor
-from serving.domain.records import Item, ItemId, TenantName, segment_id
-from serving.pipeline.legs import FACTS, evidence_in_order, seeds_of
-from serving.pipeline.ordering import visible
-from serving.ports import IndexAnswer
+from bench.harness.collection import Query
+from serving.domain.items.records import Item, ItemId, TenantName, segment_id
+from serving.domain.questions.query import Scope
+from serving.domain.ranking.profile import LegSpec, Profile, Yields
+from serving.domain.ranking.ranked_list import (
+    Candidate,
+    RankedList,
+    above_floor,
+    depth_to_read,
+    within_depth,
+)
+from serving.pipeline.retrieval.legs import FACTS, evidence_in_order, seeds_of
+from serving.pipeline.retrieval.ordering import visible
+from serving.ports.vector_index import IndexAnswer
 
 Seeds = tuple[ItemId, ...]
 Rows = Mapping[ItemId, Item]
@@ -76,7 +82,7 @@ class Lists:
         made: dict[str, RankedList] = {}
         for spec in profile.legs:
             if spec.weight:
-                made[spec.name] = self._of_leg(spec.for_limit(profile.limit), list(made.values()))
+                made[spec.name] = self._of_leg(spec, profile, list(made.values()))
         return list(made.values())
 
     def seeds(self, spec: LegSpec, before: Sequence[RankedList]) -> Seeds:
@@ -96,11 +102,14 @@ class Lists:
             self._seeds[key] = tuple(seeds_of(spec.expansion, nothing | found))
         return self._seeds[key]
 
-    def _of_leg(self, spec: LegSpec, before: Sequence[RankedList]) -> RankedList:
+    def _of_leg(self, spec: LegSpec, profile: Profile, before: Sequence[RankedList]) -> RankedList:
         seeds = None if spec.expansion is None else self.seeds(spec, before)
-        key = (spec.name, spec.depth, spec.floor, spec.yields, seeds)
+        depth, style = spec.depth_for(profile.limit), profile.rank_style
+        key = (spec.name, depth, style, spec.floor, spec.yields, seeds)
         if key not in self._made:
-            self._made[key] = self._make(spec, self._candidates(spec.name, seeds))
+            read = self._read(spec, self._candidates(spec.name, seeds), depth_to_read(depth, style))
+            within = within_depth(read, depth, style)
+            self._made[key] = RankedList(spec.name, tuple(within))
         return self._made[key]
 
     def _candidates(self, leg: str, seeds: Seeds | None) -> Sequence[Candidate]:
@@ -108,12 +117,14 @@ class Lists:
             return self._found.deep[leg]
         return self._found.led_on[leg][seeds] if seeds else ()
 
-    def _make(self, spec: LegSpec, candidates: Sequence[Candidate]) -> RankedList:
-        kept, _ = above_floor(candidates[: spec.depth], spec.floor)
+    def _read(
+        self, spec: LegSpec, candidates: Sequence[Candidate], depth: int
+    ) -> Sequence[Candidate]:
+        kept, _ = above_floor(candidates[:depth], spec.floor)
         if spec.name == FACTS and spec.yields is Yields.EVIDENCE:
             answer = IndexAnswer(kept, epoch=0, evidence=dict(self._evidence(kept)))
-            kept = evidence_in_order(kept, answer)[: spec.depth]
-        return RankedList(spec.name, tuple(kept))
+            kept = evidence_in_order(kept, answer)[:depth]
+        return kept
 
     def _evidence(self, facts: Sequence[Candidate]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The segments of each fact but those that the question's clock hides, as an index does."""

@@ -1,4 +1,4 @@
-"""What a search makes as large as it can.
+"""The objective of the search.
 
     mean over sets of
         (recall@10 + nDCG@10 + MRR@10) / 3 - max(0, best single leg's MRR@10 - MRR@10)
@@ -19,9 +19,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bench.quality.metrics import ndcg_at, recall_at, reciprocal_rank_at
+from bench.quality.scoring.metrics import ndcg_at, recall_at, reciprocal_rank_at
 from bench.quality.tune.replay import Replay
-from serving.domain.profile import Profile
+from serving.domain.ranking.profile import Profile
 
 MEASURES = ("recall@10", "ndcg@10", "mrr@10")
 MRR = MEASURES.index("mrr@10")
@@ -85,9 +85,9 @@ class Board:
 
     def _what_counts(self, name: str, profile: Profile) -> tuple[object, ...]:
         """All of a profile by which it can order a set."""
-        heard = self._has_to_say[name]
-        legs = tuple(leg for leg in profile.legs if leg.weight and leg.name in heard)
-        signals = tuple(each for each in profile.signals if each.weight and each.name in heard)
+        active = self._has_to_say[name]
+        legs = tuple(leg for leg in profile.legs if leg.weight and leg.name in active)
+        signals = tuple(each for each in profile.signals if each.weight and each.name in active)
         others = (field.name for field in fields(profile) if field.name not in _OF_LISTS)
         return (legs, signals, *(getattr(profile, name) for name in others))
 

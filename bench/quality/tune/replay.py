@@ -1,8 +1,9 @@
-"""Ranks a question under any profile as the service would, from what its legs find.
+"""Replays the ranking of the service under any profile, from the lists of its legs.
 
-The rules are the service's own: `serving.domain.fusion`, `serving.domain.signals` and
-`serving.pipeline.ordering`. That they are given the same is proved before anything is tried: under
-the profile that the search starts with, the order made here must be the service's answer.
+The rules are the service's own: `serving.domain.ranking.fusion`, `serving.domain.ranking.signals`
+and `serving.pipeline.retrieval.ordering`. That they are given the same is proved before anything is
+tried: under the profile that the search starts with, the order made here must be the
+service's answer.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache
 
-from bench.quality.metrics import DEPTH
-from bench.quality.tune.asking import Asked
+from bench.quality.scoring.metrics import DEPTH
+from bench.quality.tune.leg_queries import Asked
 from bench.quality.tune.lists import Found, Lists
 from serving.adapters.english_dates import EnglishDates
-from serving.domain.diversity import jaccard, words_of
-from serving.domain.fusion import Fused, fuse
-from serving.domain.profile import Profile, Sort
-from serving.domain.ranking import RankedList
-from serving.domain.records import Fact, Item, ItemId
-from serving.domain.signals import SIGNALS, Known, Named, ranked_by
-from serving.domain.text import text_of
-from serving.pipeline.ordering import Hit, Ordering
-from serving.ports import DateReader
+from serving.domain.items.records import Fact, Item, ItemId
+from serving.domain.items.text import text_of
+from serving.domain.ranking.diversity import jaccard, words_of
+from serving.domain.ranking.fusion import Fused, fuse
+from serving.domain.ranking.profile import Profile, Sort
+from serving.domain.ranking.ranked_list import RankedList
+from serving.domain.ranking.signals import SIGNALS, Known, Named, Traits, ranked_by
+from serving.pipeline.retrieval.ordering import Hit, Ordering
+from serving.ports.text_analysis import DateReader
 
 LEAST_AGREEMENT = 0.99
 """Below this share of answers ordered as the service orders them nothing is tuned."""
@@ -72,7 +73,7 @@ class Replay:
         return self._ordered(profile, self.fused(profile)).hits()
 
     def fused(self, profile: Profile) -> list[Fused]:
-        """All that the legs bring, fused with the signals."""
+        """All candidates of the legs, fused with the signals."""
         lists = self._lists.of(profile)
         return fuse(
             [*lists, *self._ranked_by_signals(profile, lists)],
@@ -101,7 +102,9 @@ class Replay:
 
     def _is_told_by(self, signal: str) -> bool:
         value, rows = SIGNALS[signal], self.found.rows
-        known = (Known(rows[item], self._named) for item in self.found.items if item in rows)
+        known = (
+            Known(Traits.of(rows[item]), self._named) for item in self.found.items if item in rows
+        )
         return any(value(each) is not None for each in known)
 
     def _may_fold(self, profile: Profile, fused: Sequence[Fused]) -> bool:
@@ -140,7 +143,7 @@ class Replay:
     def _make_signals(self, names: Sequence[str], lists: Sequence[RankedList]) -> list[RankedList]:
         items = dict.fromkeys(each.item for ranked in lists for each in ranked.candidates)
         rows = self.found.rows
-        known = [Known(rows[item], self._named) for item in items if item in rows]
+        known = [Known(Traits.of(rows[item]), self._named) for item in items if item in rows]
         return [ranked_by(name, known) for name in names]
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench.quality.tune.coordinates import Coordinate, Definition, changed, heard, value_at
-from serving.domain.profile import Profile
+from bench.quality.tune.coordinates import Coordinate, Definition, changed, reachable, value_at
+from serving.domain.ranking.profile import Profile
 
 LEAST_GAIN = 2e-4
 """Of the objective, for a value to be taken: less is no more than one question's luck."""
@@ -87,7 +87,7 @@ class CoordinateSearch:
         Raises:
             ValueError: The start is no profile that a service would keep.
         """
-        definition, profile = self._start, heard(self._name, self._start)
+        definition, profile = self._start, reachable(self._name, self._start)
         if profile is None:
             raise ValueError(f"profile {self._name!r} is refused by the service as it stands")
         before = best = objective(profile)
@@ -109,8 +109,8 @@ class CoordinateSearch:
                 self._advance()
             if best == at_first:
                 break
-        profile = heard(self._name, definition)
-        assert profile is not None, "only what is heard is taken; this is a bug"
+        profile = reachable(self._name, definition)
+        assert profile is not None, "only reachable profiles are taken; this is a bug"
         return Searched(
             definition=definition, profile=profile, before=before, after=best, steps=steps
         )
@@ -123,7 +123,7 @@ class CoordinateSearch:
         at: Definition,
         objective: Callable[[Profile], float],
     ) -> Step:
-        profile = heard(self._name, changed(at, path, value))
+        profile = reachable(self._name, changed(at, path, value))
         worth = math.nan if profile is None else objective(profile)
         return Step(sweep=sweep, path=path, value=value, worth=worth)
 

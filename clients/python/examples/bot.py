@@ -2,9 +2,9 @@
 
     python examples/bot.py --tenant alice
 
-Recall gets 80 ms: what the service has found by then goes into the prompt, and
-without any of it the bot answers all the same. What was said is stored in the
-background, so that nobody waits for it.
+Recall has a timeout of 80 ms: what the service finds within it goes into the prompt;
+without it the bot still answers. Turns are stored in the background, so that the
+answer does not wait for them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ from datetime import UTC, datetime
 from trivium import AsyncClient, Segment, TriviumError
 
 RECALL_TIMEOUT_S = 0.08
-"""What a pause before an answer can bear."""
-
-WARM_UP_TIMEOUT_S = 3.0
-WARM_UP_QUERY = "recent conversations and key facts"
+"""An acceptable pause before an answer."""
 
 SYSTEM_PROMPT = "You are warm, brief, and honest about what you do not know."
 
 
 def answer(prompt: str) -> str:
-    """Calls the language model: the place for yours. This one shows what it would send."""
+    """Replace this with a call of your language model. It only prints the prompt."""
     print(f"--- to the model ---\n{prompt}\n--------------------")
     return "I see."
 
@@ -42,24 +39,24 @@ class Bot:
         self._storing: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
-        """Connects, and recalls what is good to know from the start."""
-        self._known_at_start = await self._recall(WARM_UP_QUERY, WARM_UP_TIMEOUT_S)
+        """Connects, and recalls context for the start of the conversation."""
+        self._known_at_start = await self._memory.load_context()
 
     async def reply(self, said: str) -> str:
-        """Answers what the person said, with what is remembered of it."""
-        memory = await self._recall(said, RECALL_TIMEOUT_S) or self._known_at_start
+        """Answers the person, with the relevant memory in the prompt."""
+        memory = await self._recall(said) or self._known_at_start
         prompt = "\n\n".join(filter(None, [SYSTEM_PROMPT, memory, f"{self._person}: {said}"]))
         replied = await asyncio.to_thread(answer, prompt)
         self._store([self._turn(self._person, said), self._turn("Bot", replied)])
         return replied
 
     async def finish(self) -> None:
-        """Waits until everything said is stored."""
+        """Waits until all turns are stored."""
         await asyncio.gather(*self._storing)
 
-    async def _recall(self, query: str, timeout: float) -> str:
+    async def _recall(self, said: str) -> str:
         try:
-            return await self._memory.briefing(query, timeout=timeout)
+            return await self._memory.briefing(said, timeout=RECALL_TIMEOUT_S)
         except TriviumError as error:
             print(f"[no memory: {error}]")
             return ""
@@ -75,7 +72,7 @@ class Bot:
 
     def _store(self, turns: list[Segment]) -> None:
         task = asyncio.create_task(self._ingest(turns))
-        # The loop keeps only weak references to tasks.
+        # The event loop has only weak references to tasks.
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
@@ -87,7 +84,7 @@ class Bot:
 
 
 async def converse(address: str, tenant: str, person: str) -> None:
-    """Talks until the person says nothing."""
+    """Runs the conversation until the input is empty."""
     async with AsyncClient(address, tenant=tenant) as memory:
         bot = Bot(memory, person)
         await bot.warm_up()

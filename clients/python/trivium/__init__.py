@@ -1,7 +1,7 @@
 """The client of the Trivium retrieval service.
 
-`Client` blocks, `AsyncClient` is for asyncio; both speak in the values below
-and raise the errors below. The generated messages and stubs are in `trivium.v1`.
+`Client` is blocking, `AsyncClient` is for asyncio. The generated messages and stubs are in
+`trivium.v1`.
 """
 
 from trivium.aio import AsyncClient
@@ -29,6 +29,7 @@ from trivium.tuning import (
 from trivium.values import (
     BriefingOptions,
     Coercion,
+    DeadLetter,
     DecayTerm,
     DiversityTerm,
     Fact,
@@ -43,7 +44,9 @@ from trivium.values import (
     IndexTier,
     IngestResult,
     Item,
+    ItemKind,
     ItemOutcome,
+    ItemRef,
     ItemState,
     Ledger,
     LegOverride,
@@ -58,7 +61,6 @@ from trivium.values import (
     Segment,
     SegmentsFound,
     ServiceStats,
-    SetAsideRow,
     Stage,
     Statistics,
     Stats,
@@ -67,8 +69,10 @@ from trivium.values import (
     TenantStats,
     TimeRange,
 )
+from trivium.wire.credentials import TLS
 
 __all__ = [
+    "TLS",
     "Absence",
     "AsyncClient",
     "AuthenticationError",
@@ -76,6 +80,7 @@ __all__ = [
     "Client",
     "Coercion",
     "Comparison",
+    "DeadLetter",
     "DeadlineError",
     "DecayTerm",
     "DiversityTerm",
@@ -93,7 +98,9 @@ __all__ = [
     "IngestResult",
     "InvalidRequestError",
     "Item",
+    "ItemKind",
     "ItemOutcome",
+    "ItemRef",
     "ItemState",
     "Ledger",
     "LegAbsence",
@@ -115,7 +122,6 @@ __all__ = [
     "SegmentsFound",
     "ServerError",
     "ServiceStats",
-    "SetAsideRow",
     "Stage",
     "Statistics",
     "Stats",

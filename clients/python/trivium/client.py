@@ -1,35 +1,18 @@
-"""The blocking client; `trivium.aio` has the same one for asyncio."""
+# Generated from aio.py by clients/python/async_to_sync.py (make sync-client). Do not edit.
+"""The blocking client."""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 
-from trivium import health, requests, responses
-from trivium.channel import (
-    DEFAULT_STREAM_TIMEOUT_S,
-    DEFAULT_TIMEOUT_S,
-    DEFAULT_WRITE_TIMEOUT_S,
-    ChannelOptions,
-    Metadata,
-    with_defaults,
-)
 from trivium.errors import TriviumError, not_connected, to_error
-from trivium.requests import (
-    CONTEXT_LIMIT,
-    CONTEXT_PROFILE,
-    CONTEXT_QUERY,
-    CONTEXT_TIMEOUT_S,
-    Batcher,
-    Progress,
-    RetrieveOptions,
-)
 from trivium.tuning import Absence, Comparison, Profile
 from trivium.v1.catalog_service_pb2 import GetSegmentsRequest, GetStatsRequest
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
@@ -51,21 +34,38 @@ from trivium.values import (
     Stats,
     StreamResult,
 )
+from trivium.wire import health, requests, responses
+from trivium.wire.channel import (
+    DEFAULT_STREAM_TIMEOUT_S,
+    DEFAULT_TIMEOUT_S,
+    DEFAULT_WRITE_TIMEOUT_S,
+    ChannelOptions,
+    Metadata,
+)
+from trivium.wire.credentials import TLS, bearer, channel_credentials
+from trivium.wire.requests import (
+    CONTEXT_LIMIT,
+    CONTEXT_PROFILE,
+    CONTEXT_QUERY,
+    CONTEXT_TIMEOUT_S,
+    Batcher,
+    Progress,
+    RetrieveOptions,
+)
+from trivium.wire.transport import Items, each, open_channel, wait_ready
 
 logger = logging.getLogger(__name__)
 
-_Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
 
 
 class Client:
-    """A connection to the service, for one tenant; safe to share between threads.
+    """A connection to the service for one tenant, safe to share between threads.
 
-    Every call has a deadline. Where a call takes `timeout` it is in seconds and
-    None means the client's own: `timeout` for reads, `write_timeout` for what
-    changes something. A retrieval's timeout sets both the gRPC deadline and,
-    a tenth below it, the time that the server may spend, so that what the
-    server has found by then still arrives.
+    Every call has a deadline. The argument `timeout` of a call is in seconds; None means the
+    client's `timeout` for reads and its `write_timeout` for writes. The timeout of a retrieval is
+    its gRPC deadline; the server gets nine tenths of it as its time budget, so that its results
+    arrive before the deadline.
 
     Example:
         >>> with Client("localhost:9000", tenant="alice") as client:  # doctest: +SKIP
@@ -73,22 +73,30 @@ class Client:
 
     Args:
         target: The address, such as "localhost:9000".
-        tenant: Whose memory it is.
+        tenant: The tenant; may be empty if the credentials are bound to one.
+        token: A key or a JSON Web Token, sent with every call. It is only sent over TLS, or to this
+            machine.
+        tls: The certificates; None connects without encryption.
         timeout: For reads, in seconds.
-        write_timeout: For what changes something, in seconds.
-        credentials: TLS credentials; None connects in the clear.
-        metadata: What goes along with every call.
-        options: gRPC channel arguments beside `trivium.channel.DEFAULT_OPTIONS`.
+        write_timeout: For writes, in seconds.
+        credentials: Credentials of gRPC, in place of `tls`.
+        metadata: Metadata sent with every call.
+        options: gRPC channel arguments in addition to `trivium.wire.channel.DEFAULT_OPTIONS`.
 
-    Every call raises a `TriviumError` if it fails, and `ValueError`, before it is
-    sent, for a time without a zone and for text with half of a surrogate pair.
+    Raises:
+        ValueError: A token would be sent to another machine without encryption.
+
+    Every call raises a `TriviumError` if it fails. It raises `ValueError`, before it is sent, for a
+    time without a time zone and for text with a lone surrogate.
     """
 
     def __init__(
         self,
         target: str,
         *,
-        tenant: str,
+        tenant: str = "",
+        token: str = "",
+        tls: TLS | None = None,
         timeout: float = DEFAULT_TIMEOUT_S,
         write_timeout: float = DEFAULT_WRITE_TIMEOUT_S,
         credentials: grpc.ChannelCredentials | None = None,
@@ -98,8 +106,9 @@ class Client:
         self.tenant = tenant
         self._timeout = timeout
         self._write_timeout = write_timeout
-        self._metadata = tuple(metadata)
-        self._channel = _open(target, credentials, options)
+        credentials = credentials or channel_credentials(tls)
+        self._metadata = (*metadata, *bearer(token, target, is_encrypted=credentials is not None))
+        self._channel = open_channel(target, credentials, options)
         self._retrieval = RetrievalServiceStub(self._channel)
         self._ingest = IngestServiceStub(self._channel)
         self._catalog = CatalogServiceStub(self._channel)
@@ -119,28 +128,25 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection; calls in flight are cancelled."""
+        """Closes the connection and cancels the calls in flight."""
         self._channel.close()
 
     def for_tenant(self, tenant: str) -> Self:
-        """This client for another tenant, over the same connection; close either, once."""
+        """This client for another tenant. Both share the connection: close only one of them."""
         other = copy.copy(self)
         other.tenant = tenant
         return other
 
     def connect(self, timeout: float | None = None) -> None:
-        """Connects ahead of the first call, which is then spared the way there.
+        """Connects before the first call, which is then faster.
 
         Raises:
-            UnavailableError: There is no connection within the timeout.
+            UnavailableError: The connection was not established within the timeout.
         """
-        ready = grpc.channel_ready_future(self._channel)
         try:
-            ready.result(timeout=self._reading(timeout))
-        except grpc.FutureTimeoutError:
+            wait_ready(self._channel, self._reading(timeout))
+        except TimeoutError:
             raise not_connected() from None
-        finally:
-            ready.cancel()
 
     def retrieve(
         self,
@@ -150,13 +156,13 @@ class Client:
         timeout: float | None = None,
         **options: Unpack[RetrieveOptions],
     ) -> Retrieval:
-        """Finds what is worth knowing to answer the question.
+        """Finds the segments or facts that help to answer the query.
 
         Args:
-            query: The question; may be empty if a vector is given.
-            briefing: How to write the block for a prompt; None writes none.
-            timeout: In seconds. Legs that have not answered in nine tenths of it
-                are reported as timed out.
+            query: The query; may be empty if a vector is given.
+            briefing: The options of the prompt block; None returns no block.
+            timeout: In seconds. Legs that have not answered after nine tenths of it are
+                reported as timed out.
             **options: As in `RetrieveOptions`.
         """
         within = self._reading(timeout)
@@ -174,20 +180,20 @@ class Client:
         timeout: float | None = None,
         **options: Unpack[RetrieveOptions],
     ) -> str:
-        """Retrieves, and returns the `<memory>` block to put into a prompt.
+        """Runs a query and returns the `<memory>` block to put into a prompt.
 
-        The server writes it: cleaned of control characters, marked as data and
-        not instructions, and empty if nothing was found.
+        The server writes the block: without control characters, and marked as data, not
+        instructions. It is empty if there are no hits.
 
         Args:
-            query: The question; may be empty if a vector is given.
-            max_chars: The longest block; 0 means 2000.
-            max_line_chars: The longest line of it; 0 means 200.
+            query: The query; may be empty if a vector is given.
+            max_chars: The maximum length of the block; 0 means 2000.
+            max_line_chars: The maximum length of a line; 0 means 200.
             timeout: As in `retrieve`.
             **options: As in `RetrieveOptions`.
         """
         form = BriefingOptions(max_chars=max_chars, max_line_chars=max_line_chars)
-        return self.retrieve(query, briefing=form, timeout=timeout, **options).briefing
+        return (self.retrieve(query, briefing=form, timeout=timeout, **options)).briefing
 
     def load_context(
         self,
@@ -196,15 +202,14 @@ class Client:
         timeout: float = CONTEXT_TIMEOUT_S,
         **options: Unpack[RetrieveOptions],
     ) -> str:
-        """Returns the block to begin a conversation with; an empty text if it is not to be had.
+        """Returns the prompt block for the start of a conversation; empty if the call fails.
 
-        A bot that cannot reach its memory starts without it: what goes wrong is logged, and
-        not raised.
+        Errors are logged, not raised, so that a bot can start without its memory.
 
         Args:
-            query: What to begin with.
-            timeout: The longest that this takes, in seconds.
-            **options: As in `RetrieveOptions`; if not given, `limit` is 10 and `profile` `annie`.
+            query: The query.
+            timeout: In seconds.
+            **options: As in `RetrieveOptions`; the default of `limit` is 10, of `profile` "annie".
         """
         options.setdefault("limit", CONTEXT_LIMIT)
         options.setdefault("profile", CONTEXT_PROFILE)
@@ -214,34 +219,41 @@ class Client:
             logger.warning("starting without memory", extra={"reason": str(error)})
             return ""
 
-    def profiles(self, *, timeout: float | None = None) -> tuple[Profile, ...]:
-        """Reads the ranking profiles that a question can name."""
-        response = self._send(
-            self._retrieval.ListProfiles, ListProfilesRequest(), self._reading(timeout)
-        )
-        return responses.to_profiles(response)
+    def list_profiles(
+        self, *, page_size: int = 0, timeout: float | None = None
+    ) -> Iterator[Profile]:
+        """Iterates over the ranking profiles by name; `timeout` applies to each page."""
+        request = ListProfilesRequest(page_size=page_size)
+        while True:
+            page = self._send(self._retrieval.ListProfiles, request, self._reading(timeout))
+            for profile in page.profiles:
+                yield responses.to_profile(profile)
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
 
     def compare(
         self,
         query: str,
         *,
         against: str = "",
-        against_changes: Mapping[str, Any] | None = None,
+        against_overrides: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         **options: Unpack[RetrieveOptions],
     ) -> Comparison:
-        """Asks a question under two profiles, and sets the answers side by side.
+        """Runs a query under two profiles and compares the rankings.
 
         Args:
-            query: The question; may be empty if a vector is given.
-            against: The other profile; empty means the same, which is of use with changes.
-            against_changes: What to change in it, like `changes`, which are for the first one.
+            query: The query; may be empty if a vector is given.
+            against: The second profile; empty means the first, for use with `against_overrides`.
+            against_overrides: Changes to the second profile. The overrides in `options` apply to
+                the first profile only.
             timeout: As in `retrieve`, for both together.
             **options: As in `RetrieveOptions`.
         """
         within = self._reading(timeout)
-        question = requests.retrieve(self.tenant, query, timeout=within, **options)
-        request = requests.compare(question, against, against_changes)
+        retrieve = requests.retrieve(self.tenant, query, timeout=within, **options)
+        request = requests.compare(retrieve, against, against_overrides)
         return responses.to_comparison(self._send(self._retrieval.Compare, request, within))
 
     def explain_absence(
@@ -253,21 +265,21 @@ class Client:
         timeout: float | None = None,
         **options: Unpack[RetrieveOptions],
     ) -> Absence:
-        """Says why an item is not in the answer to a question: which stage lost it.
+        """Reports why an item is missing from the results of a query: the stage that lost it.
 
         Args:
-            query: The question; may be empty if a vector is given.
-            segment_id: The segment that was expected; or else
-            fact_id: the fact.
-            timeout: As in `retrieve`; the question is asked several times in it.
+            query: The query; may be empty if a vector is given.
+            segment_id: The expected segment.
+            fact_id: The expected fact, instead of a segment.
+            timeout: As in `retrieve`; the query is run several times within it.
             **options: As in `RetrieveOptions`.
 
         Raises:
-            ValueError: Not exactly one of the ids is given.
+            ValueError: Not exactly one of the two ids is given.
         """
         within = self._reading(timeout)
-        question = requests.retrieve(self.tenant, query, timeout=within, **options)
-        request = requests.explain_absence(question, segment_id, fact_id)
+        retrieve = requests.retrieve(self.tenant, query, timeout=within, **options)
+        request = requests.explain_absence(retrieve, segment_id, fact_id)
         response = self._send(self._retrieval.ExplainAbsence, request, within)
         return responses.to_absence(response)
 
@@ -278,12 +290,12 @@ class Client:
         text_search_config: str = "",
         timeout: float | None = None,
     ) -> IngestResult:
-        """Stores up to 1,000 items in one transaction; what is malformed is left out and reported.
+        """Stores up to 1,000 items in one transaction; invalid items are rejected and reported.
 
         Args:
             items: Segments and facts.
             text_search_config: The PostgreSQL text-search configuration of a tenant
-                that this call makes; empty means "english".
+                that this call creates; empty means "english".
             timeout: In seconds.
         """
         request = requests.ingest(self.tenant, list(items), text_search_config)
@@ -292,16 +304,15 @@ class Client:
 
     def ingest_stream(
         self,
-        items: Iterable[Item],
+        items: Items,
         *,
         text_search_config: str = "",
         progress: Progress | None = None,
         timeout: float = DEFAULT_STREAM_TIMEOUT_S,
     ) -> StreamResult:
-        """Stores any number of items, read from `items`, in another thread, as they can be sent.
+        """Stores any number of items; `items` is read in another thread as they are sent.
 
-        If reading them raises, what was read until then is stored and the
-        error raised after that.
+        If reading `items` raises, the items read before are stored, and the error is then raised.
         """
         stream = _Stream(Batcher(self.tenant, text_search_config, progress), items)
         try:
@@ -324,10 +335,10 @@ class Client:
         everything: bool = False,
         timeout: float | None = None,
     ) -> ForgetResult:
-        """Erases by ids, by session, by speaker, or everything, from every store.
+        """Erases items by id, by session, by speaker, or all items, from every store.
 
         Raises:
-            ValueError: Not exactly one of these is given.
+            ValueError: Not exactly one of these selections is given.
         """
         request = requests.forget(
             self.tenant,
@@ -353,11 +364,12 @@ class Client:
         page_size: int = 0,
         timeout: float | None = None,
     ) -> Iterator[Segment]:
-        """Iterates over the segments by id; `timeout` holds for each page."""
+        """Iterates over the segments by id; `timeout` applies to each page."""
         request = requests.list_segments(self.tenant, filter, page_size)
         while True:
             page = self._send(self._catalog.ListSegments, request, self._reading(timeout))
-            yield from map(responses.to_segment, page.segments)
+            for segment in page.segments:
+                yield responses.to_segment(segment)
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
@@ -370,29 +382,30 @@ class Client:
         page_size: int = 0,
         timeout: float | None = None,
     ) -> Iterator[Fact]:
-        """Iterates over the facts by id; `timeout` holds for each page."""
+        """Iterates over the facts by id; `timeout` applies to each page."""
         request = requests.list_facts(self.tenant, entities, valid_at, page_size)
         while True:
             page = self._send(self._catalog.ListFacts, request, self._reading(timeout))
-            yield from map(responses.to_fact, page.facts)
+            for fact in page.facts:
+                yield responses.to_fact(fact)
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
 
     def stats(self, *, timeout: float | None = None) -> Stats:
-        """Reads counts, how far each projection is, and what serves."""
+        """Reads item counts, the lag of each projection, and the state of the service."""
         request = GetStatsRequest(tenant=self.tenant)
         response = self._send(self._catalog.GetStats, request, self._reading(timeout))
         return responses.to_stats(response)
 
     def check(self, service: str = "", *, timeout: float | None = None) -> Health:
-        """Asks for the health of a service; empty means the whole server."""
+        """Checks the health of a service; empty means the whole server."""
         return self._send(self._check, service, self._reading(timeout))
 
     def _send(
         self,
-        method: grpc.UnaryUnaryMultiCallable[_Request, _Response],
-        request: _Request,
+        method: Callable[..., _Response],
+        request: object,
         within: float,
     ) -> _Response:
         try:
@@ -410,24 +423,18 @@ class Client:
 class _Stream:
     """The messages of a stream of items, and the error that ended reading them."""
 
-    def __init__(self, batcher: Batcher, items: Iterable[Item]) -> None:
+    def __init__(self, batcher: Batcher, items: Items) -> None:
         self._batcher = batcher
         self._items = items
         self.error: Exception | None = None
 
     def messages(self) -> Iterator[IngestStreamRequest]:
-        # gRPC would log an error of its iterator and hide it behind a status.
+        # gRPC would log an error of its iterator and replace it with a status.
         try:
-            for item in self._items:
-                yield from self._batcher.add(item)
+            for item in each(self._items):
+                for message in self._batcher.add(item):
+                    yield message
         except Exception as error:
             self.error = error
-        yield from self._batcher.flush()
-
-
-def _open(
-    target: str, credentials: grpc.ChannelCredentials | None, options: ChannelOptions
-) -> grpc.Channel:
-    if credentials is None:
-        return grpc.insecure_channel(target, with_defaults(options))
-    return grpc.secure_channel(target, credentials, with_defaults(options))
+        for message in self._batcher.flush():
+            yield message

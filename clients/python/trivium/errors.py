@@ -1,15 +1,15 @@
-"""What can go wrong in a call, as exceptions that say what a caller can do about it.
+"""The errors of a call, by what the caller can do about them.
 
     TriviumError
-    |-- InvalidRequestError   the request is malformed; do not retry
-    |-- PreconditionError     the state of the tenant forbids it; do not retry
-    |-- AuthenticationError   the credentials are missing or do not suffice
-    |-- UnavailableError      the service, or all it stands on, cannot be reached; retry later
-    |-- OverloadedError       a queue is full; retry after `retry_delay`
-    |-- DeadlineError         the time ran out; retry if the call is idempotent
-    `-- ServerError           everything else; a fault of the server
+    |-- InvalidRequestError   the request is invalid; do not retry
+    |-- PreconditionError     the tenant's state does not allow the call; do not retry
+    |-- AuthenticationError   the credentials are missing or not sufficient
+    |-- UnavailableError      the service or its dependencies are unreachable; retry later
+    |-- OverloadedError       the service is too busy; retry after `retry_delay`
+    |-- DeadlineError         the deadline passed; retry
+    `-- ServerError           any other error; a fault of the server
 
-A status without details is taken as it is: a proxy's own refusals carry none.
+A status may have no details, for example if a proxy rejected the call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 
 
 class Violation(NamedTuple):
-    """One thing that is wrong with a request."""
+    """An invalid field of a request."""
 
     field: str
     description: str
@@ -36,11 +36,11 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorDetails:
-    """What the server told beyond code and message; empty for a bare status.
+    """The details of a status beside code and message; empty if it has none.
 
     `reason` is a value of `trivium.v1.ErrorReason` without its prefix,
     `retry_delay` the time after which a retry may succeed, `request_id` the
-    name of the call in the server's log.
+    id of the call in the server's log.
     """
 
     reason: str = ""
@@ -71,46 +71,46 @@ class TriviumError(Exception):
 
     @property
     def reason(self) -> str:
-        """The server's reason; empty for a bare status."""
+        """The server's reason; empty if the status has no details."""
         return self.details.reason
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """What is wrong with which field of the request."""
+        """The invalid fields of the request."""
         return self.details.violations
 
     @property
     def retry_delay(self) -> timedelta | None:
-        """The time after which a retry may succeed, if the server told."""
+        """The time after which a retry may succeed, if known."""
         return self.details.retry_delay
 
 
 class InvalidRequestError(TriviumError):
-    """The request is malformed; `violations` names the fields."""
+    """The request is invalid; `violations` has the fields."""
 
 
 class PreconditionError(TriviumError):
-    """The state of the tenant forbids the call, such as another text-search configuration."""
+    """The tenant's state does not allow the call, such as its text-search configuration."""
 
 
 class AuthenticationError(TriviumError):
-    """The credentials are missing or do not suffice."""
+    """The credentials are missing or not sufficient."""
 
 
 class UnavailableError(TriviumError):
-    """The service, or all that the call needs, cannot be reached."""
+    """The service or its dependencies are unreachable."""
 
 
 class OverloadedError(TriviumError):
-    """A queue of the service is full."""
+    """The service is too busy to answer in time."""
 
 
 class DeadlineError(TriviumError):
-    """The time ran out."""
+    """The deadline passed."""
 
 
 class ServerError(TriviumError):
-    """The server failed, or answered with a code that this API does not use."""
+    """The server failed, or returned a code that this API does not use."""
 
 
 _CLASSES: Mapping[grpc.StatusCode, type[TriviumError]] = {
@@ -125,14 +125,14 @@ _CLASSES: Mapping[grpc.StatusCode, type[TriviumError]] = {
 
 
 def to_error(call: grpc.RpcError) -> TriviumError:
-    """Turns a failed call, of a blocking or an asyncio channel, into the error of its status."""
+    """Converts a failed call of either client into the error of its status."""
     code = call.code()
     error_class = _CLASSES.get(code, ServerError)
     return error_class(code, call.details() or "", _read_details(call))
 
 
 def not_connected() -> UnavailableError:
-    """The error of a connection that was not made in time."""
+    """The error for a connection that was not established in time."""
     return UnavailableError(grpc.StatusCode.UNAVAILABLE, "no connection within the timeout")
 
 
@@ -158,14 +158,14 @@ def _read_details(call: grpc.RpcError) -> ErrorDetails:
 
 
 def _encoded_details(call: grpc.RpcError) -> bytes:
-    # The two kinds of channel have metadata of two types; both are pairs of key and value.
+    # The metadata of both kinds of channel are pairs of key and value, of different types.
     metadata = cast(Iterable[tuple[str, str | bytes]], call.trailing_metadata() or ())
     found = [value for key, value in metadata if key == DETAILS_KEY and isinstance(value, bytes)]
     return found[0] if found else b""
 
 
 def _unpack(status: status_pb2.Status, kind: type[_Detail]) -> _Detail:
-    """The first detail of that kind, or an empty one; a malformed one counts as absent."""
+    """The first detail of that kind, or an empty message; a malformed one counts as absent."""
     message = kind()
     for detail in status.details:
         if detail.Is(kind.DESCRIPTOR):

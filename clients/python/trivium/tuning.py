@@ -1,4 +1,4 @@
-"""What those who tune ranking read: profiles, two answers compared, an absence explained."""
+"""The values for tuning: profiles, comparisons, and explanations of absent items."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from trivium.values import Hit, LegState, Retrieval
+from trivium.values import Hit, ItemRef, LegState, Retrieval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A ranking profile.
 
-    `definition` has all of its fields, in the form of a profile file; `notes` what is worth
-    knowing of its legs, by their names.
+    `definition` has all of its fields, in the form of a profile file; `notes` has a note on a leg,
+    by its name.
     """
 
     name: str
@@ -26,16 +26,16 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankChange:
-    """Where an item is in two answers; None if it is not there."""
+    """The ranks of an item under two profiles; None if it is not a hit."""
 
-    id: str
+    item: ItemRef
     rank: int | None
     against_rank: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One question under two profiles; `overlap` is what both share of all that either has."""
+    """One query under two profiles; `overlap` is the share of common items, 0 to 1."""
 
     retrieved: Retrieval
     against: Retrieval
@@ -44,21 +44,21 @@ class Comparison:
 
 
 class Loss(StrEnum):
-    """The stage at which an item was lost."""
+    """The stage that lost an item."""
 
     UNKNOWN = "unknown"
     """A stage that this version of the client does not know."""
     NONE = "not lost"
-    """It is in the answer."""
+    """It is a hit."""
     NOT_STORED = "not stored"
     FILTERED = "filtered"
     NOT_PROJECTED = "not projected"
     NOT_MATCHED = "not matched"
     BELOW_DEPTH = "below depth"
     NOT_SEARCHED = "not searched"
-    """A leg would bring it that searched more: further back, or beyond its pool."""
+    """A leg would find it with a longer lookback or a larger pool."""
     UNANSWERED = "unanswered"
-    """A leg that might have brought it did not answer, then or when asked to look deeper."""
+    """A leg that could find it did not answer, in the query or in the deeper search."""
     FOLDED = "folded"
     DECAYED = "decayed"
     BELOW_HEAD = "below head"
@@ -69,16 +69,16 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegAbsence:
-    """What one leg makes of an item.
+    """The result of one leg for an item.
 
-    `rank` and `score` are those it has if the leg looks as deep as it can, if need be without its
-    lookback and pool; None if it does not find it even then. `reason` says why the leg did not
-    bring it; empty if it did.
+    `rank` and `score` are those of a search as deep as possible, if necessary without lookback and
+    pool; None if it is still not found. `depth` is that of the query. `reason` says why the leg did
+    not find it in the query; empty if it did.
     """
 
     leg: str
     state: LegState
-    rank: int | None
+    rank: float | None
     score: float | None
     depth: int
     reason: str
@@ -86,20 +86,20 @@ class LegAbsence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """Why an item is not in an answer.
+    """Why an item is not a hit.
 
     Attributes:
-        loss: The stage at which it was lost.
-        reason: The same in words, with numbers.
-        by_id: The item that stands for it, or took its place; may be empty.
-        rank: Its place if the answer had no end; None if it was lost before.
-        hit: The item with its ledger; None if it was lost before.
-        legs: What each leg makes of it.
+        loss: The stage that lost it.
+        reason: The reason, for people, with its numbers.
+        by: The item that it was folded into, or that took its place.
+        rank: Its rank if there were no limit; None if it was lost before ranking.
+        hit: The item with its ledger; None if it was lost before ranking.
+        legs: The result of each leg.
     """
 
     loss: Loss
     reason: str
-    by_id: str
+    by: ItemRef | None
     rank: int | None
     hit: Hit | None
     legs: tuple[LegAbsence, ...]

@@ -1,6 +1,6 @@
-"""The values of this client: what is stored, what is asked, and what comes back.
+"""The values of the client: items, request options and results.
 
-All times are aware; those that come back are in UTC.
+All times are timezone-aware; those in results are in UTC.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-# ---------------------------------------------------------------- what is stored
+# ---------------------------------------------------------------- items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One turn of a conversation, note or passage.
+    """A turn of a conversation, a note or a passage.
 
     Args:
-        id: Your id, unique within the tenant. Writing it again replaces the segment.
+        id: Your id, unique within the tenant. Writing an id again replaces the segment.
         text: The text, at most 32 KiB.
-        event_time: When it was said; None means when the server receives it.
+        event_time: The time of the event; None means when the server receives it.
         importance: From 0 to 1; None means 0.5.
-        sensitive: Found by words only: never embedded, never in the graph.
-        labels: Free labels to filter by.
-        entities: The names of what it mentions; none means that the server
+        sensitive: Found by the lexical leg only: never embedded, never in the graph.
+        labels: Labels to filter by.
+        entities: The names of the entities it mentions; empty means that the server
             extracts them.
-        entity: The name of the entity that it itself is, such as a file.
+        entity: The name of the entity that it represents, such as a file.
+        keywords: Words that it is to be found by beside those of its text; not embedded.
         created_at: Set by the server.
         updated_at: Set by the server.
     """
@@ -44,19 +45,20 @@ class Segment:
     labels: Mapping[str, str] = field(default_factory=dict)
     entities: Sequence[str] = ()
     entity: str = ""
+    keywords: Sequence[str] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactClosing:
-    """What ended the truth of a fact.
+    """The end of a fact's validity, set by another fact.
 
     Attributes:
-        fact_id: The fact that ended it.
-        at: When its truth ended.
-        recorded_at: When that became known.
-        retracted_at: When that turned out to be wrong; None means it has not.
+        fact_id: The closing fact.
+        at: When the closed fact stopped being true.
+        recorded_at: When the closing fact was recorded.
+        retracted_at: When the closing fact was retracted; None means not.
     """
 
     fact_id: str
@@ -67,22 +69,22 @@ class FactClosing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A relation between two entities, with the time for which it is true.
+    """A relation between two entities, with its validity in time.
 
     Args:
         id: Your id, unique within the tenant.
         sentence: What is embedded; empty means "subject relation object".
         valid_from: When it became true; None means always.
-        valid_to: When it stopped being true, if you say so; None means not yet.
-        recorded_at: When it became known; None means when the server receives it.
-        retracted_at: When it turned out never to have been true.
-        evidence: The ids of the segments it rests on, strongest first.
-        weight: How strongly it is held, above 0 and at most 1; None means 1.
+        valid_to: When it stopped being true; None means that it is still true.
+        recorded_at: When it was recorded; None means when the server receives it.
+        retracted_at: When it was found never to have been true.
+        evidence: The ids of the segments that support it, strongest first.
+        weight: The confidence in it, above 0 and at most 1; None means 1.
         sensitive: Never embedded, never in the graph.
-        closes: The ids of the facts whose truth it ends, from when it is true itself.
-        single_valued: Whether subject and relation hold one value at a time: it then
-            ends every fact with the same two that began before it.
-        closings: What ended its truth, earliest first. Set by the server.
+        closes: The ids of the facts that it closes, as of when it becomes true.
+        single_valued: Whether subject and relation have one value at a time: it then
+            closes every fact with the same two that began before it.
+        closings: The closings by other facts, earliest first. Set by the server.
         created_at: Set by the server.
         updated_at: Set by the server.
     """
@@ -113,12 +115,28 @@ class Fact:
 
 Item = Segment | Fact
 
-# ---------------------------------------------------------------- what is asked
+
+class ItemKind(StrEnum):
+    """The kind of an item."""
+
+    SEGMENT = "segment"
+    FACT = "fact"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRef:
+    """The id of an item and its kind: a segment and a fact may have the same id."""
+
+    kind: ItemKind
+    id: str
+
+
+# ---------------------------------------------------------------- request options
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """The instants from `start` on and before `end`; None is open."""
+    """The times from `start` on and before `end`; None is open."""
 
     start: datetime | None = None
     end: datetime | None = None
@@ -126,9 +144,9 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """The segments to consider: fields combine by AND, the values of one by OR.
+    """The segments to consider: fields are combined with AND, the values of a field with OR.
 
-    `labels` maps a key to the values that pass.
+    `labels` maps keys to their accepted values.
     """
 
     kinds: Sequence[str] = ()
@@ -136,7 +154,7 @@ class Filter:
     speakers: Sequence[str] = ()
     sessions: Sequence[str] = ()
     entities: Sequence[str] = ()
-    min_importance: float | None = None
+    min_importance: float = 0.0
     event_time: TimeRange | None = None
     created_at: TimeRange | None = None
     updated_at: TimeRange | None = None
@@ -144,7 +162,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegOverride:
-    """What to change in one leg for one call; None leaves it, weight 0 turns the leg off."""
+    """Changes to one leg for one call; None keeps the profile's value, weight 0 turns it off."""
 
     weight: float | None = None
     depth: int | None = None
@@ -152,47 +170,47 @@ class LegOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BriefingOptions:
-    """How long the block for a prompt, and a line of it, may be; 0 means the server's default."""
+    """The maximum length of the prompt block, and of its lines; 0 means the server's default."""
 
     max_chars: int = 0
     max_line_chars: int = 0
 
 
-# ---------------------------------------------------------------- what comes back
+# ---------------------------------------------------------------- results
 
 
 class FusionMethod(StrEnum):
-    """How what a leg found becomes a term of the score."""
+    """How the rank or score of a leg becomes a term."""
 
     UNKNOWN = "unknown"
     """A method that this version of the client does not know."""
     RECIPROCAL_RANK = "reciprocal rank"
     """weight / (rank constant + rank)."""
     CONVEX = "convex"
-    """weight * (leg score - least) / (most - least), or weight if the two ends are one."""
+    """weight * (leg score - min score) / (max score - min score), or weight if both are equal."""
     SCORE = "score"
     """weight * leg score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegTerm:
-    """What one leg, or one signal, gave to a score by the ledger's method: `term`.
+    """The term of one leg or signal, by the ledger's method.
 
-    `least` and `most` are the least score that the leg could give, and the best that it gave.
+    `min_score` is the lowest score that the leg can give, `max_score` the highest that it gave.
     """
 
     leg: str
-    rank: int
+    rank: float
     weight: float
     leg_score: float
     term: float
     path: str = ""
     fact_ids: tuple[str, ...] = ()
-    least: float = 0.0
-    most: float = 1.0
+    min_score: float = 0.0
+    max_score: float = 1.0
 
-    def worth(self, method: FusionMethod, rank_constant: float) -> float:
-        """The term, worked out again from all the rest.
+    def recompute(self, method: FusionMethod, rank_constant: float) -> float:
+        """Computes the term from the other fields.
 
         Raises:
             ValueError: The method is unknown.
@@ -201,16 +219,17 @@ class LegTerm:
             case FusionMethod.RECIPROCAL_RANK:
                 return self.weight / (rank_constant + self.rank)
             case FusionMethod.CONVEX:
-                width = self.most - self.least
-                return self.weight * ((self.leg_score - self.least) / width if width > 0 else 1)
+                width = self.max_score - self.min_score
+                share = (self.leg_score - self.min_score) / width if width > 0 else 1
+                return self.weight * share
             case FusionMethod.SCORE:
                 return self.weight * self.leg_score
-        raise ValueError("the server fused by a method that this client does not know")
+        raise ValueError("the fusion method is unknown to this version of the client")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportanceTerm:
-    """What importance did: the score times `multiplier`, plus `boost`."""
+    """The effect of importance: the score times `multiplier`, plus `boost`."""
 
     importance: float
     multiplier: float
@@ -219,7 +238,7 @@ class ImportanceTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecayTerm:
-    """What age did: the score times `multiplier`."""
+    """The effect of age: the score times `multiplier`."""
 
     age: timedelta
     half_life: timedelta
@@ -229,7 +248,7 @@ class DecayTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankTerm:
-    """What reranking did: (1 - weight) * coarse score / scale + weight * sigmoid(logit)."""
+    """The effect of reranking: (1 - weight) * coarse score / scale + weight * sigmoid(logit)."""
 
     logit: float
     weight: float
@@ -238,21 +257,21 @@ class RerankTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiversityTerm:
-    """Maximal marginal relevance at the moment the hit was chosen.
+    """Maximal marginal relevance when the hit was chosen.
 
-    `closest_id` is the hit chosen before that it is most similar to; empty for none.
+    `closest` is the most similar hit chosen before; None if none is similar.
     """
 
     trade_off: float
     relevance: float
     max_similarity: float
     value: float
-    closest_id: str = ""
+    closest: ItemRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """How a score came about; `recompute` is the whole formula.
+    """How a score was computed; `recompute` is the whole formula.
 
     `reserved_by` is the leg whose reserved place the hit took; empty if it needed none.
     """
@@ -268,12 +287,14 @@ class Ledger:
     reserved_by: str = ""
 
     def recompute(self) -> float:
-        """Works the score out again, from ranks, weights and leg scores on.
+        """Computes the score from ranks, weights and leg scores.
 
         Raises:
-            ValueError: The server fused by a method that this client does not know.
+            ValueError: The fusion method is unknown.
         """
-        score = math.fsum(term.worth(self.method, self.rank_constant) for term in self.leg_terms)
+        score = math.fsum(
+            term.recompute(self.method, self.rank_constant) for term in self.leg_terms
+        )
         if self.importance is not None:
             score *= self.importance.multiplier
         if self.decay is not None:
@@ -296,14 +317,14 @@ class Stage(StrEnum):
     """The profile does not rerank."""
     RERANKED = "reranked"
     COARSE = "coarse"
-    """It lay beyond what is reranked, or is sensitive, or there was too little time left."""
+    """It was below the reranked head, or is sensitive, or there was not enough time."""
     COARSE_FALLBACK = "coarse_fallback"
-    """Nothing could be reranked; the coarse order stands."""
+    """Reranking failed; the hits are in coarse order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankReport:
-    """What became of reranking, and why unless it was done."""
+    """The outcome of reranking; `reason` says why nothing was reranked."""
 
     stage: Stage
     reason: str
@@ -313,25 +334,30 @@ class RerankReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One thing found.
+    """An item found.
 
-    `score` is the score before diversification, comparable within one
-    retrieval only; `legs` are those that found it; `ledger` is set if
-    `explain` was.
+    `score` is the score before diversification, comparable only within one retrieval; `legs` are
+    those that found the item; `folded` are its near-duplicates; `ledger` is set if `explain` was.
     """
 
     item: Item
     rank: int
     score: float
     legs: tuple[str, ...] = ()
-    folded_ids: tuple[str, ...] = ()
+    folded: tuple[ItemRef, ...] = ()
     ledger: Ledger | None = None
     stage: Stage = Stage.NONE
 
     @property
     def id(self) -> str:
-        """The id of what was found."""
+        """The id of the item."""
         return self.item.id
+
+    @property
+    def ref(self) -> ItemRef:
+        """The reference to the item."""
+        kind = ItemKind.SEGMENT if isinstance(self.item, Segment) else ItemKind.FACT
+        return ItemRef(kind, self.item.id)
 
     @property
     def text(self) -> str:
@@ -340,7 +366,7 @@ class Hit:
 
 
 class LegState(StrEnum):
-    """How a leg ended."""
+    """The final state of a leg."""
 
     UNKNOWN = "unknown"
     """A state that this version of the client does not know."""
@@ -350,12 +376,16 @@ class LegState(StrEnum):
     SKIPPED = "skipped"
     STALE = "stale"
     PARTIAL = "partial"
-    """It answered without what another leg was to bring, since that broke."""
+    """Its results are incomplete: a leg that it depends on failed, or a shard is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegReport:
-    """What became of one leg, and why unless it is OK; or on what, if that was lost."""
+    """The outcome of one leg; `reason` says why it is not OK.
+
+    `standbys` are the parts, "embedder" or "index", that were answered by a standby on a CPU.
+    `pending_count` is how many changed rows of the tenant the leg cannot find yet.
+    """
 
     leg: str
     state: LegState
@@ -363,12 +393,14 @@ class LegReport:
     candidate_count: int
     below_floor_count: int
     elapsed: timedelta
-    set_aside_count: int
+    dead_letter_count: int
+    standbys: tuple[str, ...] = ()
+    pending_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Where the server's time went and how much it considered."""
+    """Timings and counts of a call."""
 
     total: timedelta
     embedding: timedelta
@@ -383,7 +415,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Coercion:
-    """A value of the request that was not used as given."""
+    """A value of the request that was changed."""
 
     field: str
     given: str
@@ -392,7 +424,7 @@ class Coercion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieval:
-    """The answer to one question: hits, best first, and what became of each leg."""
+    """The result of a query: hits, best first, and a report of each leg."""
 
     hits: tuple[Hit, ...]
     leg_reports: tuple[LegReport, ...]
@@ -404,20 +436,24 @@ class Retrieval:
 
     @property
     def complete(self) -> bool:
-        """Whether every leg that was asked answered with all it knows."""
+        """Whether every leg that was searched answered completely."""
         return all(report.state in (LegState.OK, LegState.SKIPPED) for report in self.leg_reports)
 
     def rank_of(self, ids: Sequence[str]) -> int | None:
-        """The place of the first hit that is, or stands for, one of `ids`; None if none is."""
+        """The rank of the first hit with one of `ids`, or with one folded into it; None if none."""
         wanted = set(ids)
         return next(
-            (hit.rank for hit in self.hits if not wanted.isdisjoint((hit.id, *hit.folded_ids))),
+            (
+                hit.rank
+                for hit in self.hits
+                if hit.id in wanted or any(each.id in wanted for each in hit.folded)
+            ),
             None,
         )
 
 
 class ItemState(StrEnum):
-    """What became of an item."""
+    """Whether an item was stored."""
 
     UNKNOWN = "unknown"
     """A state that this version of the client does not know."""
@@ -429,67 +465,71 @@ class ItemState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemOutcome:
-    """What became of one item; `violations` (field, description) say why it was rejected."""
+    """The outcome for one item; `violations` (field, description) say why it was rejected.
+
+    `item` is None if the item was neither a segment nor a fact.
+    """
 
     index: int
-    id: str
+    item: ItemRef | None
     state: ItemState
     violations: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What became of each item, and the token that a read may wait for."""
+    """The outcome for each item, and the token of the write."""
 
     outcomes: tuple[ItemOutcome, ...]
-    token: str
+    consistency_token: str
 
     @property
     def rejected(self) -> tuple[ItemOutcome, ...]:
-        """The items that were not stored."""
+        """The outcomes of the items that were not stored."""
         return tuple(each for each in self.outcomes if each.state is ItemState.REJECTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamResult:
-    """What became of a stream of items; `rejected` holds the first hundred that were."""
+    """The outcome of a stream of items; `rejected` has the first 100 rejected items."""
 
     created_count: int
     updated_count: int
     unchanged_count: int
     rejected_count: int
     rejected: tuple[ItemOutcome, ...]
-    token: str
+    consistency_token: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReceipt:
-    """What one store said when it was asked for the erased ids."""
+    """What one store removed, and the result of verifying it."""
 
     store: str
     verified: bool
     remaining_count: int
     reason: str
+    removed_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetResult:
-    """The receipt of an erasure."""
+    """The result of an erasure."""
 
     segment_count: int
     fact_count: int
     receipts: tuple[StoreReceipt, ...]
-    token: str
+    consistency_token: str
 
     @property
     def verified(self) -> bool:
-        """Whether every store was asked and holds none of it any more."""
+        """Whether every store was verified and holds no erased item."""
         return all(each.verified and not each.remaining_count for each in self.receipts)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentsFound:
-    """Segments in the order asked for, and the ids that do not exist."""
+    """Segments in the order of the request, and the ids that do not exist."""
 
     segments: tuple[Segment, ...]
     missing_ids: tuple[str, ...]
@@ -497,7 +537,7 @@ class SegmentsFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantStats:
-    """What is stored for the tenant; `entity_count` is None if the graph cannot be reached."""
+    """Counts of the tenant's items; `entity_count` is None if the graph is unreachable."""
 
     segment_count: int
     sensitive_segment_count: int
@@ -510,17 +550,17 @@ class TenantStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectionStats:
-    """How far a projection is behind PostgreSQL, over all tenants."""
+    """The lag of a projection behind PostgreSQL, over all tenants."""
 
     projection: str
     pending_count: int
     lag: timedelta
-    set_aside_count: int
+    dead_letter_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallPoint:
-    """What reading so many lists is worth: recall, and the share of all vectors that is read."""
+    """The recall at one probe count, and the share of all vectors read."""
 
     probe_count: int
     recall: float
@@ -529,11 +569,11 @@ class RecallPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTier:
-    """How the vectors of a tenant's segments, or facts, are searched.
+    """How the vectors of a tenant's segments or facts are searched.
 
-    Without lists (`list_count` 0) all are read exactly. `tail_count` of them came after the lists;
-    `dead_count` are gone but take memory. `recall` was `audited` with questions that were
-    asked, or else with vectors held out. `failure` says why due lists are not made.
+    Without lists (`list_count` 0) all are searched exactly. `tail_count` of them were added after
+    the lists were built; `dead_count` are deleted but still occupy memory. `recall` is `audited` if
+    measured on real queries, otherwise on held-out vectors. `failure` is the error of a rebuild.
     """
 
     kind: str
@@ -553,7 +593,7 @@ class IndexTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStats:
-    """The state of the vector index; `reason` says why it does not answer."""
+    """The state of the vector index; `reason` says why it is not ready."""
 
     ready: bool
     vector_count: int
@@ -564,7 +604,7 @@ class IndexStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStats:
-    """What serves, and what it lacks right now."""
+    """The version and configuration of the service, and what is unavailable."""
 
     version: str
     placement: str
@@ -576,28 +616,28 @@ class ServiceStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAsideRow:
-    """A row that a projection could not take."""
+class DeadLetter:
+    """A row that a projection could not apply."""
 
     projection: str
-    id: str
+    item: ItemRef
     reason: str
-    set_aside_at: datetime | None
+    dead_lettered_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Counts, how far each projection is, and what serves."""
+    """Item counts, the lag of each projection, and the state of index and service."""
 
     tenant: TenantStats
     projections: tuple[ProjectionStats, ...]
     index: IndexStats
     service: ServiceStats
-    set_aside: tuple[SetAsideRow, ...]
+    dead_letters: tuple[DeadLetter, ...]
 
 
 class Health(StrEnum):
-    """The health of the service, as grpc.health.v1 tells it."""
+    """The health of the service, as in grpc.health.v1."""
 
     UNKNOWN = "unknown"
     SERVING = "serving"

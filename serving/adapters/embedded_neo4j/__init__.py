@@ -1,4 +1,4 @@
-"""Runs a Neo4j for the desk without Docker, Java or a download page."""
+"""An embedded Neo4j that needs no Docker, no installed Java and no manual download."""
 
 from serving.adapters.embedded_neo4j.launcher import EmbeddedNeo4j
 

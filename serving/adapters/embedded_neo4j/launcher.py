@@ -1,4 +1,4 @@
-"""Starts and stops the process that Neo4j lives in."""
+"""Starts and stops the Neo4j process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import selectors
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from serving.adapters.embedded_neo4j.jars import OnProgress, jar_directory
@@ -21,49 +20,41 @@ logger = logging.getLogger(__name__)
 
 
 def configuration(port: int) -> dict[str, str]:
-    """The settings of a small Neo4j that only this machine can reach.
-
-    There is no authentication, and so it must listen on loopback alone.
-    """
+    """The settings of a small Neo4j without authentication, which therefore listens on loopback."""
     return {
         "server.bolt.enabled": "true",
         "server.bolt.listen_address": f"127.0.0.1:{port}",
         "server.bolt.thread_pool_min_size": "2",
         "server.bolt.thread_pool_max_size": "64",
-        # A shutdown waits twice for this long (5 s each by default), after all data is safe.
+        # A shutdown waits for this twice (5 s each by default) after all data is safe.
         "internal.server.bolt.thread_pool_shutdown_wait_time": "0s",
         "server.http.enabled": "false",
         "server.https.enabled": "false",
         "dbms.security.auth_enabled": "false",
         "dbms.usage_report.enabled": "false",
-        # Statements carry the words of questions.
+        # Statements contain the words of questions.
         "db.logs.query.enabled": "OFF",
         "server.memory.pagecache.size": "64m",
-        # By default each of the two databases claims 256 MB of log up front and keeps 2 GB.
+        # By default each of the two databases preallocates 256 MB of log and retains 2 GB.
         "db.tx_log.preallocate": "false",
         "db.tx_log.rotation.size": "16m",
         "db.tx_log.rotation.retention_policy": "keep_none",
     }
 
 
-def _silent(_: str) -> None:
-    """Shows no progress."""
-
-
 class EmbeddedNeo4j:
-    """A Neo4j Community in a child process; the data in `root` outlives it, crashes included.
+    """Neo4j Community in a child process; the data in `root` survives it, also after a crash.
 
-    Takes about 540 MB of memory at the default heap, and 5 s to start. The child
-    ends with `stop`, and by itself when this process ends, even by SIGKILL.
+    Uses about 540 MB of memory at the default heap and starts in 5 s. The child ends with `stop`,
+    and when this process ends, even by SIGKILL. As a context manager it yields the Bolt address.
 
     Args:
-        root: Where its data, configuration and log are; made if missing.
-        cache: Where its jars are kept (140 MB), for all roots of the user.
-        port: Where Bolt listens on 127.0.0.1; 0 chooses a free one, which a
-            restart keeps.
-        heap_mb: The largest Java heap.
-        timeout_s: How long a start may take once the jars are there.
-        on_progress: Is told what a long step is doing.
+        root: The directory of data, configuration and log; created if missing.
+        cache: The directory of the jars (140 MB), shared by all roots of the user.
+        port: Bolt's port on 127.0.0.1; 0 chooses a free one, which a restart reuses.
+        heap_mb: The maximum Java heap.
+        timeout_s: The time limit of a start, without downloads.
+        on_progress: Called with a message at each long step.
     """
 
     def __init__(
@@ -74,7 +65,7 @@ class EmbeddedNeo4j:
         port: int = 0,
         heap_mb: int = 512,
         timeout_s: float = 90.0,
-        on_progress: OnProgress = _silent,
+        on_progress: OnProgress = lambda _: None,
     ) -> None:
         self._root = root
         self._cache = cache
@@ -86,24 +77,25 @@ class EmbeddedNeo4j:
 
     @property
     def log_path(self) -> Path:
-        """What the process prints; Neo4j's own log is `logs/debug.log` beside it."""
+        """The output of the process; Neo4j's own log is `logs/debug.log` beside it."""
         return self._root / "neo4j.log"
 
     @property
     def pid(self) -> int | None:
-        """The process, if it runs."""
+        """The process id, if the process runs."""
         return self._process.pid if self._process else None
 
     def start(self) -> str:
-        """Starts Neo4j and waits until it answers; returns its Bolt address.
+        """Starts Neo4j, waits until it answers, and returns its Bolt address.
 
         Raises:
-            DependencyError: The jars cannot be fetched, nothing can be written below the root,
-                or Neo4j did not start.
+            DependencyError: The jars cannot be downloaded, the root cannot be written, or Neo4j
+                did not start.
         """
         try:
             jars = jar_directory(self._cache, self._on_progress)
             self._root.mkdir(parents=True, exist_ok=True)
+            self._root.chmod(0o700)
             self._write_configuration()
             self._on_progress("starting Neo4j")
             self._process = self._spawn(jars)
@@ -119,25 +111,35 @@ class EmbeddedNeo4j:
         return f"bolt://127.0.0.1:{self._port}"
 
     def stop(self) -> None:
-        """Ends Neo4j after a checkpoint, and waits for it; harmless if it does not run."""
+        """Ends Neo4j after a checkpoint and waits for it; does nothing if it does not run."""
         if self._process is None:
             return
         _close(self._process.stdin)
         try:
             self._process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
-            logger.warning("neo4j did not stop and is killed", extra={"pid": self.pid})
+            logger.warning("neo4j did not stop, killing it", extra={"pid": self.pid})
         self._kill()
+
+    def restart_if_dead(self) -> None:
+        """Starts Neo4j again if it was started and has ended by itself, such as out of memory.
+
+        If that fails, it is not tried again.
+
+        Raises:
+            DependencyError: It did not start.
+        """
+        if self._process is None or (status := self._process.poll()) is None:
+            return
+        logger.error("neo4j ended", extra={"status": status, "log": str(self.log_path)})
+        self._on_progress(f"Neo4j ended with status {status}; its log is {self.log_path}")
+        self._kill()
+        self.start()
 
     def __enter__(self) -> str:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _write_configuration(self) -> None:
@@ -152,7 +154,7 @@ class EmbeddedNeo4j:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # Ctrl-C is for us; the child is told through its standard input.
+                # Ctrl-C must not reach the child, which ends with its standard input.
                 start_new_session=True,
             )
 
@@ -171,7 +173,7 @@ class EmbeddedNeo4j:
         return DependencyError("graph", f"Neo4j {what}; its log is {self.log_path}")
 
     def _kill(self) -> None:
-        """Leaves nothing of the process behind, whatever state it is in."""
+        """Kills the process in whatever state it is, and closes its pipes."""
         if self._process is None:
             return
         self._process.kill()

@@ -1,7 +1,7 @@
-"""Writes `jars.lock` anew: `python -m serving.adapters.embedded_neo4j.lock 5.26.30 > jars.lock`.
+"""Writes `jars.lock`: `python -m serving.adapters.embedded_neo4j.lock 5.26.30 > jars.lock`.
 
-Resolves the run-time dependencies of Neo4j and hashes what is downloaded, so
-run it where the network can be trusted.
+Resolves the run-time dependencies of Neo4j and hashes the downloads, so run it on a trusted
+network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _artifacts(version: str, repository: Path) -> Iterator[Artifact]:
 
 
 def main(version: str) -> None:
-    """Prints one line per jar, ordered by coordinate."""
+    """Prints a line per jar, ordered by coordinate."""
     with tempfile.TemporaryDirectory() as repository:
         lines = [
             (str(artifact), hashlib.sha256(artifact.resolve().read_bytes()).hexdigest())

@@ -1,9 +1,8 @@
-"""The process that Neo4j lives in: a JVM inside Python, ended by closing its standard input.
+"""The Neo4j process: a JVM inside Python that ends when its standard input is closed.
 
-Started by `launcher.py` as a script, so that it needs nothing of this service. It
-prints the Bolt port when it can be used, and ends when its standard input does:
-when the launcher closes it, or when the launching process is gone, however it
-went. Signals would not do, since the JVM takes SIGTERM over.
+`launcher.py` starts it as a script, so it imports nothing of this service. It prints the Bolt port
+once Neo4j is usable. Its standard input closes when the launcher closes it or when the launching
+process dies. Signals are no alternative, since the JVM handles SIGTERM itself.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 OPENED_PACKAGES = ("java.nio", "java.io", "sun.nio.ch")
-"""What Neo4j's page cache and network reach into."""
+"""Java packages that Neo4j's page cache and network access by reflection."""
 
 AVAILABLE_WITHIN_MS = 60_000
 
 
 def claim_standard_output() -> TextIO:
-    """Takes the real standard output away; whatever else is printed goes to the log."""
+    """Returns the real standard output, and redirects further output to the log."""
     ready = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="ascii")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return ready
@@ -51,7 +50,7 @@ def start_jvm(jars: Path, heap_mb: int, home: Path) -> None:
 
 
 def start_dbms(home: Path) -> Any:
-    """Opens the database in `home` by its `neo4j.conf`, recovering what a crash left."""
+    """Opens the database in `home` by its `neo4j.conf`, with recovery after a crash."""
     path_of = jpype.JClass("java.nio.file.Path").of
     builder = jpype.JClass("org.neo4j.dbms.api.DatabaseManagementServiceBuilder")
     return (
@@ -62,7 +61,7 @@ def start_dbms(home: Path) -> Any:
 
 
 def bolt_port(dbms: Any) -> int:
-    """The port that Bolt listens on, once the database can be used."""
+    """Waits until the database is available, and returns Bolt's port."""
     database = dbms.database("neo4j")
     if not database.isAvailable(AVAILABLE_WITHIN_MS):
         raise RuntimeError("the database did not become available")
@@ -86,7 +85,7 @@ def serve(home: Path, jars: Path, heap_mb: int) -> None:
 
 
 def main() -> None:
-    """Serves, and leaves the JVM no time: its idle network threads would hold it for 6 s."""
+    """Serves, then exits at once: the JVM's idle network threads would delay the exit by 6 s."""
     status = 1
     try:
         serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

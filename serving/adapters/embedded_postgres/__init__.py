@@ -1,4 +1,4 @@
-"""A PostgreSQL of one's own: the desk's and the tests' server, on a Unix socket only."""
+"""An embedded PostgreSQL for the desk and the tests, on a Unix socket only."""
 
 from serving.adapters.embedded_postgres.binaries import find_binaries
 from serving.adapters.embedded_postgres.errors import PostgresStartError

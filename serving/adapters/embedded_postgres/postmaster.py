@@ -1,4 +1,4 @@
-"""The server process of a data directory: whether one runs, is ready, has ended."""
+"""The server process of a data directory: finding it, its readiness, and ending it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving.adapters.embedded_postgres.errors import PostgresStartError
 
 SOCKET_NAME = ".s.PGSQL.5432"
 SHORT_SOCKET_PREFIX = "trivium-pg-"
-"""Of directories for the socket that are made where the usual one has too long a path."""
+"""The prefix of socket directories outside the root, for roots with a long path."""
 
 _POLL_S = 0.01
 
@@ -29,10 +29,10 @@ class Postmaster:
 
 
 class ProcessTable:
-    """What the system knows about the servers of one data directory.
+    """The server processes of one data directory.
 
-    A pid alone says nothing, since pids are used again: a server is a process named postgres that
-    works in the data directory.
+    A pid alone proves nothing, since pids are reused: a server is a process named postgres whose
+    working directory is the data directory.
     """
 
     def __init__(self, data: Path) -> None:
@@ -40,14 +40,13 @@ class ProcessTable:
         self._pid_file = data / "postmaster.pid"
 
     def find(self) -> int | None:
-        """The pid of the running server; removes what a dead one left behind."""
+        """The pid of the running server; removes the lock files of a dead one."""
         lines = self._pid_lines()
         if not lines or not lines[0].isdigit():
             return None
         if self.is_server(int(lines[0])):
             return int(lines[0])
-        # PostgreSQL refuses to start while any process at all has the pid in one of these
-        # files, be it a zombie.
+        # PostgreSQL does not start while any process, even a zombie, has the pid in these files.
         self._pid_file.unlink(missing_ok=True)
         if len(lines) > 4:
             socket_directory = Path(lines[4])
@@ -66,7 +65,7 @@ class ProcessTable:
         return Postmaster(pid, Path(lines[4]))
 
     def is_server(self, pid: int) -> bool:
-        """Whether the process is alive, and a server or a child of one in our directory."""
+        """Whether the process is alive, and a server of this data directory or a child of one."""
         process = Path(f"/proc/{pid}")
         try:
             state = (process / "stat").read_text().rpartition(")")[2].split()[0]
@@ -77,24 +76,24 @@ class ProcessTable:
         return state not in "ZX" and name.startswith("postgres") and directory == self._data
 
     def wait_for_orphans(self, timeout_s: float) -> None:
-        """Waits until the children of a killed server are gone: they hold its shared memory.
+        """Waits until the children of a killed server, which hold its shared memory, have ended.
 
         Raises:
-            PostgresStartError: They are still there after the timeout.
+            PostgresStartError: They still run after the timeout.
         """
         if not wait_until(lambda: not self._servers(), timeout_s):
             raise PostgresStartError(
                 f"processes {self._servers()} of an earlier PostgreSQL still use {self._data}"
             )
 
-    def end(self, pid: int, has_ended: Callable[[], bool], patience_s: float) -> None:
-        """Ends the server: fast (ends sessions), then at once (no checkpoint), then by force."""
+    def end(self, pid: int, has_ended: Callable[[], bool], limit_s: float) -> None:
+        """Ends the server: fast (ends sessions), then immediate (no checkpoint), then SIGKILL."""
         for signal_ in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
             if has_ended():
                 return
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal_)
-            if wait_until(has_ended, patience_s):
+            if wait_until(has_ended, limit_s):
                 return
 
     def _servers(self) -> list[int]:
@@ -109,7 +108,7 @@ class ProcessTable:
 
 
 def remove_if_short(socket_directory: Path) -> None:
-    """Removes the directory if it was made for its short path."""
+    """Removes the directory if it is outside the root, for its short path."""
     if socket_directory.name.startswith(SHORT_SOCKET_PREFIX):
         shutil.rmtree(socket_directory, ignore_errors=True)
 

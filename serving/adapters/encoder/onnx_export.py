@@ -1,4 +1,4 @@
-"""Writes a checkpoint as an ONNX graph, with the vectors that torch makes of the probes."""
+"""Exports a checkpoint as an ONNX graph, with torch's vectors of the probe texts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from transformers.utils.logging import disable_progress_bar
 
-from serving.adapters.encoder.checkpoint import Checkpoint
-from serving.adapters.encoder.onnx_probe import PADDED_TOKENS, probe_windows
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.adapters.encoder.probes import PADDED_TOKENS, probe_windows
 from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
 from serving.domain.errors import DependencyError
-from serving.ports import TokenIds, Vectors
+from serving.ports.embedding import TokenIds, Vectors
 
 OPSET = 20
-"""The first with GELU as one operator."""
+"""The first opset with GELU as one operator."""
 
 
 class _Embedding(nn.Module):
-    """All modules of a sentence-transformers model as one function of two tensors."""
+    """A whole sentence-transformers model as one function of two tensors."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
@@ -37,20 +37,27 @@ class _Embedding(nn.Module):
         return embedding
 
 
-def export(checkpoint: Checkpoint, model_path: Path, probe_path: Path) -> None:
+def export(checkpoint: EncoderCheckpoint, model_path: Path, probe_path: Path) -> None:
     """Exports the checkpoint, in about 10 s for a model of 90 MB.
 
     Raises:
-        DependencyError: The exporter or the checkpoint does not work.
+        DependencyError: The checkpoint cannot be loaded or exported.
     """
     disable_progress_bar()  # type: ignore[no-untyped-call]
-    # It warns of every operator of torchvision, which no encoder has.
+    # It warns about every torchvision operator, and no encoder uses one.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
-        embedding = _load(checkpoint)
+        model = SentenceTransformer(
+            str(checkpoint.folder),
+            device="cpu",
+            local_files_only=True,
+            # Eager attention: its graph has fewer nodes than the export of the fused one.
+            model_kwargs={"attn_implementation": "eager", "dtype": "float32"},
+        )
+        embedding = _Embedding(model).eval()
         np.save(probe_path, _probe_vectors(checkpoint, embedding))
         with warnings.catch_warnings():
-            # The exporter warns of its own internals.
+            # The exporter warns about its own internals.
             warnings.simplefilter("ignore")
             _export_graph(embedding, model_path)
     except Exception as error:
@@ -58,19 +65,8 @@ def export(checkpoint: Checkpoint, model_path: Path, probe_path: Path) -> None:
         raise DependencyError("embedder", why) from error
 
 
-def _load(checkpoint: Checkpoint) -> _Embedding:
-    model = SentenceTransformer(
-        str(checkpoint.folder),
-        device="cpu",
-        local_files_only=True,
-        # Plain attention: its graph has fewer nodes than the export of torch's fused one.
-        model_kwargs={"attn_implementation": "eager", "dtype": "float32"},
-    )
-    return _Embedding(model).eval()
-
-
 @torch.inference_mode()
-def _probe_vectors(checkpoint: Checkpoint, embedding: _Embedding) -> Vectors:
+def _probe_vectors(checkpoint: EncoderCheckpoint, embedding: _Embedding) -> Vectors:
     def run(windows: Sequence[TokenIds]) -> NDArray[np.float32]:
         ids, mask = padded(windows)
         rows: Tensor = embedding(torch.from_numpy(ids), torch.from_numpy(mask))

@@ -1,4 +1,4 @@
-"""Any sentence-transformers model, on any device that torch knows."""
+"""Any sentence-transformers model, on any device that torch supports."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from collections.abc import Sequence
 
 import torch
 
-from serving.adapters.encoder.checkpoint import Checkpoint, in_precision
-from serving.adapters.encoder.on_device import to_host, vectors_by_length
-from serving.adapters.encoder.windows import WindowTokenizer, encode_by_length, padded
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint, in_precision
+from serving.adapters.encoder.on_device import DeviceEncoder
+from serving.adapters.encoder.windows import padded
 from serving.domain.errors import DependencyError
-from serving.models.device_vector import DeviceVector
 from serving.models.passes import tokens_of_a_pass
 from serving.models.precision import Precision
-from serving.ports import Device, EmbeddingModel, TokenIds, Vectors
+from serving.ports.embedding import Device, TokenIds
 
 
-class TorchEncoder:
+class TorchEncoder(DeviceEncoder):
     """A `TextEncoder` over the sentence-transformers library.
 
     Args:
         checkpoint: What to load.
         device: As torch names it: "cpu", "cuda", "cuda:1".
-        precision: Of weights and arithmetic. Other than float32 it is part of the model's
-            fingerprint, since all of it in bfloat16 moves vectors by more than 0.9999.
-        threads: Torch's threads for one forward pass, of the whole process; None
-            leaves them.
+        precision: Of weights and arithmetic. If not float32, it is part of the model's
+            fingerprint, since full bfloat16 moves vectors below a cosine of 0.9999.
+        threads: Torch's threads for one forward pass, process-wide; None leaves them unchanged.
 
     Raises:
         DependencyError: The checkpoint or the device cannot be used.
@@ -33,23 +31,22 @@ class TorchEncoder:
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: EncoderCheckpoint,
         *,
         device: str = "cpu",
         precision: Precision = "float32",
         threads: int | None = 1,
     ) -> None:
-        # Here, since it takes seconds to import and a start without it does not pay for it.
+        # Imported late: the import takes seconds, which other runtimes avoid.
         from sentence_transformers import SentenceTransformer
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()  # type: ignore[no-untyped-call]
         if threads is not None:
             torch.set_num_threads(threads)
-        self._described = in_precision(checkpoint.model, precision)
-        self._tokenizer = WindowTokenizer(checkpoint)
+        super().__init__(checkpoint, in_precision(checkpoint.model, precision))
         try:
-            self._model = SentenceTransformer(
+            self._network = SentenceTransformer(
                 str(checkpoint.folder),
                 device=device,
                 local_files_only=True,
@@ -58,40 +55,17 @@ class TorchEncoder:
         except (OSError, ValueError, RuntimeError, AssertionError) as error:
             why = f"cannot be loaded on {device!r} ({type(error).__name__})"
             raise DependencyError("embedder", why) from error
-        self._device = torch.device(device)
-        self._padded_tokens = tokens_of_a_pass(self._device)
-
-    def model(self) -> EmbeddingModel:
-        """The model that makes the vectors."""
-        return self._described
-
-    def device(self) -> Device:
-        """What computes it."""
-        return Device(is_accelerator=self._device.type != "cpu", token_budget=self._padded_tokens)
-
-    def tokenize_query(self, text: str) -> TokenIds:
-        """Tokenizes a question with its prompt; what exceeds the window is cut."""
-        return self._tokenizer.query(text)
-
-    def tokenize_document(self, text: str) -> list[TokenIds]:
-        """Tokenizes a text into at least one window; each begins within the one before."""
-        return self._tokenizer.document(text)
-
-    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
-        """Makes one row per window, in their order."""
-        return encode_by_length(
-            windows, to_host(self._run), self._described.dimension, self._padded_tokens
+        self._torch_device = torch.device(device)
+        self._device = Device(
+            is_accelerator=self._torch_device.type != "cpu",
+            token_budget=tokens_of_a_pass(self._torch_device),
         )
-
-    def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
-        """Makes the same rows, which stay on the device; None for one that is not sound."""
-        return vectors_by_length(windows, self._run, self._described.dimension, self._padded_tokens)
 
     @torch.inference_mode()
     def _run(self, windows: Sequence[TokenIds]) -> torch.Tensor:
-        ids, mask = (torch.from_numpy(array).to(self._device) for array in padded(windows))
-        # The mask is passed on: it must not be made of `ids != pad`, since some models
-        # end every text with the padding token and pool that one.
-        features = self._model({"input_ids": ids, "attention_mask": mask})
+        ids, mask = (torch.from_numpy(array).to(self._torch_device) for array in padded(windows))
+        # The mask must not be derived from `ids != pad`, since some models end every text with
+        # the padding token and pool its state.
+        features = self._network({"input_ids": ids, "attention_mask": mask})
         embedding: torch.Tensor = features["sentence_embedding"]
         return embedding.float()

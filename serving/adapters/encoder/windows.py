@@ -1,30 +1,32 @@
-"""From texts to windows of tokens, and from windows to rows, whatever runs the model."""
+"""From texts to windows of tokens, and from windows to vectors, for any runtime."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, Checkpoint
+from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, EncoderCheckpoint
+from serving.domain.soundness import sound_rows
 from serving.models.buckets import batches_by_length
-from serving.ports import TokenIds, Vectors
+from serving.ports.embedding import Device, EmbeddingModel, TokenIds, Vector, Vectors
 
 RunBatch = Callable[[Sequence[TokenIds]], NDArray[np.float32]]
-"""Windows to float32 (n, native dimension), of any length."""
+"""Windows to float32 (n, native dimension), of any length, on the host."""
 
 
 class WindowTokenizer:
-    """Texts into the windows of a checkpoint.
+    """Splits texts into the windows of a checkpoint.
 
-    A text beyond the window goes on in the next, `WINDOW_OVERLAP` tokens back. The
-    title and the speaker that begin a segment's text are in its first window
-    only: what follows has its context from the overlap.
+    Consecutive windows overlap by `WINDOW_OVERLAP` tokens. The title and the speaker at the
+    beginning of a segment's text are in its first window only; later windows have the overlap
+    as context.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: EncoderCheckpoint) -> None:
         self._query_prompt = checkpoint.query_prompt
         self._document_prompt = checkpoint.document_prompt
         self._tokenizer = Tokenizer.from_file(str(checkpoint.folder / "tokenizer.json"))
@@ -36,9 +38,64 @@ class WindowTokenizer:
         return list(self._tokenizer.encode(self._query_prompt + text).ids)
 
     def document(self, text: str) -> list[TokenIds]:
-        """All windows of a text."""
+        """All windows of a text, at least one."""
         encoding = self._tokenizer.encode(self._document_prompt + text)
         return [list(window.ids) for window in (encoding, *encoding.overflowing)]
+
+
+class WindowEncoder:
+    """The part of a `TextEncoder` that does not depend on the runtime.
+
+    Args:
+        checkpoint: What to run.
+        model: What it makes; the checkpoint's own if not given.
+    """
+
+    def __init__(self, checkpoint: EncoderCheckpoint, model: EmbeddingModel | None = None) -> None:
+        self._checkpoint = checkpoint
+        self._model = model or checkpoint.model
+        self._tokenizer = WindowTokenizer(checkpoint)
+
+    def model(self) -> EmbeddingModel:
+        return self._model
+
+    def tokenize_query(self, text: str) -> TokenIds:
+        return self._tokenizer.query(text)
+
+    def tokenize_document(self, text: str) -> list[TokenIds]:
+        return self._tokenizer.document(text)
+
+
+class HostEncoder(WindowEncoder, ABC):
+    """A `TextEncoder` that computes on the CPU, with vectors as arrays.
+
+    Args:
+        checkpoint: What to run.
+        padded_tokens: The token budget of a pass, padding included.
+        model: What it makes; the checkpoint's own if not given.
+    """
+
+    def __init__(
+        self,
+        checkpoint: EncoderCheckpoint,
+        padded_tokens: int,
+        model: EmbeddingModel | None = None,
+    ) -> None:
+        super().__init__(checkpoint, model)
+        self._padded_tokens = padded_tokens
+
+    def device(self) -> Device:
+        return Device(is_accelerator=False, token_budget=self._padded_tokens)
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        return encode_by_length(windows, self._run, self._model.dimension, self._padded_tokens)
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
+        return sound_rows(self.encode(windows))
+
+    @abstractmethod
+    def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
+        """Runs one pass; see `RunBatch`."""
 
 
 def padded(windows: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -55,14 +112,14 @@ def padded(windows: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.i
 def encode_by_length(
     windows: Sequence[TokenIds], run: RunBatch, dimension: int, padded_tokens: int
 ) -> Vectors:
-    """Runs windows in batches of like length.
+    """Runs windows in batches of similar length.
 
     Args:
         windows: In any order.
         run: The forward pass.
         dimension: Rows are truncated to it.
-        padded_tokens: A pass holds at most so many, padding included. That bounds its memory
-            and, the smaller it is, what is wasted on padding.
+        padded_tokens: The most tokens of a pass, padding included. It bounds memory; smaller
+            passes waste less on padding.
 
     Returns:
         float32 (n, dimension), of unit length, in the order of `windows`.

@@ -1,4 +1,4 @@
-"""Finds in a question what could name an entity: exactly by its n-grams, nearly by its words."""
+"""Candidate entity names in a question: exact by its n-grams, near by its words."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from serving.domain.text import name_key
+from serving.domain.items.text import name_key
 
 MAX_NAME_WORDS = 8
-"""The longest name looked up. With 5, the graph alone loses 7 points of recall@10 on
-2Wiki's and 2 on MuSiQue's dev questions, whose titles are long."""
+"""The longest name looked up. With 5, the graph leg alone loses 7 points of recall@10 on the dev
+questions of 2Wiki and 2 on those of MuSiQue, whose titles are long."""
 
 MAX_QUESTION_WORDS = 128
-"""The words of a question that are looked at; each costs up to eight index seeks of 3 us."""
+"""The words of a question that are used; each costs up to eight index seeks of 3 us."""
 
 NEAR_COVERAGE = 0.6
-"""The share of a name's words that the question must have for a near miss."""
+"""The share of a name's words that the question must contain for a near match."""
 
 NEAR_WEIGHT = 0.25
-"""What a near miss counts against an exact name of as many words."""
+"""The weight of a near match, relative to an exact name of as many words."""
 
 FUZZY_FROM_LETTERS = 4
 """Shorter words have too many neighbours at one letter's distance."""
 
 MAX_KEY_CHARACTERS = 512
-"""Neo4j refuses index keys beyond some 8 kB; what is longer is known by its beginning and hash."""
+"""A longer key is replaced by its prefix and hash: Neo4j rejects index keys beyond about 8 kB."""
 
-# "will", "may" and the like are left out, since people are called so.
+# Without "will", "may" and the like, which are also names of people.
 _STOP_WORDS = """
     a about after again all also am an and any are as at be because been before being both but
     by can could did do does doing done down during each ever few for from further get give go
@@ -43,9 +43,9 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class NamedSpan:
-    """A key that the question may name, how much it says, and the words it spans.
+    """A key that the question may name, its weight, and the range of words it spans.
 
-    A near miss spans no words: `start` and `end` are -1.
+    A near match spans no words: `start` and `end` are -1.
     """
 
     key: str
@@ -64,14 +64,14 @@ def entity_key(name: str) -> str:
 
 
 def tenant_token(tenant: str) -> str:
-    """One word that stands for the tenant in the full-text index, whatever its letters."""
+    """The tenant as a single word, to filter the full-text index by."""
     return "t" + blake2b(tenant.encode(), digest_size=12).hexdigest()
 
 
 def question_spans(question: str) -> list[NamedSpan]:
-    """The distinct runs of one to eight words that are not stop words alone, longest first.
+    """The distinct runs of up to `MAX_NAME_WORDS` words, longest first; none of stop words only.
 
-    A longer name says more, so a span weighs as many as its words.
+    A span's weight is its number of words, since longer names are more specific.
     """
     words = name_key(question).split()[:MAX_QUESTION_WORDS]
     spans: dict[str, NamedSpan] = {}
@@ -85,12 +85,11 @@ def question_spans(question: str) -> list[NamedSpan]:
 
 
 def near_names_query(tenant: str, question: str, *, misspelt: bool) -> str | None:
-    """The Lucene query for names that share words with the question.
+    """The Lucene query for the tenant's names that share words with the question.
 
-    With `misspelt` a word may be a letter apart, which costs 2.5 ms of the
-    server's time more. Returns None where the question has no word to search by. Words are letters
-    and digits only and lower case, so none of Lucene's metacharacters or
-    operators can be among them.
+    With `misspelt`, words may differ by one letter, which costs the server 2.5 ms more. None if
+    the question has no content word. Words are lower-case letters and digits, so they contain no
+    Lucene operators.
     """
     words = content_words(question)
     if not words:
@@ -105,34 +104,31 @@ def near_names_query(tenant: str, question: str, *, misspelt: bool) -> str | Non
 
 
 def content_words(text: str) -> list[str]:
-    """The distinct words that are not stop words, as Lucene's analyzer would split them."""
+    """The distinct words that are not stop words, split like Lucene's analyzer does."""
     words = re.findall(r"[^\W_]+", name_key(text))[:MAX_QUESTION_WORDS]
     return [word for word in dict.fromkeys(words) if word not in STOP_WORDS]
 
 
 def near_spans(question: str, keys: Iterable[str], *, misspelt: bool) -> list[NamedSpan]:
-    """Those of the keys whose words are mostly in the question, best first."""
+    """The keys whose words are mostly in the question, best first."""
     asked = frozenset(content_words(question))
     spans = []
     for key in keys:
         words = content_words(key)
-        shared = sum(_among(word, asked, misspelt) for word in words)
+        shared = sum(
+            word in asked or (misspelt and any(one_letter_apart(word, other) for other in asked))
+            for word in words
+        )
         if shared and shared >= NEAR_COVERAGE * len(words):
             weight = NEAR_WEIGHT * shared * shared / len(words)
             spans.append(NamedSpan(key, weight, -1, -1))
     return sorted(spans, key=lambda span: (-span.weight, span.key))
 
 
-def _among(word: str, asked: frozenset[str], misspelt: bool) -> bool:
-    if word in asked:
-        return True
-    return misspelt and any(one_letter_apart(word, other) for other in asked)
-
-
 def one_letter_apart(left: str, right: str) -> bool:
-    """Whether one letter put in, taken out or changed makes one word the other.
+    """Whether the words differ by one inserted, deleted or changed letter.
 
-    Never so for words of less than four letters.
+    False for words shorter than `FUZZY_FROM_LETTERS`.
     """
     shorter, longer = sorted((left, right), key=len)
     if len(shorter) < FUZZY_FROM_LETTERS or len(longer) - len(shorter) > 1:

@@ -1,4 +1,4 @@
-"""Has Neo4j plan searches in the background, for those who will ask them later."""
+"""Query planning ahead of use, in the background."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PlanSearch = Callable[[LiteralString], Awaitable[None]]
 
 
 class BackgroundPlanning:
-    """Plans searches one after another, beside whatever else is done.
+    """Plans searches one after another in a background task.
 
-    A search that cannot be planned is logged, and whoever asks it first waits for its plan.
+    A failure is logged; the first caller of that search then waits for its plan.
 
     Args:
-        plan: Has Neo4j plan a search.
+        plan: Makes Neo4j plan a search.
     """
 
     def __init__(self, plan: PlanSearch) -> None:
@@ -30,16 +30,16 @@ class BackgroundPlanning:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, searches: Iterable[LiteralString]) -> None:
-        """Plans all of these, in their order; also those planned before, which may be lost."""
+        """Plans these searches in their order, including those planned before."""
         self._unplanned = deque(searches)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._plan_all(), name="graph-planning")
 
     async def stop(self, within_s: float) -> None:
-        """Plans no further search; the one under way has so long to be done, or is given up."""
+        """Stops planning; the current search may take `within_s` and is then cancelled."""
         self._unplanned.clear()
         if self._task is not None:
-            # Not cancelled at once: the driver leaves a connection behind that it was just making.
+            # Not cancelled at once: the driver would leak a connection that it is opening.
             await asyncio.wait([self._task], timeout=within_s)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -49,6 +49,6 @@ class BackgroundPlanning:
             try:
                 await self._plan(self._unplanned.popleft())
             except DependencyError as error:
-                logger.warning("a search is not planned ahead", extra={"reason": str(error)})
+                logger.warning("search not planned ahead", extra={"reason": str(error)})
             except Exception:
-                logger.exception("a search is not planned ahead")
+                logger.exception("search not planned ahead")

@@ -1,23 +1,25 @@
-"""What is related to segments by what both mention: the Cypher, its parameters, its answer."""
+"""Segments related by shared mentions: the Cypher, its parameters, and its result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import cast
 
-from serving.adapters.neo4j.projection import Row
-from serving.adapters.neo4j.search import REACHED_MENTIONS, scope_parameters
-from serving.adapters.neo4j.walks import VISIBLE
-from serving.domain.query import Query
-from serving.domain.ranking import Candidate, best_first
-from serving.domain.records import segment_id
-from serving.domain.text import NAMED_SHARE, words_to_name_by
+from serving.adapters.neo4j.filters import VISIBLE
+from serving.adapters.neo4j.rows import Row
+from serving.adapters.neo4j.search import scope_parameters
+from serving.domain.items.records import segment_id
+from serving.domain.items.text import (
+    MOST_MENTIONS,
+    MOST_NAMES_SHOWN,
+    NAMED_SHARE,
+    words_to_name_by,
+)
+from serving.domain.questions.query import Query
+from serving.domain.ranking.ranked_list import Candidate, best_first
 
-MAX_NAMES = 4
-"""The shared entities that a candidate's path names."""
-
-# Scores are whole billionths, since sums of floats in another order differ in their last bits
-# and would break ties at random.
+# Scores are whole billionths: sums of floats in another order differ in their last bits and would
+# break ties at random.
 RELATED_SEGMENTS = f"""CYPHER replan=skip
 UNWIND range(0, size($given.segments) - 1) AS place
 MATCH (seed:Segment {{tenant: $given.tenant, id: $given.segments[place]}})
@@ -40,20 +42,20 @@ RETURN collect([segment.id, score, names]) AS found
 
 
 def parameters(query: Query, seeds: Sequence[str], depth: int) -> Row:
-    """What the statement is given."""
+    """The parameters of `RELATED_SEGMENTS`."""
     return {
         **scope_parameters(query.scope),
         "asked": sorted(words_to_name_by(query.text)),
         "named_share": NAMED_SHARE,
         "segments": list(seeds),
         "depth": depth,
-        "most_mentions": REACHED_MENTIONS,
-        "names": MAX_NAMES,
+        "most_mentions": MOST_MENTIONS,
+        "names": MOST_NAMES_SHOWN,
     }
 
 
 def candidates(found: Sequence[Sequence[object]]) -> list[Candidate]:
-    """What was found, best first; its path has the entities that it shares."""
+    """Converts the result to candidates, best first; a path names the shared entities."""
     return best_first(
         Candidate(segment_id(str(id_)), cast(int, score) / 1e9, ", ".join(cast(list[str], names)))
         for id_, score, names in found

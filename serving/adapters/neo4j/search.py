@@ -1,4 +1,4 @@
-"""Writes a question as a statement and its parameters, and reads candidates from its answer."""
+"""A question as a statement with parameters, and its result as candidates."""
 
 from __future__ import annotations
 
@@ -8,56 +8,55 @@ from typing import LiteralString, cast
 
 from serving.adapters.neo4j import walks
 from serving.adapters.neo4j.names import NamedSpan
-from serving.adapters.neo4j.projection import EARLIEST, LATEST, Row, microseconds
-from serving.domain.leg_options import Walk, WalkDirection, WalkOrder
-from serving.domain.profile import Yields
-from serving.domain.query import Scope, TimeRange
-from serving.domain.ranking import Candidate, best_first
-from serving.domain.records import ItemId, ItemKind
+from serving.adapters.neo4j.rows import EARLIEST, LATEST, Row, microseconds
+from serving.domain.items.records import ItemId, ItemKind
+from serving.domain.questions.query import Scope, TimeRange
+from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
+from serving.domain.ranking.profile import Yields
+from serving.domain.ranking.ranked_list import Candidate, best_first
 
 HOP_DECAY = 0.5
-"""What a second hop, or a mention of what a first one reached, counts against a first."""
+"""The weight of a second hop, or of a mention of a reached entity, relative to a first hop."""
 
 MAX_SEEDS = 32
-"""The entities that a walk starts from: names of the question, the longest first, or what the
-first segments stand for."""
+"""The entities that a walk starts from: the question's names, longest first, or those of the seed
+segments."""
 
 MIN_FAN_OUT = 64
-"""The mentions that an entity brings, or `depth` if that is more. On LoCoMo's dev questions
+"""The least mentions that are read per entity; `depth` if that is more. On LoCoMo's dev questions
 recall@10 is the same with 50 as with 400."""
 
 FACTS_PER_SEED = 200
 FACTS_PER_SEED_FILTERED = 2000
-"""Under a filter more facts are looked at, since fewer bring something."""
+"""With a filter more facts are read, since fewer pass."""
 
 FACTS_PER_ENTITY = 50
-"""The facts that are followed from an entity one hop away."""
+"""The facts followed from an entity one hop away."""
 
 REACHED_MENTIONS = 50
-"""An entity one hop away with more mentions than these says nothing by them."""
+"""The mentions of an entity one hop away are ignored if it has more."""
 
 MAX_ROWS = 2000
-"""Contributions to all scores."""
+"""The maximum of contributions to all scores."""
 
 MAX_TRAILS = 16
-"""The contributions of one item that its path and facts are read from."""
+"""The contributions per item from which its path and facts are read."""
 
 LINKS = {
     WalkDirection.BOTH: ["SUBJECT", "OBJECT"],
     WalkDirection.FORWARD: ["SUBJECT"],
     WalkDirection.BACKWARD: ["OBJECT"],
 }
-"""The links by which a walk leaves an entity towards a fact."""
+"""The links from an entity to a fact that a walk in this direction follows."""
 
-USUAL_WALK = Walk()
+DEFAULT_WALK = Walk()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A walk to make: how, from where, and what it is for.
+    """A walk, its start and its scope.
 
-    `seeds` are the ids of the segments to start from, and None to start from what
-    the question names.
+    `seeds` are the ids of the segments to start from; None starts from the question's names.
     """
 
     scope: Scope
@@ -67,58 +66,53 @@ class Search:
     yields: Yields
 
     @property
-    def usual(self) -> bool:
-        """Whether the walk is the one that most questions lead to."""
-        return self.seeds is None and replace(self.walk, seeds_from="") == USUAL_WALK
+    def is_default(self) -> bool:
+        """Whether this is the walk of most questions, which has its own statements."""
+        return self.seeds is None and replace(self.walk, seeds_from="") == DEFAULT_WALK
 
     @property
     def statement(self) -> LiteralString:
-        """The statement that makes it."""
+        """The Cypher of this walk."""
         to_facts = self.yields is Yields.FACTS
-        if self.usual:
+        if self.is_default:
             return walks.FIND_FACTS if to_facts else walks.FIND_SEGMENTS
         if self.walk.order is WalkOrder.DISTANCE:
             return walks.NEAREST_FACTS if to_facts else walks.NEAREST_SEGMENTS
         return walks.FOLLOW_TO_FACTS if to_facts else walks.FOLLOW_TO_SEGMENTS
 
     def parameters(self, spans: Sequence[NamedSpan] = ()) -> Row:
-        """What the statement is given; `spans` are what the question names."""
-        usual = search_parameters(self.scope, spans, self.depth)
-        return usual if self.usual else {**usual, **self._told(usual)}
-
-    def _told(self, usual: Row) -> Row:
+        """The statement's parameters; `spans` are the names in the question."""
+        parameters = search_parameters(self.scope, spans, self.depth)
+        if self.is_default:
+            return parameters
         return {
+            **parameters,
             "segments": list(self.seeds or ()),
             "by_name": self.seeds is None,
             "selective": bool(self.walk.relations),
             "places": relation_places(self.walk.relations),
             "links": LINKS[self.walk.direction],
             "hops": self.walk.hops,
-            "facts_per_seed": max(cast(int, usual["facts_per_seed"]), self.depth),
+            "facts_per_seed": max(cast(int, parameters["facts_per_seed"]), self.depth),
         }
-
-    def read(self, found: Sequence[Sequence[object]]) -> list[Candidate]:
-        """What was found, best first."""
-        return candidates(found, self.yields, self.walk.order)
 
 
 def relation_places(relations: Sequence[str]) -> dict[str, float]:
-    """The place of each relation from 0, as a share of their number and one more.
+    """The place of each relation, in [0, 1), keyed in lower case as by `toLower`.
 
-    It is added to the hops, and so never makes up for one. Relations are compared
-    in lower case, as `toLower` has it.
+    Added to the hops, it never amounts to a whole hop.
     """
     distinct = dict.fromkeys(relation.lower() for relation in relations)
     return {relation: place / (len(distinct) + 1) for place, relation in enumerate(distinct)}
 
 
 def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> Row:
-    """The parameters of the usual walk, which all others need too."""
+    """The parameters of the default walk, which custom walks need too."""
     return {
         **scope_parameters(scope),
         "as_known": scope.known_at is not None,
         "recorded_by": LATEST if scope.known_at is None else microseconds(scope.known_at),
-        "retracted_by": microseconds(scope.known_at or scope.as_of),
+        "retracted_by": LATEST - 1 if scope.known_at is None else microseconds(scope.known_at),
         "spans": [[span.key, span.weight, span.start, span.end] for span in spans],
         "depth": depth,
         "seeds": MAX_SEEDS,
@@ -129,13 +123,13 @@ def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> R
         "rows": max(MAX_ROWS, 4 * depth),
         "trails": MAX_TRAILS,
         "hop_decay": HOP_DECAY,
-        # The time of a fact is its validity; only what else is asked is asked of its evidence.
+        # A fact's time is its validity; the rest of the filter applies to its evidence.
         "evidence_filtered": replace(scope.filter, event_time=TimeRange()).restricts,
     }
 
 
 def scope_parameters(scope: Scope) -> Row:
-    """What it takes to ask whether a segment may be found."""
+    """The parameters of the scope's conditions (`filters`)."""
     filter_ = scope.segment_filter
     return {
         "tenant": scope.tenant,
@@ -153,7 +147,7 @@ def scope_parameters(scope: Scope) -> Row:
 
 
 def _range_parameters(name: str, range_: TimeRange) -> Row:
-    """Both ends of a range; an open end is one that no instant reaches."""
+    """Both ends of a range; an open end is beyond all instants."""
     return {
         f"{name}_from": EARLIEST if range_.start is None else microseconds(range_.start),
         f"{name}_to": LATEST if range_.end is None else microseconds(range_.end),
@@ -162,7 +156,7 @@ def _range_parameters(name: str, range_: TimeRange) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A fact on the way, and the entity that it leads to."""
+    """A fact on a path, and the entity that it leads to."""
 
     fact_id: str
     relation: str
@@ -177,9 +171,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """How one contribution to a score came about: an entity of the question and what followed.
+    """The path of one contribution to a score: a seed entity and the steps from it.
 
-    `cited` says whether the item is evidence of the last step's fact.
+    `cited`: the item is evidence of the last step's fact.
     """
 
     gain: float
@@ -189,7 +183,7 @@ class Trail:
 
     @classmethod
     def read(cls, values: Sequence[object]) -> Trail:
-        """Reads gain, seed, twice fact, relation, type of the link left by, and end; and cited."""
+        """Reads gain, seed, two steps of (fact, relation, type of its link, end), and cited."""
         gain, seed, *links, cited = values
         steps = (
             Step(str(fact), str(relation), link == "SUBJECT", str(end))
@@ -207,51 +201,42 @@ def candidates(
     yields: Yields,
     order: WalkOrder = WalkOrder.ACTIVATION,
 ) -> list[Candidate]:
-    """What was found, best first.
+    """Converts the result of a search to candidates, best first.
 
     Args:
         found: Per item its id, its score in billionths and its trails.
         yields: Whether the items are facts or segments.
-        order: How they were ordered.
+        order: The order of the walk.
     """
     kind = ItemKind.FACT if yields is Yields.FACTS else ItemKind.SEGMENT
+    read = [_candidate(kind, order, *item) for item in found]
     if order is WalkOrder.ACTIVATION:
-        return best_first(_most_activated(kind, *item) for item in found)
-    # What is equally near was ordered by seeds, which the sort leaves as it is.
-    return sorted((_nearest(kind, *item) for item in found), key=lambda one: -one.score)
+        return best_first(read)
+    # Equally near items are in the order of their seeds, which a stable sort preserves.
+    return sorted(read, key=lambda candidate: -candidate.score)
 
 
-def _most_activated(kind: ItemKind, id_: object, billionths: object, trails: object) -> Candidate:
-    ways = _ways(trails)
-    # The way to a fact that the item is evidence of says more than a mention of its ends.
-    ways.sort(key=lambda way: (not way.cited, -way.gain, len(way.steps), way.seed))
-    return _candidate(ItemId(kind, str(id_)), cast(int, billionths) / 1e9, ways)
+def _candidate(
+    kind: ItemKind, order: WalkOrder, id_: object, billionths: object, written: object
+) -> Candidate:
+    trails = [Trail.read(values) for values in cast(list[list[object]], written)]
+    if order is WalkOrder.ACTIVATION:
+        # A path to a fact that cites the item is more informative than a mention of its ends.
+        trails.sort(key=lambda trail: (not trail.cited, -trail.gain, len(trail.steps), trail.seed))
+        score = cast(int, billionths) / 1e9
+    else:
+        # Trails come in the order of seeds; of equally near ones the first seed's stays first.
+        trails.sort(key=lambda trail: -trail.gain)
+        score = trails[0].gain
+    cited = dict.fromkeys(trail.steps[-1].fact_id for trail in trails if trail.cited)
+    facts = () if kind is ItemKind.FACT else tuple(cited)
+    return Candidate(ItemId(kind, str(id_)), score, _path_of(trails), facts)
 
 
-def _nearest(kind: ItemKind, id_: object, _: object, trails: object) -> Candidate:
-    # The first seed's of the nearest ways: they come in the order of seeds.
-    ways = sorted(_ways(trails), key=lambda way: -way.gain)
-    return _candidate(ItemId(kind, str(id_)), ways[0].gain, ways)
-
-
-def _ways(trails: object) -> list[Trail]:
-    return [Trail.read(values) for values in cast(list[list[object]], trails)]
-
-
-def _candidate(item: ItemId, score: float, ways: Sequence[Trail]) -> Candidate:
-    facts = () if item.kind is ItemKind.FACT else facts_of(ways)
-    return Candidate(item, score, path_of(ways), facts)
-
-
-def path_of(ways: Sequence[Trail]) -> str:
-    """The first way in words; where that is a mention, all names that are mentioned."""
-    if not ways:
+def _path_of(trails: Sequence[Trail]) -> str:
+    """The first trail in words; if it is a mention, the names of all mentioned entities."""
+    if not trails:
         return ""
-    if ways[0].steps:
-        return str(ways[0])
-    return ", ".join(dict.fromkeys(way.seed for way in ways if not way.steps))
-
-
-def facts_of(ways: Sequence[Trail]) -> tuple[str, ...]:
-    """The facts that the item is evidence of, in the order of the ways."""
-    return tuple(dict.fromkeys(way.steps[-1].fact_id for way in ways if way.cited))
+    if trails[0].steps:
+        return str(trails[0])
+    return ", ".join(dict.fromkeys(trail.seed for trail in trails if not trail.steps))

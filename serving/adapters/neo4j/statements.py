@@ -1,17 +1,16 @@
-"""The Cypher of what is written and counted, and the model of the graph; searches are in `walks`.
+"""The graph's data model, and the Cypher that writes and counts; searches are in `walks`.
 
-The model: `(:Segment)-[:MENTIONS]->(:Entity)` for what it names and who said it,
-`(:Segment)-[:IS]->(:Entity)` for what it is, and a fact as a node between its ends,
-`(:Fact)-[:SUBJECT|OBJECT]->(:Entity)`, with `(:Fact)-[:EVIDENCE]->(:Segment)`. A node
-rather than a relationship, since it needs an id that is unique, ends that may
-move, and links to its evidence that need no look-up. A segment that facts cite
-and nobody has written yet is a bare node without `event_time`.
+`(:Segment)-[:MENTIONS]->(:Entity)` links a segment to the entities it names and to its speaker,
+`(:Segment)-[:IS]->(:Entity)` to the entity it is. A fact is a node between its ends,
+`(:Fact)-[:SUBJECT|OBJECT]->(:Entity)`, with `(:Fact)-[:EVIDENCE]->(:Segment)`. It is a node, not a
+relationship, because it needs a unique id, ends that can change, and direct links to its evidence.
+A segment that is cited by facts but not written yet is a node without `event_time`.
 
-Times are microseconds since 1970, which compare faster than Neo4j's own.
+Times are microseconds since 1970, which compare faster than Neo4j's temporal types.
 
-Each statement has all its values in the one parameter `given`, a map: plans are kept
-per type of parameter, where lists and strings of another order of length count as
-another type, but maps are all alike.
+Each statement takes all its values in one parameter, the map `given`: Neo4j caches plans per
+parameter type, and lists and strings of different orders of length count as different types, while
+all maps are one type.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ SCHEMA = (
     "FOR (segment:Segment) REQUIRE (segment.tenant, segment.id) IS UNIQUE",
     "CREATE CONSTRAINT fact_id IF NOT EXISTS "
     "FOR (fact:Fact) REQUIRE (fact.tenant, fact.id) IS UNIQUE",
-    # The tenant is in the index, so that it is applied before the limit. The analyzer splits
-    # at what is no letter or digit and drops no word, like `content_words`.
+    # The index contains the tenant, so that the tenant filter applies before the limit. Like
+    # `content_words`, the analyzer splits at all but letters and digits and drops no word.
     "CREATE FULLTEXT INDEX entity_names IF NOT EXISTS "
     "FOR (entity:Entity) ON EACH [entity.key, entity.tenant_token] "
     "OPTIONS {indexConfig: {`fulltext.analyzer`: 'standard-no-stop-words'}}",
@@ -32,7 +31,7 @@ SCHEMA = (
 )
 
 INDEXES = ["entity_key", "segment_id", "fact_id", "entity_names"]
-"""What `SCHEMA` makes; a constraint of uniqueness is kept by an index of its name."""
+"""The indexes that `SCHEMA` creates; a uniqueness constraint has an index of its name."""
 
 COUNT_INDEXES = """
 SHOW INDEXES YIELD name, state WHERE name IN $given.names AND state = 'ONLINE'
@@ -41,7 +40,7 @@ RETURN count(*) AS count
 
 # ---------------------------------------------------------------- writing
 
-TOUCHED = """
+REFERENCED = """
 CALL () {
     UNWIND $given.segments AS row
     MATCH (:Segment {tenant: row.tenant, id: row.id})-[:MENTIONS|IS]->(node:Entity)
@@ -51,18 +50,18 @@ CALL () {
     MATCH (:Fact {tenant: row.tenant, id: row.id})-[:SUBJECT|OBJECT|EVIDENCE]->(node)
     RETURN node
 }
-RETURN collect(elementId(node)) AS touched
+RETURN collect(elementId(node)) AS referenced
 """
-"""What the changed items refer to before the change, some of it perhaps for the last time."""
+"""The nodes that the changed items reference before the change."""
 
-TIDY = """
-UNWIND $given.touched AS id
+DELETE_UNREFERENCED = """
+UNWIND $given.referenced AS id
 MATCH (node) WHERE elementId(node) = id
   AND NOT EXISTS { (node)<-[:MENTIONS|IS|SUBJECT|OBJECT|EVIDENCE]-() }
   AND (node:Entity OR node.event_time IS NULL)
 DELETE node
 """
-"""Deletes what nothing refers to any more: entities, and segments that were only cited."""
+"""Deletes nodes that nothing references: entities, and segments that were only cited."""
 
 REMOVE_SEGMENTS = """
 UNWIND $given.rows AS row

@@ -1,37 +1,37 @@
-"""All that one process has of PostgreSQL, made together and opened together."""
+"""The PostgreSQL adapters of one process, over shared connections."""
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
-from serving.adapters.postgres.access import PostgresAccessLog
-from serving.adapters.postgres.catalog import PostgresCatalog
-from serving.adapters.postgres.change_log import PostgresChangeLog
-from serving.adapters.postgres.consistency import PostgresConsistency
-from serving.adapters.postgres.feed import PostgresIndexFeed
-from serving.adapters.postgres.lexical import PostgresLexicalSearch
-from serving.adapters.postgres.name_resolver import PostgresNameResolver
-from serving.adapters.postgres.names import KnownNames
-from serving.adapters.postgres.notifications import Notifications
-from serving.adapters.postgres.pool import Database
-from serving.adapters.postgres.store import PostgresMemoryStore
-from serving.adapters.postgres.timeline import PostgresTimeline
+from serving.adapters.postgres.access_keys import PostgresAccessKeys
+from serving.adapters.postgres.connection.notifications import Notifications
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.log.change_log import PostgresChangeLog
+from serving.adapters.postgres.log.consistency import PostgresConsistency
+from serving.adapters.postgres.log.index_feed import PostgresIndexFeed
+from serving.adapters.postgres.reads.access_log import PostgresAccessLog
+from serving.adapters.postgres.reads.catalog import PostgresCatalog
+from serving.adapters.postgres.reads.timeline import PostgresTimeline
+from serving.adapters.postgres.words.known_names import KnownNames
+from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
+from serving.adapters.postgres.words.name_resolver import PostgresNameResolver
+from serving.adapters.postgres.writes.memory_store import PostgresMemoryStore
 from serving.domain.shards import WHOLE, Shard
 
 
 class Postgres:
     """One adapter per port, over shared connections.
 
-    Made anywhere, opened in the event loop that uses it. Opening does not wait for
-    PostgreSQL, and does not migrate it (`migrations.migrate`).
+    Open it in the event loop that uses it. Opening does not wait for PostgreSQL and does not
+    migrate it (`migrations.migrate`).
 
     Args:
         dsn: A libpq connection string.
-        work_connections: The most connections for writes and for the projections. One more is
-            used to listen, and one for each projection that this process leads.
-        search_connections: The most connections for searches and reads.
-        search_timeout_s: The longest that PostgreSQL works on a statement of a search.
+        work_connections: The maximum of connections for writes and projections. One more is used
+            to listen, and one for each projection that this process leads.
+        search_connections: The maximum of connections for searches and reads.
+        search_timeout_s: PostgreSQL's own time limit per search statement.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Postgres:
             search_timeout_s=search_timeout_s,
         )
         self.notifications = Notifications(self.database)
-        self._known_names = KnownNames(self.database)
+        self._known_names = KnownNames(self.database, self.notifications)
         self.store = PostgresMemoryStore(self.database, self.notifications, self._known_names)
         self.catalog = PostgresCatalog(self.database)
         self.lexical = PostgresLexicalSearch(self.database)
@@ -59,19 +59,20 @@ class Postgres:
         self.consistency = PostgresConsistency(self.database, self.notifications)
         self.access = PostgresAccessLog(self.database)
         self.timeline = PostgresTimeline(self.database)
+        self.access_keys = PostgresAccessKeys(self.database)
 
     def feed_of(self, shard: Shard) -> PostgresIndexFeed:
-        """What fills and keeps up an index of one share of all rows."""
+        """The feed of an index of one shard."""
         return PostgresIndexFeed(self.database, self.notifications, shard)
 
     async def open(self) -> None:
-        """Starts connecting, listening and counting; returns at once."""
+        """Starts connecting, listening and storing access counts; returns at once."""
         await self.database.open()
         await self.notifications.open()
         await self.access.open()
 
     async def close(self) -> None:
-        """Stores and sends what is pending, and closes all connections."""
+        """Stores and sends what is pending, then closes all connections."""
         await self.access.close()
         await self._known_names.close()
         await self.lexical.close()
@@ -82,10 +83,5 @@ class Postgres:
         await self.open()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

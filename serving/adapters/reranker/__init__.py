@@ -1,6 +1,6 @@
-"""Cross-encoders: two kinds of checkpoint.
+"""Cross-encoders for two kinds of checkpoint.
 
-`checkpoint` finds a model and tells its kind, `sequence_classifier` and `qwen3_reranker` say how
-each kind reads a question and a text together, and `torch_cross_encoder` runs either.
-The first is run by the transformers library, the second by `serving.models`.
+`checkpoint` finds a model and identifies its kind, `sequence_classifier` and `qwen3_reranker`
+implement one kind each, and `torch_cross_encoder` batches for either. The first runs in the
+transformers library, the second in `serving.models`.
 """

@@ -1,4 +1,4 @@
-"""A reranker's folder: where it is, of which kind it is, and how much it reads at once."""
+"""A reranker's checkpoint folder: finding it, its kind, and its window."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from serving.domain.errors import DependencyError
 from serving.models.precision import QUANTIZED
 
 LONGEST_WINDOW = 1024
-"""Tokens of question and text, where the model would take more: a caller has no time for 8192."""
+"""The default limit in tokens of question and text; 8192 would take too long for a request."""
 
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
-"""What is fetched from the hub: weights in no other format, since those could run code."""
+"""The files downloaded from the hub. Other weight formats are excluded: they could run code."""
 
 OTHER_RUNTIMES = ["onnx/*", "openvino/*"]
 
 
 class Kind(StrEnum):
-    """How a checkpoint tells relevance."""
+    """How a checkpoint expresses relevance."""
 
     ONE_LOGIT = "one_logit"
     """An encoder with one output: ms-marco-MiniLM, bge-reranker."""
     YES_OR_NO = "yes_or_no"
-    """A language model that is asked, and whose next word counts: Qwen3-Reranker."""
+    """A language model whose next token answers "yes" or "no": Qwen3-Reranker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """A folder with a reranker, read but not loaded.
+class RerankerCheckpoint:
+    """A reranker's folder; its weights are not loaded.
 
-    `window` counts tokens of question and text together, special ones included.
+    `window` is in tokens of question and text together, special ones included.
     """
 
     folder: Path
@@ -43,37 +43,38 @@ class Checkpoint:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """What `config.json` says."""
         return _read_json(self.folder / "config.json")
 
 
-def open_checkpoint(model: str, *, window: int | None = None, download: bool = False) -> Checkpoint:
-    """Finds a checkpoint and reads what it is.
+def open_checkpoint(
+    model: str, *, window: int | None = None, download: bool = False
+) -> RerankerCheckpoint:
+    """Finds a checkpoint and reads its kind and window.
 
     Args:
         model: A folder, or a Hugging Face id.
         window: The longest window in tokens; None for the model's own, at most `LONGEST_WINDOW`.
-        download: Whether an id may be fetched from the hub, not only from its cache.
+        download: Whether an id may be downloaded from the hub, not only read from its cache.
 
     Raises:
-        DependencyError: There is no such checkpoint, it lacks files, or it is no reranker of a
-            known kind. The reason names no path, since callers see it.
+        DependencyError: The checkpoint does not exist, lacks files, or is of an unknown kind.
+            The reason names no path, since clients see it.
         ValueError: `window` exceeds the model's.
     """
     folder = _find_folder(model, download)
     if not any(folder.glob("*.safetensors")):
         raise _refused("the checkpoint has no safetensors")
     config = _read_json(folder / "config.json")
-    return Checkpoint(
+    return RerankerCheckpoint(
         folder=folder, kind=_kind(folder, config), window=_window(folder, config, window)
     )
 
 
 def require_computed(kind: Kind, precision: str, attention: str) -> None:
-    """Refuses what a kind of checkpoint is not computed in.
+    """Rejects options that a kind of checkpoint does not support.
 
     Raises:
-        DependencyError: It is for a Qwen3 alone, and this is none.
+        DependencyError: The precision or the attention is for a Qwen3 alone.
     """
     if kind is Kind.YES_OR_NO:
         return
@@ -89,11 +90,9 @@ def _refused(why: str) -> DependencyError:
 
 def _find_folder(model: str, download: bool) -> Path:
     folder = Path(model).expanduser()
-    return folder if folder.is_dir() else _hub_folder(model, download)
-
-
-def _hub_folder(model: str, download: bool) -> Path:
-    # Here, since a folder needs none of it.
+    if folder.is_dir():
+        return folder
+    # Imported late: a folder does not need it.
     from huggingface_hub import snapshot_download
 
     try:
@@ -106,8 +105,8 @@ def _hub_folder(model: str, download: bool) -> Path:
             )
         )
     except Exception as error:
-        # What the hub's client raises without a network depends on how there is none.
-        why = f"the model is no folder and not to be had from the hub ({type(error).__name__})"
+        # The type of error that the hub's client raises without a network varies.
+        why = f"the model is no folder and not available from the hub ({type(error).__name__})"
         raise _refused(why) from error
 
 
@@ -119,19 +118,19 @@ def _kind(folder: Path, config: Mapping[str, Any]) -> Kind:
     if model_type in ENCODERS and architecture.endswith("ForSequenceClassification"):
         labels = len(config.get("id2label") or TWO_LABELS)
         if labels != 1:
-            raise _refused(f"the model has {labels} outputs where a reranker has one")
+            raise _refused(f"the model has {labels} outputs, but a reranker has one")
         return Kind.ONE_LOGIT
-    raise _refused(f"a model of the type {model_type!r} ({architecture}) is no known reranker")
+    raise _refused(f"a model of type {model_type!r} ({architecture}) is no known reranker")
 
 
 ENCODERS = ("bert", "xlm-roberta")
 
 TWO_LABELS = ("LABEL_0", "LABEL_1")
-"""What transformers takes to be meant where a configuration names none."""
+"""The default of transformers where a configuration names no labels."""
 
 
 def _is_embedder(folder: Path) -> bool:
-    """Whether sentence-transformers pools it: Qwen3-Embedding has the reranker's architecture."""
+    """Whether it has a pooling module: Qwen3-Embedding has the same architecture otherwise."""
     modules = folder / "modules.json"
     return modules.is_file() and any(
         str(module["type"]).endswith("Pooling") for module in json.loads(modules.read_text())
@@ -150,7 +149,7 @@ def _window(folder: Path, config: Mapping[str, Any], wanted: int | None) -> int:
 def _positions(config: Mapping[str, Any]) -> int:
     positions = int(config["max_position_embeddings"])
     if config["model_type"] == "xlm-roberta":
-        # Its positions begin after that of the padding: 514 are for 512 tokens.
+        # Its positions start after that of the padding token: 514 are for 512 tokens.
         return positions - int(config.get("pad_token_id", 1)) - 1
     return positions
 

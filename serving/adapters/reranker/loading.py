@@ -1,16 +1,16 @@
-"""Loads tokenizers and models of rerankers through the transformers library, offline."""
+"""Loads tokenizers and models of rerankers with the transformers library, offline."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from serving.adapters.reranker.checkpoint import Checkpoint
+from serving.adapters.reranker.checkpoint import RerankerCheckpoint
 from serving.domain.errors import DependencyError
 from serving.models.precision import Precision
 
 
-def load_tokenizer(checkpoint: Checkpoint) -> Any:
-    """The tokenizer, which cuts at the end of a text."""
+def load_tokenizer(checkpoint: RerankerCheckpoint) -> Any:
+    """The tokenizer, truncating at the end of a text."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(
@@ -18,17 +18,19 @@ def load_tokenizer(checkpoint: Checkpoint) -> Any:
     )
 
 
-def load_model(auto_class: Any, checkpoint: Checkpoint, device: str, precision: Precision) -> Any:
+def load_model(
+    auto_class: Any, checkpoint: RerankerCheckpoint, device: str, precision: Precision
+) -> Any:
     """The model on a device, for inference.
 
     Args:
-        auto_class: Transformers' class for the task.
+        auto_class: The transformers class for the task.
         checkpoint: What to load.
         device: As torch names it.
         precision: Of weights and arithmetic.
 
     Raises:
-        DependencyError: The checkpoint lacks weights. Transformers would make them up.
+        DependencyError: The checkpoint lacks weights; transformers would initialise them randomly.
     """
     from transformers.utils.logging import disable_progress_bar
 

@@ -1,4 +1,4 @@
-"""Rows of a question and a text each, in batches of like length."""
+"""Batches of question-text pairs, and truncation of questions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from serving.ports import Pair
+from serving.ports.reranking import Pair
 
 Inputs = dict[str, Tensor]
-"""What a transformers model takes, by name: each int64 (pairs, longest)."""
+"""The inputs of a transformers model, by name: each int64 (pairs, longest)."""
 
 
 def padded(pairs: Sequence[Pair], padding: int) -> Inputs:
-    """Rows of equal length: padded at the right, `attention_mask` 1 where a token is."""
+    """Rows of equal length, padded at the right; `attention_mask` is 1 where a token is."""
     inputs = {
         "input_ids": _rows([pair.ids for pair in pairs], padding),
         "attention_mask": _rows([[1] * len(pair) for pair in pairs], 0),
@@ -32,10 +32,10 @@ def _rows(lists: Sequence[Sequence[int]], padding: int) -> Tensor:
 
 
 def beginning(tokenizer: Any, text: str, most: int) -> str:
-    """As much of a text as has at most `most` tokens: all of it, if it has no more.
+    """The longest prefix of a text with at most `most` tokens.
 
     Args:
-        tokenizer: Transformers' own.
+        tokenizer: Of the transformers library.
         text: Any text.
         most: Tokens, without special ones.
     """

@@ -1,9 +1,9 @@
-"""Qwen3-Reranker: a language model is asked whether a text answers, and says yes or no.
+"""Qwen3-Reranker: a language model that answers "yes" or "no" to whether a text is relevant.
 
 The prompt is that of the model's authors (its model card, "Transformers Usage"). The logit is
-that of "yes" less that of "no", so that its sigmoid is the softmax over the two, the
-probability that they define as the score. Of the head, 151,669 rows in the real model, only
-these two are needed, and of them only the difference. They are read without the rest of it.
+that of "yes" minus that of "no", so its sigmoid is the softmax over the two, which the authors
+define as the score. Of the head, 151,669 rows in the real model, only the difference of these two
+rows is needed; the others are not read.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from serving.adapters.reranker.checkpoint import Checkpoint
+from serving.adapters.reranker.checkpoint import RerankerCheckpoint
 from serving.adapters.reranker.loading import load_tokenizer
 from serving.adapters.reranker.pairs import beginning
 from serving.domain.errors import DependencyError
 from serving.models.precision import Attention, Precision
-from serving.models.qwen3_architecture import Qwen3Architecture
-from serving.models.qwen3_checkpoint import Probes, head_rows, load_qwen3
+from serving.models.qwen3.architecture import Qwen3Architecture
+from serving.models.qwen3.checkpoint import Probes, head_rows, load_qwen3
 from serving.models.stored_tensors import StoredTensors
-from serving.ports import Pair
+from serving.ports.reranking import Pair
 
 BEFORE = (
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
@@ -45,35 +45,35 @@ PROBE = (
         "昨日、私たちは海へ行きました。",
     ),
 )
-"""A question with texts that answer it and that do not, for a quantized model to be tried on."""
+"""A question with relevant and irrelevant texts, to compare a quantized model on."""
 
 LEAST_ROOM = 32
-"""Tokens of question and text together, below which a window makes no sense."""
+"""The least tokens of question and text together that a window must leave."""
 
 
 class Qwen3Reranker:
     """A `PairModel` over a causal language model.
 
-    What exceeds the window is cut from the end of the text, never from the prompt. A question
-    takes at most half of what the prompt leaves.
+    Truncation removes the end of the text, never the prompt. A question takes at most half of the
+    tokens that the prompt leaves.
 
     Args:
         checkpoint: What to load.
         device: As torch names it.
-        precision: Of weights and arithmetic, int8 and float8 of the weights alone; the two rows
-            of the head are float32 in any.
-        attention: "varlen" spares a batch beyond the recorded shapes its padding.
+        precision: Of weights and arithmetic; int8 and float8 apply to the weights only. The two
+            rows of the head are always float32.
+        attention: "varlen" avoids padding in batches without a recorded shape.
 
     Raises:
         DependencyError: The window is too short for the prompt, or "yes" is no single token.
-        CheckpointError: It is no Qwen3, lacks tensors, or is another model when quantized.
-        AttentionError: Attention cannot be computed so.
+        CheckpointError: It is no Qwen3, lacks tensors, or changes too much when quantized.
+        AttentionError: The attention is not supported.
         DeviceMemoryError: It does not fit the device.
     """
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: RerankerCheckpoint,
         device: str,
         precision: Precision,
         attention: Attention = "padded",
@@ -89,7 +89,7 @@ class Qwen3Reranker:
         architecture = Qwen3Architecture.read(config)
         most = max(self._tokenizer.get_vocab().values())
         if most >= architecture.vocabulary:
-            # On CUDA such a token would end the process.
+            # On CUDA such a token would abort the process.
             known = architecture.vocabulary
             why = f"the tokenizer has token {most}, the network has {known} of them"
             raise DependencyError("reranker", why)
@@ -99,7 +99,8 @@ class Qwen3Reranker:
                 tensors, architecture, checkpoint.window, torch.device(device), precision, probes
             )
             tied = bool(config.get("tie_word_embeddings"))
-            self._yes_less_no = _difference(head_rows(tensors, [yes, no], tied=tied))
+            yes_row, no_row = head_rows(tensors, [yes, no], tied=tied).numpy()
+            self._yes_minus_no: NDArray[np.float32] = yes_row - no_row
         self._passes = network.passes(attention)
         self.token_budget = self._passes.token_budget
 
@@ -113,29 +114,22 @@ class Qwen3Reranker:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        """Makes one prompt of each text."""
         query = beginning(self._tokenizer, query, self._most_query)
         encoded = self._tokenizer(
             [_body(query, text) for text in texts],
             add_special_tokens=False,
             truncation=True,
             max_length=self._room,
-            # Or a text could write "<|im_end|>" and go on in the name of the model.
+            # Otherwise a text could contain "<|im_end|>" and continue as the model.
             split_special_tokens=True,
         )
         return [Pair([*self._before, *body, *self._after]) for body in encoded["input_ids"]]
 
     def logits(self, batch: Sequence[Pair]) -> list[float]:
-        """The logit of "yes" less that of "no", after the last token of each prompt."""
+        """The logit of "yes" minus that of "no", after the last token of each prompt."""
         rows = self._passes.run([pair.ids for pair in batch]).cpu().numpy()
-        logits: list[float] = (rows @ self._yes_less_no).tolist()
+        logits: list[float] = (rows @ self._yes_minus_no).tolist()
         return logits
-
-
-def _difference(rows: torch.Tensor) -> NDArray[np.float32]:
-    first, second = rows.numpy()
-    difference: NDArray[np.float32] = first - second
-    return difference
 
 
 def _body(query: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Any known reranker, on any device that torch knows."""
+"""Any known reranker, on any device that torch supports."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from typing import Literal, Protocol
 
 import torch
 
-from serving.adapters.reranker.checkpoint import Checkpoint, Kind
+from serving.adapters.reranker.checkpoint import Kind, RerankerCheckpoint
 from serving.adapters.reranker.qwen3_reranker import Qwen3Reranker
 from serving.adapters.reranker.sequence_classifier import SequenceClassifier
 from serving.domain.errors import DependencyError
 from serving.models.buckets import batches_by_length
 from serving.models.errors import AttentionError, CheckpointError, DeviceMemoryError
 from serving.models.precision import Attention, Precision
-from serving.ports import Device, Pair
+from serving.ports.embedding import Device
+from serving.ports.reranking import Pair
 
 
 class PairModel(Protocol):
-    """How one kind of checkpoint reads a question and a text."""
+    """One kind of checkpoint: tokenization and forward pass."""
 
     token_budget: int
-    """Of a batch, padding included. One pair may have more."""
+    """The most tokens of a batch, padding included; a single pair may have more."""
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        """Makes one row of each text; what exceeds the window is cut from the text."""
+        """Makes one pair of each text; what exceeds the window is cut from the text."""
         ...
 
     def logits(self, batch: Sequence[Pair]) -> list[float]:
-        """The relevance of each row, of one or more."""
+        """The logit of each pair of a batch, which has at least one."""
         ...
 
 
-KINDS: Mapping[Kind, Callable[[Checkpoint, str, Precision, Attention], PairModel]] = {
+KINDS: Mapping[Kind, Callable[[RerankerCheckpoint, str, Precision, Attention], PairModel]] = {
     Kind.ONE_LOGIT: SequenceClassifier,
     Kind.YES_OR_NO: Qwen3Reranker,
 }
 
 
 def choose_precision(precision: Precision | Literal["auto"], device: str) -> Precision:
-    """The one named, unless that is "auto": then bfloat16, but float32 on a CPU.
+    """Resolves "auto": float32 on a CPU, else bfloat16.
 
-    No logit is kept or compared with that of another model, so it need not be the same on all.
+    Logits are neither stored nor compared between models, so devices may differ.
     """
     if precision != "auto":
         return precision
@@ -56,18 +57,17 @@ class TorchCrossEncoder:
         checkpoint: What to load.
         device: As torch names it: "cpu", "cuda", "cuda:1".
         precision: Of weights and arithmetic.
-        attention: "varlen" is for a Qwen3-Reranker alone, and spares large batches their padding.
-        threads: Torch's threads for one forward pass, on the thread that makes this object and
-            on those that use torch for the first time after it; None leaves them.
+        attention: "varlen" is for a Qwen3-Reranker alone, and avoids padding in large batches.
+        threads: Torch's threads for one forward pass, on this thread and on those that first use
+            torch later; None leaves them unchanged.
 
     Raises:
-        DependencyError: The checkpoint or the device cannot be used, or the logits are not
-            finite.
+        DependencyError: The checkpoint or the device cannot be used, or logits are not finite.
     """
 
     def __init__(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: RerankerCheckpoint,
         *,
         device: str = "cpu",
         precision: Precision = "float32",
@@ -82,29 +82,26 @@ class TorchCrossEncoder:
                 is_accelerator=torch.device(device).type != "cpu",
                 token_budget=self._model.token_budget,
             )
-            # The first pass is slow, and shows whether there can be any.
+            # The first pass is slow, and proves that the model works.
             (logit,) = self.score(self.tokenize("who?", ["nobody"]))
         except DependencyError:
             raise
         except (AttentionError, CheckpointError, DeviceMemoryError) as error:
             raise DependencyError("reranker", str(error)) from error
         except Exception as error:
-            # A checkpoint can be wrong in as many ways as the library has layers.
+            # A damaged checkpoint can fail anywhere in the library.
             why = f"cannot be loaded on {device!r} ({type(error).__name__})"
             raise DependencyError("reranker", why) from error
         if not math.isfinite(logit):
             raise DependencyError("reranker", f"the logits are not finite in {precision}")
 
     def device(self) -> Device:
-        """What computes it."""
         return self._device
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        """Makes one row of each text; what exceeds the window is cut from the text."""
         return self._model.tokenize(query, texts) if texts else []
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
-        """The raw logit of each text's relevance, in the order of the pairs; higher is better."""
         logits = [0.0] * len(pairs)
         for batch in batches_by_length([len(pair) for pair in pairs], self._device.token_budget):
             made = self._model.logits([pairs[place] for place in batch])

@@ -1,4 +1,4 @@
-"""The vector index in memory: `exact_index` reads every row, `tiered_index` keeps many in lists."""
+"""In-memory vector indexes: `ExactIndex` scans every row, `TieredIndex` uses inverted lists."""
 
 from serving.adapters.vector_index.exact_index import ExactIndex
 from serving.adapters.vector_index.tiered_index import TieredIndex

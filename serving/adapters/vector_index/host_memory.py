@@ -1,4 +1,4 @@
-"""How much memory a process may still take."""
+"""How much host memory the process can still allocate."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_bytes(cgroup: Path = CGROUP) -> int:
-    """What is left of the machine's memory and of the container's, whichever is less.
+    """The free memory of the machine or of the container, whichever is less.
 
-    Where memory is overcommitted, asking for more ends the process and raises nothing.
+    Where memory is overcommitted, exceeding it kills the process instead of raising an error.
     """
     available = int(psutil.virtual_memory().available)
     try:

@@ -1,61 +1,48 @@
-"""How the rows of a shelf are searched, in numbers."""
+"""The figures of a partition: its rows, memory and lists."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from serving.adapters.vector_index.trained import Trained
-from serving.adapters.vector_index.view import View
-from serving.domain.index_costs import MemoryPlan
-from serving.domain.records import ItemKind
-from serving.ports import IndexTier
-
-
-def exact_tier(kind: ItemKind, view: View, dimension: int) -> IndexTier:
-    """Rows that are all read."""
-    return IndexTier(
-        kind=kind,
-        rows=view.alive_count,
-        dead=view.count - view.alive_count,
-        memory_bytes=MemoryPlan(rows=view.count, dimension=dimension).total_bytes,
-    )
+from serving.adapters.vector_index.rows.view import PartitionView
+from serving.adapters.vector_index.tuning.costs import MemoryPlan
+from serving.domain.items.records import ItemKind
+from serving.ports.vector_index import IndexTier
 
 
 def tier_of(
-    kind: ItemKind, view: View, dimension: int, target: float, audited: float | None
+    kind: ItemKind,
+    view: PartitionView,
+    dimension: int,
+    recall_target: float = 1.0,
+    audited: float | None = None,
 ) -> IndexTier:
-    """Rows in lists, if there are any.
+    """Describes how the rows of a view are searched.
 
     Args:
-        kind: Theirs.
-        view: The rows.
-        dimension: Of vectors.
-        target: Of recall.
-        audited: The recall of questions in earnest, if it was measured.
+        kind: Of the rows.
+        view: The rows, in lists or not.
+        dimension: Of the vectors.
+        recall_target: Of searches in lists.
+        audited: The recall measured with recorded queries, if it was.
     """
-    tier, trained = exact_tier(kind, view, dimension), view.trained
+    trained = view.trained
+    n_lists = trained.lists.n_lists if trained is not None else 0
+    tier = IndexTier(
+        kind=kind,
+        rows=view.alive_count,
+        dead=view.count - view.alive_count,
+        memory_bytes=MemoryPlan(rows=view.count, dimension=dimension, n_lists=n_lists).total_bytes,
+    )
     if trained is None:
         return tier
-    return _with_lists(tier, view, trained, dimension, target, audited)
-
-
-def _with_lists(
-    tier: IndexTier,
-    view: View,
-    trained: Trained,
-    dimension: int,
-    target: float,
-    audited: float | None,
-) -> IndexTier:
-    n_lists, calibration = trained.lists.n_lists, trained.calibration
-    plan = MemoryPlan(rows=view.count, dimension=dimension, n_lists=n_lists)
+    calibration = trained.calibration
     return replace(
         tier,
         tail=view.tail,
-        memory_bytes=plan.total_bytes,
         n_lists=n_lists,
         n_probes=calibration.n_probes,
-        recall_target=target,
+        recall_target=recall_target,
         recall=calibration.chosen.recall if audited is None else audited,
         audited=audited is not None,
         curve=calibration.curve,

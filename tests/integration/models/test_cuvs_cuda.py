@@ -1,4 +1,4 @@
-"""Inverted lists on a GPU, held against cuVS' own bindings and against a scan.
+"""Inverted lists on a GPU, compared with cuVS' own bindings and with a scan.
 
 Those that ask the library before it needs a device run wherever it is installed.
 """
@@ -18,18 +18,18 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from serving.adapters.vector_index.cuvs_c import (
+from serving.adapters.vector_index.lists.cuvs_c import (
     NO_FILTER,
     CuvsError,
     Filter,
     Index,
     IndexParams,
     SearchParams,
-    View,
+    TensorView,
     load_cuvs,
 )
-from serving.adapters.vector_index.cuvs_lane import Lane
-from serving.adapters.vector_index.cuvs_lists import CuvsLibrary, CuvsLists
+from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary, CuvsLists
+from serving.adapters.vector_index.lists.cuvs_worker import CuvsWorker
 
 pytestmark = [
     pytest.mark.gpu,
@@ -67,7 +67,7 @@ def test_tensors_and_a_filter_are_read_where_we_wrote_them() -> None:
     cuvs.call("cuvsResourcesCreate", byref(resources))
     cuvs.call("cuvsIvfFlatIndexCreate", byref(index))
     queries, ids, scores = (
-        View(torch.zeros((2, 8), dtype=type_))
+        TensorView(torch.zeros((2, 8), dtype=type_))
         for type_ in (torch.float16, torch.int64, torch.float32)
     )
 
@@ -174,13 +174,14 @@ def test_all_is_done_on_the_stream_that_torch_uses_in_the_same_thread(
 ) -> None:
     set_to = ctypes.c_void_p()
     streams = {torch.cuda.default_stream().cuda_stream}
-    for lane in library._lanes:
+    workspace = library._workspace
+    for worker in (workspace.searching, workspace.building):
 
-        def compare(lane: Lane = lane) -> int:
-            lane.call("cuvsStreamGet", byref(set_to))
+        def compare(worker: CuvsWorker = worker) -> int:
+            worker.call("cuvsStreamGet", byref(set_to))
             return int(torch.cuda.current_stream().cuda_stream)
 
-        assert lane.run(compare, "nothing") == set_to.value
+        assert worker.run(compare, "nothing") == set_to.value
         assert set_to.value not in streams
         streams.add(set_to.value)
 

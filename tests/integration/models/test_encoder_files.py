@@ -1,4 +1,4 @@
-"""Checkpoints and exports on disk: what is refused, what is kept, what tells models apart."""
+"""Checkpoints and exports on disk: what is rejected, what is cached, and fingerprints."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from onnx import numpy_helper
 from serving.adapters.encoder.backend import is_plain_bert
 from serving.adapters.encoder.bert_encoder import BertEncoder
 from serving.adapters.encoder.checkpoint import (
-    MINILM_SHA256,
     WINDOW_OVERLAP,
-    Checkpoint,
+    EncoderCheckpoint,
     open_checkpoint,
 )
+from serving.adapters.encoder.on_device import DeviceEncoder
 from serving.adapters.encoder.onnx_encoder import MODEL_FILE, OnnxEncoder, export_folder
-from serving.adapters.encoder.reference import kept_reference
+from serving.adapters.encoder.probes import cached_reference
 from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.domain.errors import DependencyError
-from serving.domain.text import TextForm
-from tests.fix_encoder import MakeBert
+from serving.domain.items.text import TextForm
+from tests.fixtures.encoder import MakeBert
 
 
 @pytest.fixture(scope="module")
-def exported(tiny_bert: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(tiny_bert: EncoderCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with the export of the tiny BERT."""
     cache_dir = tmp_path_factory.mktemp("exported")
     OnnxEncoder(tiny_bert, cache_dir)
@@ -44,18 +44,12 @@ def cache(exported: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tiny_bert: Checkpoint, tmp_path: Path) -> Path:
+def folder(tiny_bert: EncoderCheckpoint, tmp_path: Path) -> Path:
     """A copy of the tiny BERT, to spoil."""
     return Path(shutil.copytree(tiny_bert.folder, tmp_path / "bert"))
 
 
 # ---------------------------------------------------------------- checkpoints
-
-
-@pytest.mark.model
-def test_the_packaged_weights_are_those_of_the_official_release(minilm: Checkpoint) -> None:
-    assert minilm.weights_sha256 == MINILM_SHA256
-    assert (minilm.model.dimension, minilm.window) == (384, 256)
 
 
 def test_weights_with_another_hash_are_refused(folder: Path) -> None:
@@ -87,13 +81,13 @@ def test_more_than_the_model_has_is_refused(
 
 
 def test_the_same_files_elsewhere_have_the_same_fingerprint(
-    folder: Path, tiny_bert: Checkpoint
+    folder: Path, tiny_bert: EncoderCheckpoint
 ) -> None:
     assert open_checkpoint(str(folder)).model == tiny_bert.model
 
 
 def test_whatever_changes_the_vectors_changes_the_fingerprint(
-    folder: Path, tiny_bert: Checkpoint
+    folder: Path, tiny_bert: EncoderCheckpoint
 ) -> None:
     shorter = open_checkpoint(str(folder), window=80).model.fingerprint
     smaller = open_checkpoint(str(folder), dimension=32).model.fingerprint
@@ -110,7 +104,7 @@ def test_whatever_changes_the_vectors_changes_the_fingerprint(
 
 
 def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(
-    tiny_bert: Checkpoint, tmp_path: Path
+    tiny_bert: EncoderCheckpoint, tmp_path: Path
 ) -> None:
     # Of so small a model fewer dimensions than these are near the bound that bfloat16 must keep.
     short = open_checkpoint(str(tiny_bert.folder), dimension=48)
@@ -158,9 +152,9 @@ def test_bert_by_hand_refuses_what_it_does_not_know(
 
 
 def test_bert_by_hand_refuses_to_give_other_vectors_than_its_checkpoint(
-    tiny_bert: Checkpoint, tmp_path: Path
+    tiny_bert: EncoderCheckpoint, tmp_path: Path
 ) -> None:
-    expected = kept_reference(tiny_bert, tmp_path)
+    expected = cached_reference(tiny_bert, tmp_path)
     # The cosine of each to itself is then 0.9998.
     (kept,) = (tmp_path / "probes").iterdir()
     np.save(kept, expected * 0.9998)
@@ -170,19 +164,21 @@ def test_bert_by_hand_refuses_to_give_other_vectors_than_its_checkpoint(
 
 
 def test_the_reference_is_made_once(
-    tiny_bert: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bert: EncoderCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = kept_reference(tiny_bert, tmp_path)
-    monkeypatch.delattr(TorchEncoder, "encode")
+    made = cached_reference(tiny_bert, tmp_path)
+    monkeypatch.delattr(DeviceEncoder, "encode")
 
-    np.testing.assert_array_equal(kept_reference(tiny_bert, tmp_path), made)
+    np.testing.assert_array_equal(cached_reference(tiny_bert, tmp_path), made)
     assert [path.suffix for path in (tmp_path / "probes").iterdir()] == [".npy"]
 
 
 # ---------------------------------------------------------------- exports
 
 
-def test_an_export_that_gives_other_vectors_is_refused(cache: Path, tiny_bert: Checkpoint) -> None:
+def test_an_export_that_gives_other_vectors_is_refused(
+    cache: Path, tiny_bert: EncoderCheckpoint
+) -> None:
     path = export_folder(tiny_bert, cache) / MODEL_FILE
     graph = onnx.load(path)
     for weights in graph.graph.initializer:
@@ -196,14 +192,16 @@ def test_an_export_that_gives_other_vectors_is_refused(cache: Path, tiny_bert: C
         OnnxEncoder(tiny_bert, cache)
 
 
-def test_an_export_that_cannot_be_read_is_refused(cache: Path, tiny_bert: Checkpoint) -> None:
+def test_an_export_that_cannot_be_read_is_refused(
+    cache: Path, tiny_bert: EncoderCheckpoint
+) -> None:
     (export_folder(tiny_bert, cache) / MODEL_FILE).write_bytes(b"not a graph")
 
     with pytest.raises(DependencyError, match="cannot be loaded"):
         OnnxEncoder(tiny_bert, cache)
 
 
-def test_an_export_of_another_model_is_refused(cache: Path, tiny_bert: Checkpoint) -> None:
+def test_an_export_of_another_model_is_refused(cache: Path, tiny_bert: EncoderCheckpoint) -> None:
     small = open_checkpoint(str(tiny_bert.folder), dimension=16)
     shutil.copytree(export_folder(tiny_bert, cache), export_folder(small, cache))
 
@@ -224,7 +222,9 @@ def test_an_export_that_fails_leaves_nothing_behind(folder: Path, tmp_path: Path
     assert list((tmp_path / "cache" / "onnx").iterdir()) == []
 
 
-def test_a_start_from_the_cache_imports_no_torch(exported: Path, tiny_bert: Checkpoint) -> None:
+def test_a_start_from_the_cache_imports_no_torch(
+    exported: Path, tiny_bert: EncoderCheckpoint
+) -> None:
     program = f"""
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Errors of CUDA after which a process can go on, and such as end it; each in one of its own."""
+"""Transient and permanent CUDA errors, each in a process of its own."""
 
 from __future__ import annotations
 

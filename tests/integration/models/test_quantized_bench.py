@@ -1,4 +1,4 @@
-"""The bench that says what a quantized embedder finds otherwise, with a tiny one."""
+"""The benchmark of quantized embedders, with a tiny model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from bench.gpu.quantized import Space, least_cosine, main, overlap
-from serving.adapters.encoder.checkpoint import Checkpoint
+from bench.gpu.networks.quantized import Space, least_cosine, main, overlap
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 
 SLICE = Path(__file__).parents[3] / "bench" / "quality" / "slices" / "sample"
 
@@ -26,14 +26,14 @@ def test_the_overlap_is_the_share_of_the_nearest_that_both_find() -> None:
     assert least_cosine(one, Space([(question, -segments)])) == -1
 
 
-def run(checkpoint: Checkpoint, *options: str) -> Result:
+def run(checkpoint: EncoderCheckpoint, *options: str) -> Result:
     where = ["--model", str(checkpoint.folder), "--device", "cpu", str(SLICE)]
     return CliRunner().invoke(main, [*options, *where])
 
 
 @pytest.mark.parametrize(("least", "verdict"), [("0.5", 0), ("1", 1)])
 def test_a_collection_is_asked_in_both_and_too_little_overlap_fails(
-    tiny_qwen3: Checkpoint, least: str, verdict: int
+    tiny_qwen3: EncoderCheckpoint, least: str, verdict: int
 ) -> None:
     done = run(tiny_qwen3, "--least", least)
 
@@ -42,7 +42,7 @@ def test_a_collection_is_asked_in_both_and_too_little_overlap_fails(
 
 
 def test_a_model_that_the_service_would_refuse_is_refused_with_its_reason(
-    tiny_qwen3: Checkpoint, tiny_bert: Checkpoint
+    tiny_qwen3: EncoderCheckpoint, tiny_bert: EncoderCheckpoint
 ) -> None:
     in_float8, of_bert = run(tiny_qwen3, "--precision", "float8"), run(tiny_bert)
 

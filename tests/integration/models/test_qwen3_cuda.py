@@ -1,4 +1,4 @@
-"""The lean Qwen3 on a CUDA device, at the published width: needs no checkpoint."""
+"""Qwen3 on a CUDA device, at the published width; needs no checkpoint."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from bench.gpu.random_weights import PUBLISHED, random_weights
+from bench.gpu.networks.random_weights import PUBLISHED, random_weights
+from serving.models.batches import Network, Rows, Window, packed
 from serving.models.buckets import Bucket, BucketPlan
 from serving.models.cuda_graphs import CudaGraphs
-from serving.models.passes import BucketedPasses, Network, Rows, Window, packed
-from serving.models.qwen3 import Qwen3, Qwen3Weights
+from serving.models.passes import BucketedPasses
+from serving.models.qwen3.network import Qwen3, Qwen3Weights
 from serving.models.varlen import require_varlen
 
 WINDOW = 256

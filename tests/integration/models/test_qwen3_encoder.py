@@ -1,4 +1,4 @@
-"""The lean Qwen3 against sentence-transformers and transformers, and against what goes wrong."""
+"""The Qwen3 encoder compared with sentence-transformers and transformers, and its errors."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tokenizers import processors
 from torch import Tensor
 
 from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
-from serving.adapters.encoder.checkpoint import Checkpoint, open_checkpoint
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint, open_checkpoint
 from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
 from serving.adapters.encoder.torch_encoder import TorchEncoder
-from serving.config import load_settings
-from serving.deployments.components import open_embedder
+from serving.composition.models import open_embedder
+from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, UnsoundVectorError
 from serving.models.precision import QUANTIZED, Precision
-from serving.models.qwen3_checkpoint import LEAST_COSINE
-from serving.ports import TokenIds, Vectors
+from serving.models.qwen3.checkpoint import LEAST_COSINE
+from serving.ports.embedding import TokenIds, Vectors
 from serving.telemetry import NoRecorder
-from tests.fix_encoder import INSTRUCTION
-from tests.tiny_tokenizers import END_OF_TEXT
+from tests.fixtures.encoder import INSTRUCTION
+from tests.support.tiny_tokenizers import END_OF_TEXT
 
 CLOSE = 1e-5
 FAR = 0.05
@@ -50,12 +50,12 @@ MakeRows = Callable[[Sequence[TokenIds]], Vectors]
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_qwen3: Checkpoint) -> Qwen3Encoder:
+def encoder(tiny_qwen3: EncoderCheckpoint) -> Qwen3Encoder:
     return Qwen3Encoder(tiny_qwen3)
 
 
 @pytest.fixture(scope="module")
-def library(tiny_qwen3: Checkpoint) -> Any:
+def library(tiny_qwen3: EncoderCheckpoint) -> Any:
     """Transformers' own network."""
     from transformers import AutoModel
 
@@ -63,7 +63,7 @@ def library(tiny_qwen3: Checkpoint) -> Any:
 
 
 @pytest.fixture
-def folder(tiny_qwen3: Checkpoint, tmp_path: Path) -> Path:
+def folder(tiny_qwen3: EncoderCheckpoint, tmp_path: Path) -> Path:
     """A copy of the tiny Qwen3, to spoil."""
     return Path(shutil.copytree(tiny_qwen3.folder, tmp_path / "qwen3"))
 
@@ -85,7 +85,7 @@ def one_by_one(library: Any, windows: Sequence[TokenIds]) -> Vectors:
 
 
 def by_sentence_transformers(
-    checkpoint: Checkpoint, texts: Sequence[str], dimension: int | None = None
+    checkpoint: EncoderCheckpoint, texts: Sequence[str], dimension: int | None = None
 ) -> Vectors:
     from sentence_transformers import SentenceTransformer
 
@@ -110,7 +110,7 @@ def distance(made: Vectors, wanted: Vectors) -> float:
     ids=["ragged", "permuted", "equally long", "single", "empty", "empty twice", "over-long"],
 )
 def test_rows_are_those_of_transformers_and_of_sentence_transformers(
-    encoder: Qwen3Encoder, library: Any, tiny_qwen3: Checkpoint, texts: Sequence[str]
+    encoder: Qwen3Encoder, library: Any, tiny_qwen3: EncoderCheckpoint, texts: Sequence[str]
 ) -> None:
     windows = first_windows(encoder, texts)
     made = encoder.encode(windows)
@@ -121,7 +121,7 @@ def test_rows_are_those_of_transformers_and_of_sentence_transformers(
 
 @pytest.mark.parametrize("texts", [RAGGED, EQUALLY_LONG, ("",), (OVER_LONG, "", "goa")])
 def test_rows_one_after_the_other_are_those_of_padded_ones(
-    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint, texts: Sequence[str]
+    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint, texts: Sequence[str]
 ) -> None:
     joined = Qwen3Encoder(tiny_qwen3, attention="varlen")
     windows = first_windows(encoder, texts)
@@ -140,7 +140,7 @@ def test_every_window_of_an_over_long_text_has_the_row_that_transformers_gives_i
 
 
 def test_a_question_has_the_instruction_of_the_checkpoint_and_a_document_has_none(
-    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     made = encoder.encode([encoder.tokenize_query("goa"), *encoder.tokenize_document("goa")])
 
@@ -150,7 +150,7 @@ def test_a_question_has_the_instruction_of_the_checkpoint_and_a_document_has_non
 
 
 def test_a_shorter_vector_is_the_head_of_the_whole_one_brought_to_unit_length(
-    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     short = Qwen3Encoder(open_checkpoint(str(tiny_qwen3.folder), dimension=32))
     windows = first_windows(encoder, RAGGED)
@@ -174,7 +174,7 @@ def test_the_side_on_which_the_tokenizer_pads_does_not_matter(
 
 
 def test_padding_and_end_token_of_the_tokenizer_are_the_same_one(
-    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     """So that the tests above would notice who takes the one for the other."""
     from transformers import AutoTokenizer
@@ -249,7 +249,7 @@ def test_what_others_have_got_wrong_is_far_from_what_it_makes(
 
 
 def test_truncation_after_normalising_is_far_from_what_it_makes(
-    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     short = Qwen3Encoder(open_checkpoint(str(tiny_qwen3.folder), dimension=32))
     windows = first_windows(encoder, RAGGED)
@@ -261,7 +261,7 @@ def test_truncation_after_normalising_is_far_from_what_it_makes(
 
 
 def test_half_precisions_are_close_and_of_a_fingerprint_of_their_own(
-    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     windows = first_windows(encoder, RAGGED)
     precisions: list[Precision] = ["bfloat16", "float16"]
@@ -274,7 +274,7 @@ def test_half_precisions_are_close_and_of_a_fingerprint_of_their_own(
     assert encoder.model() == tiny_qwen3.model
 
 
-def test_a_precision_has_one_fingerprint_whatever_runs_it(tiny_qwen3: Checkpoint) -> None:
+def test_a_precision_has_one_fingerprint_whatever_runs_it(tiny_qwen3: EncoderCheckpoint) -> None:
     lean = Qwen3Encoder(tiny_qwen3, precision="bfloat16")
     library = TorchEncoder(tiny_qwen3, precision="bfloat16")
 
@@ -305,7 +305,7 @@ def test_with_weights_of_eight_bits_rows_are_close_to_those_of_bfloat16(
 
 
 def with_one_large_weight_in_each_output(folder: Path) -> None:
-    """The same network to whoever keeps each weight: what is multiplied here is divided there."""
+    """An equivalent network: each factor on one weight is undone on another."""
     factor = 2.0**20
 
     def changed(name: str, row: Tensor) -> Tensor:
@@ -374,7 +374,7 @@ def rewrite(path: Path, **changes: object) -> None:
 
 
 def with_weights(folder: Path, changed: Callable[[str, Tensor], Tensor | None]) -> None:
-    """Writes each tensor anew, as `changed` makes it; None leaves it out."""
+    """Rewrites each tensor with `changed`; None removes it."""
     file = folder / "model.safetensors"
     rows = {name: changed(name, row) for name, row in load_file(file).items()}
     kept = {name: row.contiguous() for name, row in rows.items() if row is not None}
@@ -495,14 +495,14 @@ def test_a_text_may_not_end_with_another_token_than_no_text_does(folder: Path) -
         Qwen3Encoder(open_checkpoint(str(folder)))
 
 
-def test_a_checkpoint_of_another_architecture_is_refused(tiny_bert: Checkpoint) -> None:
+def test_a_checkpoint_of_another_architecture_is_refused(tiny_bert: EncoderCheckpoint) -> None:
     with pytest.raises(DependencyError, match="model_type is 'bert', which this Qwen3 does not"):
         Qwen3Encoder(tiny_bert)
 
 
 @pytest.mark.parametrize("dimension", [31, 65])
 def test_a_dimension_beyond_those_trained_for_is_refused(
-    tiny_qwen3: Checkpoint, dimension: int
+    tiny_qwen3: EncoderCheckpoint, dimension: int
 ) -> None:
     with pytest.raises(ValueError, match=f"dimension must be from 32 to .* 64, got {dimension}"):
         open_checkpoint(str(tiny_qwen3.folder), dimension=dimension)
@@ -513,7 +513,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
         open_checkpoint(str(tmp_path / "none"))
 
 
-def test_a_device_that_is_not_there_is_refused(tiny_qwen3: Checkpoint) -> None:
+def test_a_device_that_is_not_there_is_refused(tiny_qwen3: EncoderCheckpoint) -> None:
     with pytest.raises(DependencyError, match="cannot be loaded on 'cuda:99'"):
         Qwen3Encoder(tiny_qwen3, device="cuda:99")
 
@@ -539,7 +539,7 @@ def test_a_checkpoint_in_several_files_saved_as_a_language_model_is_the_same(
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_qwen3_is_run_by_the_lean_encoder_and_a_variant_of_it_is_not(
-    tiny_qwen3: Checkpoint, folder: Path, device: str
+    tiny_qwen3: EncoderCheckpoint, folder: Path, device: str
 ) -> None:
     rewrite(folder / "config.json", use_sliding_window=True)
     variant = open_checkpoint(str(folder))
@@ -565,24 +565,24 @@ def test_on_an_accelerator_a_qwen3_is_computed_in_bfloat16_unless_another_is_nam
     assert choose_precision(precision, device, backend) == chosen
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx", "bfloat16"])
-def test_a_quantized_precision_is_refused_for_what_no_qwen3_runs(backend: str) -> None:
-    with pytest.raises(DependencyError, match=f"int8 is for a Qwen3 alone, .* run by {backend}"):
+@pytest.mark.parametrize("backend", ["torch", "bfloat16"])
+def test_a_quantized_precision_is_refused_for_what_cannot_quantize(backend: str) -> None:
+    with pytest.raises(DependencyError, match=f"int8 is not for this model, .* run by {backend}"):
         choose_precision("int8", "cpu", backend)
 
 
-def test_rows_are_joined_for_no_other_than_a_qwen3(tiny_bert: Checkpoint) -> None:
+def test_rows_are_joined_for_no_other_than_a_qwen3(tiny_bert: EncoderCheckpoint) -> None:
     require_attention("padded", "torch")
     require_attention("varlen", "qwen3")
     with pytest.raises(DependencyError, match=r"varlen is for a Qwen3 alone, .* run by torch"):
         require_attention("varlen", "torch")
 
 
-def test_a_precision_that_is_named_is_one_that_torch_computes(tiny_bert: Checkpoint) -> None:
+def test_a_precision_that_is_named_is_one_that_torch_computes(tiny_bert: EncoderCheckpoint) -> None:
     assert choose_backend("auto", "cpu", tiny_bert, "bfloat16") == "torch"
 
 
-def test_who_runs_it_can_be_asked_without_loading_torch(tiny_qwen3: Checkpoint) -> None:
+def test_who_runs_it_can_be_asked_without_loading_torch(tiny_qwen3: EncoderCheckpoint) -> None:
     program = f"""
 import sys
 from serving.adapters.encoder.backend import choose_backend
@@ -598,7 +598,7 @@ print(sorted({{"torch", "transformers", "onnx"}} & sys.modules.keys()))
 
 
 async def test_the_service_embeds_by_the_model_and_the_precision_of_its_settings(
-    encoder: Qwen3Encoder, tiny_qwen3: Checkpoint
+    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     settings = load_settings(
         {"embedder": {"model": str(tiny_qwen3.folder), "dimension": 32, "precision": "bfloat16"}}

@@ -1,4 +1,4 @@
-"""Rerankers on disk: what is found, and what is refused in which words."""
+"""Reranker checkpoints on disk: recognition and error messages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from safetensors.torch import load_file, save_file
 
 from serving.adapters.reranker.checkpoint import LONGEST_WINDOW, Kind, open_checkpoint
 from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder, choose_precision
-from serving.config import load_settings
-from serving.deployments.components import open_reranker
+from serving.composition.models import open_reranker
+from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.models.precision import QUANTIZED, Attention, Precision
-from serving.ports import CrossEncoder
-from tests.fake_reranker import settled
-from tests.fix_reranker import LONGEST, LONGEST_WITH_PROMPT
+from serving.ports.reranking import CrossEncoder
+from tests.fakes.reranker import settled
+from tests.fixtures.reranker import LONGEST, LONGEST_WITH_PROMPT
 
 EMBEDDINGS = "model.embed_tokens.weight"
 
@@ -90,7 +90,7 @@ def test_a_shorter_window_is_kept_to(bert: Path) -> None:
 
 
 def test_a_model_that_is_not_on_the_machine_is_refused() -> None:
-    with pytest.raises(DependencyError, match="no folder and not to be had from the hub"):
+    with pytest.raises(DependencyError, match="no folder and not available from the hub"):
         open_checkpoint("nobody/no-such-model")
 
 
@@ -120,9 +120,9 @@ def as_embedder(folder: Path) -> None:
         (
             "bert",
             with_config(id2label={"0": "no", "1": "yes"}),
-            "2 outputs where a reranker has one",
+            "2 outputs, but a reranker has one",
         ),
-        ("bert", with_config(id2label=None), "2 outputs where a reranker has one"),
+        ("bert", with_config(id2label=None), "2 outputs, but a reranker has one"),
         ("bert", with_config(architectures=["BertModel"]), "no known reranker"),
         ("bert", with_config(architectures=None), "no known reranker"),
         ("bert", with_config(model_type="gpt2"), "type 'gpt2' .* is no known reranker"),

@@ -1,28 +1,31 @@
-"""A question's vector, from an embedder to the index beside it: it stays where it was computed."""
+"""A query vector stays on its device between an embedder and an index in one process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from serving.adapters.encoder.checkpoint import Checkpoint
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
 from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
 from serving.domain.budget import Deadline
-from serving.domain.records import ItemKind
+from serving.domain.items.records import ItemKind
 from serving.models.device_vector import DeviceVector
-from serving.pipeline.batching import BatchedEmbedder
-from serving.pipeline.semantic import EmbeddedSearch
-from serving.ports import IndexEngine, TokenIds, WantedNeighbours
-from tests.builders import scope, segment
-from tests.eager_lists import LISTS_AT_ONCE
-from tests.fake_meaning import EngineIndex, segment_row
+from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
+from serving.pipeline.inference.embedder import BatchedEmbedder
+from serving.ports.embedding import TokenIds
+from serving.ports.index_engine import IndexEngine
+from serving.ports.vector_index import WantedNeighbours
+from tests.fakes.eager_lists import LISTS_AT_ONCE
+from tests.fakes.meaning import EngineIndex, segment_row
+from tests.support.builders import scope, segment
 
 WORDS = ("we", "sailed", "to", "goa", "memory", "is", "hard")
 TEXTS = [" ".join(words) for words in permutations(WORDS, 2)]
@@ -30,13 +33,14 @@ FEW = 10
 
 
 class Kept(DeviceVector):
-    """One that may not be brought to the host."""
+    """One that may not be brought to the host from another device."""
 
-    def __array__(self, *given: object, **named: object) -> NDArray[np.float32]:
-        raise AssertionError("a question's vector was brought to the host")
+    def __array__(self, *given: Any, **named: Any) -> NDArray[np.float32]:
+        assert self.tensor.device.type == "cpu", "a question's vector was brought to the host"
+        return super().__array__(*given, **named)
 
 
-class KeepingEncoder(Qwen3Encoder):
+class RecordingEncoder(Qwen3Encoder):
     """Makes such vectors of questions."""
 
     def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
@@ -54,7 +58,7 @@ def tiered(dimension: int, device: str) -> IndexEngine:
 
 
 def tiered_on_gpu(dimension: int, device: str) -> IndexEngine:
-    from serving.adapters.vector_index.cuvs_lists import CuvsLibrary
+    from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
 
     library = CuvsLibrary(torch.device(device))
     return TieredIndex(dimension, library, LISTS_AT_ONCE, device=device, audit_every_s=0.0)
@@ -76,9 +80,9 @@ on_a_gpu = [
     ],
 )
 async def test_it_is_searched_audited_and_rebuilt_with_where_it_was_computed(
-    make_engine: Callable[[int, str], IndexEngine], device: str, tiny_qwen3: Checkpoint
+    make_engine: Callable[[int, str], IndexEngine], device: str, tiny_qwen3: EncoderCheckpoint
 ) -> None:
-    encoder = KeepingEncoder(tiny_qwen3, device=device)
+    encoder = RecordingEncoder(tiny_qwen3, device=device)
     engine = make_engine(encoder.model().dimension, device)
     documents = encoder.encode([encoder.tokenize_document(text)[0] for text in TEXTS])
     rows = [
@@ -87,9 +91,9 @@ async def test_it_is_searched_audited_and_rebuilt_with_where_it_was_computed(
     ]
 
     async with BatchedEmbedder(encoder) as embedder:
-        search = EmbeddedSearch(embedder, EngineIndex(engine))
-        # The first rows are put into lists. With the others these are made anew, calibrated with
-        # what was asked of the first, and audited.
+        search = EmbeddedSearch(QuestionVectors(embedder), EngineIndex(engine))
+        # The first rows are put into lists. With the others they are rebuilt, calibrated with the
+        # queries recorded so far, and audited.
         for end in (FEW, len(rows), len(rows)):
             engine.apply(rows[:end], [])
             engine.maintain()

@@ -1,4 +1,4 @@
-"""Bringing a database up to date."""
+"""Schema migrations."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.migrations import SchemaTooNewError, latest_version, migrate
+from serving.adapters.postgres.connection.migrations import (
+    SchemaTooNewError,
+    latest_version,
+    migrate,
+)
 from serving.domain.budget import Deadline
 from serving.domain.errors import StoreUnavailableError
-from serving.domain.records import TenantName, fact_id
-from tests.builders import NOON, TENANT, days, fact, ids, scope, segment
-from tests.integration.postgres.following import MODEL, embed, project_graph, scalar
+from serving.domain.items.records import Segment, fact_id
+from serving.domain.questions.query import Filter
+from serving.domain.ranking.leg_options import WordsSearch
+from tests.integration.postgres.log.following import MODEL, embed, project_graph, scalar
+from tests.support.builders import NOON, TENANT, fact, ids, query, scope, segment
 
 pytestmark = pytest.mark.postgres
+
+PACKAGE = "serving.adapters.postgres.connection"
 
 
 @pytest.fixture
 def empty_dsn(postgres_server: str) -> Iterator[str]:
-    """The DSN of a database with nothing in it."""
+    """The DSN of an empty database."""
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute("CREATE DATABASE empty")
         yield make_conninfo(postgres_server, dbname="empty")
@@ -70,7 +78,7 @@ async def test_migrating_again_changes_nothing(postgres: Postgres, postgres_dsn:
     assert await postgres.consistency.epoch() == epoch
 
 
-async def test_a_schema_of_a_newer_program_is_refused(postgres_dsn: str) -> None:
+async def test_a_schema_of_a_newer_program_is_rejected(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute("UPDATE meta SET schema_version = 99")
 
@@ -120,14 +128,19 @@ async def test_an_owner_without_privileges_can_migrate_and_work(
 
 
 async def test_counts_of_the_first_version_are_found_by_their_tenant(empty_dsn: str) -> None:
-    folder = resources.files("serving.adapters.postgres") / "migrations"
+    folder = resources.files("serving.adapters.postgres.connection") / "schema"
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute((folder / "0001_schema.sql").read_bytes())
     async with Postgres(empty_dsn) as adapters:
-        written = [segment(name, event_time=NOON - days(place)) for place, name in enumerate("abc")]
-        await adapters.store.write(TENANT, written)
-        await adapters.store.write(TenantName("other"), [segment("b")])
         async with adapters.database.work() as connection_:
+            for tenant, names in ((TENANT, "abc"), ("other", "b")):
+                await connection_.execute(
+                    "INSERT INTO tenant (name, text_search_config) VALUES (%s, 'english')", [tenant]
+                )
+                await connection_.execute(
+                    _SEGMENTS_OF_THE_FIRST_VERSION,
+                    {"tenant": tenant, "ids": [*names], "noon": NOON},
+                )
             await connection_.execute(_A_FACT_OF_THE_FIRST_VERSION)
             await connection_.execute(
                 """
@@ -146,11 +159,27 @@ async def test_counts_of_the_first_version_are_found_by_their_tenant(empty_dsn: 
         assert [counts.get(item, 0) for item in items] == [0, 7, 2]
         assert recent == ids("b", "a", "c")
         assert [candidate.item for candidate in said] == ids("a", "b", "c")
+        by_words = await adapters.lexical.search(
+            query("Voyage of Ann"), WordsSearch(speaker=0.5), 10, 10, Deadline.after(10)
+        )
+        assert {candidate.item for candidate in by_words} == {*ids("a", "b", "c")}
+        again = await adapters.store.load(TENANT, ids("a"), Deadline.after(10))
+        assert [row.keywords for row in again.values() if isinstance(row, Segment)] == [()]
         async with adapters.database.work() as connection_:
             assert await scalar(connection_, "SELECT schema_version FROM meta") == latest_version()
             unknown = "SELECT count(*) FROM access_count WHERE tenant_id IS NULL"
             assert await scalar(connection_, unknown) == 0
 
+
+_SEGMENTS_OF_THE_FIRST_VERSION = """
+INSERT INTO segment (tenant_id, id, text, title, kind, speaker, session, event_time, importance,
+                     sensitive, labels, entities, entity, content_hash, text_hash, tags)
+SELECT tenant.id, given.id, 'a voyage', '', 'turn', 'Ann', '',
+       %(noon)s::timestamptz - given.place * interval '1 day', 0.5, false, '{}', '{}', '', '', '',
+       '{}'
+  FROM tenant, unnest(%(ids)s::text[]) WITH ORDINALITY AS given (id, place)
+ WHERE tenant.name = %(tenant)s
+"""
 
 _A_FACT_OF_THE_FIRST_VERSION = """
 INSERT INTO fact (tenant_id, id, subject, relation, object, sentence, recorded_at, evidence,
@@ -158,3 +187,31 @@ INSERT INTO fact (tenant_id, id, subject, relation, object, sentence, recorded_a
 SELECT tenant_id, 'a', 'x', 'y', 'z', '', now(), '{}', 1, false, '{x,z}', '', ''
   FROM segment WHERE id = 'c'
 """
+
+
+async def test_labels_stored_before_their_keys_were_escaped_get_new_terms_everywhere(
+    empty_dsn: str,
+) -> None:
+    await migrate(empty_dsn)
+    filter_ = Filter(labels={"a=b": ("c",)})
+    async with Postgres(empty_dsn) as adapters:
+        await adapters.store.write(
+            TENANT,
+            [
+                segment("meant", labels={"a=b": "c", "x": "1"}),
+                segment("confused", labels={"a": "b=c"}),
+                segment("plain", labels={"x": "1"}),
+            ],
+        )
+        await project_graph(adapters)
+        with psycopg.connect(empty_dsn, autocommit=True) as connection:
+            connection.execute(
+                "UPDATE segment SET tags = (SELECT array_agg(replace(tag, '\\=', '=')) "
+                "FROM unnest(tags) AS tag)"
+            )
+            script = resources.files(PACKAGE) / "schema" / "0006_label_terms.sql"
+            connection.execute(script.read_bytes())
+
+        listed = await adapters.catalog.list_segments(TENANT, filter_, "", 10)
+        assert [each.id for each in listed] == ["meant"]
+        assert [row.segment.id for row in (await project_graph(adapters)).segments] == ["meant"]

@@ -1,4 +1,4 @@
-"""PostgreSQL goes away and comes back."""
+"""Outages of PostgreSQL and recovery."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import pytest
 
 from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.migrations import migrate
-from serving.adapters.postgres.pool import Database
+from serving.adapters.postgres.connection.migrations import migrate
+from serving.adapters.postgres.connection.pool import Database
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
-from tests.builders import TENANT, ids, segment
-from tests.fix_postgres import QUICK, pid_of
-from tests.integration.postgres.following import MODEL, bootstrap, eventually, scalar
-from tests.integration.postgres.searching import search
+from tests.fixtures.postgres import QUICK, pid_of
+from tests.integration.postgres.log.following import MODEL, bootstrap, eventually, scalar
+from tests.integration.postgres.words.searching import search
+from tests.support.builders import TENANT, ids, segment
 
 pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
 def server(short_directory: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedPostgres]:
-    """A server of the test's own, not started yet."""
+    """A private server, not started yet."""
     server = EmbeddedPostgres(short_directory / request.node.name[:40], settings=QUICK)
     yield server
     server.stop()
@@ -34,7 +34,7 @@ def server(short_directory: Path, request: pytest.FixtureRequest) -> Iterator[Em
 
 @pytest.fixture
 async def adapters(server: EmbeddedPostgres) -> AsyncIterator[Postgres]:
-    """Adapters of that server, with the schema in place."""
+    """Adapters of that server, after migration."""
     dsn = server.start()
     await migrate(dsn)
     async with Postgres(dsn) as opened:
@@ -181,10 +181,10 @@ async def test_busy_connections_are_a_timeout_and_no_outage(postgres_dsn: str) -
                 pass
 
 
-async def test_too_many_who_wait_are_refused(
+async def test_too_many_waiting_callers_are_rejected(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.adapters.postgres.pool.MAX_WAITING", 1)
+    monkeypatch.setattr("serving.adapters.postgres.connection.pool.MAX_WAITING", 1)
 
     async def ask(database: Database) -> None:
         async with database.search(Deadline.after(0.2)):
@@ -194,7 +194,7 @@ async def test_too_many_who_wait_are_refused(
         Database(postgres_dsn, search_connections=1) as database,
         database.search(Deadline.after(10)),
     ):
-        asking = [ask(database) for _ in range(3)]
-        outcomes = await asyncio.gather(*asking, return_exceptions=True)
+        calls = [ask(database) for _ in range(3)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
     assert sum(isinstance(outcome, OverloadedError) for outcome in outcomes) == 2

@@ -9,8 +9,8 @@ from serving.adapters.capitalised_entities import (
     MAX_NAMES,
     CapitalisedEntities,
 )
-from serving.domain.text import name_key
-from tests.builders import segment
+from serving.domain.items.text import name_key
+from tests.support.builders import segment
 
 
 def extract(text: str, *known: str, **fields: str) -> list[str]:

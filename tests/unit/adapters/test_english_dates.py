@@ -1,4 +1,4 @@
-"""What a question in English says of time, asked on Wednesday, 15 November 2023."""
+"""Dates in English questions, as of Wednesday, 15 November 2023."""
 
 from __future__ import annotations
 

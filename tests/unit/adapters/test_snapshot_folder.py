@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from serving.adapters.snapshot_folder import MANIFEST, SnapshotFolder
-from serving.domain.consistency import NOTHING_SEEN, Snapshot
-from serving.domain.records import segment_id
+from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
+from serving.domain.items.records import segment_id
 from serving.domain.shards import WHOLE, Shard
-from serving.ports import EmbeddingModel, FeedPosition, IndexEngine, SnapshotLabel
-from tests.builders import TENANT, segment
-from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
+from serving.ports.embedding import EmbeddingModel
+from serving.ports.index_engine import FeedPosition, IndexEngine, SnapshotLabel
+from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
+from tests.support.builders import TENANT, segment
 
 POSITION = FeedPosition("log", Snapshot.parse("10:20:12,15"), Snapshot.parse("9:9:"), complete=True)
 LABEL = SnapshotLabel(FAKE_MODEL, POSITION, epoch=4)
@@ -34,7 +35,7 @@ def holds(engine: IndexEngine, *ids: str) -> bool:
 
 
 class Clock:
-    """Ticks when it is read."""
+    """A clock that advances at each reading."""
 
     def __init__(self, step_s: float = 1.0) -> None:
         self.now_s = 1.7e9
@@ -102,15 +103,15 @@ def changed(**fields: object) -> Callable[[Path], None]:
         (without_rows, "No such file"),
         (without_manifest, "No such file"),
         (changed(format=2), "it is of format 2, not 1"),
-        (changed(model="other"), "it is of another model or share"),
-        (changed(dimension=8), "it is of another model or share"),
-        (changed(shard=[0, 2]), "it is of another model or share"),
+        (changed(model="other"), "it is of another model or shard"),
+        (changed(dimension=8), "it is of another model or shard"),
+        (changed(shard=[0, 2]), "it is of another model or shard"),
         (changed(shard=[5, 2]), "there is no shard 5 of 2"),
         (changed(log={}), "'epoch'"),
         (changed(epoch="x"), "invalid literal"),
     ],
 )
-def test_a_damaged_or_foreign_one_is_set_aside_and_the_one_before_is_taken(
+def test_a_damaged_or_foreign_one_is_dead_lettered_and_the_one_before_is_taken(
     snapshots: SnapshotFolder,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -128,7 +129,7 @@ def test_a_damaged_or_foreign_one_is_set_aside_and_the_one_before_is_taken(
     assert holds(empty, "a")
     assert why in str(caplog.records[-1].__dict__["reason"])
     assert not newest.exists()
-    assert newest.with_name(f"set-aside-{newest.name}").is_dir()
+    assert newest.with_name(f"rejected-{newest.name}").is_dir()
 
 
 def test_two_are_kept_and_those_of_other_shares_go_when_they_are_a_day_old(tmp_path: Path) -> None:
@@ -147,7 +148,7 @@ def test_two_are_kept_and_those_of_other_shares_go_when_they_are_a_day_old(tmp_p
 
 
 class FullDisk(InMemoryIndex):
-    """An engine whose rows do not fit the disk."""
+    """An engine whose rows exceed the disk."""
 
     def save(self, folder: Path) -> None:
         super().save(folder)
@@ -182,3 +183,70 @@ def test_a_position_before_everything_is_kept_too(snapshots: SnapshotFolder) -> 
     snapshots.save(engine_of(), label)
 
     assert snapshots.restore(InMemoryIndex(), FAKE_MODEL) == label
+
+
+# ---------------------------------------------------------------- erasures
+
+ERASURE = ConsistencyToken.of("log", [19])
+"""Included in `POSITION`."""
+
+LATER_ERASURE = ConsistencyToken.of("log", [15])
+"""In progress at `POSITION`, and committed since."""
+
+
+@pytest.mark.parametrize(
+    "damage", [None, without_manifest, changed(log={}), changed(log={"epoch": "log", "log": "?"})]
+)
+def test_snapshots_of_all_models_and_shards_from_before_an_erasure_are_deleted(
+    tmp_path: Path, damage: Callable[[Path], None] | None
+) -> None:
+    clean = SnapshotFolder(tmp_path, WHOLE)
+    clean.save(engine_of("a"), LABEL)
+    (kept,) = tmp_path.glob("*/*")
+    before = replace(LABEL, position=replace(POSITION, log=Snapshot.parse("10:19:")))
+    of_other_log = replace(LABEL, position=replace(POSITION, epoch="another log"))
+    for shard, label in [
+        (WHOLE, before),
+        (Shard(0, 2), before),
+        (WHOLE, replace(before, model=OTHER_MODEL)),
+        (Shard(1, 2), of_other_log),
+    ]:
+        SnapshotFolder(tmp_path, shard).save(engine_of("erased"), label)
+    for prefix in ("rejected-", "unfinished-"):
+        kept.parent.joinpath(f"{prefix}1").mkdir()
+        kept.parent.joinpath(f"{prefix}1", "rows").write_bytes(b"erased")
+    if damage is not None:
+        damage(kept)
+    assert clean.outdated_count(ERASURE) == (6 if damage is None else 7)
+
+    clean.delete_outdated(ERASURE)
+
+    assert clean.outdated_count(ERASURE) == 0
+    assert list(tmp_path.glob("*/*")) == ([kept] if damage is None else [])
+    assert clean.outdated_count(LATER_ERASURE) == (1 if damage is None else 0)
+
+
+def test_a_snapshot_that_is_being_written_during_an_erasure_is_given_up(
+    snapshots: SnapshotFolder, tmp_path: Path
+) -> None:
+    class ErasedMeanwhile(InMemoryIndex):
+        def save(self, folder: Path) -> None:
+            super().save(folder)
+            snapshots.delete_outdated(ERASURE)
+
+    with pytest.raises(OSError, match="No such file"):
+        snapshots.save(ErasedMeanwhile(), LABEL)
+
+    assert not list(tmp_path.glob("*/*"))
+
+
+def test_snapshots_that_cannot_be_deleted_are_reported(
+    snapshots: SnapshotFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots.save(engine_of("a"), LABEL)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+
+    with pytest.raises(OSError, match=r"1 snapshots in .* cannot be deleted"):
+        snapshots.delete_outdated(LATER_ERASURE)
+
+    assert snapshots.outdated_count(LATER_ERASURE) == 1

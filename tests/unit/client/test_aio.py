@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2
 
-from tests.unit.client.fake_service import Failure, FakeService
+from tests.fakes.service import Failure, FakeService
 from trivium import AsyncClient, Client, Health, OverloadedError, Segment, UnavailableError
 from trivium.v1.catalog_service_pb2 import ListFactsResponse, ListSegmentsResponse
 from trivium.v1.fact_pb2 import Fact

@@ -7,7 +7,7 @@ from types import ModuleType
 import grpc
 import pytest
 
-from tests.unit.client.fake_service import Failure, FakeService
+from tests.fakes.service import Failure, FakeService
 from trivium import AsyncClient
 from trivium.v1.retrieval_service_pb2 import RetrieveResponse
 
@@ -40,6 +40,21 @@ async def test_bot_puts_its_memory_into_the_prompt(
     prompt = capsys.readouterr().out
     assert "<memory>the eighth</memory>" in prompt
     assert prompt.index("<memory>") < prompt.index("Nora: When is it?")
+
+
+async def test_bot_starts_with_what_load_context_has(
+    async_client: AsyncClient, fake_service: FakeService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_service.will_answer("Retrieve", RetrieveResponse(briefing="<memory>Goa</memory>"))
+    bot = bot_example.Bot(async_client, "Nora")
+
+    await bot.warm_up()
+    asked = fake_service.request()
+    await bot.reply("When is it?")
+    await bot.finish()
+
+    assert (asked.profile, asked.limit) == ("annie", 10)
+    assert "<memory>Goa</memory>" in capsys.readouterr().out
 
 
 async def test_bot_recalls_within_80_ms_and_stores_both_turns(

@@ -10,9 +10,10 @@ from click.testing import CliRunner, Result
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 
-from tests.unit.client.fake_service import Failure, FakeService
+from tests.fakes.service import Failure, FakeService
 from trivium.cli.app import trivium
 from trivium.v1.catalog_service_pb2 import (
+    DeadLetter,
     GetSegmentsResponse,
     GetStatsResponse,
     IndexStats,
@@ -20,7 +21,6 @@ from trivium.v1.catalog_service_pb2 import (
     ListFactsResponse,
     ProjectionStats,
     RecallPoint,
-    SetAsideRow,
     TenantStats,
 )
 from trivium.v1.fact_pb2 import Fact
@@ -32,6 +32,7 @@ from trivium.v1.ingest_service_pb2 import (
     ItemViolation,
     StoreReceipt,
 )
+from trivium.v1.item_pb2 import ItemRef
 from trivium.v1.retrieval_service_pb2 import (
     FUSION_METHOD_RECIPROCAL_RANK,
     LEG_STATE_OK,
@@ -88,7 +89,7 @@ def test_help_documents_the_exit_codes(run: Run) -> None:
     result = run("--help")
 
     assert result.exit_code == 0
-    assert "  4  the service cannot be reached or is overloaded; try again" in result.output
+    assert "  4  the service is unreachable or overloaded; try again" in result.output
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_error_shows_its_details(run: Run, fake_service: FakeService) -> None:
     result = run("ask", "why?", "--limit", "-1")
 
     assert result.stderr.splitlines() == [
-        "Error: INVALID_FIELD: malformed",
+        "Error: INVALID_FIELD: 1 invalid field",
         "  limit: below 0",
         "  try again in 1 s",
         "  in the server's log: r-7",
@@ -150,7 +151,7 @@ def test_service_that_is_not_there_is_unavailable() -> None:
         ["ask"],
         ["ask", "--file", "no such file"],
         ["ingest"],
-        ["ingest", "--python", "no such folder"],
+        ["ingest", "no such file"],
         ["forget"],
         ["forget", "--session", "a", "--everything"],
         ["--timeout", "0", "stats"],
@@ -165,7 +166,14 @@ def test_tenant_must_be_named(run: Run) -> None:
     result = run("stats", tenant="")
 
     assert result.exit_code == 2
-    assert "Give --tenant before the command, or set TRIVIUM_TENANT" in result.stderr
+    assert "missing --tenant or TRIVIUM_TENANT" in result.stderr
+
+
+def test_tenant_may_follow_the_command(run: Run, fake_service: FakeService) -> None:
+    result = run("stats", "--tenant", "alice")
+
+    assert result.exit_code == 0
+    assert fake_service.request().tenant == "alice"
 
 
 def test_address_and_tenant_come_from_the_environment(fake_service: FakeService) -> None:
@@ -189,7 +197,7 @@ def test_interruption_is_clean(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_timeout_is_that_of_the_call(run: Run, fake_service: FakeService) -> None:
-    run("--timeout", "100", "ask", "why?")
+    run("--timeout", "100", "stats")
 
     assert fake_service.deadlines_s == [pytest.approx(100, rel=0.1)]
 
@@ -210,8 +218,37 @@ def test_files_are_stored_and_counted(run: Run, fake_service: FakeService, tmp_p
     assert result.exit_code == 0
     assert [each.WhichOneof("item") for each in message.items] == ["segment", "fact"]
     assert "acme" in result.stdout
-    assert "1~e~0~9" in result.stdout
     assert "2/2" in result.stderr
+
+
+def test_token_is_whole_on_a_narrow_terminal(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    token = "1~" + 90 * "9"
+    fake_service.will_answer("IngestStream", IngestStreamResponse(consistency_token=token))
+
+    result = run("ingest", written(tmp_path, "corpus.jsonl", {"id": "t1", "text": "We sailed."}))
+
+    assert result.stdout.splitlines()[-1] == f"consistency token {token}"
+
+
+def test_rejected_lines_are_counted_whoever_rejects_them(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    lines = [{"id": "t1"}, {"id": "t2", "colour": "red"}, {"id": "t3", "text": "We sailed."}]
+    fake_service.will_answer("IngestStream", IngestStreamResponse(rejected_count=1))
+
+    result = run("ingest", written(tmp_path, "corpus.jsonl", *lines))
+
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (3, "rejected 3 lines")
+
+
+def test_help_names_every_field_of_a_file(run: Run) -> None:
+    told = run("ingest", "--help").stdout
+
+    assert "single_valued" in told
+    assert "valid_from" in told
+    assert "importance" in told
 
 
 def test_bad_lines_are_named_and_the_others_stored(
@@ -237,7 +274,7 @@ def test_text_that_no_encoding_can_write_is_named_and_the_others_stored(
 
     (message,) = fake_service.request()
     assert result.exit_code == 3
-    assert f"{corpus}:1: 'text' has half of a surrogate pair" in result.stderr
+    assert f"{corpus}:1: 'text' has a lone surrogate" in result.stderr
     assert [item.segment.id for item in message.items] == ["t2"]
 
 
@@ -245,7 +282,7 @@ def test_question_that_is_no_text_is_a_usage_error(run: Run) -> None:
     result = run("ask", "cut \udcff")
 
     assert result.exit_code == 2
-    assert "not in the terminal's encoding" in result.stderr
+    assert "not in the encoding of the terminal" in result.stderr
 
 
 def test_items_that_the_service_rejects_are_named_by_their_line(
@@ -254,7 +291,12 @@ def test_items_that_the_service_rejects_are_named_by_their_line(
     lines = [{"id": f"t{place}", "text": "We sailed."} for place in range(3)]
     corpus = written(tmp_path, "corpus.jsonl", *lines)
     violation = ItemViolation(field="items[1].segment.id", description="is too long")
-    rejected = ItemOutcome(index=1, id="t1", state=ITEM_STATE_REJECTED, violations=[violation])
+    rejected = ItemOutcome(
+        index=1,
+        item=ItemRef(segment_id="t1"),
+        state=ITEM_STATE_REJECTED,
+        violations=[violation],
+    )
     fake_service.will_answer(
         "IngestStream", IngestStreamResponse(rejected_count=1, rejected=[rejected])
     )
@@ -286,60 +328,6 @@ def test_standard_input_is_stored(run: Run, fake_service: FakeService) -> None:
     assert message.items[0].segment.speaker == "Nora"
 
 
-def test_python_project_is_stored_as_objects_and_relations(
-    run: Run, fake_service: FakeService, tmp_path: Path
-) -> None:
-    (tmp_path / "shop.py").write_text("def f():\n    g()\n\ndef g(): ...\n")
-
-    result = run("ingest", "--python", str(tmp_path))
-
-    (message,) = fake_service.request()
-    segments = [each.segment for each in message.items if each.HasField("segment")]
-    facts = [each.fact for each in message.items if each.HasField("fact")]
-    assert (result.exit_code, "6/6" in result.stderr) == (0, True)
-    assert [(each.kind, each.entity) for each in segments] == [
-        ("file", "shop"),
-        ("symbol", "shop.f"),
-        ("symbol", "shop.g"),
-    ]
-    assert ("shop.f", "calls", "shop.g") in [
-        (each.subject, each.relation, each.object) for each in facts
-    ]
-
-
-def test_python_files_that_cannot_be_parsed_are_counted_and_the_others_stored(
-    run: Run, fake_service: FakeService, tmp_path: Path
-) -> None:
-    (tmp_path / "shop.py").write_text("def f(): ...\n")
-    (tmp_path / "broken.py").write_text("\ndef f(:\n")
-
-    result = run("ingest", "--json", "--python", str(tmp_path))
-
-    (message,) = fake_service.request()
-    assert result.exit_code == 3
-    assert len(message.items) == 3
-    assert result.stderr.splitlines()[-2:] == [
-        f"{tmp_path}/broken.py:2: is not Python: invalid syntax",
-        "Python files that could not be read: 1",
-    ]
-    assert len(json.loads(result.stdout)["problems"]) == 1
-
-
-def test_what_the_service_rejects_of_a_project_is_named_by_its_line(
-    run: Run, fake_service: FakeService, tmp_path: Path
-) -> None:
-    (tmp_path / "shop.py").write_text("\n\ndef f(): ...\n")
-    violation = ItemViolation(field="items[1].segment.entity", description="is too long")
-    rejected = ItemOutcome(index=1, state=ITEM_STATE_REJECTED, violations=[violation])
-    fake_service.will_answer(
-        "IngestStream", IngestStreamResponse(rejected_count=1, rejected=[rejected])
-    )
-
-    result = run("ingest", "--python", str(tmp_path))
-
-    assert f"{tmp_path}/shop.py:3: entity is too long" in result.stderr
-
-
 def test_ingest_writes_json(run: Run, tmp_path: Path) -> None:
     result = run("ingest", "--json", written(tmp_path, "corpus.jsonl", {"id": "t1"}))
 
@@ -351,7 +339,9 @@ def test_ingest_writes_json(run: Run, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- ask
 
 
-def test_hits_are_shown_with_the_roads_that_found_them(run: Run, fake_service: FakeService) -> None:
+def test_hits_are_shown_with_the_retrievers_that_found_them(
+    run: Run, fake_service: FakeService
+) -> None:
     fake_service.will_answer("Retrieve", found("t1"))
 
     result = run("ask", "Where did we sail?")
@@ -363,18 +353,49 @@ def test_hits_are_shown_with_the_roads_that_found_them(run: Run, fake_service: F
     assert max(map(len, result.stdout.splitlines())) <= 90
 
 
-def test_nothing_found_is_said(run: Run) -> None:
+def test_nothing_found_is_said(run: Run, fake_service: FakeService) -> None:
+    known = GetStatsResponse(tenant=TenantStats(text_search_config="english"))
+    fake_service.will_answer("GetStats", known)
+
     result = run("ask", "Where did we sail?")
 
-    assert result.exit_code == 0
+    assert (result.exit_code, result.stderr) == (0, "")
     assert "nothing found" in result.stdout
+
+
+def test_unknown_tenant_is_said(run: Run) -> None:
+    result = run("ask", "Where did we sail?")
+
+    assert result.exit_code == 1
+    assert result.stderr == "acme: unknown tenant, nothing is stored for it\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("2026-03-19", 0), ("2026-03-19T18:30:00Z", 66_600), ("2026-03-19T18:30:00+00:00", 66_600)],
+)
+def test_time_is_taken_as_the_commands_print_it(
+    run: Run, fake_service: FakeService, given: str, seconds: int
+) -> None:
+    fake_service.will_answer("Retrieve", found("t1"))
+
+    run("ask", "why?", "--as-of", given)
+
+    assert fake_service.request().as_of.seconds == 1_773_878_400 + seconds
+
+
+def test_time_in_no_known_form_is_a_usage_error_with_an_example(run: Run) -> None:
+    result = run("ask", "why?", "--as-of", "19 March")
+
+    assert result.exit_code == 2
+    assert "such as 2026-03-19 or" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("expected", "code", "told"),
     [
-        ("t3", 0, "t3 stands at rank 3"),
-        ("t4", 1, "t4 stands at rank 4, not among the first 3"),
+        ("t3", 0, "t3 is at rank 3"),
+        ("t4", 1, "t4 is at rank 4, not among the first 3"),
         ("t9", 1, "t9 is not among the 4 hits"),
     ],
 )
@@ -406,9 +427,9 @@ def test_questions_of_a_file_are_asked_and_summed_up(
     assert result.exit_code == 1
     assert [request.query for request in fake_service.requests] == ["one?", "two?", "three?"]
     assert fake_service.requests[0].as_of.ToJsonString() == "2025-10-01T00:00:00Z"
-    assert "has no answer, and none is given" in result.stdout
+    assert "has no answer, and no hits" in result.stdout
     assert result.stdout.splitlines()[-1] == (
-        "1 of 2 answers among the first 3; nothing found for 1 of 1 that have no answer."
+        "1 of 2 answers among the first 3; no hits for 1 of 1 questions without an answer."
     )
 
 
@@ -437,6 +458,7 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
     reports = [
         LegReport(leg="graph", state=LEG_STATE_OK, elapsed=Duration(nanos=4_200_000)),
         LegReport(leg="dense", state=LEG_STATE_TIMED_OUT, reason="the budget ran out"),
+        LegReport(leg="facts", state=LEG_STATE_OK, standbys=["embedder"]),
     ]
     statistics = Statistics(total=Duration(nanos=12_300_000))
     fake_service.will_answer(
@@ -454,6 +476,7 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
         "importance 0.5: x 0.85",
         "age: 2^-(1 / 1), in days = 0.5",
         "score: 0.0322581 x 0.85 x 0.5 = 0.0137097",
+        "facts ok: embedder answered by its CPU standby",
         "4.2 ms",
         "total 12.3 ms",
         "dense timed out: the budget ran out",
@@ -462,12 +485,21 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
 
 
 def test_options_of_ask_reach_the_service(run: Run, fake_service: FakeService) -> None:
-    options = ["--limit", "7", "--profile", "annie", "--as-of", "2025-10-01", "--wait", "1~e~0~9"]
+    options = [
+        "--limit",
+        "7",
+        "--profile",
+        "annie",
+        "--as-of",
+        "2025-10-01",
+        "--consistency-token",
+        "1~e~0~9",
+    ]
     known = ["--known-at", "2025-10-02"]
 
     run("ask", *options, *known, "why?")
 
-    request = fake_service.request()
+    request = fake_service.requests[0]
     assert (request.limit, request.profile) == (7, "annie")
     assert request.as_of.ToJsonString() == "2025-10-01T00:00:00Z"
     assert request.known_at.ToJsonString() == "2025-10-02T00:00:00Z"
@@ -487,7 +519,7 @@ def test_briefing_is_shown_in_place_of_the_hits(run: Run, fake_service: FakeServ
 
     result = run("ask", "--briefing", "why?")
 
-    assert fake_service.request().HasField("briefing")
+    assert fake_service.requests[0].HasField("briefing")
     assert block in result.stdout
 
 
@@ -621,7 +653,7 @@ def test_neighbours_are_written_as_json(run: Run, fake_service: FakeService) -> 
 @pytest.mark.parametrize(
     ("answer", "expected", "said"),
     [
-        (GetSegmentsResponse(segments=[segment("t1")]), 1, "t1: stands for no entity"),
+        (GetSegmentsResponse(segments=[segment("t1")]), 1, "t1: represents no entity"),
         (GetSegmentsResponse(missing_ids=["t1"]), 1, "t1: not found"),
         (
             GetSegmentsResponse(segments=[Segment(id="t1", text="a", entity="a")]),
@@ -647,7 +679,9 @@ def test_stats_are_shown(run: Run, fake_service: FakeService) -> None:
             tenant=TenantStats(segment_count=163, embedded_count=225, embeddable_count=226),
             projections=[ProjectionStats(projection="embedding", pending_count=4)],
             index=IndexStats(reason="loading"),
-            set_aside=[SetAsideRow(projection="graph", id="t7", reason="too long")],
+            dead_letters=[
+                DeadLetter(projection="graph", item=ItemRef(segment_id="t7"), reason="too long")
+            ],
         ),
     )
 
@@ -677,9 +711,9 @@ def test_stats_tell_how_vectors_are_searched(run: Run, fake_service: FakeService
     written = json.loads(run("stats", "--json").stdout)["index"]["tiers"]
 
     assert (
-        "90000, in 1200 lists, 16 of them read, recall 0.984 audited; new lists: filling" in shown
+        "90000, in 1200 lists, 16 of them probed, recall 0.984 audited; new lists: filling" in shown
     )
-    assert "40, read exactly" in shown
+    assert "40, searched exactly" in shown
     assert written[0]["curve"] == [{"probe_count": 16, "recall": 0.984, "share": 0.02}]
 
 
@@ -700,7 +734,7 @@ def test_forgetting_asks_first(run: Run, fake_service: FakeService) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--segment", "t1", "--fact", "f1"], "ids"),
+        (["--segment-id", "t1", "--fact-id", "f1"], "ids"),
         (["--session", "s1"], "session"),
         (["--speaker", "Nora"], "speaker"),
         (["--everything"], "everything"),
@@ -734,7 +768,13 @@ def test_forget_writes_its_receipts_as_json(
     assert result.exit_code == expected
     assert (told["segment_count"], told["fact_count"]) == (2, 1)
     assert told["receipts"] == [
-        {"store": "graph", "verified": verified, "remaining_count": remaining, "reason": "?"}
+        {
+            "store": "graph",
+            "verified": verified,
+            "remaining_count": remaining,
+            "reason": "?",
+            "removed_count": 0,
+        }
     ]
 
 

@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2
 
-from tests.unit.client.fake_service import Failure, FakeService, running
+from tests.fakes.service import Failure, FakeService, running
 from trivium import (
     Client,
     DeadlineError,
@@ -41,6 +41,7 @@ from trivium.v1.ingest_service_pb2 import (
     ItemViolation,
     StoreReceipt,
 )
+from trivium.v1.item_pb2 import ItemRef
 from trivium.v1.retrieval_service_pb2 import (
     LEG_STATE_OK,
     LEG_STATE_TIMED_OUT,
@@ -140,8 +141,7 @@ def test_server_that_does_not_answer_costs_no_more_than_the_timeout() -> None:
 
 def test_retrieval_is_read_into_values(client: Client, fake_service: FakeService) -> None:
     term = LegTerm(leg="dense", rank=1, weight=1, leg_score=0.5, term=1 / 61, fact_ids=["f"])
-    lambda_: Any = {"lambda": 0.7}
-    mmr = DiversityTerm(**lambda_, relevance=1.0, max_similarity=0.0, value=0.7)
+    mmr = DiversityTerm(trade_off=0.7, relevance=1.0, max_similarity=0.0, value=0.7)
     said = SegmentMessage(id="a", text="We sailed.", event_time=stamp(NOON))
     fake_service.will_answer(
         "Retrieve",
@@ -152,7 +152,7 @@ def test_retrieval_is_read_into_values(client: Client, fake_service: FakeService
                     rank=1,
                     score=0.5,
                     legs=["dense"],
-                    folded_ids=["b"],
+                    folded=[ItemRef(segment_id="b")],
                     ledger=Ledger(leg_terms=[term], rank_constant=60, diversity=mmr),
                 ),
                 Hit(fact=FactMessage(id="f", subject="we", relation="like", object="it"), rank=2),
@@ -217,8 +217,13 @@ def test_rejected_items_are_reported_not_raised(client: Client, fake_service: Fa
         "Ingest",
         IngestResponse(
             outcomes=[
-                ItemOutcome(index=0, id="a", state=ITEM_STATE_CREATED),
-                ItemOutcome(index=1, id="b", state=ITEM_STATE_REJECTED, violations=[violation]),
+                ItemOutcome(index=0, item=ItemRef(segment_id="a"), state=ITEM_STATE_CREATED),
+                ItemOutcome(
+                    index=1,
+                    item=ItemRef(segment_id="b"),
+                    state=ITEM_STATE_REJECTED,
+                    violations=[violation],
+                ),
             ],
             consistency_token="1~e~0~9",
         ),
@@ -228,7 +233,7 @@ def test_rejected_items_are_reported_not_raised(client: Client, fake_service: Fa
 
     assert [outcome.state for outcome in result.outcomes] == [ItemState.CREATED, ItemState.REJECTED]
     assert result.rejected[0].violations == (("items[1].segment.text", "is blank"),)
-    assert result.token == "1~e~0~9"
+    assert result.consistency_token == "1~e~0~9"
 
 
 def test_stream_sends_all_items_and_tells_its_progress(
@@ -318,7 +323,7 @@ def test_erasure_is_verified_only_if_every_store_was_asked_and_holds_nothing(
 def test_entity_count_of_an_unreachable_graph_is_none(
     client: Client, fake_service: FakeService
 ) -> None:
-    fake_service.will_answer("GetStats", GetStatsResponse(tenant=TenantStats(entity_count=-1)))
+    fake_service.will_answer("GetStats", GetStatsResponse(tenant=TenantStats()))
 
     assert client.stats().tenant.entity_count is None
 

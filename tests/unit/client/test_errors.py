@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 
-from tests.unit.client.fake_service import Failure, FakeService
+from tests.fakes.service import Failure, FakeService
 from trivium import (
     AuthenticationError,
     Client,

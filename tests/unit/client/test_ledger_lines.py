@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivium import DecayTerm, FusionMethod, ImportanceTerm, Ledger, LegTerm, RerankTerm
+from trivium import (
+    DecayTerm,
+    DiversityTerm,
+    FusionMethod,
+    ImportanceTerm,
+    ItemKind,
+    ItemRef,
+    Ledger,
+    LegTerm,
+    RerankTerm,
+)
 from trivium.cli.ledger import ledger_lines
-from trivium.values import DiversityTerm
 
 
 def worked_out(expression: str) -> float:
@@ -31,11 +41,10 @@ def printed(ledger: Ledger) -> dict[str, tuple[str, float]]:
 
 
 def term(leg: str, rank: int, leg_score: float, method: FusionMethod) -> LegTerm:
-    of = LegTerm(leg=leg, rank=rank, weight=0.6, leg_score=leg_score, term=0, least=-1, most=1)
-    worth = of.worth(method, 60)
-    return LegTerm(
-        leg=leg, rank=rank, weight=0.6, leg_score=leg_score, term=worth, least=-1, most=1
+    unset = LegTerm(
+        leg=leg, rank=rank, weight=0.6, leg_score=leg_score, term=0, min_score=-1, max_score=1
     )
+    return replace(unset, term=unset.recompute(method, 60))
 
 
 ledgers = st.builds(
@@ -104,7 +113,7 @@ def test_the_lines_follow_the_formula() -> None:
             relevance=0.0154321,
             max_similarity=0.0625,
             value=-0.00795,
-            closest_id="b",
+            closest=ItemRef(ItemKind.SEGMENT, "b"),
         ),
         reserved_by="graph",
     )

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from trivium import Fact, Item, Segment
-from trivium.reading import Found, Question, read_items, read_questions
+from trivium.files.reading import Found, Question, read_items, read_questions
 
 
 class Files:
@@ -126,7 +126,7 @@ def test_bad_lines_are_reported_with_their_place_and_the_others_read(files: File
         "corpus.jsonl:10: 'sensitive' must be true or false, got 'no'",
         "corpus.jsonl:11: 'labels' must be an object of strings, got {'a': 1}",
         "corpus.jsonl:12: 'text' must be a string, got 9",
-        "corpus.jsonl:13: is a relation among segments; relations need a file of their own",
+        "corpus.jsonl:13: is a relation; relations and segments must be in separate files",
     ]
 
 
@@ -148,8 +148,8 @@ def test_line_with_half_of_a_surrogate_pair_is_reported_and_the_others_read(file
 
     assert [item.id for item in files.items(path)] == ["t2"]
     assert files.problems == [
-        "corpus.jsonl:1: 'text' has half of a surrogate pair, which is no character",
-        "corpus.jsonl:3: 'labels' has half of a surrogate pair, which is no character",
+        "corpus.jsonl:1: 'text' has a lone surrogate, which UTF-8 cannot encode",
+        "corpus.jsonl:3: 'labels' has a lone surrogate, which UTF-8 cannot encode",
     ]
 
 
@@ -277,7 +277,7 @@ def test_mentions_of_a_segment_that_is_not_there_are_reported(files: Files) -> N
 
     assert files.items(triples) == []
     assert files.problems == [
-        "triples.jsonl:2: 'doc_id' is missing: which segment mentions it?",
+        "triples.jsonl:2: 'doc_id' is missing: it names the segment of the mention",
         "triples.jsonl:1: mentions of the segment 't9', which is not in these files",
     ]
 
@@ -359,7 +359,13 @@ def test_empty_file_has_no_items(files: Files) -> None:
 def test_questions_are_read_with_their_answers(files: Files) -> None:
     path = files.write(
         "questions.jsonl",
-        {"id": "q1", "text": "Where?", "answer": ["t1"], "road": "words", "as_of": "2025-08-18"},
+        {
+            "id": "q1",
+            "text": "Where?",
+            "answer": ["t1"],
+            "retriever": "words",
+            "as_of": "2025-08-18",
+        },
         {"text": "Who?", "answerable": False},
         {"answer": ["t1"]},
     )
@@ -371,7 +377,7 @@ def test_questions_are_read_with_their_answers(files: Files) -> None:
             id="q1",
             text="Where?",
             answer=("t1",),
-            road="words",
+            retriever="words",
             as_of=datetime(2025, 8, 18, tzinfo=UTC),
         ),
         Question(text="Who?", answerable=False),

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from trivium import Fact, Filter, Item, LegOverride, Segment, TimeRange, requests
-from trivium.requests import Batcher
+from trivium import Fact, Filter, Item, LegOverride, Segment, TimeRange
+from trivium.wire import requests
+from trivium.wire.requests import Batcher
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -26,16 +27,29 @@ def test_what_is_not_given_is_not_sent() -> None:
 def test_override_of_weight_zero_is_sent_and_an_absent_depth_is_not() -> None:
     overrides = {"graph": LegOverride(weight=0)}
 
-    (sent,) = requests.retrieve("acme", "why?", timeout=1, overrides=overrides).leg_overrides
+    (sent,) = requests.retrieve("acme", "why?", timeout=1, leg_overrides=overrides).leg_overrides
 
     assert (sent.leg, sent.HasField("weight"), sent.HasField("depth")) == ("graph", True, False)
+
+
+def test_override_may_be_a_mapping() -> None:
+    overrides = {"graph": {"weight": 0}}
+
+    (sent,) = requests.retrieve("acme", "why?", timeout=1, leg_overrides=overrides).leg_overrides
+
+    assert (sent.leg, sent.HasField("weight"), sent.HasField("depth")) == ("graph", True, False)
+
+
+def test_unknown_field_of_an_override_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"leg_overrides\['graph'\] must have only weight, depth"):
+        requests.retrieve("acme", "why?", timeout=1, leg_overrides={"graph": {"floor": 0}})
 
 
 def test_filter_is_sent_field_by_field() -> None:
     given = Filter(
         kinds=["note"],
         labels={"project": ["a", "b"]},
-        min_importance=0.0,
+        min_importance=0.25,
         event_time=TimeRange(start=NOON),
     )
 
@@ -43,9 +57,9 @@ def test_filter_is_sent_field_by_field() -> None:
 
     assert list(sent.kinds) == ["note"]
     assert [(label.key, list(label.values)) for label in sent.labels] == [("project", ["a", "b"])]
-    assert sent.HasField("min_importance")
-    assert getattr(sent.event_time, "from").ToDatetime(tzinfo=UTC) == NOON
-    assert not sent.event_time.HasField("to")
+    assert sent.min_importance == 0.25
+    assert sent.event_time.start.ToDatetime(tzinfo=UTC) == NOON
+    assert not sent.event_time.HasField("end")
 
 
 def test_time_without_a_zone_is_refused() -> None:
@@ -58,9 +72,9 @@ def test_time_without_a_zone_is_refused() -> None:
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        (Segment(id="a", text="cut \ud83d"), "the segment 'a' cannot be sent: 'text' has half"),
-        (Segment(id="a", text="b", labels={"\udc00": "c"}), "'labels' has half"),
-        (Segment(id="a", text="b", entities=["Goa", "\ud83d"]), "'entities' has half"),
+        (Segment(id="a", text="cut \ud83d"), "the segment 'a' cannot be sent: 'text' has a lone"),
+        (Segment(id="a", text="b", labels={"\udc00": "c"}), "'labels' has a lone"),
+        (Segment(id="a", text="b", entities=["Goa", "\ud83d"]), "'entities' has a lone"),
         (Fact(id="\ud83d", subject="a", relation="b", object="c"), r"fact '\\ud83d' .*: 'id' has"),
     ],
 )
@@ -72,7 +86,7 @@ def test_half_of_a_surrogate_pair_is_refused_by_item_and_field(item: Item, said:
 
 
 def test_question_with_half_of_a_surrogate_pair_is_refused() -> None:
-    with pytest.raises(ValueError, match="the question cannot be sent"):
+    with pytest.raises(ValueError, match="the query cannot be sent"):
         requests.retrieve("acme", "cut \ud83d", timeout=1)
 
 

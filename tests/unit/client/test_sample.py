@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from trivium import Fact, Segment
-from trivium.reading import Question, read_items, read_questions
-from trivium.records import Problem
+from trivium.files.reading import Question, read_items, read_questions
+from trivium.files.records import Problem
 
 SAMPLE = Path(__file__).parents[3] / "clients/python/examples/sample"
 
@@ -32,7 +32,7 @@ QUESTIONS = [
     for name in ("questions.jsonl", "unanswerable.jsonl")
     for question in read_questions(str(SAMPLE / name), refuse)
 ]
-BY_ROAD = {question.road: question for question in QUESTIONS}
+BY_RETRIEVER = {question.retriever: question for question in QUESTIONS}
 
 
 def words(text: str) -> set[str]:
@@ -113,11 +113,11 @@ def test_periods_of_facts_end_after_they_begin() -> None:
     assert all(start < end for start, end in periods)
 
 
-def test_half_of_the_questions_have_an_answer_and_each_stands_for_a_road() -> None:
+def test_half_of_the_questions_have_an_answer_and_each_tests_a_retriever() -> None:
     assert Counter(bool(question.answer) for question in QUESTIONS) == {True: 5, False: 5}
     assert all(question.answerable == bool(question.answer) for question in QUESTIONS)
     assert all(answer_of(question) for question in QUESTIONS if question.answer)
-    assert set(BY_ROAD) - {""} == {
+    assert set(BY_RETRIEVER) - {""} == {
         "words",
         "meaning",
         "relations",
@@ -126,15 +126,15 @@ def test_half_of_the_questions_have_an_answer_and_each_stands_for_a_road() -> No
     }
 
 
-@pytest.mark.parametrize("road", ["meaning", "relations"])
-def test_answer_shares_no_word_with_the_question(road: str) -> None:
-    question = BY_ROAD[road]
+@pytest.mark.parametrize("retriever", ["meaning", "relations"])
+def test_answer_shares_no_word_with_the_question(retriever: str) -> None:
+    question = BY_RETRIEVER[retriever]
 
     assert stems(question.text).isdisjoint(stems(said(answer_of(question))))
 
 
 def test_only_meaning_reaches_its_answer() -> None:
-    question = BY_ROAD["meaning"]
+    question = BY_RETRIEVER["meaning"]
     named = {name for turn in TURNS.values() for name in turn.entities}
     named |= {name for fact in FACTS.values() for name in (fact.subject, fact.object)}
     every_turn = set().union(*(stems(said(turn)) for turn in TURNS.values()))
@@ -146,7 +146,7 @@ def test_only_meaning_reaches_its_answer() -> None:
 
 
 def test_two_facts_in_a_chain_lead_to_the_answer_of_relations() -> None:
-    question = BY_ROAD["relations"]
+    question = BY_RETRIEVER["relations"]
     answer = answer_of(question)
 
     (first,) = (fact for fact in FACTS.values() if words(fact.subject) <= words(question.text))

@@ -18,8 +18,8 @@ from google.protobuf.struct_pb2 import Struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.profiles import ProfileBook
-from tests.unit.client.fake_service import Failure, FakeService
+from serving.config.profiles import ProfileBook
+from tests.fakes.service import Failure, FakeService
 from trivium import (
     AsyncClient,
     Client,
@@ -34,6 +34,7 @@ from trivium import (
 )
 from trivium.cli.app import trivium
 from trivium.v1 import retrieval_service_pb2 as messages
+from trivium.v1.item_pb2 import ItemRef
 from trivium.v1.segment_pb2 import Segment
 
 Run = Callable[..., Result]
@@ -83,7 +84,9 @@ def term(**fields: Any) -> LegTerm:
     ],
 )
 def test_a_term_is_worked_out_by_the_ledgers_method(method: FusionMethod, expected: float) -> None:
-    assert term(least=-1, most=0.9).worth(method, 60) == pytest.approx(expected, abs=1e-12)
+    assert term(min_score=-1, max_score=0.9).recompute(method, 60) == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 def test_a_method_of_a_newer_server_is_not_guessed() -> None:
@@ -91,7 +94,7 @@ def test_a_method_of_a_newer_server_is_not_guessed() -> None:
         leg_terms=(term(),), fused_score=0, rank_constant=60, method=FusionMethod.UNKNOWN
     )
 
-    with pytest.raises(ValueError, match="does not know"):
+    with pytest.raises(ValueError, match="method is unknown"):
         ledger.recompute()
 
 
@@ -121,7 +124,7 @@ def test_a_score_is_worked_out_from_all_that_the_ledger_holds(
 def test_changes_and_seeds_go_along_with_a_question(
     client: Client, fake_service: FakeService
 ) -> None:
-    client.retrieve("why?", changes={"sort": "recency", "limit": 3}, seeds=["a"])
+    client.retrieve("why?", profile_overrides={"sort": "recency", "limit": 3}, seed_ids=["a"])
 
     request = fake_service.request()
     assert request.profile_overrides == struct(sort="recency", limit=3)
@@ -147,7 +150,7 @@ def test_profiles_are_read_as_data(client: Client, fake_service: FakeService) ->
     profile = messages.Profile(name="annie", definition=struct(limit=5), notes=[note])
     fake_service.will_answer("ListProfiles", messages.ListProfilesResponse(profiles=[profile]))
 
-    (found,) = client.profiles()
+    (found,) = client.list_profiles()
 
     assert (found.name, found.definition, found.notes) == (
         "annie",
@@ -156,9 +159,25 @@ def test_profiles_are_read_as_data(client: Client, fake_service: FakeService) ->
     )
 
 
+def test_all_pages_of_profiles_are_read(client: Client, fake_service: FakeService) -> None:
+    fake_service.will_answer(
+        "ListProfiles",
+        messages.ListProfilesResponse(
+            profiles=[messages.Profile(name="annie")], next_page_token="more"
+        ),
+        messages.ListProfilesResponse(profiles=[messages.Profile(name="default")]),
+    )
+
+    found = [profile.name for profile in client.list_profiles(page_size=1)]
+
+    assert found == ["annie", "default"]
+    asked = [(each.page_size, each.page_token) for each in fake_service.requests]
+    assert asked == [(1, ""), (1, "more")]
+
+
 def test_an_absence_needs_exactly_one_id(client: Client) -> None:
     for given_ids in ({}, {"segment_id": "a", "fact_id": "b"}):
-        with pytest.raises(ValueError, match="a segment's id or a fact's"):
+        with pytest.raises(ValueError, match="exactly one of segment_id and fact_id"):
             client.explain_absence("why?", **given_ids)  # type: ignore[arg-type]
 
 
@@ -171,7 +190,7 @@ def test_an_absence_is_read_leg_by_leg(client: Client, fake_service: FakeService
 
     absence = client.explain_absence("why?", fact_id="f")
 
-    assert fake_service.request().fact_id == "f"
+    assert fake_service.request().item == ItemRef(fact_id="f")
     assert (absence.loss, absence.rank, absence.hit) == (Loss.BELOW_DEPTH, None, None)
     assert (absence.legs[0].rank, absence.legs[0].score) == (30, 0.5)
 
@@ -208,21 +227,30 @@ async def test_where_nothing_listens_a_bot_starts_without_memory() -> None:
 def test_fields_of_the_profile_are_set_from_the_command_line(
     run: Run, fake_service: FakeService
 ) -> None:
-    run("ask", "--set", "legs.graph.weight=0", "--set", "sort=recency", "--seed", "a", "why?")
+    run(
+        "ask",
+        "--profile-override",
+        "legs.graph.weight=0",
+        "--profile-override",
+        "sort=recency",
+        "--seed-id",
+        "a",
+        "why?",
+    )
 
-    request = fake_service.request()
+    request = fake_service.requests[0]
     assert request.profile_overrides == struct(legs={"graph": {"weight": 0}}, sort="recency")
     assert list(request.seed_ids) == ["a"]
 
 
 @pytest.mark.parametrize("given_fields", [["limit"], ["=3"], ["limit=3", "limit.depth=4"]])
 def test_what_is_no_field_and_value_is_refused(run: Run, given_fields: list[str]) -> None:
-    options = [part for each in given_fields for part in ("--set", each)]
+    options = [part for each in given_fields for part in ("--profile-override", each)]
 
     result = run("ask", *options, "why?")
 
     assert result.exit_code == 2
-    assert "--set" in result.stderr
+    assert "--profile-override" in result.stderr
 
 
 def test_profiles_are_listed_and_one_is_shown_whole(run: Run, fake_service: FakeService) -> None:
@@ -258,9 +286,9 @@ def test_a_profile_is_shown_as_a_file_that_makes_it_again(
 
 def test_two_orders_are_shown_side_by_side(run: Run, fake_service: FakeService) -> None:
     changes = [
-        messages.RankChange(segment_id="up", rank=3, against_rank=1),
-        messages.RankChange(segment_id="gone", rank=1),
-        messages.RankChange(fact_id="new", against_rank=2),
+        messages.RankChange(item=ItemRef(segment_id="up"), rank=3, against_rank=1),
+        messages.RankChange(item=ItemRef(segment_id="gone"), rank=1),
+        messages.RankChange(item=ItemRef(fact_id="new"), against_rank=2),
     ]
     fake_service.will_answer(
         "Compare", messages.CompareResponse(overlap=1 / 3, rank_changes=changes)
@@ -272,7 +300,7 @@ def test_two_orders_are_shown_side_by_side(run: Run, fake_service: FakeService) 
     assert ["up", "3", "1", "+2"] in lines
     assert ["gone", "1", "-", "gone"] in lines
     assert ["new", "-", "2", "new"] in lines
-    assert "33% of all hits are in both" in result.stdout
+    assert "33% of all hits are under both" in result.stdout
     assert fake_service.request().against == "default"
 
 
@@ -296,7 +324,7 @@ def test_a_comparison_shows_what_moved_and_what_either_answer_lacks(
         messages.CompareResponse(
             retrieved=retrieved,
             against=against,
-            rank_changes=[messages.RankChange(segment_id="up", rank=1)],
+            rank_changes=[messages.RankChange(item=ItemRef(segment_id="up"), rank=1)],
         ),
     )
 

@@ -22,7 +22,7 @@ def test_a_snapshot_survives_being_written_and_read(snapshot: Snapshot) -> None:
 
 
 @given(snapshots(), st.frozensets(xids), xids)
-def test_what_is_left_out_is_not_included(
+def test_excluded_transactions_are_not_included(
     snapshot: Snapshot, left_out: frozenset[int], xid: int
 ) -> None:
     without = snapshot.without(left_out)
@@ -68,6 +68,6 @@ def test_a_merged_token_is_never_seen_before_both(
 
 
 @pytest.mark.parametrize("text", ["", "x", "1~~0~", "2~e~0~5", "1~e~0~five", "1~e"])
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_an_invalid_token_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         ConsistencyToken.parse(text)

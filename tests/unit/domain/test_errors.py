@@ -10,10 +10,13 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
     type(error): error
     for error in (
         errors.InvalidRequestError([errors.Violation("query", "must not be blank")]),
+        errors.UnauthenticatedError("the key is not valid"),
+        errors.PermissionDeniedError("the credentials are for another tenant"),
         errors.TextSearchConfigConflictError("acme", "english", "german"),
         errors.StoreUnavailableError("refused"),
         errors.DependencyError("graph", "refused"),
         errors.NotReadyError("index", "starting"),
+        errors.BreakerOpenError("graph", "not asked"),
         errors.DeviceLostError("index", "the device was lost"),
         errors.AllLegsFailedError({"graph": "refused"}),
         errors.UnsoundVectorError("in float16"),
@@ -22,7 +25,7 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
         errors.TooSlowError(0.025, 0.012),
     )
 }
-ABSTRACT = {errors.UnavailableError}
+ABSTRACT = {errors.UnavailableError, errors.RejectedCallerError}
 
 
 def every_class(base: type[errors.TriviumError]) -> set[type[errors.TriviumError]]:

@@ -1,4 +1,4 @@
-"""Which shapes are prepared, and which of them holds a batch."""
+"""The planned batch shapes, and the choice of one for a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ windows = st.integers(1, 3000)
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[BucketPlan, Bucket]:
-    """A plan, and the shape of a batch whose windows it knows, about half of them in its budget."""
+    """A plan and the shape of a batch, about half of them within the budget."""
     window = draw(windows)
     budget = draw(budgets)
     length = draw(st.integers(1, window))

@@ -1,4 +1,4 @@
-"""A vector that others may read where it was computed, and an array to everybody else."""
+"""Vectors that stay on their device, and their conversion to arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What eight bits a number leave of a matrix."""
+"""The precision of quantized matrices."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from serving.models.precision import QUANTIZED, Precision
 
 SIDE = 64
 STEPS: dict[Precision, float] = {"int8": 1 / 127, "float8": 1 / 8}
-"""Between two codes at the largest weight of an output, as a part of that weight."""
+"""The distance of two codes at the largest weight of an output, relative to that weight."""
 
 quantized = pytest.mark.parametrize("precision", sorted(QUANTIZED))
 
 
 def of_unlike_outputs() -> torch.Tensor:
-    """A square of weights, each output a hundred times smaller than the one before."""
+    """A square matrix, each output a hundred times smaller than the previous."""
     generator = torch.Generator().manual_seed(1)
     magnitudes = 100.0 ** -torch.arange(SIDE).remainder(4)
     return torch.randn(SIDE, SIDE, generator=generator) * magnitudes[:, None]

@@ -1,4 +1,4 @@
-"""What is recorded, what is given up where memory is short, and what a batch is run in."""
+"""Recorded shapes, the fallbacks when memory is short, and the shape in which a batch is run."""
 
 from __future__ import annotations
 
@@ -13,20 +13,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
+from serving.models.batches import Network, PackedBatch, Rows, Window, packed, shape_of
 from serving.models.buckets import Bucket, BucketPlan
 from serving.models.errors import DeviceMemoryError
 from serving.models.passes import (
     RECORDED_S,
     BucketedPasses,
     DirectPasses,
-    Network,
-    PackedBatch,
     Passes,
-    Rows,
-    Window,
     open_passes,
-    packed,
-    shape_of,
 )
 
 CPU = torch.device("cpu")
@@ -39,7 +34,7 @@ window_lists = st.lists(
 
 
 def of_windows(windows: list[list[int]]) -> NDArray[np.float32]:
-    """What both networks here make: first token, last token and length of each window."""
+    """The rows of both networks: first token, last token and length of each window."""
     return np.array([[w[0], w[-1], len(w)] for w in windows], np.float32)
 
 
@@ -49,7 +44,7 @@ def network(ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 def joined_network(ids: Tensor, positions: Tensor, starts: Tensor, longest: int) -> Tensor:
-    """The same of rows one after the other."""
+    """The same for concatenated rows."""
     lengths = starts.diff()
     assert int(lengths.max()) == longest
     assert positions.tolist() == [place for length in lengths for place in range(int(length))]

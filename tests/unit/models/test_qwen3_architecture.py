@@ -1,11 +1,11 @@
-"""Which configurations are a Qwen3 that can be computed, and what is said of the others."""
+"""Supported configurations of Qwen3, and the errors for others."""
 
 from __future__ import annotations
 
 import pytest
 
 from serving.models.errors import CheckpointError
-from serving.models.qwen3_architecture import Qwen3Architecture
+from serving.models.qwen3.architecture import Qwen3Architecture
 
 PUBLISHED: dict[str, object] = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -28,7 +28,7 @@ PUBLISHED: dict[str, object] = {
     "use_sliding_window": False,
     "vocab_size": 151669,
 }
-"""As transformers 4 wrote it, without what does not matter here."""
+"""As written by transformers 4, without irrelevant keys."""
 
 
 def test_a_configuration_of_transformers_4_is_read() -> None:

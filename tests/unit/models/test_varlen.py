@@ -1,4 +1,4 @@
-"""Where rows can lie one after the other, asked without a device."""
+"""Where variable-length attention is supported, checked without a device."""
 
 from __future__ import annotations
 

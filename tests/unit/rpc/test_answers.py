@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.diversity import jaccard, words_of
-from serving.domain.fusion import fuse
-from serving.domain.ledger import FusionMethod, Ledger, LegTerm
-from serving.domain.priors import Decay, Importance, ImportanceStyle
-from serving.domain.profile import Diversity, LegSpec, Profile, Rerank
-from serving.domain.ranking import RankStyle
-from serving.domain.records import Item, ItemId, Segment, fact_id, segment_id
-from serving.pipeline.absence import Absence, Loss
-from serving.pipeline.asking import LegState
-from serving.pipeline.hearing import HeardName
-from serving.pipeline.leg_absence import LegAbsence, Miss
-from serving.pipeline.ordering import Hit, Ordering, Stage
-from serving.pipeline.retrieve import Retrieval, Timings
+from serving.domain.items.records import Item, ItemId, Segment, fact_id, segment_id
+from serving.domain.ranking.diversity import jaccard, words_of
+from serving.domain.ranking.fusion import fuse
+from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm
+from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
+from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank
+from serving.domain.ranking.ranked_list import RankStyle
+from serving.pipeline.retrieval.explain_absence import Absence, Loss
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Miss
+from serving.pipeline.retrieval.leg_runner import LegReport, LegState
+from serving.pipeline.retrieval.name_correction import NameCorrection
+from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
+from serving.pipeline.retrieval.retrieve import Retrieval, Timings
 from serving.rpc.answers import from_absence, from_retrieval
 from serving.rpc.questions import Coercion, RetrieveCall
-from tests.builders import NOON, days, fact, query, ranked, scope, segment
+from tests.support.builders import NOON, days, fact, query, ranked, scope, segment
 from trivium import Absence as AbsenceRead
-from trivium import DiversityTerm, responses
+from trivium import DiversityTerm, ItemKind, ItemRef
 from trivium import Retrieval as RetrievalRead
 from trivium.v1 import retrieval_service_pb2
+from trivium.wire import responses
 
 Drawn = TypeVar("Drawn")
 
@@ -37,7 +39,9 @@ def read(
     profile: Profile,
     hits: Sequence[Hit],
     coercions: tuple[Coercion, ...] = (),
-    heard: tuple[HeardName, ...] = (),
+    name_corrections: tuple[NameCorrection, ...] = (),
+    unknown_seeds: tuple[str, ...] = (),
+    reports: tuple[LegReport, ...] = (),
 ) -> RetrievalRead:
     """The answer as the client has it."""
     call = RetrieveCall(
@@ -51,14 +55,15 @@ def read(
     retrieval = Retrieval(
         profile=profile.name,
         hits=tuple(hits),
-        reports=(),
+        reports=reports,
         rerank=None,
         timings=Timings(total_s=0, embedding_s=0, loading_s=0, reranking_s=0, ranking_s=0),
         candidates=len(hits),
         folded=0,
         vanished=0,
         index_epoch=1,
-        heard=heard,
+        name_corrections=name_corrections,
+        unknown_seeds=unknown_seeds,
     )
     sent = from_retrieval(call, retrieval).SerializeToString()
     return responses.to_retrieval(retrieval_service_pb2.RetrieveResponse.FromString(sent))
@@ -165,7 +170,7 @@ def test_from_a_hit_that_crossed_the_wire_alone_its_score_can_be_worked_out_agai
 
 def check_diversity(term: DiversityTerm, text: str, said: Mapping[str, str]) -> None:
     """Works a term out again from the text, and that of the hit which it names."""
-    closest = said[term.closest_id] if term.closest_id else ""
+    closest = said[term.closest.id] if term.closest else ""
     assert term.max_similarity == jaccard(words_of(text), words_of(closest))
     assert term.value == pytest.approx(
         term.trade_off * term.relevance - (1 - term.trade_off) * term.max_similarity
@@ -230,10 +235,10 @@ LOST = Absence(
 
 def test_how_a_misheard_name_was_read_crosses_the_wire_beside_what_else_was_coerced() -> None:
     asked = Coercion("limit", "200", "100")
-    heard = (HeardName("Melony", "Melanie"),)
+    name_corrections = (NameCorrection("Melony", "Melanie"),)
 
     profile = Profile(name="any", legs=(LegSpec(name="dense"),))
-    read_back = read(profile, [], coercions=(asked,), heard=heard)
+    read_back = read(profile, [], coercions=(asked,), name_corrections=name_corrections)
 
     assert [(each.field, each.given, each.used) for each in read_back.coercions] == [
         ("limit", "200", "100"),
@@ -241,13 +246,31 @@ def test_how_a_misheard_name_was_read_crosses_the_wire_beside_what_else_was_coer
     ]
 
 
+def test_a_seed_that_was_ignored_is_coerced_to_nothing() -> None:
+    profile = Profile(name="any", legs=(LegSpec(name="graph"),))
+    read_back = read(profile, [], unknown_seeds=("nobody",))
+
+    assert [(each.field, each.given, each.used) for each in read_back.coercions] == [
+        ("seed_ids", "nobody", "")
+    ]
+
+
+def test_the_parts_that_a_standby_answered_are_reported_beside_the_state() -> None:
+    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
+    sent = LegReport(leg="dense", state=LegState.OK, standbys=("embedder", "index"))
+
+    (report,) = read(profile, [], reports=(sent,)).leg_reports
+
+    assert (report.state.name, report.reason, report.standbys) == ("OK", "", ("embedder", "index"))
+
+
 def test_an_absence_crosses_the_wire_whole() -> None:
     found = read_absence(LOST)
 
-    assert (found.loss.name, found.reason, found.by_id, found.rank) == (
+    assert (found.loss.name, found.reason, found.by, found.rank) == (
         "DISPLACED",
         "its place is 3",
-        "other",
+        ItemRef(ItemKind.SEGMENT, "other"),
         3,
     )
     assert found.hit is not None
@@ -279,13 +302,13 @@ def test_every_loss_has_a_name_that_the_client_knows(loss: Loss) -> None:
 def test_what_has_no_place_and_was_taken_by_nobody_says_so() -> None:
     found = read_absence(Absence(loss=Loss.NOT_MATCHED, reason="no leg finds it"))
 
-    assert (found.by_id, found.rank, found.hit, found.legs) == ("", None, None, ())
+    assert (found.by, found.rank, found.hit, found.legs) == (None, None, None, ())
 
 
 def test_a_fact_that_stands_for_another_is_named_by_its_id() -> None:
     standing_in = Absence(loss=Loss.FOLDED, reason="", by=fact_id("f2"))
 
-    assert read_absence(standing_in).by_id == "f2"
+    assert read_absence(standing_in).by == ItemRef(ItemKind.FACT, "f2")
 
 
 def test_a_hit_that_is_a_fact_is_read_as_one() -> None:
@@ -295,3 +318,13 @@ def test_a_hit_that_is_a_fact_is_read_as_one() -> None:
     (hit,) = read(profile, [known]).hits
 
     assert (hit.id, hit.text, hit.legs) == ("f1", "Nora owns a boat", ("dense",))
+
+
+def test_the_leg_that_reserved_a_place_crosses_the_wire() -> None:
+    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
+    sent = Hit(item=segment("a", "a text"), ledger=replace(A_LEDGER, reserved_by="dense"))
+
+    [hit] = read(profile, [sent]).hits
+
+    assert hit.ledger is not None
+    assert hit.ledger.reserved_by == "dense"

@@ -1,25 +1,32 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from serving.domain.errors import InvalidRequestError, OverloadedError, Violation
-from serving.rpc.boundary import answer
+from serving.rpc.boundary import rpc
+from serving.rpc.identity.access import OPEN
 from serving.telemetry import NoRecorder
 from trivium.v1 import retrieval_service_pb2
 
 
 class RecordingContext:
-    def __init__(self) -> None:
+    def __init__(self, request_id: str | bytes = "r-1") -> None:
+        self._request_id = request_id
         self.code: grpc.StatusCode | None = None
         self.details = ""
         self.trailers: Sequence[tuple[str, str | bytes]] = ()
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        return [("request_id", "r-1")]
+        return [("request_id", self._request_id)]
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        return {}
 
     def set_code(self, code: grpc.StatusCode) -> None:
         self.code = code
@@ -37,22 +44,38 @@ class RecordingContext:
         return status_pb2.Status.FromString(value)
 
 
-async def answered(error: Exception) -> RecordingContext:
-    async def method(
-        request: retrieval_service_pb2.RetrieveRequest,
-    ) -> retrieval_service_pb2.RetrieveResponse:
-        raise error
+class Failing:
+    """A service whose only method raises an error."""
 
+    recorder = NoRecorder()
+    access = OPEN
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @rpc(retrieval_service_pb2.RetrieveResponse)
+    async def Retrieve(  # noqa: N802
+        self, request: retrieval_service_pb2.RetrieveRequest
+    ) -> retrieval_service_pb2.RetrieveResponse:
+        """Raises the error."""
+        raise self._error
+
+
+async def answered(error: Exception) -> RecordingContext:
     context = RecordingContext()
-    response = await answer(
-        method,
-        retrieval_service_pb2.RetrieveResponse,
-        retrieval_service_pb2.RetrieveRequest(tenant="acme", query="Where is Zanzibar?"),
-        context,
-        NoRecorder(),
-    )
+    request = retrieval_service_pb2.RetrieveRequest(tenant="acme", query="Where is Zanzibar?")
+    response = await Failing(error).Retrieve(request, context)
     assert response == retrieval_service_pb2.RetrieveResponse()
     return context
+
+
+def test_ray_serve_finds_the_parameter_for_the_context() -> None:
+    assert list(inspect.signature(Failing.Retrieve).parameters)[-1] == "grpc_context"
+    assert inspect.iscoroutinefunction(Failing.Retrieve)
+    assert (Failing.Retrieve.__name__, Failing.Retrieve.__doc__) == (
+        "Retrieve",
+        "Raises the error.",
+    )
 
 
 async def test_a_refusal_comes_with_code_reason_and_fields() -> None:
@@ -94,3 +117,16 @@ async def test_no_text_of_a_request_is_logged(caplog: pytest.LogCaptureFixture) 
     line = next(record for record in caplog.records if record.getMessage() == "call")
     assert {"method", "code", "request_id", "elapsed_ms"} <= set(vars(line))
     assert not [record for record in caplog.records if "Zanzibar" in str(vars(record))]
+
+
+@pytest.mark.parametrize("given", ["x" * 129, "a\nb", "\x1b[2J", b"\xff", ""])
+async def test_an_id_of_a_request_that_does_not_fit_into_a_log_is_replaced(
+    given: str | bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="serving")
+    request = retrieval_service_pb2.RetrieveRequest(tenant="acme")
+
+    await Failing(RuntimeError()).Retrieve(request, RecordingContext(given))
+
+    line = next(record for record in caplog.records if record.getMessage() == "call")
+    assert re.fullmatch("[0-9a-f]{32}", vars(line)["request_id"])

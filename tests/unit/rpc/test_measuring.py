@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
+import grpc
 from google.protobuf.struct_pb2 import Struct
+from google.rpc import error_details_pb2, status_pb2
 
-from serving.pipeline.legs import Leg
-from serving.profiles import ProfileBook
+from serving.config.profiles import ProfileBook
+from serving.domain.budget import Deadline
+from serving.domain.ranking.profile import LegSpec, Profile
+from serving.pipeline.retrieval.admission import LEAST_CONCURRENT, SHED_REASON, Admission
+from serving.pipeline.retrieval.legs import Leg
+from serving.rpc.boundary import STATUS_DETAILS
 from serving.rpc.service import TriviumService, UseCases
-from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, Metric
-from tests.builders import A_DAY_LATER, segment
-from tests.fakes import FixedLeg
-from tests.unit.pipeline.retrieving import retriever, store_of
+from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric
+from tests.fakes.pipeline import FixedLeg
+from tests.support.builders import A_DAY_LATER, segment
+from tests.support.stepped_clock import SteppedClock
+from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
 from tests.unit.rpc.test_boundary import RecordingContext
 from trivium.v1 import retrieval_service_pb2
 
@@ -40,13 +49,17 @@ def changes(**fields: Any) -> Struct:
 
 
 async def counted(
-    legs: Mapping[str, Leg], overrides: Mapping[str, Any]
+    legs: Mapping[str, Leg],
+    overrides: Mapping[str, Any],
+    *,
+    admission: Admission | None = None,
+    context: RecordingContext | None = None,
 ) -> tuple[CountingRecorder, retrieval_service_pb2.RetrieveResponse]:
     """What is recorded of one answer, and the answer."""
     recorder = CountingRecorder()
     store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
     use_cases = UseCases(
-        retriever=retriever(store, legs),
+        retriever=retriever(store, legs, admission=admission),
         explainer=NOBODY,
         ingestor=NOBODY,
         eraser=NOBODY,
@@ -61,7 +74,7 @@ async def counted(
     request = retrieval_service_pb2.RetrieveRequest(
         tenant="acme", query="?", profile="recollection", profile_overrides=changes(**overrides)
     )
-    return recorder, await service.Retrieve(request, RecordingContext())
+    return recorder, await service.Retrieve(request, context or RecordingContext())
 
 
 async def test_a_leg_is_counted_where_it_brought_a_hit_that_no_other_found() -> None:
@@ -91,3 +104,52 @@ async def test_signals_find_nothing_and_are_not_among_who_found_a_hit() -> None:
         "a": ["lexical"],
         "b": ["lexical", "dense"],
     }
+
+
+class Shedding(Admission):
+    """Admits every question without the graph."""
+
+    @contextmanager
+    def admitted(self, profile: Profile, deadline: Deadline) -> Iterator[frozenset[str]]:
+        with super().admitted(profile, deadline):
+            yield frozenset({"graph"})
+
+
+async def test_what_is_shed_is_counted_and_reported_as_skipped() -> None:
+    legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("b"), "graph": FixedLeg("c")}
+
+    recorder, answer = await counted(legs, {"legs": {"graph": {}}}, admission=Shedding())
+
+    assert recorder.sums[SHED] == {("graph",): 1}
+    reports = {report.leg: report for report in answer.leg_reports}
+    assert reports["graph"].state == retrieval_service_pb2.LEG_STATE_SKIPPED
+    assert reports["graph"].reason == SHED_REASON
+
+
+async def test_a_refusal_is_a_status_with_the_time_to_try_again() -> None:
+    context = RecordingContext()
+
+    await counted({}, {}, admission=Full(), context=context)
+
+    assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    status = status_pb2.Status.FromString(dict(context.trailers)[STATUS_DETAILS])
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    assert status.details[0].Unpack(info)
+    assert status.details[1].Unpack(retry)
+    assert info.reason == "OVERLOADED"
+    assert retry.retry_delay.ToTimedelta() > timedelta()
+
+
+class Full(Admission):
+    """Is busy with as many questions as are always admitted; each of those before took a minute."""
+
+    def __init__(self) -> None:
+        clock = SteppedClock()
+        super().__init__(clock=clock)
+        profile, deadline = Profile(name="any", legs=(LegSpec(name="lexical"),)), soon()
+        for _ in range(100):
+            with self.admitted(profile, deadline):
+                clock.now += 60
+        self._held = [self.admitted(profile, deadline) for _ in range(LEAST_CONCURRENT)]
+        for each in self._held:
+            each.__enter__()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,14 +8,16 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from serving.config.profiles import ProfileBook
 from serving.domain.errors import InvalidRequestError
-from serving.domain.leg_options import CandidatePool
-from serving.domain.profile import LegSpec, Sort
-from serving.domain.records import fact_id
-from serving.profiles import ProfileBook
+from serving.domain.items.records import fact_id
+from serving.domain.ranking.leg_options import CandidatePool
+from serving.domain.ranking.profile import LegSpec, Sort
 from serving.rpc import questions
-from tests.builders import NOON
+from serving.rpc.check import Checker
+from tests.support.builders import NOON
 from trivium.v1 import filter_pb2, retrieval_service_pb2
+from trivium.v1.item_pb2 import ItemRef
 
 PROFILES = ProfileBook(
     {
@@ -39,6 +42,10 @@ def override(**fields: object) -> list[retrieval_service_pb2.LegOverride]:
     return [retrieval_service_pb2.LegOverride(**fields)]  # type: ignore[arg-type]
 
 
+def label(key: str, *values: str) -> filter_pb2.LabelFilter:
+    return filter_pb2.LabelFilter(key=key, values=values)
+
+
 def changes(**fields: Any) -> Struct:
     struct = Struct()
     struct.update(fields)
@@ -57,6 +64,26 @@ def changes(**fields: Any) -> Struct:
         (retrieve(query="a\x00b"), "query"),
         (retrieve(query="x" * 8193), "query"),
         (retrieve(limit=-1), "limit"),
+        (retrieve(vector=[1.0] * 4001), "vector"),
+        (retrieve(consistency_token="1~e~0~9223372036854775808"), "consistency_token"),
+        (retrieve(consistency_token="1~e~99999999999999999999~"), "consistency_token"),
+        (retrieve(consistency_token="1~e~0~" + "9" * 999), "consistency_token"),
+        (retrieve(consistency_token="1~e~0~٣"), "consistency_token"),
+        (retrieve(consistency_token="1~e~0~\x00"), "consistency_token"),
+        (retrieve(consistency_token="1~e\x00~0~3"), "consistency_token"),
+        (retrieve(profile_overrides=changes(mood="x" * 70_000)), "profile_overrides"),
+        (
+            retrieve(leg_overrides=override(leg="dense", weight=1) * 65),
+            "leg_overrides",
+        ),
+        (
+            retrieve(filter=filter_pb2.Filter(labels=[label("a", "b\x00")])),
+            "filter.labels[0].values[0]",
+        ),
+        (
+            retrieve(filter=filter_pb2.Filter(labels=[label("a", "x" * 257)])),
+            "filter.labels[0].values[0]",
+        ),
         (retrieve(profile="nobody"), "profile"),
         (retrieve(profile_overrides=changes(limit=0)), "profile_overrides.limit"),
         (retrieve(profile_overrides=changes(mood="blue")), "profile_overrides.mood"),
@@ -104,11 +131,11 @@ def changes(**fields: Any) -> Struct:
             retrieve(
                 filter=filter_pb2.Filter(
                     event_time=filter_pb2.TimeRange(
-                        **{"from": Timestamp(seconds=5), "to": Timestamp(seconds=5)}
+                        start=Timestamp(seconds=5), end=Timestamp(seconds=5)
                     )
                 )
             ),
-            "filter.event_time.to",
+            "filter.event_time.end",
         ),
         (
             retrieve(briefing=retrieval_service_pb2.BriefingOptions(max_chars=10)),
@@ -263,7 +290,7 @@ def explain(**fields: object) -> retrieval_service_pb2.ExplainAbsenceRequest:
 
 def test_the_item_that_is_missed_is_a_segment_or_a_fact() -> None:
     call = questions.to_explain_absence_call(
-        explain(retrieve=retrieve(), fact_id="f"), PROFILES, NOON
+        explain(retrieve=retrieve(), item=ItemRef(fact_id="f")), PROFILES, NOON
     )
 
     assert call.item == fact_id("f")
@@ -273,8 +300,8 @@ def test_the_item_that_is_missed_is_a_segment_or_a_fact() -> None:
     ("request_", "field"),
     [
         (explain(retrieve=retrieve()), "item"),
-        (explain(retrieve=retrieve(), segment_id=" "), "segment_id"),
-        (explain(retrieve=retrieve(limit=-1), segment_id="a"), "retrieve.limit"),
+        (explain(retrieve=retrieve(), item=ItemRef(segment_id=" ")), "item.segment_id"),
+        (explain(retrieve=retrieve(limit=-1), item=ItemRef(segment_id="a")), "retrieve.limit"),
     ],
 )
 def test_a_malformed_miss_names_its_field(
@@ -284,3 +311,42 @@ def test_a_malformed_miss_names_its_field(
         questions.to_explain_absence_call(request_, PROFILES, NOON)
 
     assert [violation.field for violation in refused.value.violations] == [field]
+
+
+@pytest.mark.parametrize("scale", [3e38, 1e-45, 1.0])
+def test_a_query_vector_has_unit_length_however_large_or_small_it_was_sent(scale: float) -> None:
+    call = questions.to_retrieve_call(retrieve(vector=[scale, 0, -scale, 0]), PROFILES, NOON)
+
+    assert call.query.vector == pytest.approx((0.5**0.5, 0, -(0.5**0.5), 0))
+
+
+def test_a_label_may_be_asked_for_that_is_empty() -> None:
+    request = retrieve(filter=filter_pb2.Filter(labels=[label("a", "")]))
+
+    call = questions.to_retrieve_call(request, PROFILES, NOON)
+
+    assert call.query.scope.filter.labels == {"a": ("",)}
+
+
+class Counted:
+    """Numbers that fail the test once more are read than a vector may have."""
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def __len__(self) -> int:
+        return 10_000_000
+
+    def __iter__(self) -> Iterator[float]:
+        self.read += 1
+        return iter([1.0])
+
+
+def test_ten_million_numbers_are_refused_unread() -> None:
+    numbers: Any = Counted()
+    check = Checker()
+
+    assert questions.to_vector(check, numbers) is None
+
+    assert numbers.read == 0
+    assert [violation.field for violation in check.violations] == ["vector"]

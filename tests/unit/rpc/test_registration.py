@@ -10,7 +10,8 @@ import grpc.aio
 import pytest
 
 from serving.rpc import registration
-from serving.rpc.boundary import answer
+from serving.rpc.boundary import rpc
+from serving.rpc.identity.access import OPEN
 from serving.rpc.registration import Malformed
 from serving.telemetry import NoRecorder
 from trivium.errors import InvalidRequestError, to_error
@@ -20,19 +21,18 @@ NOT_UTF8 = b"\x0a\x01\xff"  # field 1, a string of one byte
 
 
 class Methods:
-    """Answers how many ids it was asked for; every other method is never called."""
+    """Returns the ids of the request; the other methods are never called."""
+
+    recorder = NoRecorder()
+    access = OPEN
 
     def __getattr__(self, name: str) -> Any:
         return SimpleNamespace(name=name)
 
+    @rpc(catalog.GetSegmentsResponse)
     async def GetSegments(  # noqa: N802
-        self, request: catalog.GetSegmentsRequest, context: Any
+        self, request: catalog.GetSegmentsRequest
     ) -> catalog.GetSegmentsResponse:
-        return await answer(
-            self._missing, catalog.GetSegmentsResponse, request, context, NoRecorder()
-        )
-
-    async def _missing(self, request: catalog.GetSegmentsRequest) -> catalog.GetSegmentsResponse:
         return catalog.GetSegmentsResponse(missing_ids=request.ids)
 
 

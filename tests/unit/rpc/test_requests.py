@@ -5,7 +5,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.errors import InvalidRequestError
 from serving.rpc import requests
-from tests.builders import NOON
+from tests.support.builders import NOON
 from trivium.v1 import catalog_service_pb2, fact_pb2, ingest_service_pb2, segment_pb2
 
 YEAR_ZERO = Timestamp(seconds=-62135596801)
@@ -126,6 +126,16 @@ def test_a_malformed_page_names_its_field(
     request_: catalog_service_pb2.ListSegmentsRequest, field: str
 ) -> None:
     with pytest.raises(InvalidRequestError) as refused:
-        requests.to_segment_page(request_)
+        requests.to_list_segments_call(request_)
 
     assert [violation.field for violation in refused.value.violations] == [field]
+
+
+@pytest.mark.parametrize("token", ["after:a\x00", "after:" + "x" * 257, "before:a"])
+def test_a_page_token_that_nobody_was_given_is_rejected(token: str) -> None:
+    request = catalog_service_pb2.ListSegmentsRequest(tenant="acme", page_token=token)
+
+    with pytest.raises(InvalidRequestError) as error:
+        requests.to_list_segments_call(request)
+
+    assert [violation.field for violation in error.value.violations] == ["page_token"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from serving.domain.index_policy import CurvePoint
-from serving.domain.records import ItemKind
-from serving.pipeline.overview import About, Overview
-from serving.ports import IndexStatus, IndexTier, TenantCounts
+from serving.domain.items.records import ItemKind
+from serving.pipeline.writes.stats import About, Overview
+from serving.ports.memory_store import TenantCounts
+from serving.ports.vector_index import CurvePoint, IndexStatus, IndexTier
 from serving.rpc.responses import from_overview
 from trivium.v1 import catalog_service_pb2
 
@@ -59,13 +59,13 @@ def overview(index: IndexStatus) -> Overview:
     return Overview(
         about=About(
             version="1",
-            placement="fused",
+            placement="single",
             ingress="direct",
             started_at=datetime(2026, 1, 1, tzinfo=UTC),
         ),
         tenant=TenantCounts(0, 0, 0, 0, 0, ""),
         projections=[],
-        set_aside=[],
+        dead_letters=[],
         index=index,
         model=None,
         entities=0,

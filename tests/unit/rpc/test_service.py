@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
-from serving.profiles import ProfileBook
+from serving.config.profiles import ProfileBook
+from serving.domain.items.records import segment_id
 from serving.rpc.service import TriviumService
+from tests.fakes.pipeline import FixedLeg, RecordingAccess
+from tests.support.builders import TENANT, segment
+from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
+from tests.unit.rpc.test_boundary import RecordingContext
+from trivium.v1 import retrieval_service_pb2
 
 NO_USE_CASES: Any = None
 """Profiles are changed without asking anything of them."""
@@ -54,7 +62,7 @@ def test_whatever_is_wrong_the_profiles_before_go_on_and_it_is_said(
     service.reconfigure(user_config)
 
     assert service.profiles["default"].limit == 13
-    assert service.refused_profiles.startswith(said)
+    assert service.rejected_profiles.startswith(said)
 
 
 def test_an_error_that_nobody_thought_of_ends_nothing_and_is_not_quoted() -> None:
@@ -64,11 +72,57 @@ def test_an_error_that_nobody_thought_of_ends_nothing_and_is_not_quoted() -> Non
     service.reconfigure({"profiles": {}})
 
     assert service.profiles is before
-    assert service.refused_profiles == "they cannot be read; the log has the error"
+    assert service.rejected_profiles == "unexpected error, see the log"
 
 
 def test_what_is_mended_is_no_longer_refused(service: TriviumService) -> None:
     service.reconfigure({"profiles": {"default": {"limit": 0}}})
     service.reconfigure({"profiles": {"default": {"limit": 15}}})
 
-    assert (service.profiles["default"].limit, service.refused_profiles) == (15, "")
+    assert (service.profiles["default"].limit, service.rejected_profiles) == (15, "")
+
+
+async def test_a_comparison_does_not_change_what_it_compares() -> None:
+    access = RecordingAccess()
+    store = await store_of(segment("a"))
+    use_cases: Any = SimpleNamespace(
+        retriever=retriever(store, {"dense": FixedLeg("a")}, access=access)
+    )
+    service = TriviumService(use_cases, ProfileBook.load())
+    asked = retrieval_service_pb2.RetrieveRequest(
+        tenant=TENANT, query="?", profile="two_stage_baseline"
+    )
+
+    compared = await service.Compare(
+        retrieval_service_pb2.CompareRequest(retrieve=asked, against="default"), RecordingContext()
+    )
+    before = list(access.recorded)
+    await service.Retrieve(asked, RecordingContext())
+
+    assert len(compared.rank_changes) == 1
+    assert before == []
+    assert access.recorded == [segment_id("a")]
+
+
+async def test_profiles_are_listed_in_pages(service: TriviumService) -> None:
+    names: list[str] = []
+    page = retrieval_service_pb2.ListProfilesResponse(next_page_token="")
+    for _ in range(len(service.profiles)):
+        page = await service.ListProfiles(
+            retrieval_service_pb2.ListProfilesRequest(page_size=2, page_token=page.next_page_token),
+            RecordingContext(),
+        )
+        names += [profile.name for profile in page.profiles]
+        if not page.next_page_token:
+            break
+
+    assert len(page.profiles) <= 2
+    assert names == sorted(service.profiles)
+
+
+async def test_an_invalid_page_of_profiles_is_rejected(service: TriviumService) -> None:
+    context = RecordingContext()
+
+    await service.ListProfiles(retrieval_service_pb2.ListProfilesRequest(page_size=-1), context)
+
+    assert context.code is grpc.StatusCode.INVALID_ARGUMENT

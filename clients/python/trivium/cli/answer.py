@@ -1,4 +1,4 @@
-"""Shows the answer to a question: hits, roads, ledgers, times, and what was expected."""
+"""Prints the result of a query: hits, retrievers, ledgers, timings and expectations."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from rich.text import Text
 
 from trivium.cli.ledger import ledger_lines
 from trivium.cli.output import day, milliseconds, stdout, styled, table
-from trivium.reading import Question
+from trivium.files.reading import Question
 from trivium.values import Fact, Hit, LegReport, Retrieval, Stage, Statistics
 
 FIRST = 3
-"""An answer is satisfying if it is among the first so many hits."""
+"""An expected item must be among this many first hits."""
 
-_ROADS = {"lexical": "words", "dense": "meaning"}
+_RETRIEVERS = {"lexical": "words", "dense": "meaning", "temporal": "time"}
 _RELATIONS = ("facts", "graph", "related")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A question and what was found."""
+    """A question and its result."""
 
     question: Question
     retrieval: Retrieval
 
     @property
     def rank(self) -> int | None:
-        """The place of the first expected hit; None if there is none."""
+        """The rank of the first expected hit; None if there is none."""
         return self.retrieval.rank_of(self.question.answer)
 
     @property
     def satisfied(self) -> bool:
-        """Whether what is expected, if anything is, is among the first hits."""
+        """Whether an expected item, if there is one, is among the first hits."""
         return not self.question.answer or (self.rank is not None and self.rank <= FIRST)
 
 
-def roads(legs: Sequence[str]) -> str:
-    """Names the roads of some legs, such as "words, relations (graph)"."""
-    named = [_ROADS.get(leg, leg) for leg in legs if leg not in _RELATIONS]
+def retrievers(legs: Sequence[str]) -> str:
+    """The kinds of retriever of some legs, such as "words, relations (graph)"."""
+    named = [_RETRIEVERS.get(leg, leg) for leg in legs if leg not in _RELATIONS]
     through = [leg for leg in legs if leg in _RELATIONS]
     if through:
         named.append(f"relations ({', '.join(through)})")
@@ -49,7 +49,7 @@ def roads(legs: Sequence[str]) -> str:
 
 
 def print_answer(answer: Answer, *, explain: bool, briefing: bool) -> None:
-    """Shows one answer on stdout."""
+    """Prints one answer to stdout."""
     console = stdout()
     retrieval = answer.retrieval
     console.print(styled(answer.question.text, "bold"))
@@ -67,7 +67,7 @@ def print_answer(answer: Answer, *, explain: bool, briefing: bool) -> None:
 
 
 def print_summary(answers: Sequence[Answer]) -> None:
-    """Says how many of several questions found what was expected."""
+    """Prints how many of several questions found an expected item."""
     expected = [answer for answer in answers if answer.question.answer]
     without = [answer for answer in answers if not answer.question.answerable]
     parts = []
@@ -76,18 +76,18 @@ def print_summary(answers: Sequence[Answer]) -> None:
         parts.append(f"{found} of {len(expected)} answers among the first {FIRST}")
     if without:
         silent = sum(not answer.retrieval.hits for answer in without)
-        parts.append(f"nothing found for {silent} of {len(without)} that have no answer")
+        parts.append(f"no hits for {silent} of {len(without)} questions without an answer")
     if parts and len(answers) > 1:
         stdout().print(Text("; ".join(parts) + ".", "bold"))
 
 
 def print_hits(hits: Sequence[Hit], *, explain: bool) -> None:
-    """Shows hits on stdout."""
+    """Prints hits to stdout."""
     stdout().print(_hits(hits, explain))
 
 
 def styled_block(block: str) -> Text:
-    """A text of several lines, each without control characters."""
+    """A text of several lines, without control characters."""
     return Text("\n").join(styled(line) for line in block.splitlines())
 
 
@@ -98,7 +98,9 @@ def _hits(hits: Sequence[Hit], explain: bool) -> Table:
     rows.columns[2].ratio = 1
     rows.expand = True
     for hit in hits:
-        rows.add_row(str(hit.rank), Text(roads(hit.legs), "cyan"), _hit(hit), f"{hit.score:.4f}")
+        rows.add_row(
+            str(hit.rank), Text(retrievers(hit.legs), "cyan"), _hit(hit), f"{hit.score:.4f}"
+        )
         if explain and hit.ledger is not None:
             for line in ledger_lines(hit.ledger):
                 rows.add_row("", "", styled(line, "green"), "")
@@ -111,8 +113,8 @@ def _hit(hit: Hit) -> Text:
         about = [item.id, "fact", day(item.valid_from)]
     else:
         about = [item.id, item.title, item.speaker, day(item.event_time)]
-    if hit.folded_ids:
-        about.append(f"also {', '.join(hit.folded_ids)}")
+    if hit.folded:
+        about.append(f"also {', '.join(each.id for each in hit.folded)}")
     if hit.stage is not Stage.NONE:
         about.append(hit.stage.value)
     return Text.assemble(styled(" · ".join(filter(None, about)), "dim"), "\n", styled(hit.text))
@@ -124,19 +126,24 @@ def _remarks(answer: Answer) -> Iterator[Text]:
         yield _expectation(answer)
     if not question.answerable:
         count = len(retrieval.hits)
-        said = f"has no answer, yet {count} found" if count else "has no answer, and none is given"
+        said = f"has no answer, but {count} hits" if count else "has no answer, and no hits"
         yield Text(said, "yellow" if count else "green")
     for line in shortcomings(retrieval):
         yield styled(line, "yellow")
 
 
 def shortcomings(retrieval: Retrieval) -> Iterator[str]:
-    """What an answer lacks of what was asked for: coercions, legs, reranking."""
+    """Deviations from the request: coercions, legs that are not OK or used a standby, reranking."""
     for coercion in retrieval.coercions:
-        yield f"{coercion.field}: {coercion.used} instead of {coercion.given}"
+        yield f"{coercion.field}: {coercion.used or 'nothing'} instead of {coercion.given}"
     for report in retrieval.leg_reports:
-        if report.reason:
-            yield f"{report.leg} {report.state}: {report.reason}"
+        notes = [
+            report.reason,
+            *(f"{part} answered by its CPU standby" for part in report.standbys),
+            f"{report.pending_count} rows cannot be found yet" if report.pending_count else "",
+        ]
+        if any(notes):
+            yield f"{report.leg} {report.state}: {'; '.join(filter(None, notes))}"
     if retrieval.rerank is not None and retrieval.rerank.reason:
         yield f"{retrieval.rerank.stage}: {retrieval.rerank.reason}"
 
@@ -145,14 +152,14 @@ def _expectation(answer: Answer) -> Text:
     expected = " or ".join(answer.question.answer)
     if answer.rank is None:
         return styled(f"{expected} is not among the {len(answer.retrieval.hits)} hits", "red")
-    where = f"{expected} stands at rank {answer.rank}"
+    where = f"{expected} is at rank {answer.rank}"
     if answer.satisfied:
         return styled(where, "green")
     return styled(f"{where}, not among the first {FIRST}", "red")
 
 
 def _print_legs(console: Console, retrieval: Retrieval) -> None:
-    rows = table("leg", "ended", "time", "candidates", "below floor")
+    rows = table("leg", "state", "time", "candidates", "below floor")
     for report in retrieval.leg_reports:
         rows.add_row(*_leg(report))
     console.print(rows)

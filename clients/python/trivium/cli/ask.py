@@ -1,4 +1,4 @@
-"""`trivium ask`: what is remembered, which road found it, and why it stands where it does."""
+"""`trivium ask`: runs queries and prints the hits, the retrievers that found them, and why."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Any
 import click
 
 from trivium.cli.answer import FIRST, Answer, print_answer, print_summary
-from trivium.cli.connection import Connection, pass_connection
+from trivium.cli.connection import Connection, is_unknown, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import json_option, plain, print_json
 from trivium.cli.ranking import (
     as_of_option,
-    changes_option,
     known_at_option,
     profile_option,
-    seeds_option,
+    profile_overrides_option,
+    seed_ids_option,
 )
 from trivium.client import Client
-from trivium.reading import Question, read_questions
-from trivium.records import Problem
-from trivium.surrogates import has_lone_surrogate
+from trivium.files.reading import Question, read_questions
+from trivium.files.records import Problem
 from trivium.values import BriefingOptions
+from trivium.wire.surrogates import has_lone_surrogate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Manner:
-    """How to ask, the same for all questions."""
+class _Options:
+    """The options of the query, the same for all questions."""
 
     limit: int
     profile: str
     as_of: datetime | None
     known_at: datetime | None
-    token: str
+    consistency_token: str
     explain: bool
     briefing: bool
-    changes: Mapping[str, Any]
-    seeds: Sequence[str]
+    profile_overrides: Mapping[str, Any]
+    seed_ids: Sequence[str]
 
 
 @click.command()
@@ -55,17 +55,24 @@ class _Manner:
     "--expect",
     multiple=True,
     metavar="ID",
-    help=f"What should be among the first {FIRST}; several are alternatives.",
+    help=f"An item that should be among the first {FIRST} hits; several are alternatives.",
 )
-@click.option("--limit", default=0, metavar="N", help="How many hits.  [default: the profile's]")
+@click.option(
+    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
+)
 @profile_option
 @as_of_option
 @known_at_option
-@click.option("--wait", "token", default="", metavar="TOKEN", help="Wait for the write of TOKEN.")
-@changes_option
-@seeds_option
-@click.option("--explain", is_flag=True, help="Show how each score came about, and the times.")
-@click.option("--briefing", is_flag=True, help="Show the block for a prompt in place of the hits.")
+@click.option(
+    "--consistency-token",
+    default="",
+    metavar="TOKEN",
+    help="Wait until every leg has applied the write that returned TOKEN.",
+)
+@profile_overrides_option
+@seed_ids_option
+@click.option("--explain", is_flag=True, help="Show how each score was computed, and the timings.")
+@click.option("--briefing", is_flag=True, help="Show the prompt block instead of the hits.")
 @json_option
 @pass_connection
 @click.pass_context
@@ -79,71 +86,75 @@ def ask(
     profile: str,
     as_of: datetime | None,
     known_at: datetime | None,
-    token: str,
-    changes: Mapping[str, Any],
-    seeds: Sequence[str],
+    consistency_token: str,
+    profile_overrides: Mapping[str, Any],
+    seed_ids: Sequence[str],
     explain: bool,
     briefing: bool,
     as_json: bool,
 ) -> None:
-    """Asks each QUESTION, and shows what is found and by which road.
+    """Runs each QUESTION and shows the hits, and the retrievers that found them.
 
-    The roads are words, meaning, and relations (through facts, or through the
-    graph of entities). Ends with 1 if an answer that is named by --expect or by
-    the file is not among the first three hits.
+    The kinds of retriever are words, meaning, and relations (by facts, or by the
+    graph of entities). Exits with 1 if no item that --expect or the file names is
+    among the first three hits, or if the tenant is unknown.
     """
-    manner = _Manner(
+    options = _Options(
         limit=limit,
         profile=profile,
         as_of=as_of,
         known_at=known_at,
-        token=token,
+        consistency_token=consistency_token,
         explain=explain,
         briefing=briefing,
-        changes=changes,
-        seeds=seeds,
+        profile_overrides=profile_overrides,
+        seed_ids=seed_ids,
     )
-    asked = _gather(questions, files, expect)
+    asked = _questions(questions, files, expect)
     answers: list[Answer] = []
     with connection.open() as client:
-        for answer in _answers(client, asked, manner):
+        for answer in _answers(client, asked, options):
             answers.append(answer)
             if not as_json:
                 print_answer(answer, explain=explain, briefing=briefing)
+        unknown = not any(answer.retrieval.hits for answer in answers) and is_unknown(client)
+    if unknown:
+        click.echo(f"{plain(client.tenant)}: unknown tenant, nothing is stored for it", err=True)
     if as_json:
         print_json(answers)
     else:
         print_summary(answers)
-    ctx.exit(Exit.OK if all(answer.satisfied for answer in answers) else Exit.UNSATISFIED)
+    satisfied = not unknown and all(answer.satisfied for answer in answers)
+    ctx.exit(Exit.OK if satisfied else Exit.UNSATISFIED)
 
 
-def _gather(texts: Sequence[str], files: Sequence[str], expect: Sequence[str]) -> list[Question]:
+def _questions(texts: Sequence[str], files: Sequence[str], expect: Sequence[str]) -> list[Question]:
     if has_lone_surrogate(texts):
-        raise click.UsageError("a QUESTION is not in the terminal's encoding")
+        raise click.UsageError("a QUESTION is not in the encoding of the terminal")
     questions = [Question(text=text, answer=tuple(expect)) for text in texts]
     for path in files:
-        questions += read_questions(path, _refuse)
+        questions += read_questions(path, _reject)
     if not questions:
-        raise click.UsageError("ask what? Give a QUESTION or a --file.")
+        raise click.UsageError("missing QUESTION or --file")
     return questions
 
 
-def _refuse(problem: Problem) -> None:
+def _reject(problem: Problem) -> None:
     raise click.UsageError(plain(str(problem)))
 
 
-def _answers(client: Client, questions: Sequence[Question], manner: _Manner) -> Iterator[Answer]:
+def _answers(client: Client, questions: Sequence[Question], options: _Options) -> Iterator[Answer]:
     for question in questions:
         retrieval = client.retrieve(
             question.text,
-            briefing=BriefingOptions() if manner.briefing else None,
-            limit=manner.limit,
-            profile=manner.profile,
-            as_of=manner.as_of or question.as_of,
-            known_at=manner.known_at,
-            token=manner.token,
-            explain=manner.explain,
-            changes=manner.changes,
-            seeds=manner.seeds,
+            briefing=BriefingOptions() if options.briefing else None,
+            limit=options.limit,
+            profile=options.profile,
+            as_of=options.as_of or question.as_of,
+            known_at=options.known_at,
+            consistency_token=options.consistency_token,
+            explain=options.explain,
+            profile_overrides=options.profile_overrides,
+            seed_ids=options.seed_ids,
         )
         yield Answer(question, retrieval)

@@ -1,4 +1,4 @@
-"""How the command line ends: its exit codes, and errors as one line on stderr."""
+"""Exit codes, and the printing of errors."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Exit(IntEnum):
     REJECTED = 3
     UNAVAILABLE = 4
     DEADLINE = 5
-    REFUSED = 6
+    REQUEST = 6
     SERVER = 7
     INTERRUPTED = 130
 
 
 MEANINGS: Mapping[Exit, str] = {
-    Exit.OK: "all went well",
-    Exit.UNSATISFIED: "something asked for was not found, or could not be verified",
-    Exit.USAGE: "the command line is wrong, or a file cannot be read",
+    Exit.OK: "success",
+    Exit.UNSATISFIED: "something was not found, or could not be verified",
+    Exit.USAGE: "the command line is invalid, or a file cannot be read",
     Exit.REJECTED: "some lines or items were rejected; the others are stored",
-    Exit.UNAVAILABLE: "the service cannot be reached or is overloaded; try again",
-    Exit.DEADLINE: "the time ran out",
-    Exit.REFUSED: "the service refused the request or the credentials",
+    Exit.UNAVAILABLE: "the service is unreachable or overloaded; try again",
+    Exit.DEADLINE: "the deadline passed",
+    Exit.REQUEST: "the service rejected the request or the credentials",
     Exit.SERVER: "the service failed",
     Exit.INTERRUPTED: "interrupted",
 }
@@ -48,9 +48,9 @@ _BY_CLASS: Mapping[type[TriviumError], Exit] = {
     UnavailableError: Exit.UNAVAILABLE,
     OverloadedError: Exit.UNAVAILABLE,
     DeadlineError: Exit.DEADLINE,
-    InvalidRequestError: Exit.REFUSED,
-    PreconditionError: Exit.REFUSED,
-    AuthenticationError: Exit.REFUSED,
+    InvalidRequestError: Exit.REQUEST,
+    PreconditionError: Exit.REQUEST,
+    AuthenticationError: Exit.REQUEST,
 }
 
 
@@ -60,14 +60,22 @@ def exit_of(error: TriviumError) -> Exit:
 
 
 def describe(error: TriviumError) -> str:
-    """Says in a few lines what failed and what to do."""
-    lines = [str(error)]
+    """Describes an error in a few lines."""
+    lines = [_headline(error)]
     lines += [f"  {field}: {description}" for field, description in error.violations]
     if error.retry_delay is not None:
         lines.append(f"  try again in {error.retry_delay.total_seconds():g} s")
     if error.details.request_id:
         lines.append(f"  in the server's log: {error.details.request_id}")
     return "\n".join(lines)
+
+
+def _headline(error: TriviumError) -> str:
+    """The error without the fields, which follow it and which the message repeats."""
+    if not error.violations:
+        return str(error)
+    count = len(error.violations)
+    return f"{error.reason or error.code.name}: {count} invalid field{'s' if count > 1 else ''}"
 
 
 def exit_codes_help() -> str:
@@ -78,7 +86,7 @@ def exit_codes_help() -> str:
 
 
 class ErrorBoundary(click.Group):
-    """A group whose commands end with an exit code and a message, never with a traceback."""
+    """A group whose commands exit with a code and a message, never with a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs a command."""

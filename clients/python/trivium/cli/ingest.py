@@ -1,7 +1,8 @@
-"""`trivium ingest`: stores the turns and facts of files, and the objects of Python projects."""
+"""`trivium ingest`: stores the segments and facts of files."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,59 +10,67 @@ from dataclasses import dataclass
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from trivium.channel import DEFAULT_STREAM_TIMEOUT_S
 from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import json_option, plain, print_json, stderr, stdout, styled, table
-from trivium.python_objects import read_python
-from trivium.reading import Found, read_items
-from trivium.records import Problem
+from trivium.files.reading import RELATION_FIELDS, SEGMENT_FIELDS, Found, read_items
+from trivium.files.records import Problem
 from trivium.values import Item, StreamResult
+from trivium.wire.channel import DEFAULT_STREAM_TIMEOUT_S
 
 MAX_PROBLEMS_SHOWN = 50
 
 # \b keeps click from rewrapping.
 _FILES = """\b
 A FILE has, line by line (- is standard input):
-  segments    {"id": ..., "text": ..., "speaker": ..., "timestamp": ..., ...}
-  relations   {"subject": ..., "relation": ..., "object": ..., "evidence": [...], ...}
+  segments    JSON objects with id, text
+  relations   JSON objects with subject, relation, object
   transcript  Speaker: text
+"""
+
+
+def _optional(fields: frozenset[str], needed: Sequence[str]) -> str:
+    names = ", ".join(sorted(fields - {*needed, "_id", "metadata", "doc_id"}))
+    lines = textwrap.wrap(names, 76, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
+
+
+_FIELDS = f"""\b
+Further fields of a segment:
+{_optional(SEGMENT_FIELDS, ("id", "text"))}
+
+\b
+Further fields of a relation:
+{_optional(RELATION_FIELDS, ("subject", "relation", "object"))}
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What became of one tenant's items."""
+    """The outcome of one tenant's items."""
 
     tenant: str
     result: StreamResult
 
 
-@click.command(epilog=_FILES)
+@click.command(epilog=f"{_FILES}\n{_FIELDS}")
 @click.argument(
     "files",
     nargs=-1,
-    metavar="[FILE]...",
+    required=True,
+    metavar="FILE...",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-)
-@click.option(
-    "--python",
-    "projects",
-    multiple=True,
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False),
-    help="Store the files, classes and functions of a Python project, and what calls what.",
 )
 @click.option(
     "--tenant-from-scope",
     is_flag=True,
-    help="Store each line for the tenant that its `scope` names.",
+    help="Store each line for the tenant in its `scope`.",
 )
 @click.option(
     "--text-search-config",
     default="",
     metavar="NAME",
-    help="The language of a new tenant, such as german or simple.  [default: english]",
+    help="The text search of a new tenant, such as german or simple.  [default: english]",
 )
 @json_option
 @pass_connection
@@ -70,42 +79,33 @@ def ingest(
     ctx: click.Context,
     connection: Connection,
     files: Sequence[str],
-    projects: Sequence[str],
     tenant_from_scope: bool,
     text_search_config: str,
     as_json: bool,
 ) -> None:
-    """Stores what was said and what is known.
+    """Stores the segments and facts of files.
 
-    Give relations along with their segments: they tell what a segment mentions.
-    Storing a file again changes nothing. Lines that cannot be read are named, and
-    the others stored.
-
-    Of a Python project nothing is run. What has gone from it since it was stored
-    stays: give it a tenant of its own, to forget and store it anew.
+    Pass relations together with their segments: they name the entities that a
+    segment mentions. Storing a file again changes nothing. Lines that cannot be
+    read are reported; the others are stored.
     """
-    if not files and not projects:
-        raise click.UsageError("store what? Give a FILE, or --python DIR.")
-    left_out: list[Problem] = []
-    objects = [each for project in projects for each in read_python(project, left_out.append)]
-    problems = [*left_out]
-    said = read_items(files, problems.append)
-    by_tenant = _by_tenant([*objects, *said], connection, tenant_from_scope)
+    problems: list[Problem] = []
+    found = list(read_items(files, problems.append))
+    unread_count = len({problem.place for problem in problems})
+    by_tenant = _by_tenant(found, connection, tenant_from_scope)
     stored = []
     with _progress_bar(sum(map(len, by_tenant.values()))) as bar:
-        for tenant, found in by_tenant.items():
-            result = _store(connection, tenant, found, text_search_config, bar)
+        for tenant, items in by_tenant.items():
+            result = _store(connection, tenant, items, text_search_config, bar)
             stored.append(_Stored(tenant, result))
-            problems += _rejections(result, found)
+            problems += _rejections(result, items)
+    rejected_count = unread_count + sum(each.result.rejected_count for each in stored)
     _print_problems(problems)
-    if left_out:
-        click.echo(f"Python files that could not be read: {len(left_out)}", err=True)
     if as_json:
         print_json({"stored": stored, "problems": [str(problem) for problem in problems]})
     else:
-        _print_stored(stored)
-    rejected = bool(problems) or any(each.result.rejected_count for each in stored)
-    ctx.exit(Exit.REJECTED if rejected else Exit.OK)
+        _print_stored(stored, rejected_count)
+    ctx.exit(Exit.REJECTED if rejected_count else Exit.OK)
 
 
 def _by_tenant(
@@ -157,15 +157,17 @@ def _print_problems(problems: Sequence[Problem]) -> None:
         click.echo(f"and {len(problems) - MAX_PROBLEMS_SHOWN} more problems", err=True)
 
 
-def _print_stored(stored: Sequence[_Stored]) -> None:
-    rows = table("tenant", "new", "replaced", "unchanged", "rejected", "token")
+def _print_stored(stored: Sequence[_Stored], rejected_count: int) -> None:
+    """Prints the counts of each tenant, and tokens on lines of their own, to be copied whole."""
+    rows = table("tenant", "created", "updated", "unchanged")
     for each in stored:
         result = each.result
-        counts = (
-            result.created_count,
-            result.updated_count,
-            result.unchanged_count,
-            result.rejected_count,
-        )
-        rows.add_row(styled(each.tenant), *map(str, counts), styled(result.token))
+        counts = (result.created_count, result.updated_count, result.unchanged_count)
+        rows.add_row(styled(each.tenant), *map(str, counts))
     stdout().print(rows)
+    if rejected_count:
+        click.echo(f"rejected {rejected_count} line{'s' if rejected_count > 1 else ''}")
+    for each in stored:
+        if token := each.result.consistency_token:
+            of_tenant = f" of {plain(each.tenant)}" if len(stored) > 1 else ""
+            click.echo(f"consistency token{of_tenant} {plain(token)}")

@@ -1,4 +1,4 @@
-"""A ledger in lines that a person can work out again, in the order of the formula."""
+"""Formats a ledger as lines of arithmetic, in the order of the formula."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DAY = timedelta(days=1)
 
 
 def ledger_lines(ledger: Ledger) -> Iterator[str]:
-    """Writes every step from ranks to the score, each with all of its numbers."""
+    """Formats every step from ranks to the score, with all its numbers."""
     for term in ledger.leg_terms:
         yield from _term(term, ledger)
     yield f"sum: {_sum(ledger)} = {_number(ledger.fused_score)}"
@@ -38,7 +38,7 @@ def ledger_lines(ledger: Ledger) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """Six digits: what is worked out from them is right to five."""
+    """Six digits, so that results computed from them are exact to five."""
     return f"{value:.6g}"
 
 
@@ -58,19 +58,19 @@ def _formula(term: LegTerm, ledger: Ledger) -> str:
     weight, score = _number(term.weight), _number(term.leg_score)
     match ledger.method:
         case FusionMethod.RECIPROCAL_RANK:
-            return f"{weight} / ({_number(ledger.rank_constant)} + {term.rank})"
+            return f"{weight} / ({_number(ledger.rank_constant)} + {_number(term.rank)})"
         case FusionMethod.CONVEX:
-            least, most = _number(term.least), _number(term.most)
-            return f"{weight} x ({score} - {least}) / ({most} - {least})"
+            low, high = _number(term.min_score), _number(term.max_score)
+            return f"{weight} x ({score} - {low}) / ({high} - {low})"
         case _:
             return f"{weight} x {score}"
 
 
 def _aside(term: LegTerm, ledger: Ledger) -> str:
-    """What the leg said of the hit beside what the formula takes of it."""
+    """The leg's rank or score, whichever the formula does not use."""
     if ledger.method is FusionMethod.RECIPROCAL_RANK:
         return f" (leg score {_number(term.leg_score)})"
-    return f" (rank {term.rank})"
+    return f" (rank {_number(term.rank)})"
 
 
 def _sum(ledger: Ledger) -> str:
@@ -122,5 +122,5 @@ def _reranked(rerank: RerankTerm, ledger: Ledger) -> str:
 def _diversity(diversity: DiversityTerm) -> str:
     relevance = f"{_number(diversity.trade_off)} x {_number(diversity.relevance)}"
     likeness = f"{_number(1 - diversity.trade_off)} x {_number(diversity.max_similarity)}"
-    like = f" (like {diversity.closest_id})" if diversity.closest_id else ""
+    like = f" (like {diversity.closest.id})" if diversity.closest else ""
     return f"diversity: {relevance} - {likeness} = {_number(diversity.value)}{like}"

@@ -1,4 +1,4 @@
-"""Writing to the terminal: tables for people, JSON for programs."""
+"""Output to the terminal, as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def stdout() -> Console:
@@ -28,32 +28,32 @@ def stderr() -> Console:
 
 
 def plain(text: str) -> str:
-    """The text without control characters: what is stored must not steer a terminal."""
+    """The text without control characters, which could control the terminal."""
     return "".join(" " if unicodedata.category(each) == "Cc" else each for each in text)
 
 
 def styled(text: str, style: str = "") -> Text:
-    """A cell that shows `text` as it is, without markup."""
+    """A cell that shows `text` verbatim, without markup."""
     return Text(plain(text), style=style)
 
 
 def milliseconds(duration: timedelta) -> str:
-    """Writes a duration, such as "12.3 ms"."""
+    """Formats a duration, such as "12.3 ms"."""
     return f"{duration.total_seconds() * 1000:.1f} ms"
 
 
 def day(instant: datetime | None) -> str:
-    """Writes the date of an instant; empty for none."""
+    """Formats the date of a time; empty for None."""
     return "" if instant is None else instant.date().isoformat()
 
 
 def table(*headings: str) -> Table:
-    """An open table with a line under its headings."""
+    """A table without borders."""
     return Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
 
 
 def print_json(value: object) -> None:
-    """Writes a value of the client; times are ISO 8601, durations seconds."""
+    """Prints a value of the client; times in ISO 8601, durations in seconds."""
     click.echo(json.dumps(value, default=_encode, ensure_ascii=False, indent=2))
 
 
@@ -68,9 +68,9 @@ def _encode(value: object) -> object:
 
 
 def print_yaml(values: Mapping[str, Any]) -> None:
-    """Writes a mapping as a YAML file has it, what is within its fields in the order of names.
+    """Prints a mapping as YAML, nested fields ordered by name.
 
-    No line is broken, so that it can be copied.
+    Lines are not wrapped, so that the output can be copied.
     """
     for line in _yaml(values, ""):
         click.echo(line)
@@ -82,5 +82,5 @@ def _yaml(values: Mapping[str, Any], indent: str) -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from _yaml(dict(sorted(value.items())), indent + "  ")
         else:
-            # All of JSON is YAML.
+            # JSON is a subset of YAML.
             yield f"{indent}{name}: {json.dumps(value, ensure_ascii=False)}"

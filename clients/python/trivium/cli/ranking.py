@@ -1,4 +1,4 @@
-"""The options that choose and change a ranking profile, the same for every command that asks."""
+"""The options that select and change a ranking profile, shared by the commands."""
 
 from __future__ import annotations
 
@@ -10,86 +10,96 @@ from typing import Any
 import click
 
 profile_option = click.option(
-    "--profile", default="", metavar="NAME", help="How to rank.  [default: default]"
+    "--profile", default="", metavar="NAME", help="The ranking profile.  [default: default]"
 )
-seeds_option = click.option(
-    "--seed",
-    "seeds",
+seed_ids_option = click.option(
+    "--seed-id",
+    "seed_ids",
     multiple=True,
     metavar="ID",
-    help="Walk the graph from this object, and not from the names in the question.",
+    help="Start the graph walk from this segment's entity, not from names in the question.",
 )
 
 
-def _in_utc(
-    ctx: click.Context, parameter: click.Parameter, given: datetime | None
-) -> datetime | None:
-    del ctx, parameter
-    return None if given is None else given.replace(tzinfo=UTC)
+class _Time(click.ParamType[datetime]):
+    """An ISO 8601 date or time, as the commands print it; in UTC if it has no time zone."""
+
+    name = "time"
+
+    def convert(
+        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """Reads it; a wrong one is a usage error."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            instant = datetime.fromisoformat(value)
+        except ValueError:
+            example = "2026-03-19 or 2026-03-19T18:30:00Z"
+            self.fail(f"{value!r} is not an ISO 8601 time, such as {example}", param, ctx)
+        return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
 as_of_option = click.option(
     "--as-of",
-    type=click.DateTime(),
-    callback=_in_utc,
-    help="The clock of the question, in UTC.  [default: now]",
+    type=_Time(),
+    help="The reference time of the question, UTC if it has no time zone.  [default: now]",
 )
 known_at_option = click.option(
     "--known-at",
-    type=click.DateTime(),
-    callback=_in_utc,
-    help="Hide what was recorded later, in UTC.  [default: hide nothing]",
+    type=_Time(),
+    help="Hide what was recorded after this time.  [default: hide nothing]",
 )
 
 
-def to_changes(
+def to_overrides(
     ctx: click.Context, parameter: click.Parameter, given: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Reads the values of an option as `read_changes` does.
+    """Parses the values of an option as `parse_overrides` does.
 
     Raises:
-        click.BadParameter: One cannot be read.
+        click.BadParameter: A value is invalid.
     """
     try:
-        return read_changes(given)
+        return parse_overrides(given)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, parameter) from None
 
 
-def read_changes(given: Iterable[str]) -> dict[str, Any]:
-    """Reads `legs.graph.weight=0` and the like into the form of a profile file.
+def parse_overrides(given: Iterable[str]) -> dict[str, Any]:
+    """Parses assignments such as `legs.graph.weight=0` into the form of a profile file.
 
     Raises:
-        ValueError: One has no `=`, or goes through what another set.
+        ValueError: An assignment has no `=`, or its path goes through a value.
     """
-    changes: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for each in given:
         path, equals, value = each.partition("=")
         if not (equals and path):
             raise ValueError(f"{each!r} is not FIELD=VALUE")
         *outer, last = path.split(".")
-        section = changes
+        section = overrides
         for name in outer:
             section = section.setdefault(name, {})
             if not isinstance(section, dict):
-                raise ValueError(f"{each!r} goes through a value")
+                raise ValueError(f"{each!r}: {name!r} is already a value")
         section[last] = _value(value)
-    return changes
+    return overrides
 
 
 def _value(text: str) -> Any:
-    """A value as JSON has it; what is no JSON is text."""
+    """A JSON value; other text is a string."""
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-changes_option = click.option(
-    "--set",
-    "changes",
+profile_overrides_option = click.option(
+    "--profile-override",
+    "profile_overrides",
     multiple=True,
-    callback=to_changes,
+    callback=to_overrides,
     metavar="FIELD=VALUE",
-    help="Change a field of the profile, such as legs.graph.weight=0 or sort=recency.",
+    help="Override a field of the profile, such as legs.graph.weight=0 or sort=recency.",
 )

@@ -1,4 +1,4 @@
-"""Shows the relations of what a segment stands for."""
+"""Prints the facts about the entity that a segment represents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trivium.values import Fact, FactClosing, Segment
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """The facts about the entity that a segment stands for; empty if it stands for none."""
+    """The facts about the entity that a segment represents; empty if it represents none."""
 
     id: str
     entity: str
@@ -22,18 +22,18 @@ class Related:
 
 
 def related_to(client: Client, segment: Segment) -> Related:
-    """Reads all facts about what the segment stands for, in the order they are shown in."""
+    """Reads all facts about the entity of a segment, in the order of the output."""
     entity = segment.entity
     facts = sorted(client.list_facts(entities=[entity]), key=_line) if entity else []
     return Related(segment.id, entity, facts)
 
 
 def print_relations(related: Related) -> None:
-    """Shows one relation a line on stdout, and on stderr that there is none."""
+    """Prints one fact per line to stdout, or to stderr that there are none."""
     for fact in related.facts:
         click.echo(plain(_line(fact)))
     if not related.entity:
-        click.echo(f"{plain(related.id)}: stands for no entity", err=True)
+        click.echo(f"{plain(related.id)}: represents no entity", err=True)
     elif not related.facts:
         click.echo(f"{plain(related.id)}: has no relations", err=True)
 
@@ -51,7 +51,7 @@ def _line(fact: Fact) -> str:
 
 
 def _closing(fact: Fact) -> FactClosing | None:
-    """What ended the fact's truth, unless it ended by itself before."""
+    """The closing that ended the fact; None if its own `valid_to` is earlier."""
     lasting = (closing for closing in fact.closings if closing.retracted_at is None)
     first = min(lasting, key=lambda closing: closing.at, default=None)
     ended_before = first is not None and fact.valid_to is not None and fact.valid_to <= first.at

@@ -1,4 +1,4 @@
-"""`trivium show`, `stats` and `forget`: what is stored, and its end."""
+"""`trivium show`, `stats` and `forget`: reads and erases stored items."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trivium.values import ForgetResult, IndexTier, Segment, Stats
 @click.option(
     "--neighbours",
     is_flag=True,
-    help="Show the relations of what each ID stands for, such as a file or a function.",
+    help="Show the facts about the entity that each ID represents, such as a file.",
 )
 @json_option
 @pass_connection
@@ -33,10 +33,10 @@ def show(
     neighbours: bool,
     as_json: bool,
 ) -> None:
-    """Shows segments by id, or the relations of what they stand for.
+    """Shows segments by id, or the facts about the entities they represent.
 
-    Ends with 1 if one does not exist, or, where relations are asked for, stands for
-    nothing that could have any.
+    Exits with 1 if a segment does not exist or, with --neighbours, represents no
+    entity.
     """
     with connection.open() as client:
         found = client.get_segments(ids)
@@ -55,7 +55,7 @@ def show(
 @json_option
 @pass_connection
 def stats(connection: Connection, as_json: bool) -> None:
-    """Shows what is stored, how far each store is, and what serves."""
+    """Shows item counts, the lag of each projection, and the state of the service."""
     with connection.open() as client:
         result = client.stats()
     if as_json:
@@ -65,12 +65,12 @@ def stats(connection: Connection, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--segment", "segment_ids", multiple=True, metavar="ID", help="A segment.")
-@click.option("--fact", "fact_ids", multiple=True, metavar="ID", help="A fact.")
-@click.option("--session", default="", metavar="NAME", help="A whole session.")
-@click.option("--speaker", default="", metavar="NAME", help="All that one speaker said.")
-@click.option("--everything", is_flag=True, help="All of the tenant.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--segment-id", "segment_ids", multiple=True, metavar="ID", help="A segment.")
+@click.option("--fact-id", "fact_ids", multiple=True, metavar="ID", help="A fact.")
+@click.option("--session", default="", metavar="NAME", help="All items of a session.")
+@click.option("--speaker", default="", metavar="NAME", help="All items of a speaker.")
+@click.option("--everything", is_flag=True, help="All items of the tenant.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @pass_connection
 @click.pass_context
@@ -85,12 +85,14 @@ def forget(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Erases from every store, and asks each store again.
+    """Erases items from every store, and verifies each store.
 
-    Ends with 1 if a store could not be asked or still holds something.
+    Exits with 1 if a store could not be verified or still has erased items.
     """
     if [bool(segment_ids or fact_ids), bool(session), bool(speaker), everything].count(True) != 1:
-        raise click.UsageError("name ids, or --session, or --speaker, or --everything")
+        raise click.UsageError(
+            "exactly one of ids, --session, --speaker and --everything is required"
+        )
     with connection.open() as client:
         if not yes:
             what = _described(segment_ids, fact_ids, session, speaker)
@@ -106,6 +108,7 @@ def forget(
         print_json(result)
     else:
         stdout().print(_receipt(result))
+        click.echo(f"consistency token {plain(result.consistency_token)}")
     ctx.exit(Exit.OK if result.verified else Exit.UNSATISFIED)
 
 
@@ -132,6 +135,7 @@ def _segment(segment: Segment) -> Group:
         "labels": ", ".join(f"{key}={value}" for key, value in segment.labels.items()),
         "entities": ", ".join(segment.entities),
         "entity": segment.entity,
+        "keywords": ", ".join(segment.keywords),
         "changed": segment.updated_at.isoformat() if segment.updated_at else "",
     }
     about = Table.grid(padding=(0, 2))
@@ -143,14 +147,16 @@ def _segment(segment: Segment) -> Group:
 
 def _stats(stats: Stats) -> Group:
     tenant, index, service = stats.tenant, stats.index, stats.service
-    entities = "the graph cannot be reached" if tenant.entity_count is None else tenant.entity_count
+    entities = (
+        "unknown: the graph is unreachable" if tenant.entity_count is None else tenant.entity_count
+    )
     about = Table.grid(padding=(0, 2))
     for name, value in {
         "segments": f"{tenant.segment_count} ({tenant.sensitive_segment_count} sensitive)",
         "facts": tenant.fact_count,
         "entities": entities,
         "embedded": f"{tenant.embedded_count} of {tenant.embeddable_count}",
-        "text search": tenant.text_search_config or "no such tenant yet",
+        "text search": tenant.text_search_config or "no such tenant",
         "vector index": f"{index.vector_count} vectors, epoch {index.epoch}"
         if index.ready
         else f"not ready: {index.reason}",
@@ -161,15 +167,15 @@ def _stats(stats: Stats) -> Group:
         "degraded": "; ".join(service.degraded) or "nothing",
     }.items():
         about.add_row(Text(name, style="dim"), styled(str(value)))
-    return Group(about, Text(), _projections(stats), *_set_aside(stats))
+    return Group(about, Text(), _projections(stats), *_dead_letters(stats))
 
 
 def _tier(tier: IndexTier) -> str:
     if not tier.list_count:
-        how = f"{tier.vector_count}, read exactly"
+        how = f"{tier.vector_count}, searched exactly"
     else:
         how = (
-            f"{tier.vector_count}, in {tier.list_count} lists, {tier.probe_count} of them read, "
+            f"{tier.vector_count}, in {tier.list_count} lists, {tier.probe_count} of them probed, "
             f"recall {tier.recall:.3f}{' audited' if tier.audited else ''}"
         )
     notes = [f"new lists: {note}" for note in (tier.rebuilding, tier.failure) if note]
@@ -177,19 +183,21 @@ def _tier(tier: IndexTier) -> str:
 
 
 def _projections(stats: Stats) -> Table:
-    rows = table("projection", "pending", "oldest", "set aside")
+    rows = table("projection", "pending", "oldest", "dead letters")
     for each in stats.projections:
         oldest = f"{each.lag.total_seconds():.1f} s"
-        rows.add_row(each.projection, str(each.pending_count), oldest, str(each.set_aside_count))
+        rows.add_row(each.projection, str(each.pending_count), oldest, str(each.dead_letter_count))
     return rows
 
 
-def _set_aside(stats: Stats) -> list[Table]:
-    if not stats.set_aside:
+def _dead_letters(stats: Stats) -> list[Table]:
+    if not stats.dead_letters:
         return []
-    rows = table("set aside by", "id", "on", "why")
-    for each in stats.set_aside:
-        rows.add_row(each.projection, styled(each.id), day(each.set_aside_at), styled(each.reason))
+    rows = table("dead letters", "id", "on", "why")
+    for each in stats.dead_letters:
+        rows.add_row(
+            each.projection, styled(each.item.id), day(each.dead_lettered_at), styled(each.reason)
+        )
     return [rows]
 
 
@@ -200,13 +208,14 @@ def _described(
         return f"{len(segment_ids)} segments and {len(fact_ids)} facts"
     if session:
         return f"the session {plain(session)!r}"
-    return f"all that {plain(speaker)!r} said" if speaker else "EVERYTHING"
+    return f"all items of the speaker {plain(speaker)!r}" if speaker else "EVERYTHING"
 
 
 def _receipt(result: ForgetResult) -> Group:
-    rows = table("store", "verified", "still holds", "why not")
+    rows = table("store", "verified", "removed", "remaining", "reason")
     for each in result.receipts:
         verified = "yes" if each.verified else "not yet"
-        rows.add_row(each.store, verified, str(each.remaining_count), styled(each.reason))
+        counts = map(str, (each.removed_count, each.remaining_count))
+        rows.add_row(each.store, verified, *counts, styled(each.reason))
     erased = f"Erased {result.segment_count} segments and {result.fact_count} facts."
-    return Group(Text(erased), rows, styled(f"token {result.token}", "dim"))
+    return Group(Text(erased), rows)

@@ -1,4 +1,4 @@
-"""`trivium profiles`, `compare` and `why`: for those who tune ranking."""
+"""`trivium profiles`, `compare` and `why`: tools for tuning the ranking."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from trivium.cli.output import (
 )
 from trivium.cli.ranking import (
     as_of_option,
-    changes_option,
     known_at_option,
     profile_option,
-    seeds_option,
-    to_changes,
+    profile_overrides_option,
+    seed_ids_option,
+    to_overrides,
 )
 from trivium.tuning import Absence, Comparison, Loss, Profile, RankChange
 from trivium.values import Hit
 
 FIRST = ("description", "limit", "legs")
-"""The fields that a profile file begins with."""
+"""The fields at the start of a profile file."""
 
 
 @click.command()
@@ -43,12 +43,12 @@ FIRST = ("description", "limit", "legs")
 @pass_connection
 @click.pass_context
 def profiles(ctx: click.Context, connection: Connection, name: str | None, as_json: bool) -> None:
-    """Lists the ranking profiles; with NAME, all fields of one.
+    """Lists the ranking profiles; with NAME, shows all fields of one.
 
-    Ends with 1 if there is no such profile.
+    Exits with 1 if there is no such profile.
     """
     with connection.open(tenant=connection.tenant or "-") as client:
-        found = [each for each in client.profiles() if name is None or each.name == name]
+        found = [each for each in client.list_profiles() if name is None or each.name == name]
     if as_json:
         print_json(found)
     elif name is None:
@@ -57,56 +57,58 @@ def profiles(ctx: click.Context, connection: Connection, name: str | None, as_js
         for profile in found:
             _print_profile(profile)
     if not found:
-        click.echo(f"no profile is called {plain(name or '')!r}", err=True)
+        click.echo(f"unknown profile {plain(name or '')!r}", err=True)
     ctx.exit(Exit.OK if found else Exit.UNSATISFIED)
 
 
 @click.command()
 @click.argument("question")
 @profile_option
-@changes_option
-@click.option("--against", default="", metavar="NAME", help="The other profile.")
+@profile_overrides_option
+@click.option("--against", default="", metavar="NAME", help="The second profile.")
 @click.option(
-    "--against-set",
-    "against_changes",
+    "--against-override",
+    "against_overrides",
     multiple=True,
-    callback=to_changes,
+    callback=to_overrides,
     metavar="FIELD=VALUE",
-    help="Change a field of the other profile.",
+    help="Override a field of the second profile.",
 )
-@click.option("--limit", default=0, metavar="N", help="How many hits.  [default: the profile's]")
+@click.option(
+    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
+)
 @as_of_option
 @known_at_option
-@seeds_option
+@seed_ids_option
 @json_option
 @pass_connection
 def compare(
     connection: Connection,
     question: str,
     profile: str,
-    changes: Mapping[str, Any],
+    profile_overrides: Mapping[str, Any],
     against: str,
-    against_changes: Mapping[str, Any],
+    against_overrides: Mapping[str, Any],
     limit: int,
     as_of: datetime | None,
     known_at: datetime | None,
-    seeds: Sequence[str],
+    seed_ids: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Asks QUESTION under two profiles, and shows both orders side by side."""
-    if not against and not against_changes:
-        raise click.UsageError("compare with what? Give --against or --against-set.")
+    """Runs QUESTION under two profiles, and shows both rankings side by side."""
+    if not against and not against_overrides:
+        raise click.UsageError("missing --against or --against-override")
     with connection.open() as client:
         found = client.compare(
             question,
             profile=profile,
-            changes=changes,
+            profile_overrides=profile_overrides,
             against=against,
-            against_changes=against_changes,
+            against_overrides=against_overrides,
             limit=limit,
             as_of=as_of,
             known_at=known_at,
-            seeds=seeds,
+            seed_ids=seed_ids,
         )
     if as_json:
         print_json(found)
@@ -117,13 +119,15 @@ def compare(
 @click.command()
 @click.argument("question")
 @click.argument("id_", metavar="ID")
-@click.option("--fact", is_flag=True, help="ID is that of a fact.")
+@click.option("--fact", is_flag=True, help="ID is the id of a fact.")
 @profile_option
-@changes_option
-@click.option("--limit", default=0, metavar="N", help="How many hits.  [default: the profile's]")
+@profile_overrides_option
+@click.option(
+    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
+)
 @as_of_option
 @known_at_option
-@seeds_option
+@seed_ids_option
 @json_option
 @pass_connection
 @click.pass_context
@@ -134,16 +138,16 @@ def why(
     id_: str,
     fact: bool,
     profile: str,
-    changes: Mapping[str, Any],
+    profile_overrides: Mapping[str, Any],
     limit: int,
     as_of: datetime | None,
     known_at: datetime | None,
-    seeds: Sequence[str],
+    seed_ids: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Says why ID is not in the answer to QUESTION: which stage lost it.
+    """Explains why the item ID is missing from the hits of QUESTION.
 
-    Ends with 1 if it was lost.
+    Exits with 1 if it is missing.
     """
     with connection.open() as client:
         absence = client.explain_absence(
@@ -151,11 +155,11 @@ def why(
             segment_id="" if fact else id_,
             fact_id=id_ if fact else "",
             profile=profile,
-            changes=changes,
+            profile_overrides=profile_overrides,
             limit=limit,
             as_of=as_of,
             known_at=known_at,
-            seeds=seeds,
+            seed_ids=seed_ids,
         )
     if as_json:
         print_json(absence)
@@ -165,7 +169,7 @@ def why(
 
 
 def _listed(found: Sequence[Profile]) -> Table:
-    rows = table("profile", "what it is")
+    rows = table("profile", "description")
     rows.columns[1].ratio = 1
     for profile in found:
         rows.add_row(styled(profile.name, "bold"), styled(profile.description))
@@ -173,7 +177,7 @@ def _listed(found: Sequence[Profile]) -> Table:
 
 
 def _print_profile(profile: Profile) -> None:
-    """Shows a profile as its file would have it; what is to be known of it is a comment."""
+    """Prints a profile in the form of its file, with its notes as comments."""
     click.echo(f"# {plain(profile.name)}")
     for leg, note in profile.notes.items():
         click.echo(f"# {leg}: {plain(note)}")
@@ -183,35 +187,35 @@ def _print_profile(profile: Profile) -> None:
 
 def _print_comparison(found: Comparison) -> None:
     left, right = found.retrieved.profile, found.against.profile
-    names = (left, right if right != left else f"{right}, changed")
+    names = (left, right if right != left else f"{right}, overridden")
     rows = table("id", *names, "", "hit")
     rows.columns[4].ratio, rows.columns[4].no_wrap, rows.expand = 1, True, True
-    before = {hit.id: hit for hit in found.retrieved.hits}
-    after = {hit.id: hit for hit in found.against.hits}
+    before = {hit.ref: hit for hit in found.retrieved.hits}
+    after = {hit.ref: hit for hit in found.against.hits}
     for change in found.rank_changes:
-        hit = before.get(change.id) or after.get(change.id)
+        hit = before.get(change.item) or after.get(change.item)
         rows.add_row(
-            styled(change.id),
-            _scored(change.rank, before.get(change.id)),
-            _scored(change.against_rank, after.get(change.id)),
+            styled(change.item.id),
+            _scored(change.rank, before.get(change.item)),
+            _scored(change.against_rank, after.get(change.item)),
             _move(change),
             styled(hit.text if hit else ""),
         )
     console = stdout()
     console.print(rows)
-    console.print(Text(f"{found.overlap:.0%} of all hits are in both", "dim"))
+    console.print(Text(f"{found.overlap:.0%} of all hits are under both", "dim"))
     for name, answer in zip(names, (found.retrieved, found.against), strict=True):
         for line in shortcomings(answer):
             console.print(styled(f"{name}: {line}", "yellow"))
 
 
 def _scored(rank: int | None, hit: Hit | None) -> str:
-    """A rank with the score that it was given for, which compares within its answer only."""
+    """A rank and its score."""
     return _rank(rank) if hit is None else f"{_rank(rank)} ({hit.score:.4f})"
 
 
-def _rank(rank: int | None) -> str:
-    return "-" if rank is None else str(rank)
+def _rank(rank: float | None) -> str:
+    return "-" if rank is None else f"{rank:g}"
 
 
 def _move(change: RankChange) -> Text:
@@ -226,11 +230,11 @@ def _move(change: RankChange) -> Text:
 def _print_absence(id_: str, absence: Absence) -> None:
     console = stdout()
     found = absence.loss is Loss.NONE
-    said = f"is in the answer, at rank {absence.rank}" if found else f"{absence.loss}"
+    said = f"is a hit, at rank {absence.rank}" if found else f"{absence.loss}"
     line = f"{id_}: {said}" + (f": {absence.reason}" if absence.reason else "")
     console.print(styled(line, "green" if found else "yellow"))
     if absence.legs:
-        rows = table("leg", "ended", "rank there", "score there", "looked", "why not")
+        rows = table("leg", "state", "deep rank", "deep score", "depth", "reason")
         for leg in absence.legs:
             score = "-" if leg.score is None else f"{leg.score:.4g}"
             rows.add_row(

@@ -4,6 +4,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from trivium.v1 import fact_pb2 as _fact_pb2
 from trivium.v1 import filter_pb2 as _filter_pb2
+from trivium.v1 import item_pb2 as _item_pb2
 from trivium.v1 import segment_pb2 as _segment_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -78,18 +79,18 @@ class GetStatsRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ...) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("tenant", "projections", "index", "service", "set_aside")
+    __slots__ = ("tenant", "projections", "index", "service", "dead_letters")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PROJECTIONS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
-    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     tenant: TenantStats
     projections: _containers.RepeatedCompositeFieldContainer[ProjectionStats]
     index: IndexStats
     service: ServiceStats
-    set_aside: _containers.RepeatedCompositeFieldContainer[SetAsideRow]
-    def __init__(self, tenant: _Optional[_Union[TenantStats, _Mapping]] = ..., projections: _Optional[_Iterable[_Union[ProjectionStats, _Mapping]]] = ..., index: _Optional[_Union[IndexStats, _Mapping]] = ..., service: _Optional[_Union[ServiceStats, _Mapping]] = ..., set_aside: _Optional[_Iterable[_Union[SetAsideRow, _Mapping]]] = ...) -> None: ...
+    dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    def __init__(self, tenant: _Optional[_Union[TenantStats, _Mapping]] = ..., projections: _Optional[_Iterable[_Union[ProjectionStats, _Mapping]]] = ..., index: _Optional[_Union[IndexStats, _Mapping]] = ..., service: _Optional[_Union[ServiceStats, _Mapping]] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ...) -> None: ...
 
 class TenantStats(_message.Message):
     __slots__ = ("segment_count", "sensitive_segment_count", "fact_count", "entity_count", "embedded_count", "embeddable_count", "text_search_config")
@@ -110,16 +111,16 @@ class TenantStats(_message.Message):
     def __init__(self, segment_count: _Optional[int] = ..., sensitive_segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., entity_count: _Optional[int] = ..., embedded_count: _Optional[int] = ..., embeddable_count: _Optional[int] = ..., text_search_config: _Optional[str] = ...) -> None: ...
 
 class ProjectionStats(_message.Message):
-    __slots__ = ("projection", "pending_count", "lag", "set_aside_count")
+    __slots__ = ("projection", "pending_count", "lag", "dead_letter_count")
     PROJECTION_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     LAG_FIELD_NUMBER: _ClassVar[int]
-    SET_ASIDE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_COUNT_FIELD_NUMBER: _ClassVar[int]
     projection: str
     pending_count: int
     lag: _duration_pb2.Duration
-    set_aside_count: int
-    def __init__(self, projection: _Optional[str] = ..., pending_count: _Optional[int] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., set_aside_count: _Optional[int] = ...) -> None: ...
+    dead_letter_count: int
+    def __init__(self, projection: _Optional[str] = ..., pending_count: _Optional[int] = ..., lag: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dead_letter_count: _Optional[int] = ...) -> None: ...
 
 class IndexStats(_message.Message):
     __slots__ = ("ready", "vector_count", "epoch", "reason", "tiers")
@@ -193,14 +194,14 @@ class ServiceStats(_message.Message):
     degraded: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, version: _Optional[str] = ..., placement: _Optional[str] = ..., ingress: _Optional[str] = ..., model_fingerprint: _Optional[str] = ..., dimension: _Optional[int] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class SetAsideRow(_message.Message):
-    __slots__ = ("projection", "id", "reason", "set_aside_at")
+class DeadLetter(_message.Message):
+    __slots__ = ("projection", "item", "reason", "dead_lettered_at")
     PROJECTION_FIELD_NUMBER: _ClassVar[int]
-    ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    SET_ASIDE_AT_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERED_AT_FIELD_NUMBER: _ClassVar[int]
     projection: str
-    id: str
+    item: _item_pb2.ItemRef
     reason: str
-    set_aside_at: _timestamp_pb2.Timestamp
-    def __init__(self, projection: _Optional[str] = ..., id: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    dead_lettered_at: _timestamp_pb2.Timestamp
+    def __init__(self, projection: _Optional[str] = ..., item: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., reason: _Optional[str] = ..., dead_lettered_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...

@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class CatalogServiceStub:
-    """Reads what is stored, as it is stored.
+    """Reads items as they are stored.
 
-    Every non-OK status carries a google.rpc.ErrorInfo as RetrievalService's do.
+    Errors are reported as in RetrievalService.
     """
 
     def __init__(self, channel):
@@ -60,9 +60,9 @@ class CatalogServiceStub:
 
 
 class CatalogServiceServicer:
-    """Reads what is stored, as it is stored.
+    """Reads items as they are stored.
 
-    Every non-OK status carries a google.rpc.ErrorInfo as RetrievalService's do.
+    Errors are reported as in RetrievalService.
     """
 
     def GetSegments(self, request, context):
@@ -87,7 +87,8 @@ class CatalogServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetStats(self, request, context):
-        """Returns counts, how far each projection is, and what serves.
+        """Returns item counts, the lag of each projection, and the service's
+        configuration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -125,9 +126,9 @@ def add_CatalogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CatalogService:
-    """Reads what is stored, as it is stored.
+    """Reads items as they are stored.
 
-    Every non-OK status carries a google.rpc.ErrorInfo as RetrievalService's do.
+    Errors are reported as in RetrievalService.
     """
 
     @staticmethod

@@ -1,4 +1,5 @@
 from trivium.v1 import fact_pb2 as _fact_pb2
+from trivium.v1 import item_pb2 as _item_pb2
 from trivium.v1 import segment_pb2 as _segment_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -49,16 +50,16 @@ class IngestResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[ItemOutcome, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
 
 class ItemOutcome(_message.Message):
-    __slots__ = ("index", "id", "state", "violations")
+    __slots__ = ("index", "item", "state", "violations")
     INDEX_FIELD_NUMBER: _ClassVar[int]
-    ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     VIOLATIONS_FIELD_NUMBER: _ClassVar[int]
     index: int
-    id: str
+    item: _item_pb2.ItemRef
     state: ItemState
     violations: _containers.RepeatedCompositeFieldContainer[ItemViolation]
-    def __init__(self, index: _Optional[int] = ..., id: _Optional[str] = ..., state: _Optional[_Union[ItemState, str]] = ..., violations: _Optional[_Iterable[_Union[ItemViolation, _Mapping]]] = ...) -> None: ...
+    def __init__(self, index: _Optional[int] = ..., item: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., state: _Optional[_Union[ItemState, str]] = ..., violations: _Optional[_Iterable[_Union[ItemViolation, _Mapping]]] = ...) -> None: ...
 
 class ItemViolation(_message.Message):
     __slots__ = ("field", "description")
@@ -129,13 +130,15 @@ class ForgetResponse(_message.Message):
     def __init__(self, segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., receipts: _Optional[_Iterable[_Union[StoreReceipt, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
 
 class StoreReceipt(_message.Message):
-    __slots__ = ("store", "verified", "remaining_count", "reason")
+    __slots__ = ("store", "verified", "remaining_count", "reason", "removed_count")
     STORE_FIELD_NUMBER: _ClassVar[int]
     VERIFIED_FIELD_NUMBER: _ClassVar[int]
     REMAINING_COUNT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_COUNT_FIELD_NUMBER: _ClassVar[int]
     store: str
     verified: bool
     remaining_count: int
     reason: str
-    def __init__(self, store: _Optional[str] = ..., verified: _Optional[bool] = ..., remaining_count: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    removed_count: int
+    def __init__(self, store: _Optional[str] = ..., verified: _Optional[bool] = ..., remaining_count: _Optional[int] = ..., reason: _Optional[str] = ..., removed_count: _Optional[int] = ...) -> None: ...

@@ -26,10 +26,9 @@ if _version_not_supported:
 
 
 class IngestServiceStub:
-    """Stores what was said and what is known.
+    """Stores and erases segments and facts.
 
-    What these calls acknowledge is durable. Every non-OK status carries a
-    google.rpc.ErrorInfo as RetrievalService's do.
+    Acknowledged writes are durable. Errors are reported as in RetrievalService.
     """
 
     def __init__(self, channel):
@@ -56,18 +55,17 @@ class IngestServiceStub:
 
 
 class IngestServiceServicer:
-    """Stores what was said and what is known.
+    """Stores and erases segments and facts.
 
-    What these calls acknowledge is durable. Every non-OK status carries a
-    google.rpc.ErrorInfo as RetrievalService's do.
+    Acknowledged writes are durable. Errors are reported as in RetrievalService.
     """
 
     def Ingest(self, request, context):
         """Stores segments and facts in one transaction.
 
-        Idempotent: an item whose id and content are stored already is left
-        alone. An item that is malformed is rejected, with the reason, while the
-        others are stored.
+        Idempotent: an item whose id and content are already stored is left
+        unchanged. An invalid item is rejected, with the reason; the other items
+        are stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -81,10 +79,10 @@ class IngestServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Forget(self, request, context):
-        """Erases segments and facts from every store, then asks each store again.
+        """Erases segments and facts from every store, then verifies each store.
 
-        A fact goes when all of its evidence has gone, and otherwise loses the
-        ids that have.
+        A fact is erased with the last of its evidence; until then the erased
+        segments are removed from its `evidence`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,10 +115,9 @@ def add_IngestServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class IngestService:
-    """Stores what was said and what is known.
+    """Stores and erases segments and facts.
 
-    What these calls acknowledge is durable. Every non-OK status carries a
-    google.rpc.ErrorInfo as RetrievalService's do.
+    Acknowledged writes are durable. Errors are reported as in RetrievalService.
     """
 
     @staticmethod

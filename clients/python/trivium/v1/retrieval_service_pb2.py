@@ -27,16 +27,18 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from trivium.v1 import fact_pb2 as trivium_dot_v1_dot_fact__pb2
 from trivium.v1 import filter_pb2 as trivium_dot_v1_dot_filter__pb2
+from trivium.v1 import item_pb2 as trivium_dot_v1_dot_item__pb2
 from trivium.v1 import segment_pb2 as trivium_dot_v1_dot_segment__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"trivium/v1/retrieval_service.proto\x12\ntrivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x18trivium/v1/segment.proto\"\xde\x03\n\x0fRetrieveRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x0e\n\x06vector\x18\x03 \x03(\x02\x12\r\n\x05limit\x18\x04 \x01(\x05\x12\x0f\n\x07profile\x18\x05 \x01(\t\x12.\n\rleg_overrides\x18\x06 \x03(\x0b\x32\x17.trivium.v1.LegOverride\x12\"\n\x06\x66ilter\x18\x07 \x01(\x0b\x32\x12.trivium.v1.Filter\x12)\n\x05\x61s_of\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0btime_budget\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x63onsistency_token\x18\n \x01(\t\x12\x0f\n\x07\x65xplain\x18\x0b \x01(\x08\x12-\n\x08\x62riefing\x18\x0c \x01(\x0b\x32\x1b.trivium.v1.BriefingOptions\x12\x32\n\x11profile_overrides\x18\r \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x10\n\x08seed_ids\x18\x0e \x03(\t\x12,\n\x08known_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"X\n\x0bLegOverride\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x13\n\x06weight\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05\x64\x65pth\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\t\n\x07_weightB\x08\n\x06_depth\"<\n\x0f\x42riefingOptions\x12\x11\n\tmax_chars\x18\x01 \x01(\x05\x12\x16\n\x0emax_line_chars\x18\x02 \x01(\x05\"\x8f\x02\n\x10RetrieveResponse\x12\x1d\n\x04hits\x18\x01 \x03(\x0b\x32\x0f.trivium.v1.Hit\x12*\n\x0bleg_reports\x18\x02 \x03(\x0b\x32\x15.trivium.v1.LegReport\x12*\n\nstatistics\x18\x03 \x01(\x0b\x32\x16.trivium.v1.Statistics\x12\x10\n\x08\x62riefing\x18\x04 \x01(\t\x12\'\n\tcoercions\x18\x05 \x03(\x0b\x32\x14.trivium.v1.Coercion\x12\x0f\n\x07profile\x18\x06 \x01(\t\x12-\n\x06rerank\x18\x07 \x01(\x0b\x32\x18.trivium.v1.RerankReportH\x00\x88\x01\x01\x42\t\n\x07_rerank\"\xdc\x01\n\x03Hit\x12&\n\x07segment\x18\x01 \x01(\x0b\x32\x13.trivium.v1.SegmentH\x00\x12 \n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x10.trivium.v1.FactH\x00\x12\x0c\n\x04rank\x18\x03 \x01(\x05\x12\r\n\x05score\x18\x04 \x01(\x01\x12\x0c\n\x04legs\x18\x05 \x03(\t\x12\x12\n\nfolded_ids\x18\x06 \x03(\t\x12\"\n\x06ledger\x18\x07 \x01(\x0b\x32\x12.trivium.v1.Ledger\x12 \n\x05stage\x18\x08 \x01(\x0e\x32\x11.trivium.v1.StageB\x06\n\x04item\"\x7f\n\x0cRerankReport\x12 \n\x05stage\x18\x01 \x01(\x0e\x32\x11.trivium.v1.Stage\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x11\n\thit_count\x18\x03 \x01(\x05\x12*\n\x07\x65lapsed\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x8d\x03\n\x06Ledger\x12&\n\tleg_terms\x18\x01 \x03(\x0b\x32\x13.trivium.v1.LegTerm\x12\x13\n\x0b\x66used_score\x18\x02 \x01(\x01\x12\x15\n\rrank_constant\x18\x03 \x01(\x01\x12\x33\n\nimportance\x18\x04 \x01(\x0b\x32\x1a.trivium.v1.ImportanceTermH\x00\x88\x01\x01\x12)\n\x05\x64\x65\x63\x61y\x18\x05 \x01(\x0b\x32\x15.trivium.v1.DecayTermH\x01\x88\x01\x01\x12\x31\n\tdiversity\x18\x06 \x01(\x0b\x32\x19.trivium.v1.DiversityTermH\x02\x88\x01\x01\x12(\n\x06method\x18\x07 \x01(\x0e\x32\x18.trivium.v1.FusionMethod\x12+\n\x06rerank\x18\x08 \x01(\x0b\x32\x16.trivium.v1.RerankTermH\x03\x88\x01\x01\x12\x13\n\x0breserved_by\x18\t \x01(\tB\r\n\x0b_importanceB\x08\n\x06_decayB\x0c\n\n_diversityB\t\n\x07_rerank\"\x92\x01\n\x07LegTerm\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\x05\x12\x0e\n\x06weight\x18\x03 \x01(\x01\x12\x11\n\tleg_score\x18\x04 \x01(\x01\x12\x0c\n\x04term\x18\x05 \x01(\x01\x12\x0c\n\x04path\x18\x06 \x01(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x07 \x03(\t\x12\r\n\x05least\x18\x08 \x01(\x01\x12\x0c\n\x04most\x18\t \x01(\x01\":\n\nRerankTerm\x12\r\n\x05logit\x18\x01 \x01(\x01\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\r\n\x05scale\x18\x03 \x01(\x01\"G\n\x0eImportanceTerm\x12\x12\n\nimportance\x18\x01 \x01(\x01\x12\x12\n\nmultiplier\x18\x02 \x01(\x01\x12\r\n\x05\x62oost\x18\x03 \x01(\x01\"\x84\x01\n\tDecayTerm\x12&\n\x03\x61ge\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\thalf_life\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x66loor\x18\x03 \x01(\x01\x12\x12\n\nmultiplier\x18\x04 \x01(\x01\"m\n\rDiversityTerm\x12\x0e\n\x06lambda\x18\x01 \x01(\x01\x12\x11\n\trelevance\x18\x02 \x01(\x01\x12\x16\n\x0emax_similarity\x18\x03 \x01(\x01\x12\r\n\x05value\x18\x04 \x01(\x01\x12\x12\n\nclosest_id\x18\x05 \x01(\t\"\xc6\x01\n\tLegReport\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.trivium.v1.LegState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x17\n\x0f\x63\x61ndidate_count\x18\x04 \x01(\x05\x12\x19\n\x11\x62\x65low_floor_count\x18\x05 \x01(\x05\x12*\n\x07\x65lapsed\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0fset_aside_count\x18\x07 \x01(\x05\"\xc6\x02\n\nStatistics\x12(\n\x05total\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tembedding\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07loading\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07ranking\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0f\x63\x61ndidate_count\x18\x05 \x01(\x05\x12\x14\n\x0c\x66olded_count\x18\x06 \x01(\x05\x12\x16\n\x0evanished_count\x18\x07 \x01(\x05\x12\x13\n\x0bindex_epoch\x18\x08 \x01(\x03\x12,\n\treranking\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\"6\n\x08\x43oercion\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\r\n\x05given\x18\x02 \x01(\t\x12\x0c\n\x04used\x18\x03 \x01(\t\"\x15\n\x13ListProfilesRequest\"=\n\x14ListProfilesResponse\x12%\n\x08profiles\x18\x01 \x03(\x0b\x32\x13.trivium.v1.Profile\"\x81\x01\n\x07Profile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12+\n\ndefinition\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12&\n\x05notes\x18\x04 \x03(\x0b\x32\x17.trivium.v1.ProfileNote\"(\n\x0bProfileNote\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"\x84\x01\n\x0e\x43ompareRequest\x12-\n\x08retrieve\x18\x01 \x01(\x0b\x32\x1b.trivium.v1.RetrieveRequest\x12\x0f\n\x07\x61gainst\x18\x02 \x01(\t\x12\x32\n\x11\x61gainst_overrides\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"\xb0\x01\n\x0f\x43ompareResponse\x12/\n\tretrieved\x18\x01 \x01(\x0b\x32\x1c.trivium.v1.RetrieveResponse\x12-\n\x07\x61gainst\x18\x02 \x01(\x0b\x32\x1c.trivium.v1.RetrieveResponse\x12\x0f\n\x07overlap\x18\x03 \x01(\x01\x12,\n\x0crank_changes\x18\x04 \x03(\x0b\x32\x16.trivium.v1.RankChange\"\x85\x01\n\nRankChange\x12\x14\n\nsegment_id\x18\x01 \x01(\tH\x00\x12\x11\n\x07\x66\x61\x63t_id\x18\x02 \x01(\tH\x00\x12\x11\n\x04rank\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x19\n\x0c\x61gainst_rank\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x06\n\x04itemB\x07\n\x05_rankB\x0f\n\r_against_rank\"w\n\x15\x45xplainAbsenceRequest\x12-\n\x08retrieve\x18\x01 \x01(\x0b\x32\x1b.trivium.v1.RetrieveRequest\x12\x14\n\nsegment_id\x18\x02 \x01(\tH\x00\x12\x11\n\x07\x66\x61\x63t_id\x18\x03 \x01(\tH\x00\x42\x06\n\x04item\"\xb7\x01\n\x16\x45xplainAbsenceResponse\x12\x1e\n\x04loss\x18\x01 \x01(\x0e\x32\x10.trivium.v1.Loss\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\r\n\x05\x62y_id\x18\x03 \x01(\t\x12\x11\n\x04rank\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x1c\n\x03hit\x18\x05 \x01(\x0b\x32\x0f.trivium.v1.Hit\x12$\n\x04legs\x18\x06 \x03(\x0b\x32\x16.trivium.v1.LegAbsenceB\x07\n\x05_rank\"\x97\x01\n\nLegAbsence\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.trivium.v1.LegState\x12\x11\n\x04rank\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\x05score\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\r\n\x05\x64\x65pth\x18\x05 \x01(\x05\x12\x0e\n\x06reason\x18\x06 \x01(\tB\x07\n\x05_rankB\x08\n\x06_score*_\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_RERANKED\x10\x01\x12\x10\n\x0cSTAGE_COARSE\x10\x02\x12\x19\n\x15STAGE_COARSE_FALLBACK\x10\x03*\x83\x01\n\x0c\x46usionMethod\x12\x1d\n\x19\x46USION_METHOD_UNSPECIFIED\x10\x00\x12!\n\x1d\x46USION_METHOD_RECIPROCAL_RANK\x10\x01\x12\x18\n\x14\x46USION_METHOD_CONVEX\x10\x02\x12\x17\n\x13\x46USION_METHOD_SCORE\x10\x03*\xa9\x01\n\x08LegState\x12\x19\n\x15LEG_STATE_UNSPECIFIED\x10\x00\x12\x10\n\x0cLEG_STATE_OK\x10\x01\x12\x17\n\x13LEG_STATE_TIMED_OUT\x10\x02\x12\x14\n\x10LEG_STATE_FAILED\x10\x03\x12\x15\n\x11LEG_STATE_SKIPPED\x10\x04\x12\x13\n\x0fLEG_STATE_STALE\x10\x05\x12\x15\n\x11LEG_STATE_PARTIAL\x10\x06*\xb5\x02\n\x04Loss\x12\x14\n\x10LOSS_UNSPECIFIED\x10\x00\x12\r\n\tLOSS_NONE\x10\x01\x12\x13\n\x0fLOSS_NOT_STORED\x10\x02\x12\x11\n\rLOSS_FILTERED\x10\x03\x12\x16\n\x12LOSS_NOT_PROJECTED\x10\x04\x12\x14\n\x10LOSS_NOT_MATCHED\x10\x05\x12\x14\n\x10LOSS_BELOW_DEPTH\x10\x06\x12\x0f\n\x0bLOSS_FOLDED\x10\x07\x12\x10\n\x0cLOSS_DECAYED\x10\x08\x12\x13\n\x0fLOSS_BELOW_HEAD\x10\t\x12\x16\n\x12LOSS_RERANKED_DOWN\x10\n\x12\x12\n\x0eLOSS_DISPLACED\x10\x0b\x12\x0c\n\x08LOSS_CUT\x10\x0c\x12\x15\n\x11LOSS_NOT_SEARCHED\x10\r\x12\x13\n\x0fLOSS_UNANSWERED\x10\x0e\x32\xdd\x02\n\x10RetrievalService\x12J\n\x08Retrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12V\n\x0cListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12G\n\x07\x43ompare\x12\x1a.trivium.v1.CompareRequest\x1a\x1b.trivium.v1.CompareResponse\"\x03\x90\x02\x01\x12\\\n\x0e\x45xplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"trivium/v1/retrieval_service.proto\x12\ntrivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xde\x03\n\x0fRetrieveRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\x0e\n\x06vector\x18\x03 \x03(\x02\x12\r\n\x05limit\x18\x04 \x01(\x05\x12\x0f\n\x07profile\x18\x05 \x01(\t\x12.\n\rleg_overrides\x18\x06 \x03(\x0b\x32\x17.trivium.v1.LegOverride\x12\"\n\x06\x66ilter\x18\x07 \x01(\x0b\x32\x12.trivium.v1.Filter\x12)\n\x05\x61s_of\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x0btime_budget\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x63onsistency_token\x18\n \x01(\t\x12\x0f\n\x07\x65xplain\x18\x0b \x01(\x08\x12-\n\x08\x62riefing\x18\x0c \x01(\x0b\x32\x1b.trivium.v1.BriefingOptions\x12\x32\n\x11profile_overrides\x18\r \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x10\n\x08seed_ids\x18\x0e \x03(\t\x12,\n\x08known_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"X\n\x0bLegOverride\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x13\n\x06weight\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05\x64\x65pth\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\t\n\x07_weightB\x08\n\x06_depth\"<\n\x0f\x42riefingOptions\x12\x11\n\tmax_chars\x18\x01 \x01(\x05\x12\x16\n\x0emax_line_chars\x18\x02 \x01(\x05\"\xff\x01\n\x10RetrieveResponse\x12\x1d\n\x04hits\x18\x01 \x03(\x0b\x32\x0f.trivium.v1.Hit\x12*\n\x0bleg_reports\x18\x02 \x03(\x0b\x32\x15.trivium.v1.LegReport\x12*\n\nstatistics\x18\x03 \x01(\x0b\x32\x16.trivium.v1.Statistics\x12\x10\n\x08\x62riefing\x18\x04 \x01(\t\x12\'\n\tcoercions\x18\x05 \x03(\x0b\x32\x14.trivium.v1.Coercion\x12\x0f\n\x07profile\x18\x06 \x01(\t\x12(\n\x06rerank\x18\x07 \x01(\x0b\x32\x18.trivium.v1.RerankReport\"\xed\x01\n\x03Hit\x12&\n\x07segment\x18\x01 \x01(\x0b\x32\x13.trivium.v1.SegmentH\x00\x12 \n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x10.trivium.v1.FactH\x00\x12\x0c\n\x04rank\x18\x03 \x01(\x05\x12\r\n\x05score\x18\x04 \x01(\x01\x12\x0c\n\x04legs\x18\x05 \x03(\t\x12#\n\x06\x66olded\x18\x06 \x03(\x0b\x32\x13.trivium.v1.ItemRef\x12\"\n\x06ledger\x18\x07 \x01(\x0b\x32\x12.trivium.v1.Ledger\x12 \n\x05stage\x18\x08 \x01(\x0e\x32\x11.trivium.v1.StageB\x06\n\x04item\"\x7f\n\x0cRerankReport\x12 \n\x05stage\x18\x01 \x01(\x0e\x32\x11.trivium.v1.Stage\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x11\n\thit_count\x18\x03 \x01(\x05\x12*\n\x07\x65lapsed\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xc7\x02\n\x06Ledger\x12&\n\tleg_terms\x18\x01 \x03(\x0b\x32\x13.trivium.v1.LegTerm\x12\x13\n\x0b\x66used_score\x18\x02 \x01(\x01\x12\x15\n\rrank_constant\x18\x03 \x01(\x01\x12.\n\nimportance\x18\x04 \x01(\x0b\x32\x1a.trivium.v1.ImportanceTerm\x12$\n\x05\x64\x65\x63\x61y\x18\x05 \x01(\x0b\x32\x15.trivium.v1.DecayTerm\x12,\n\tdiversity\x18\x06 \x01(\x0b\x32\x19.trivium.v1.DiversityTerm\x12(\n\x06method\x18\x07 \x01(\x0e\x32\x18.trivium.v1.FusionMethod\x12&\n\x06rerank\x18\x08 \x01(\x0b\x32\x16.trivium.v1.RerankTerm\x12\x13\n\x0breserved_by\x18\t \x01(\t\"\x9b\x01\n\x07LegTerm\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x0c\n\x04rank\x18\x02 \x01(\x01\x12\x0e\n\x06weight\x18\x03 \x01(\x01\x12\x11\n\tleg_score\x18\x04 \x01(\x01\x12\x0c\n\x04term\x18\x05 \x01(\x01\x12\x0c\n\x04path\x18\x06 \x01(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x07 \x03(\t\x12\x11\n\tmin_score\x18\x08 \x01(\x01\x12\x11\n\tmax_score\x18\t \x01(\x01\":\n\nRerankTerm\x12\r\n\x05logit\x18\x01 \x01(\x01\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\r\n\x05scale\x18\x03 \x01(\x01\"G\n\x0eImportanceTerm\x12\x12\n\nimportance\x18\x01 \x01(\x01\x12\x12\n\nmultiplier\x18\x02 \x01(\x01\x12\r\n\x05\x62oost\x18\x03 \x01(\x01\"\x84\x01\n\tDecayTerm\x12&\n\x03\x61ge\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\thalf_life\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x66loor\x18\x03 \x01(\x01\x12\x12\n\nmultiplier\x18\x04 \x01(\x01\"\x82\x01\n\rDiversityTerm\x12\x11\n\ttrade_off\x18\x01 \x01(\x01\x12\x11\n\trelevance\x18\x02 \x01(\x01\x12\x16\n\x0emax_similarity\x18\x03 \x01(\x01\x12\r\n\x05value\x18\x04 \x01(\x01\x12$\n\x07\x63losest\x18\x05 \x01(\x0b\x32\x13.trivium.v1.ItemRef\"\xf1\x01\n\tLegReport\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.trivium.v1.LegState\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x17\n\x0f\x63\x61ndidate_count\x18\x04 \x01(\x05\x12\x19\n\x11\x62\x65low_floor_count\x18\x05 \x01(\x05\x12*\n\x07\x65lapsed\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x07 \x01(\x05\x12\x10\n\x08standbys\x18\x08 \x03(\t\x12\x15\n\rpending_count\x18\t \x01(\x03\"\xc6\x02\n\nStatistics\x12(\n\x05total\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tembedding\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07loading\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07ranking\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x17\n\x0f\x63\x61ndidate_count\x18\x05 \x01(\x05\x12\x14\n\x0c\x66olded_count\x18\x06 \x01(\x05\x12\x16\n\x0evanished_count\x18\x07 \x01(\x05\x12\x13\n\x0bindex_epoch\x18\x08 \x01(\x03\x12,\n\treranking\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\"6\n\x08\x43oercion\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\r\n\x05given\x18\x02 \x01(\t\x12\x0c\n\x04used\x18\x03 \x01(\t\"<\n\x13ListProfilesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"V\n\x14ListProfilesResponse\x12%\n\x08profiles\x18\x01 \x03(\x0b\x32\x13.trivium.v1.Profile\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x81\x01\n\x07Profile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12+\n\ndefinition\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12&\n\x05notes\x18\x04 \x03(\x0b\x32\x17.trivium.v1.ProfileNote\"(\n\x0bProfileNote\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"\x84\x01\n\x0e\x43ompareRequest\x12-\n\x08retrieve\x18\x01 \x01(\x0b\x32\x1b.trivium.v1.RetrieveRequest\x12\x0f\n\x07\x61gainst\x18\x02 \x01(\t\x12\x32\n\x11\x61gainst_overrides\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\"\xb0\x01\n\x0f\x43ompareResponse\x12/\n\tretrieved\x18\x01 \x01(\x0b\x32\x1c.trivium.v1.RetrieveResponse\x12-\n\x07\x61gainst\x18\x02 \x01(\x0b\x32\x1c.trivium.v1.RetrieveResponse\x12\x0f\n\x07overlap\x18\x03 \x01(\x01\x12,\n\x0crank_changes\x18\x04 \x03(\x0b\x32\x16.trivium.v1.RankChange\"w\n\nRankChange\x12!\n\x04item\x18\x01 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12\x11\n\x04rank\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0c\x61gainst_rank\x18\x03 \x01(\x05H\x01\x88\x01\x01\x42\x07\n\x05_rankB\x0f\n\r_against_rank\"i\n\x15\x45xplainAbsenceRequest\x12-\n\x08retrieve\x18\x01 \x01(\x0b\x32\x1b.trivium.v1.RetrieveRequest\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\"\xc9\x01\n\x16\x45xplainAbsenceResponse\x12\x1e\n\x04loss\x18\x01 \x01(\x0e\x32\x10.trivium.v1.Loss\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x1f\n\x02\x62y\x18\x03 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12\x11\n\x04rank\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x1c\n\x03hit\x18\x05 \x01(\x0b\x32\x0f.trivium.v1.Hit\x12$\n\x04legs\x18\x06 \x03(\x0b\x32\x16.trivium.v1.LegAbsenceB\x07\n\x05_rank\"\x97\x01\n\nLegAbsence\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.trivium.v1.LegState\x12\x11\n\x04rank\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05score\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\r\n\x05\x64\x65pth\x18\x05 \x01(\x05\x12\x0e\n\x06reason\x18\x06 \x01(\tB\x07\n\x05_rankB\x08\n\x06_score*_\n\x05Stage\x12\x15\n\x11STAGE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTAGE_RERANKED\x10\x01\x12\x10\n\x0cSTAGE_COARSE\x10\x02\x12\x19\n\x15STAGE_COARSE_FALLBACK\x10\x03*\x83\x01\n\x0c\x46usionMethod\x12\x1d\n\x19\x46USION_METHOD_UNSPECIFIED\x10\x00\x12!\n\x1d\x46USION_METHOD_RECIPROCAL_RANK\x10\x01\x12\x18\n\x14\x46USION_METHOD_CONVEX\x10\x02\x12\x17\n\x13\x46USION_METHOD_SCORE\x10\x03*\xa9\x01\n\x08LegState\x12\x19\n\x15LEG_STATE_UNSPECIFIED\x10\x00\x12\x10\n\x0cLEG_STATE_OK\x10\x01\x12\x17\n\x13LEG_STATE_TIMED_OUT\x10\x02\x12\x14\n\x10LEG_STATE_FAILED\x10\x03\x12\x15\n\x11LEG_STATE_SKIPPED\x10\x04\x12\x13\n\x0fLEG_STATE_STALE\x10\x05\x12\x15\n\x11LEG_STATE_PARTIAL\x10\x06*\xb5\x02\n\x04Loss\x12\x14\n\x10LOSS_UNSPECIFIED\x10\x00\x12\r\n\tLOSS_NONE\x10\x01\x12\x13\n\x0fLOSS_NOT_STORED\x10\x02\x12\x11\n\rLOSS_FILTERED\x10\x03\x12\x16\n\x12LOSS_NOT_PROJECTED\x10\x04\x12\x14\n\x10LOSS_NOT_MATCHED\x10\x05\x12\x14\n\x10LOSS_BELOW_DEPTH\x10\x06\x12\x0f\n\x0bLOSS_FOLDED\x10\x07\x12\x10\n\x0cLOSS_DECAYED\x10\x08\x12\x13\n\x0fLOSS_BELOW_HEAD\x10\t\x12\x16\n\x12LOSS_RERANKED_DOWN\x10\n\x12\x12\n\x0eLOSS_DISPLACED\x10\x0b\x12\x0c\n\x08LOSS_CUT\x10\x0c\x12\x15\n\x11LOSS_NOT_SEARCHED\x10\r\x12\x13\n\x0fLOSS_UNANSWERED\x10\x0e\x32\xdd\x02\n\x10RetrievalService\x12J\n\x08Retrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12V\n\x0cListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12G\n\x07\x43ompare\x12\x1a.trivium.v1.CompareRequest\x1a\x1b.trivium.v1.CompareResponse\"\x03\x90\x02\x01\x12\\\n\x0e\x45xplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01\x42\x16Z\x14trivium/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'trivium.v1.retrieval_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\024trivium/v1;triviumv1'
   _globals['_RETRIEVALSERVICE'].methods_by_name['Retrieve']._loaded_options = None
   _globals['_RETRIEVALSERVICE'].methods_by_name['Retrieve']._serialized_options = b'\220\002\001'
   _globals['_RETRIEVALSERVICE'].methods_by_name['ListProfiles']._loaded_options = None
@@ -45,64 +47,64 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RETRIEVALSERVICE'].methods_by_name['Compare']._serialized_options = b'\220\002\001'
   _globals['_RETRIEVALSERVICE'].methods_by_name['ExplainAbsence']._loaded_options = None
   _globals['_RETRIEVALSERVICE'].methods_by_name['ExplainAbsence']._serialized_options = b'\220\002\001'
-  _globals['_STAGE']._serialized_start=4163
-  _globals['_STAGE']._serialized_end=4258
-  _globals['_FUSIONMETHOD']._serialized_start=4261
-  _globals['_FUSIONMETHOD']._serialized_end=4392
-  _globals['_LEGSTATE']._serialized_start=4395
-  _globals['_LEGSTATE']._serialized_end=4564
-  _globals['_LOSS']._serialized_start=4567
-  _globals['_LOSS']._serialized_end=4876
-  _globals['_RETRIEVEREQUEST']._serialized_start=220
-  _globals['_RETRIEVEREQUEST']._serialized_end=698
-  _globals['_LEGOVERRIDE']._serialized_start=700
-  _globals['_LEGOVERRIDE']._serialized_end=788
-  _globals['_BRIEFINGOPTIONS']._serialized_start=790
-  _globals['_BRIEFINGOPTIONS']._serialized_end=850
-  _globals['_RETRIEVERESPONSE']._serialized_start=853
-  _globals['_RETRIEVERESPONSE']._serialized_end=1124
-  _globals['_HIT']._serialized_start=1127
-  _globals['_HIT']._serialized_end=1347
-  _globals['_RERANKREPORT']._serialized_start=1349
-  _globals['_RERANKREPORT']._serialized_end=1476
-  _globals['_LEDGER']._serialized_start=1479
-  _globals['_LEDGER']._serialized_end=1876
-  _globals['_LEGTERM']._serialized_start=1879
-  _globals['_LEGTERM']._serialized_end=2025
-  _globals['_RERANKTERM']._serialized_start=2027
-  _globals['_RERANKTERM']._serialized_end=2085
-  _globals['_IMPORTANCETERM']._serialized_start=2087
-  _globals['_IMPORTANCETERM']._serialized_end=2158
-  _globals['_DECAYTERM']._serialized_start=2161
-  _globals['_DECAYTERM']._serialized_end=2293
-  _globals['_DIVERSITYTERM']._serialized_start=2295
-  _globals['_DIVERSITYTERM']._serialized_end=2404
-  _globals['_LEGREPORT']._serialized_start=2407
-  _globals['_LEGREPORT']._serialized_end=2605
-  _globals['_STATISTICS']._serialized_start=2608
-  _globals['_STATISTICS']._serialized_end=2934
-  _globals['_COERCION']._serialized_start=2936
-  _globals['_COERCION']._serialized_end=2990
-  _globals['_LISTPROFILESREQUEST']._serialized_start=2992
-  _globals['_LISTPROFILESREQUEST']._serialized_end=3013
-  _globals['_LISTPROFILESRESPONSE']._serialized_start=3015
-  _globals['_LISTPROFILESRESPONSE']._serialized_end=3076
-  _globals['_PROFILE']._serialized_start=3079
-  _globals['_PROFILE']._serialized_end=3208
-  _globals['_PROFILENOTE']._serialized_start=3210
-  _globals['_PROFILENOTE']._serialized_end=3250
-  _globals['_COMPAREREQUEST']._serialized_start=3253
-  _globals['_COMPAREREQUEST']._serialized_end=3385
-  _globals['_COMPARERESPONSE']._serialized_start=3388
-  _globals['_COMPARERESPONSE']._serialized_end=3564
-  _globals['_RANKCHANGE']._serialized_start=3567
-  _globals['_RANKCHANGE']._serialized_end=3700
-  _globals['_EXPLAINABSENCEREQUEST']._serialized_start=3702
-  _globals['_EXPLAINABSENCEREQUEST']._serialized_end=3821
-  _globals['_EXPLAINABSENCERESPONSE']._serialized_start=3824
-  _globals['_EXPLAINABSENCERESPONSE']._serialized_end=4007
-  _globals['_LEGABSENCE']._serialized_start=4010
-  _globals['_LEGABSENCE']._serialized_end=4161
-  _globals['_RETRIEVALSERVICE']._serialized_start=4879
-  _globals['_RETRIEVALSERVICE']._serialized_end=5228
+  _globals['_STAGE']._serialized_start=4244
+  _globals['_STAGE']._serialized_end=4339
+  _globals['_FUSIONMETHOD']._serialized_start=4342
+  _globals['_FUSIONMETHOD']._serialized_end=4473
+  _globals['_LEGSTATE']._serialized_start=4476
+  _globals['_LEGSTATE']._serialized_end=4645
+  _globals['_LOSS']._serialized_start=4648
+  _globals['_LOSS']._serialized_end=4957
+  _globals['_RETRIEVEREQUEST']._serialized_start=243
+  _globals['_RETRIEVEREQUEST']._serialized_end=721
+  _globals['_LEGOVERRIDE']._serialized_start=723
+  _globals['_LEGOVERRIDE']._serialized_end=811
+  _globals['_BRIEFINGOPTIONS']._serialized_start=813
+  _globals['_BRIEFINGOPTIONS']._serialized_end=873
+  _globals['_RETRIEVERESPONSE']._serialized_start=876
+  _globals['_RETRIEVERESPONSE']._serialized_end=1131
+  _globals['_HIT']._serialized_start=1134
+  _globals['_HIT']._serialized_end=1371
+  _globals['_RERANKREPORT']._serialized_start=1373
+  _globals['_RERANKREPORT']._serialized_end=1500
+  _globals['_LEDGER']._serialized_start=1503
+  _globals['_LEDGER']._serialized_end=1830
+  _globals['_LEGTERM']._serialized_start=1833
+  _globals['_LEGTERM']._serialized_end=1988
+  _globals['_RERANKTERM']._serialized_start=1990
+  _globals['_RERANKTERM']._serialized_end=2048
+  _globals['_IMPORTANCETERM']._serialized_start=2050
+  _globals['_IMPORTANCETERM']._serialized_end=2121
+  _globals['_DECAYTERM']._serialized_start=2124
+  _globals['_DECAYTERM']._serialized_end=2256
+  _globals['_DIVERSITYTERM']._serialized_start=2259
+  _globals['_DIVERSITYTERM']._serialized_end=2389
+  _globals['_LEGREPORT']._serialized_start=2392
+  _globals['_LEGREPORT']._serialized_end=2633
+  _globals['_STATISTICS']._serialized_start=2636
+  _globals['_STATISTICS']._serialized_end=2962
+  _globals['_COERCION']._serialized_start=2964
+  _globals['_COERCION']._serialized_end=3018
+  _globals['_LISTPROFILESREQUEST']._serialized_start=3020
+  _globals['_LISTPROFILESREQUEST']._serialized_end=3080
+  _globals['_LISTPROFILESRESPONSE']._serialized_start=3082
+  _globals['_LISTPROFILESRESPONSE']._serialized_end=3168
+  _globals['_PROFILE']._serialized_start=3171
+  _globals['_PROFILE']._serialized_end=3300
+  _globals['_PROFILENOTE']._serialized_start=3302
+  _globals['_PROFILENOTE']._serialized_end=3342
+  _globals['_COMPAREREQUEST']._serialized_start=3345
+  _globals['_COMPAREREQUEST']._serialized_end=3477
+  _globals['_COMPARERESPONSE']._serialized_start=3480
+  _globals['_COMPARERESPONSE']._serialized_end=3656
+  _globals['_RANKCHANGE']._serialized_start=3658
+  _globals['_RANKCHANGE']._serialized_end=3777
+  _globals['_EXPLAINABSENCEREQUEST']._serialized_start=3779
+  _globals['_EXPLAINABSENCEREQUEST']._serialized_end=3884
+  _globals['_EXPLAINABSENCERESPONSE']._serialized_start=3887
+  _globals['_EXPLAINABSENCERESPONSE']._serialized_end=4088
+  _globals['_LEGABSENCE']._serialized_start=4091
+  _globals['_LEGABSENCE']._serialized_end=4242
+  _globals['_RETRIEVALSERVICE']._serialized_start=4960
+  _globals['_RETRIEVALSERVICE']._serialized_end=5309
 # @@protoc_insertion_point(module_scope)

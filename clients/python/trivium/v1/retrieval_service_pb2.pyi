@@ -5,6 +5,7 @@ from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from trivium.v1 import fact_pb2 as _fact_pb2
 from trivium.v1 import filter_pb2 as _filter_pb2
+from trivium.v1 import item_pb2 as _item_pb2
 from trivium.v1 import segment_pb2 as _segment_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -158,13 +159,13 @@ class RetrieveResponse(_message.Message):
     def __init__(self, hits: _Optional[_Iterable[_Union[Hit, _Mapping]]] = ..., leg_reports: _Optional[_Iterable[_Union[LegReport, _Mapping]]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., briefing: _Optional[str] = ..., coercions: _Optional[_Iterable[_Union[Coercion, _Mapping]]] = ..., profile: _Optional[str] = ..., rerank: _Optional[_Union[RerankReport, _Mapping]] = ...) -> None: ...
 
 class Hit(_message.Message):
-    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded_ids", "ledger", "stage")
+    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded", "ledger", "stage")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     FACT_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     LEGS_FIELD_NUMBER: _ClassVar[int]
-    FOLDED_IDS_FIELD_NUMBER: _ClassVar[int]
+    FOLDED_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     segment: _segment_pb2.Segment
@@ -172,10 +173,10 @@ class Hit(_message.Message):
     rank: int
     score: float
     legs: _containers.RepeatedScalarFieldContainer[str]
-    folded_ids: _containers.RepeatedScalarFieldContainer[str]
+    folded: _containers.RepeatedCompositeFieldContainer[_item_pb2.ItemRef]
     ledger: Ledger
     stage: Stage
-    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded_ids: _Optional[_Iterable[str]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ...) -> None: ...
+    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded: _Optional[_Iterable[_Union[_item_pb2.ItemRef, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ...) -> None: ...
 
 class RerankReport(_message.Message):
     __slots__ = ("stage", "reason", "hit_count", "elapsed")
@@ -212,7 +213,7 @@ class Ledger(_message.Message):
     def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ..., method: _Optional[_Union[FusionMethod, str]] = ..., rerank: _Optional[_Union[RerankTerm, _Mapping]] = ..., reserved_by: _Optional[str] = ...) -> None: ...
 
 class LegTerm(_message.Message):
-    __slots__ = ("leg", "rank", "weight", "leg_score", "term", "path", "fact_ids", "least", "most")
+    __slots__ = ("leg", "rank", "weight", "leg_score", "term", "path", "fact_ids", "min_score", "max_score")
     LEG_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -220,18 +221,18 @@ class LegTerm(_message.Message):
     TERM_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     FACT_IDS_FIELD_NUMBER: _ClassVar[int]
-    LEAST_FIELD_NUMBER: _ClassVar[int]
-    MOST_FIELD_NUMBER: _ClassVar[int]
+    MIN_SCORE_FIELD_NUMBER: _ClassVar[int]
+    MAX_SCORE_FIELD_NUMBER: _ClassVar[int]
     leg: str
-    rank: int
+    rank: float
     weight: float
     leg_score: float
     term: float
     path: str
     fact_ids: _containers.RepeatedScalarFieldContainer[str]
-    least: float
-    most: float
-    def __init__(self, leg: _Optional[str] = ..., rank: _Optional[int] = ..., weight: _Optional[float] = ..., leg_score: _Optional[float] = ..., term: _Optional[float] = ..., path: _Optional[str] = ..., fact_ids: _Optional[_Iterable[str]] = ..., least: _Optional[float] = ..., most: _Optional[float] = ...) -> None: ...
+    min_score: float
+    max_score: float
+    def __init__(self, leg: _Optional[str] = ..., rank: _Optional[float] = ..., weight: _Optional[float] = ..., leg_score: _Optional[float] = ..., term: _Optional[float] = ..., path: _Optional[str] = ..., fact_ids: _Optional[_Iterable[str]] = ..., min_score: _Optional[float] = ..., max_score: _Optional[float] = ...) -> None: ...
 
 class RerankTerm(_message.Message):
     __slots__ = ("logit", "weight", "scale")
@@ -266,35 +267,40 @@ class DecayTerm(_message.Message):
     def __init__(self, age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., floor: _Optional[float] = ..., multiplier: _Optional[float] = ...) -> None: ...
 
 class DiversityTerm(_message.Message):
-    __slots__ = ("relevance", "max_similarity", "value", "closest_id")
-    LAMBDA_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("trade_off", "relevance", "max_similarity", "value", "closest")
+    TRADE_OFF_FIELD_NUMBER: _ClassVar[int]
     RELEVANCE_FIELD_NUMBER: _ClassVar[int]
     MAX_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
-    CLOSEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CLOSEST_FIELD_NUMBER: _ClassVar[int]
+    trade_off: float
     relevance: float
     max_similarity: float
     value: float
-    closest_id: str
-    def __init__(self, relevance: _Optional[float] = ..., max_similarity: _Optional[float] = ..., value: _Optional[float] = ..., closest_id: _Optional[str] = ..., **kwargs) -> None: ...
+    closest: _item_pb2.ItemRef
+    def __init__(self, trade_off: _Optional[float] = ..., relevance: _Optional[float] = ..., max_similarity: _Optional[float] = ..., value: _Optional[float] = ..., closest: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ...) -> None: ...
 
 class LegReport(_message.Message):
-    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "set_aside_count")
+    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "dead_letter_count", "standbys", "pending_count")
     LEG_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_COUNT_FIELD_NUMBER: _ClassVar[int]
     BELOW_FLOOR_COUNT_FIELD_NUMBER: _ClassVar[int]
     ELAPSED_FIELD_NUMBER: _ClassVar[int]
-    SET_ASIDE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STANDBYS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     leg: str
     state: LegState
     reason: str
     candidate_count: int
     below_floor_count: int
     elapsed: _duration_pb2.Duration
-    set_aside_count: int
-    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., set_aside_count: _Optional[int] = ...) -> None: ...
+    dead_letter_count: int
+    standbys: _containers.RepeatedScalarFieldContainer[str]
+    pending_count: int
+    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dead_letter_count: _Optional[int] = ..., standbys: _Optional[_Iterable[str]] = ..., pending_count: _Optional[int] = ...) -> None: ...
 
 class Statistics(_message.Message):
     __slots__ = ("total", "embedding", "loading", "ranking", "candidate_count", "folded_count", "vanished_count", "index_epoch", "reranking")
@@ -329,14 +335,20 @@ class Coercion(_message.Message):
     def __init__(self, field: _Optional[str] = ..., given: _Optional[str] = ..., used: _Optional[str] = ...) -> None: ...
 
 class ListProfilesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListProfilesResponse(_message.Message):
-    __slots__ = ("profiles",)
+    __slots__ = ("profiles", "next_page_token")
     PROFILES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     profiles: _containers.RepeatedCompositeFieldContainer[Profile]
-    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, profiles: _Optional[_Iterable[_Union[Profile, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Profile(_message.Message):
     __slots__ = ("name", "description", "definition", "notes")
@@ -381,42 +393,38 @@ class CompareResponse(_message.Message):
     def __init__(self, retrieved: _Optional[_Union[RetrieveResponse, _Mapping]] = ..., against: _Optional[_Union[RetrieveResponse, _Mapping]] = ..., overlap: _Optional[float] = ..., rank_changes: _Optional[_Iterable[_Union[RankChange, _Mapping]]] = ...) -> None: ...
 
 class RankChange(_message.Message):
-    __slots__ = ("segment_id", "fact_id", "rank", "against_rank")
-    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
-    FACT_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("item", "rank", "against_rank")
+    ITEM_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     AGAINST_RANK_FIELD_NUMBER: _ClassVar[int]
-    segment_id: str
-    fact_id: str
+    item: _item_pb2.ItemRef
     rank: int
     against_rank: int
-    def __init__(self, segment_id: _Optional[str] = ..., fact_id: _Optional[str] = ..., rank: _Optional[int] = ..., against_rank: _Optional[int] = ...) -> None: ...
+    def __init__(self, item: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., rank: _Optional[int] = ..., against_rank: _Optional[int] = ...) -> None: ...
 
 class ExplainAbsenceRequest(_message.Message):
-    __slots__ = ("retrieve", "segment_id", "fact_id")
+    __slots__ = ("retrieve", "item")
     RETRIEVE_FIELD_NUMBER: _ClassVar[int]
-    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
-    FACT_ID_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FIELD_NUMBER: _ClassVar[int]
     retrieve: RetrieveRequest
-    segment_id: str
-    fact_id: str
-    def __init__(self, retrieve: _Optional[_Union[RetrieveRequest, _Mapping]] = ..., segment_id: _Optional[str] = ..., fact_id: _Optional[str] = ...) -> None: ...
+    item: _item_pb2.ItemRef
+    def __init__(self, retrieve: _Optional[_Union[RetrieveRequest, _Mapping]] = ..., item: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ...) -> None: ...
 
 class ExplainAbsenceResponse(_message.Message):
-    __slots__ = ("loss", "reason", "by_id", "rank", "hit", "legs")
+    __slots__ = ("loss", "reason", "by", "rank", "hit", "legs")
     LOSS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    BY_ID_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     HIT_FIELD_NUMBER: _ClassVar[int]
     LEGS_FIELD_NUMBER: _ClassVar[int]
     loss: Loss
     reason: str
-    by_id: str
+    by: _item_pb2.ItemRef
     rank: int
     hit: Hit
     legs: _containers.RepeatedCompositeFieldContainer[LegAbsence]
-    def __init__(self, loss: _Optional[_Union[Loss, str]] = ..., reason: _Optional[str] = ..., by_id: _Optional[str] = ..., rank: _Optional[int] = ..., hit: _Optional[_Union[Hit, _Mapping]] = ..., legs: _Optional[_Iterable[_Union[LegAbsence, _Mapping]]] = ...) -> None: ...
+    def __init__(self, loss: _Optional[_Union[Loss, str]] = ..., reason: _Optional[str] = ..., by: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., rank: _Optional[int] = ..., hit: _Optional[_Union[Hit, _Mapping]] = ..., legs: _Optional[_Iterable[_Union[LegAbsence, _Mapping]]] = ...) -> None: ...
 
 class LegAbsence(_message.Message):
     __slots__ = ("leg", "state", "rank", "score", "depth", "reason")
@@ -428,8 +436,8 @@ class LegAbsence(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     leg: str
     state: LegState
-    rank: int
+    rank: float
     score: float
     depth: int
     reason: str
-    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., depth: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., rank: _Optional[float] = ..., score: _Optional[float] = ..., depth: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RetrievalServiceStub:
-    """Finds the few things worth putting before a language model.
+    """Finds the few items worth putting into the prompt of a language model.
 
     Every non-OK status carries a google.rpc.ErrorInfo whose reason is a value
     of ErrorReason and whose domain is "trivium.v1".
@@ -61,42 +61,44 @@ class RetrievalServiceStub:
 
 
 class RetrievalServiceServicer:
-    """Finds the few things worth putting before a language model.
+    """Finds the few items worth putting into the prompt of a language model.
 
     Every non-OK status carries a google.rpc.ErrorInfo whose reason is a value
     of ErrorReason and whose domain is "trivium.v1".
     """
 
     def Retrieve(self, request, context):
-        """Asks every leg of the profile at once and fuses what they found.
+        """Searches all legs of the profile concurrently and fuses their results.
 
-        A leg that fails or runs out of time does not fail the call: the response
-        holds what the others found and `leg_reports` says so. The call fails
-        with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was asked failed.
+        A leg that fails or times out does not fail the call: the response has the
+        results of the other legs, and `leg_reports` has the error. The call fails
+        with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
+        failed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListProfiles(self, request, context):
-        """Lists the ranking profiles that requests can name, as data.
+        """Lists the ranking profiles that requests can name, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Compare(self, request, context):
-        """Answers one question under two profiles, and sets the orders side by side.
+        """Runs one query under two profiles and compares the rankings.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainAbsence(self, request, context):
-        """Says why an item is not in the answer to a question: which stage lost it.
+        """Reports why an item is missing from the results of a query: the stage that
+        lost it.
 
-        For people who tune: it asks the question several times, and as deep as
-        the legs can look.
+        Intended for tuning: it runs the query several times, and as deep as the
+        legs can search.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -134,7 +136,7 @@ def add_RetrievalServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RetrievalService:
-    """Finds the few things worth putting before a language model.
+    """Finds the few items worth putting into the prompt of a language model.
 
     Every non-OK status carries a google.rpc.ErrorInfo whose reason is a value
     of ErrorReason and whose domain is "trivium.v1".

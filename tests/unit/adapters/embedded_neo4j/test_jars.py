@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from serving.adapters.embedded_neo4j.jars import LockedJar, jar_directory, locked_jars
+from serving.adapters.embedded_neo4j.jars import jar_directory, locked_jars
+from serving.adapters.maven_jars import LockedJar
 from serving.domain.errors import DependencyError
 
 
 def jar(name: str, content: str | None = None) -> LockedJar:
-    """A jar whose content is its name, or what is given."""
+    """A jar whose content is its name, or the given content."""
     digest = hashlib.sha256((content or name).encode()).hexdigest()
     return LockedJar(digest, "org.example", name, "", "1.0")
 
@@ -19,7 +20,7 @@ JARS = [jar(f"part{n}") for n in range(20)]
 
 
 class Repository:
-    """Serves jars by their names; some are missing, some cut short."""
+    """Serves jars by name; some are missing, some truncated."""
 
     def __init__(self, *, missing: str = "", cut_short: str = "") -> None:
         self.missing = missing
@@ -57,14 +58,14 @@ def test_a_line_of_the_lock_may_have_a_classifier() -> None:
     assert epoll.file_name == "epoll-4.1.137.Final-linux-x86_64.jar"
 
 
-def test_every_jar_is_fetched_and_the_progress_told(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_every_jar_is_fetched_and_the_progress_reported(tmp_path: Path) -> None:
+    reported: list[str] = []
 
-    directory = jar_directory(tmp_path, told.append, jars=JARS, download=Repository())
+    directory = jar_directory(tmp_path, reported.append, jars=JARS, download=Repository())
 
     assert fetched(directory) == sorted(each.file_name for each in JARS)
-    assert len(told) == 20
-    assert told[-1].endswith("20 of 20 jars")
+    assert len(reported) == 20
+    assert reported[-1].endswith("20 of 20 jars")
 
 
 def test_a_second_time_asks_for_nothing(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_a_second_time_asks_for_nothing(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_taken_up_where_it_stopped(tmp_path: Path) -> None:
-    with pytest.raises(DependencyError, match=r"part7-1.0.jar cannot be fetched \(Connection"):
+    with pytest.raises(DependencyError, match=r"part7-1.0.jar cannot be downloaded \(Connection"):
         jar_directory(tmp_path, silent, jars=JARS, download=Repository(missing="part7"))
     repository = Repository()
 

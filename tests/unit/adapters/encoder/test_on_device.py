@@ -1,4 +1,4 @@
-"""From the rows of a network to the vectors of questions, which stay where they are."""
+"""Query vectors that stay on their device."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 
 from serving.adapters.encoder.on_device import to_host, vectors_by_length
 from serving.adapters.encoder.windows import encode_by_length
-from serving.ports import TokenIds
+from serving.ports.embedding import TokenIds
 
 WIDTH, DIMENSION = 6, 4
 WINDOWS: list[list[int]] = [[3], [1, 4, 1], [5, 9], [2, 6, 5, 3]]
 
 
 def network(windows: Sequence[TokenIds]) -> torch.Tensor:
-    """A row that depends on the first token alone."""
+    """A row that depends only on the first token."""
     places = torch.arange(1.0, WIDTH + 1)
     return torch.stack([window[0] + places for window in windows])
 

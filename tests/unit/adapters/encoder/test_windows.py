@@ -1,4 +1,4 @@
-"""From windows of tokens to rows."""
+"""Batches of token windows, and their vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from serving.adapters.encoder.windows import encode_by_length, padded
-from serving.ports import TokenIds
+from serving.ports.embedding import TokenIds
 
 BUDGET = 64
 
@@ -18,7 +18,7 @@ token_lists = st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=100), m
 
 
 class Model:
-    """Makes (first token, length, 1) of each window, and remembers its batches."""
+    """Returns (first token, length, 1) for each window, and records the batches."""
 
     def __init__(self) -> None:
         self.batches: list[Sequence[TokenIds]] = []

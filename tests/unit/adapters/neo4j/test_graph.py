@@ -9,24 +9,24 @@ from neo4j.exceptions import SessionExpired
 
 from serving.adapters.neo4j import Neo4jGraph, statements, walks
 from serving.adapters.neo4j.graph import Neo4jSettings
-from serving.adapters.neo4j.projection import Row
-from serving.deployments.ray_environment import LOOPBACK, free_ports
+from serving.adapters.neo4j.rows import Row
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
-from serving.domain.leg_options import Walk
-from serving.domain.profile import Yields
-from serving.ports import GraphChanges
-from tests.builders import TENANT, query
+from serving.domain.ranking.leg_options import Walk
+from serving.domain.ranking.profile import Yields
+from serving.local.ray_environment import LOOPBACK, free_ports
+from serving.ports.graph import GraphChanges
+from tests.support.builders import TENANT, query
 
 
 def nowhere(connect_timeout_s: float = 1) -> Neo4jSettings:
-    """An address that nobody listens at."""
+    """An address without a listener."""
     uri = f"bolt://{LOOPBACK}:{free_ports(1)}"
     return Neo4jSettings(uri=uri, connect_timeout_s=connect_timeout_s)
 
 
 class Reluctant(Neo4jGraph):
-    """Is prepared at the second try, and says so."""
+    """A graph that is prepared at the second try."""
 
     def __init__(self) -> None:
         super().__init__(nowhere())
@@ -56,38 +56,38 @@ async def test_a_lost_graph_is_prepared_again_as_soon_as_it_is_back() -> None:
 
 
 class Slow(Neo4jGraph):
-    """Runs statements in no time but for a walk that is not usual, which it never ends."""
+    """A graph whose statements return at once, except custom walks, which never end."""
 
     def __init__(self) -> None:
         super().__init__(nowhere(connect_timeout_s=0))
         self.walks: list[str] = []
-        self.other_begun = asyncio.Event()
+        self.custom_begun = asyncio.Event()
 
     async def _fetch(
         self, query: neo4j.Query, given: Row, access: str = neo4j.READ_ACCESS
     ) -> list[neo4j.Record]:
         if query.text in walks.SEARCHES:
             self.walks.append(query.text)
-        if query.text in walks.OTHERS:
-            self.other_begun.set()
+        if query.text in walks.CUSTOM:
+            self.custom_begun.set()
             await asyncio.Event().wait()
         return []
 
 
-async def test_it_is_prepared_with_the_usual_walks_and_plans_the_others_beside() -> None:
+async def test_default_walks_are_planned_before_it_is_ready_and_custom_ones_after() -> None:
     graph = Slow()
     async with asyncio.timeout(10):
         await graph.prepare()
         before_it_is_ready = list(graph.walks)
-        await graph.other_begun.wait()
+        await graph.custom_begun.wait()
         await graph.close()
 
-    assert before_it_is_ready == list(walks.USUAL)
-    assert graph.walks == [*walks.USUAL, walks.OTHERS[0]]
+    assert before_it_is_ready == list(walks.DEFAULT)
+    assert graph.walks == [*walks.DEFAULT, walks.CUSTOM[0]]
 
 
 class Restarted(Neo4jGraph):
-    """Neo4j has restarted: the connection that is pooled says so when it is first used."""
+    """A graph after a restart of Neo4j: the first use of the pooled connection fails."""
 
     def __init__(self) -> None:
         super().__init__(nowhere(connect_timeout_s=0))

@@ -18,7 +18,7 @@ from serving.adapters.neo4j.names import (
     question_spans,
     tenant_token,
 )
-from serving.domain.text import name_key
+from serving.domain.items.text import name_key
 
 
 def keys(question: str) -> list[str]:

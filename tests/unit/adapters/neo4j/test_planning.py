@@ -13,7 +13,7 @@ PATIENCE_S = 10.0
 
 
 class Planner:
-    """Has a plan made, except of a search that is `refused`, and holds `slow` ones back."""
+    """A planner that fails for a `rejected` search and blocks on a `slow` one."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -24,7 +24,7 @@ class Planner:
 
     async def plan(self, search: LiteralString) -> None:
         self.asked.append(search)
-        if search == "refused":
+        if search == "rejected":
             raise DependencyError("graph", "Neo4j did not answer")
         if search == "slow":
             self.begun.set()
@@ -62,11 +62,11 @@ async def test_searches_are_planned_one_after_another_and_nobody_waits(
 async def test_a_search_that_cannot_be_planned_is_logged_and_the_next_is_planned(
     planner: Planner, planning: BackgroundPlanning, caplog: pytest.LogCaptureFixture
 ) -> None:
-    planning.start(["refused", "last"])
+    planning.start(["rejected", "last"])
     await planner.all_planned.wait()
 
     [logged] = caplog.records
-    assert logged.getMessage() == "a search is not planned ahead"
+    assert logged.getMessage() == "search not planned ahead"
     assert logged.__dict__["reason"] == "graph: Neo4j did not answer"
 
 

@@ -12,11 +12,11 @@ from serving.adapters.neo4j.search import (
     relation_places,
     search_parameters,
 )
-from serving.domain.leg_options import Walk, WalkOrder
-from serving.domain.profile import Yields
-from serving.domain.ranking import Candidate
-from serving.domain.records import fact_id, segment_id
-from tests.builders import scope
+from serving.domain.items.records import fact_id, segment_id
+from serving.domain.ranking.leg_options import Walk, WalkOrder
+from serving.domain.ranking.profile import Yields
+from serving.domain.ranking.ranked_list import Candidate
+from tests.support.builders import scope
 
 NEAREST = Walk(order=WalkOrder.DISTANCE)
 
@@ -28,7 +28,7 @@ def mention(seed: str, gain: float = 1.0) -> list[object]:
 
 
 def walk(gain: float, *steps: str, seed: str = "Mara", cited: bool = True) -> list[object]:
-    """A trail over facts written "id relation end", backwards if the id begins with "<"."""
+    """A trail over facts given as "id relation end", backwards if the id starts with "<"."""
     written: list[object] = []
     for step in steps:
         id_, relation, end = step.split()
@@ -111,17 +111,17 @@ def search(walk: Walk = Walk(), **fields: Any) -> Search:
     return Search(scope=scope(), walk=walk, **given)
 
 
-@pytest.mark.parametrize("usual", [Walk(), Walk(seeds_from="dense")])
-def test_the_usual_walk_has_its_own_statements_and_nothing_that_only_others_need(
-    usual: Walk,
+@pytest.mark.parametrize("default", [Walk(), Walk(seeds_from="dense")])
+def test_the_default_walk_has_its_own_statements_and_nothing_that_only_others_need(
+    default: Walk,
 ) -> None:
     spans = [NamedSpan("mara", 1.0, 0, 1)]
 
-    assert search(usual).statement is walks.FIND_SEGMENTS
-    assert search(usual, yields=Yields.FACTS).statement is walks.FIND_FACTS
-    assert search(usual).parameters(spans) == search_parameters(scope(), spans, 5)
-    for told in ("$given.segments", "$given.by_name", "$given.places", "$given.hops"):
-        assert told not in walks.FIND_SEGMENTS + walks.FIND_FACTS
+    assert search(default).statement is walks.FIND_SEGMENTS
+    assert search(default, yields=Yields.FACTS).statement is walks.FIND_FACTS
+    assert search(default).parameters(spans) == search_parameters(scope(), spans, 5)
+    for parameter in ("$given.segments", "$given.by_name", "$given.places", "$given.hops"):
+        assert parameter not in walks.FIND_SEGMENTS + walks.FIND_FACTS
 
 
 @pytest.mark.parametrize(
@@ -135,15 +135,15 @@ def test_the_usual_walk_has_its_own_statements_and_nothing_that_only_others_need
         (search(NEAREST, yields=Yields.FACTS), walks.NEAREST_FACTS),
     ],
 )
-def test_any_other_walk_has_a_statement_that_is_told_how(asked: Search, expected: str) -> None:
+def test_a_custom_walk_has_a_statement_with_more_parameters(asked: Search, expected: str) -> None:
     assert asked.statement is expected
     assert expected in walks.SEARCHES
 
 
 def test_a_search_can_be_planned_by_the_parameters_of_any_other() -> None:
-    told = search(Walk(relations=("calls",)), seeds=("s1",)).parameters()
+    custom = search(Walk(relations=("calls",)), seeds=("s1",)).parameters()
 
-    assert search().parameters().keys() < told.keys()
+    assert search().parameters().keys() < custom.keys()
 
 
 def test_a_relation_later_in_the_list_is_further_but_never_by_a_whole_hop() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from serving.adapters.postgres.content import content_hash, text_hash
-from serving.domain.validity import Closing
-from tests.builders import NOON, days, fact, segment
+from serving.adapters.postgres.tables.content import content_hash, text_hash
+from serving.domain.items.validity import Closing
+from tests.support.builders import NOON, days, fact, segment
 
 SEGMENT = segment("a", title="Trip", speaker="Ann", labels={"p": "1", "q": "2"}, entities=("Goa",))
 FACT = fact("f", "Ann", "likes", "Goa", evidence=("a", "b"), valid_from=NOON)

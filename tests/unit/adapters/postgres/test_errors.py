@@ -5,7 +5,7 @@ import pytest
 from psycopg import errors
 from psycopg_pool import PoolTimeout, TooManyRequests
 
-from serving.adapters.postgres.errors import RefusedStatementError, store_errors
+from serving.adapters.postgres.connection.errors import StatementRejectedError, store_errors
 from serving.domain.errors import OverloadedError, StoreUnavailableError
 
 SECRET = "Failing row contains (my secret)"
@@ -21,8 +21,8 @@ SECRET = "Failing row contains (my secret)"
         (psycopg.InterfaceError(SECRET), StoreUnavailableError),
         (errors.AdminShutdown(SECRET), StoreUnavailableError),
         (errors.ReadOnlySqlTransaction(SECRET), StoreUnavailableError),
-        (errors.CheckViolation(SECRET), RefusedStatementError),
-        (psycopg.DataError(SECRET), RefusedStatementError),
+        (errors.CheckViolation(SECRET), StatementRejectedError),
+        (psycopg.DataError(SECRET), StatementRejectedError),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
 )
@@ -35,8 +35,8 @@ def test_an_error_becomes_ours_without_its_text(
     assert SECRET not in str(caught.value)
 
 
-def test_a_refused_statement_does_not_show_what_refused_it() -> None:
-    with pytest.raises(RefusedStatementError) as caught, store_errors():
+def test_a_rejected_statement_does_not_show_the_row() -> None:
+    with pytest.raises(StatementRejectedError) as caught, store_errors():
         raise errors.CheckViolation(SECRET)
 
     assert caught.value.__suppress_context__

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.adapters.postgres.filters import conditions_of, tags_of, terms_of
-from serving.domain.query import NO_FILTER, Filter, TimeRange, segment_terms
-from tests.builders import NOON, days, segment
+from serving.adapters.postgres.tables.filters import conditions_of, tags_of, terms_of
+from serving.domain.questions.query import NO_FILTER, Filter, TimeRange, segment_terms
+from tests.support.builders import NOON, days, segment
 
 instants = st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
 
 
 def weeks_of(range_: TimeRange, as_of: datetime | None = None) -> list[str] | None:
-    """The terms of weeks that a filter by time asks for; None if it asks for none."""
+    """The week terms of a filter by time; None if it has none."""
     values = conditions_of(Filter(event_time=range_), as_of).values.values()
     return next((value for value in values if isinstance(value, list)), None)
 

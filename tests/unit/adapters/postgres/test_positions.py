@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.adapters.postgres.change_log import position_after
-from serving.adapters.postgres.compaction import covers
+from serving.adapters.postgres.log.change_log import position_after
+from serving.adapters.postgres.log.compaction import covers
 from serving.domain.consistency import Snapshot
 
 XIDS = range(3, 40)
@@ -18,7 +18,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 @st.composite
 def later_snapshots(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
-    """A snapshot, and one taken after it."""
+    """A snapshot and a later one."""
     earlier = draw(snapshots())
     xmax = draw(st.integers(earlier.xmax, 40))
     running = frozenset(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from serving.adapters.postgres.rows import array_literal, columns_of
+from serving.adapters.postgres.tables.rows import array_literal
 
 
 def test_texts_are_written_as_postgresql_writes_an_array() -> None:
@@ -11,7 +11,3 @@ def test_texts_are_written_as_postgresql_writes_an_array() -> None:
 
 def test_an_empty_array_is_empty() -> None:
     assert array_literal([]) == "{}"
-
-
-def test_columns_are_qualified_by_their_table() -> None:
-    assert columns_of("fact", "id, subject") == "fact.id, fact.subject"

@@ -1,9 +1,9 @@
-"""From pairs of texts to batches."""
+"""Batches of question-text pairs."""
 
 from __future__ import annotations
 
 from serving.adapters.reranker.pairs import padded
-from serving.ports import Pair
+from serving.ports.reranking import Pair
 
 
 def test_padding_is_at_the_right_and_masked() -> None:

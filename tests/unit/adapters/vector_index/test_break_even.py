@@ -1,14 +1,14 @@
-"""From how many rows on lists pay."""
+"""The measured number of rows from which lists are faster than a scan."""
 
 from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
 
-from serving.adapters.vector_index.break_even import measured_exact_max_rows
 from serving.adapters.vector_index.host_memory import free_bytes
-from serving.domain.index_costs import LEAST_EXACT_ROWS, MOST_EXACT_ROWS
-from tests.eager_lists import WatchedLibrary
+from serving.adapters.vector_index.tuning.break_even import measured_exact_max_rows
+from serving.adapters.vector_index.tuning.costs import LEAST_EXACT_ROWS, MOST_EXACT_ROWS
+from tests.fakes.eager_lists import WatchedLibrary
 
 
 def test_both_ways_are_timed_and_the_lists_freed() -> None:

@@ -1,4 +1,4 @@
-"""The rows of a shelf as columns."""
+"""The rows of a partition as columns."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ import numpy as np
 import pytest
 import torch
 
-from serving.adapters.vector_index.columns import VECTORS_AT_ONCE, Columns, Numbers
-from serving.domain.records import TenantName, segment_id
-from serving.ports import IndexRow
+from serving.adapters.vector_index import arrays
+from serving.adapters.vector_index.rows.columns import VECTORS_AT_ONCE, Columns, ItemNumbers
+from serving.domain.items.records import TenantName, segment_id
+from serving.ports.index_engine import IndexRow
 
 ROWS = 2 * VECTORS_AT_ONCE + 3
 ROOM = ROWS + 5
 
 
-@pytest.fixture
-def nan_where_nothing_is_written() -> Iterator[None]:
-    """Has torch fill what it would leave as it was with NaN, which no vector has."""
+@pytest.fixture(params=["cpu", "cpu:0"], ids=["numpy", "torch"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A device on which uninitialised memory is NaN."""
+    monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, np.nan, dtype))
     torch.set_deterministic_debug_mode("error")
-    yield
+    yield request.param
     torch.set_deterministic_debug_mode("default")
 
 
-@pytest.mark.usefixtures("nan_where_nothing_is_written")
-def test_vectors_of_more_rows_than_are_copied_at_once_stay_with_their_rows() -> None:
+def test_vectors_of_more_rows_than_are_copied_at_once_stay_with_their_rows(device: str) -> None:
     vectors = np.random.default_rng(0).standard_normal((ROWS, 2)).astype(np.float16)
-    columns = Columns(ROOM, 2, torch.device("cpu"))
+    columns = Columns(ROOM, 2, device)
     columns.append(
-        [IndexRow(tenant=TenantName("t"), item=segment_id("book"), vectors=vectors)], Numbers()
+        [IndexRow(tenant=TenantName("t"), item=segment_id("book"), vectors=vectors)], ItemNumbers()
     )
     kept = np.flatnonzero(np.arange(ROWS) % 7)
     pauses: list[None] = []
 
     copied = columns.copied(kept, ROWS, ROOM, lambda: pauses.append(None))
 
-    assert np.array_equal(copied.vectors[: len(kept)].numpy(), vectors[kept])
-    assert copied.vectors[len(kept) :].isnan().all()
-    assert columns.vectors[ROWS:].isnan().all()
+    assert np.array_equal(arrays.to_host(copied.vectors)[: len(kept)], vectors[kept])
+    assert np.isnan(arrays.to_host(copied.vectors)[len(kept) :]).all()
+    assert np.isnan(arrays.to_host(columns.vectors)[ROWS:]).all()
     assert pauses

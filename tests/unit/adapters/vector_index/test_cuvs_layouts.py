@@ -1,4 +1,4 @@
-"""What the adapter has written down of cuVS' C API, against the table of its headers."""
+"""The adapter's declarations of cuVS' C API, compared with the table of its headers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from serving.adapters.vector_index import cuvs_c
-from tests.cuvs_layouts import VERSIONS, read_table
+from serving.adapters.vector_index.lists import cuvs_c
+from tests.support.cuvs_layouts import VERSIONS, read_table
 
 TABLE = read_table()
 
@@ -62,7 +62,7 @@ VERSION = pytest.mark.parametrize("version", TABLE)
 
 
 def laid_out(struct: Any) -> dict[str, Any]:
-    """As the table has it."""
+    """The type as the table writes it."""
     fields = {name: getattr(struct, name) for name, _ in struct._fields_}
     return {
         "size": ctypes.sizeof(struct),

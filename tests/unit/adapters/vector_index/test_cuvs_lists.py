@@ -1,4 +1,4 @@
-"""How cuVS is called, what its failures become, and what is left when all is closed."""
+"""Calls of cuVS, the translation of its errors, and the release of its resources."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from serving.adapters.vector_index.cuvs_c import Cuvs, View, load_cuvs
-from serving.adapters.vector_index.cuvs_lane import Streams
-from serving.adapters.vector_index.cuvs_lists import CuvsLibrary, CuvsLists
-from serving.adapters.vector_index.errors import DeviceLostError, ListsError, OutOfMemoryError
-from tests.fake_cuvs import ILLEGAL_ADDRESS, OUT_OF_MEMORY, REFUSED, FakeCuvs, HostStream
-from tests.fix_cuvs import HOST, HOST_STREAMS
-from tests.waiting import until
+from serving.adapters.vector_index.lists.cuvs_c import Cuvs, TensorView, load_cuvs
+from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary, CuvsLists
+from serving.adapters.vector_index.lists.cuvs_worker import Streams
+from serving.adapters.vector_index.lists.errors import (
+    ListsDeviceLostError,
+    ListsError,
+    OutOfMemoryError,
+)
+from tests.fakes.cuvs import ILLEGAL_ADDRESS, OUT_OF_MEMORY, REFUSED, FakeCuvs, HostStream
+from tests.fixtures.cuvs import HOST, HOST_STREAMS
+from tests.support.waiting import until
 
 DIMENSION, N_LISTS = 24, 4
 ROWS = torch.nn.functional.normalize(
@@ -129,14 +133,14 @@ def test_a_search_does_not_wait_for_lists_that_are_made(
 def test_lists_are_not_extended_while_they_are_searched(
     fake_cuvs: FakeCuvs, lists: CuvsLists
 ) -> None:
-    """The fake complains of whatever changes what somebody reads."""
+    """The fake rejects a change during a read."""
     extending = threading.Thread(target=lambda: lists.extend(ROWS[32:], SLOTS[32:]))
 
     def extend_meanwhile() -> None:
         if extending.ident is None:
             waits = fake_cuvs.calls.count("cuvsStreamSync")
             extending.start()
-            # Its rows are prepared then, and only the search keeps it from going on.
+            # Its rows are prepared by then, and only the search blocks it.
             until(lambda: fake_cuvs.calls.count("cuvsStreamSync") > waits)
 
     fake_cuvs.on_search = extend_meanwhile
@@ -157,15 +161,15 @@ def test_lists_that_nobody_has_any_more_are_freed_when_others_are_made(
     assert "index" not in fake_cuvs.living
 
 
-def test_whoever_asks_one_thread_calls(lists: CuvsLists) -> None:
+def test_one_thread_calls_the_library_for_all_callers(lists: CuvsLists) -> None:
     found: list[int] = []
-    asking = [
+    threads = [
         threading.Thread(target=lambda row=row: found.append(nearest_to(lists, row)))
         for row in range(8)
     ]
-    for thread in asking:
+    for thread in threads:
         thread.start()
-    for thread in asking:
+    for thread in threads:
         thread.join()
 
     assert sorted(found) == list(range(8))
@@ -197,7 +201,7 @@ def test_queries_of_another_dimension_are_refused(lists: CuvsLists) -> None:
 
 def test_only_what_is_contiguous_can_be_handed_over() -> None:
     with pytest.raises(ValueError, match="contiguous"):
-        View(ROWS.T)
+        TensorView(ROWS.T)
 
 
 # ---- memory
@@ -225,7 +229,7 @@ def test_lists_whose_extension_broke_off_are_not_searched(
     with pytest.raises(OutOfMemoryError):
         lists.extend(ROWS[32:], SLOTS[32:])
 
-    with pytest.raises(ListsError, match="torn: make them anew"):
+    with pytest.raises(ListsError, match="torn: rebuild them"):
         nearest_to(lists, 0)
     with pytest.raises(ListsError, match="torn"):
         lists.save(tmp_path / "lists")
@@ -267,7 +271,7 @@ def allow(lists: CuvsLists) -> None:
         ("cuvsIvfFlatExtend", extend),
     ],
 )
-def test_an_error_that_stays_is_told_as_a_lost_device_and_nothing_is_called_any_more(
+def test_a_permanent_error_means_a_lost_device_and_nothing_is_called_any_more(
     cuvs: CuvsLibrary,
     fake_cuvs: FakeCuvs,
     lists: CuvsLists,
@@ -275,17 +279,17 @@ def test_an_error_that_stays_is_told_as_a_lost_device_and_nothing_is_called_any_
     use: Callable[[CuvsLists], None],
 ) -> None:
     fake_cuvs.fail(fails, ILLEGAL_ADDRESS)
-    with pytest.raises(DeviceLostError, match="cudaErrorIllegalAddress") as told:
+    with pytest.raises(ListsDeviceLostError, match="cudaErrorIllegalAddress") as raised:
         use(lists)
     calls = len(fake_cuvs.calls)
 
     for again in (search, extend, allow):
-        with pytest.raises(DeviceLostError, match="cudaErrorIllegalAddress"):
+        with pytest.raises(ListsDeviceLostError, match="cudaErrorIllegalAddress"):
             again(lists)
     lists.close()
 
     assert len(fake_cuvs.calls) == calls
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_an_error_without_a_name_is_one_that_stays_if_nothing_works_after_it(
@@ -294,26 +298,26 @@ def test_an_error_without_a_name_is_one_that_stays_if_nothing_works_after_it(
     fake_cuvs.fail("cuvsIvfFlatSearch", "cuBLAS error: CUBLAS_STATUS_EXECUTION_FAILED")
     fake_cuvs.fail("cuvsStreamSync", "cuBLAS error")
 
-    with pytest.raises(DeviceLostError, match="CUBLAS_STATUS_EXECUTION_FAILED"):
+    with pytest.raises(ListsDeviceLostError, match="CUBLAS_STATUS_EXECUTION_FAILED"):
         search(lists)
 
 
-def test_what_is_refused_is_told_in_the_librarys_words_and_the_next_search_succeeds(
+def test_an_error_has_the_librarys_message_and_the_next_search_succeeds(
     fake_cuvs: FakeCuvs, lists: CuvsLists
 ) -> None:
     fake_cuvs.fail("cuvsIvfFlatSearch", REFUSED)
 
-    with pytest.raises(ListsError, match="cuvsIvfFlatSearch: RAFT failure") as told:
+    with pytest.raises(ListsError, match="cuvsIvfFlatSearch: RAFT failure") as raised:
         search(lists)
 
-    assert type(told.value) is ListsError
+    assert type(raised.value) is ListsError
     assert nearest_to(lists, 3) == 3
 
 
 NO_ALLOCATION = (
     "std::bad_alloc: CUDA error (failed to allocate 4096 bytes) at: cuda_memory_resource.cpp:26: "
 )
-"""RMM's words for an allocation that fails of anything but memory."""
+"""RMM's message for an allocation that fails for another reason than memory."""
 
 
 def test_a_device_that_is_lost_while_memory_is_taken_is_not_short_of_it(
@@ -322,7 +326,7 @@ def test_a_device_that_is_lost_while_memory_is_taken_is_not_short_of_it(
     reason = "cudaErrorIllegalAddress an illegal memory access was encountered"
     fake_cuvs.fail("cuvsIvfFlatSearch", NO_ALLOCATION + reason)
 
-    with pytest.raises(DeviceLostError):
+    with pytest.raises(ListsDeviceLostError):
         search(lists)
 
 
@@ -346,10 +350,10 @@ def test_a_machine_without_a_driver_is_no_lost_device(fake_cuvs: FakeCuvs) -> No
         NO_ALLOCATION + "cudaErrorInsufficientDriver CUDA driver version is insufficient",
     )
 
-    with pytest.raises(ListsError, match="CUDA driver version is insufficient") as told:
+    with pytest.raises(ListsError, match="CUDA driver version is insufficient") as raised:
         CuvsLibrary(HOST, cuvs=Cuvs(fake_cuvs), streams=HOST_STREAMS)
 
-    assert type(told.value) is ListsError
+    assert type(raised.value) is ListsError
 
 
 # ---- files and versions
@@ -384,9 +388,7 @@ def test_a_file_that_lost_bytes_before_its_end_is_never_given_to_cuvs(
     assert "cuvsIvfFlatDeserialize" not in fake_cuvs.calls
 
 
-def test_a_file_that_is_not_there_is_told_by_its_name_alone(
-    cuvs: CuvsLibrary, tmp_path: Path
-) -> None:
+def test_a_missing_file_is_reported_by_its_name_alone(cuvs: CuvsLibrary, tmp_path: Path) -> None:
     with pytest.raises(ListsError, match=r"^missing cannot be read as lists$"):
         cuvs.load(tmp_path / "missing")
 
@@ -397,7 +399,7 @@ def test_a_version_whose_layouts_nobody_compared_is_refused_before_anything_else
 ) -> None:
     fake = FakeCuvs(version=version)
 
-    with pytest.raises(ListsError, match=r"is not known here, 26\.6 and 26\.10 are"):
+    with pytest.raises(ListsError, match=r"is not supported, only 26\.6 and 26\.10 are"):
         Cuvs(fake)
 
     assert fake.calls == ["cuvsVersionGet"]
@@ -426,13 +428,16 @@ def test_the_fake_notices_a_stream_that_is_not_torchs(fake_cuvs: FakeCuvs) -> No
 
 def test_the_fake_notices_a_tensor_of_another_type(fake_cuvs: FakeCuvs) -> None:
     cuvs = Cuvs(fake_cuvs)
-    resources, copy = ctypes.c_size_t(), View(torch.zeros((2, 2)))
+    resources, copy = ctypes.c_size_t(), TensorView(torch.zeros((2, 2)))
     cuvs.call("cuvsResourcesCreate", ctypes.byref(resources))
     cuvs.call("cuvsStreamSet", resources, HostStream.handle)
 
     with pytest.raises(Exception, match="bits of a tensor is 16 and not 32"):
         cuvs.call(
-            "cuvsMatrixCopy", resources, View(ROWS[:2, :2].contiguous()).reference, copy.reference
+            "cuvsMatrixCopy",
+            resources,
+            TensorView(ROWS[:2, :2].contiguous()).reference,
+            copy.reference,
         )
 
     assert fake_cuvs.faults.pop()

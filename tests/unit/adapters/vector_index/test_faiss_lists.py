@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from serving.adapters.vector_index.errors import ListsError
-from serving.adapters.vector_index.faiss_lists import FaissLibrary, FaissLists
+from serving.adapters.vector_index.lists import faiss_lists
+from serving.adapters.vector_index.lists.errors import ListsError
+from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary, FaissLists
+from serving.adapters.vector_index.lists.shared_lock import SharedLock
 
 DIMENSION = 16
 SLOTS = 3 * np.arange(200) + 7
@@ -38,7 +43,7 @@ def test_a_search_of_all_lists_finds_what_a_scan_does(lists: FaissLists) -> None
 
     exact = torch.topk(queries @ ROWS.float().T, 10)
     assert found.slots.tolist() == SLOTS[exact.indices.numpy()].tolist()
-    assert found.scores.numpy() == pytest.approx(exact.values.numpy(), abs=1e-5)
+    assert found.scores == pytest.approx(exact.values.numpy(), abs=1e-5)
 
 
 def test_what_was_not_found_is_minus_one_at_minus_infinity(lists: FaissLists) -> None:
@@ -47,8 +52,8 @@ def test_what_was_not_found_is_minus_one_at_minus_infinity(lists: FaissLists) ->
     found = lists.search(ROWS[:1].float(), 5, 8, allowed)
 
     assert sorted(found.slots[0].tolist()) == [-1, -1, *SLOTS[:3]]
-    assert torch.isinf(found.scores[found.slots < 0]).all()
-    assert torch.isfinite(found.scores[found.slots >= 0]).all()
+    assert np.isinf(found.scores[found.slots < 0]).all()
+    assert np.isfinite(found.scores[found.slots >= 0]).all()
 
 
 def test_a_query_that_is_no_number_finds_nothing(lists: FaissLists) -> None:
@@ -87,7 +92,7 @@ def test_what_was_saved_is_loaded_and_extended_further(lists: FaissLists, tmp_pa
     for each, again in zip(
         lists.search(queries, 9, 2, None), loaded.search(queries, 9, 2, None), strict=True
     ):
-        assert torch.equal(each, again)
+        assert np.array_equal(each, again)
     with pytest.raises(ValueError, match=f"ascend from {SLOTS[-1] + 1}"):
         loaded.extend(ROWS[:1], torch.tensor([SLOTS[-1]]))
     loaded.extend(ROWS[:1], torch.tensor([SLOTS[-1] + 1]))
@@ -125,3 +130,48 @@ def test_searches_beside_extensions_find_each_row_that_was_there_before() -> Non
 
     assert not missed
     assert lists.list_sizes().sum() == 4096
+
+
+def test_rows_are_added_while_no_search_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search begins an extension, which must wait for the end of that search."""
+    wanted_alone = threading.Event()
+
+    class ObservedLock(SharedLock):
+        @contextmanager
+        def alone(self) -> Iterator[None]:
+            wanted_alone.set()
+            with super().alone():
+                yield
+
+    class SlowIndex:
+        """An index whose searches last until an extension has asked for the lock."""
+
+        def __init__(self, index: Any) -> None:
+            self._index = index
+            self.added_meanwhile = -1
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._index, name)
+
+        def search(self, *arguments: Any, **options: Any) -> Any:
+            before = self._index.ntotal
+            wanted_alone.clear()
+            extending.start()
+            assert wanted_alone.wait(10)
+            found = self._index.search(*arguments, **options)
+            self.added_meanwhile = self._index.ntotal - before
+            return found
+
+    made = FaissLibrary().train(ROWS, 8)
+    index = SlowIndex(made._index)
+    monkeypatch.setattr(faiss_lists, "SharedLock", ObservedLock)
+    lists = FaissLists(index, 0, 1)
+    lists.extend(ROWS[:100], torch.from_numpy(SLOTS[:100]))
+    more = ROWS[100:], torch.from_numpy(SLOTS[100:])
+    extending = threading.Thread(target=lambda: lists.extend(*more))
+
+    lists.search(ROWS[:1].float(), 1, 8, None)
+    extending.join()
+
+    assert index.added_meanwhile == 0
+    assert index.ntotal == len(ROWS)

@@ -1,4 +1,4 @@
-"""The index that keeps many rows in lists."""
+"""The tiered index: searches, maintenance, rebuilds and failures."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ import pytest
 import torch
 
 from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.cuvs_lists import CuvsLibrary
-from serving.adapters.vector_index.errors import DeviceLostError, OutOfMemoryError
-from serving.adapters.vector_index.rebuild import Progress
-from serving.domain.index_costs import MemoryPlan
-from serving.domain.index_policy import IndexPolicy, aimed_recall
-from serving.domain.query import Filter
-from serving.domain.records import ItemKind, TenantName, segment_id
-from serving.ports import IndexRow, IndexTier, Neighbours, WantedNeighbours
-from tests.builders import TENANT, scope, segment
-from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
-from tests.fake_cuvs import ILLEGAL_ADDRESS, FakeCuvs
-from tests.fake_meaning import FAKE_MODEL, segment_row, unit
+from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
+from serving.adapters.vector_index.lists.errors import ListsDeviceLostError, OutOfMemoryError
+from serving.adapters.vector_index.rebuild import RebuildProgress
+from serving.adapters.vector_index.tuning.costs import MemoryPlan
+from serving.adapters.vector_index.tuning.policy import IndexPolicy, calibration_target
+from serving.domain.items.records import ItemKind, TenantName, segment_id
+from serving.domain.questions.query import Filter
+from serving.ports.index_engine import IndexRow, Neighbours
+from serving.ports.vector_index import IndexTier, WantedNeighbours
+from tests.fakes.cuvs import ILLEGAL_ADDRESS, FakeCuvs
+from tests.fakes.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fakes.meaning import FAKE_MODEL, segment_row, unit
+from tests.support.builders import TENANT, scope, segment
 
 OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
 
 
 class Clock:
-    """Seconds that pass as the test says."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -39,7 +40,7 @@ class Clock:
 
 
 class Tiered:
-    """A `TieredIndex` with what it was made of."""
+    """A `TieredIndex` with its parts."""
 
     def __init__(
         self, policy: IndexPolicy = LISTS_AT_ONCE, *, probe_all: bool = False, free: int = 10**9
@@ -181,7 +182,7 @@ def test_the_depth_is_filled_with_rows_that_lie_far_from_the_question() -> None:
 
 
 def test_poor_rows_of_the_tail_do_not_stand_in_for_better_ones_in_other_lists() -> None:
-    tiered = Tiered(replace(LISTS_AT_ONCE, recall_target=0.3, least_tail=1000))
+    tiered = Tiered(replace(LISTS_AT_ONCE, recall_target=0.3, min_tail=1000))
     turns = [segment_row(segment(name(n)), direction(1, n / 1000)) for n in range(400)]
     notes = [
         segment_row(segment(name(n), kind="note"), direction(-1, 5 + n / 100))
@@ -253,7 +254,7 @@ def test_each_tenant_has_lists_of_its_own() -> None:
 
 
 def test_the_tail_goes_into_the_lists_when_it_is_long() -> None:
-    tiered = Tiered(replace(LISTS_AT_ONCE, least_tail=10))
+    tiered = Tiered(replace(LISTS_AT_ONCE, min_tail=10))
     tiered.put(range(100))
     tiered.engine.maintain()
     n_lists = tiered.tier.n_lists
@@ -392,7 +393,7 @@ def test_how_far_a_rebuild_is_can_be_read_meanwhile() -> None:
 
     assert seen == ["training 0 %", "filling 0 %"]
     assert tiered.tier.rebuilding == ""
-    assert str(Progress("filling", 0.5)) == "filling 50 %"
+    assert str(RebuildProgress("filling", 0.5)) == "filling 50 %"
 
 
 # ---------------------------------------------------------------- memory
@@ -452,9 +453,9 @@ def test_what_needs_room_is_what_is_kept_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [DeviceLostError("cudaErrorIllegalAddress"), torch.AcceleratorError("CUDA error")]
+    "error", [ListsDeviceLostError("cudaErrorIllegalAddress"), torch.AcceleratorError("CUDA error")]
 )
-def test_a_device_that_is_lost_during_a_rebuild_is_told_to_whoever_maintains(
+def test_a_device_lost_during_a_rebuild_is_raised_by_maintain(
     error: Exception,
 ) -> None:
     tiered = Tiered()
@@ -488,7 +489,7 @@ def test_a_library_that_fails_in_any_way_is_not_asked_again_at_once() -> None:
     assert len(tiered.names(1, 40)) == 40
 
 
-def test_rows_that_do_not_fit_into_lists_stay_in_the_tail_until_lists_are_made_anew() -> None:
+def test_rows_that_do_not_fit_into_lists_stay_in_the_tail_until_lists_are_rebuilt() -> None:
     tiered = Tiered()
     tiered.put(range(100))
     tiered.engine.maintain()
@@ -509,21 +510,22 @@ def test_rows_that_do_not_fit_into_lists_stay_in_the_tail_until_lists_are_made_a
 def test_a_device_that_is_lost_while_a_snapshot_is_read_is_no_damaged_snapshot(
     cuvs: CuvsLibrary, fake_cuvs: FakeCuvs, tmp_path: Path
 ) -> None:
-    engine = TieredIndex(DIMENSION, cuvs, LISTS_AT_ONCE)
+    # "cpu:0" stands for a device of torch, to which the host would be "cpu".
+    engine = TieredIndex(DIMENSION, cuvs, LISTS_AT_ONCE, device="cpu:0")
     engine.apply([row(number) for number in range(40)], [])
     engine.maintain()
     engine.save(tmp_path)
     fake_cuvs.fail("cuvsIvfFlatDeserialize", ILLEGAL_ADDRESS)
 
-    with pytest.raises(DeviceLostError):
-        TieredIndex(DIMENSION, cuvs, LISTS_AT_ONCE).restore(tmp_path)
+    with pytest.raises(ListsDeviceLostError):
+        TieredIndex(DIMENSION, cuvs, LISTS_AT_ONCE, device="cpu:0").restore(tmp_path)
 
 
 # ---------------------------------------------------------------- recall
 
 
 def test_probes_are_as_few_as_reach_the_target_and_the_curve_tells_why() -> None:
-    tiered = Tiered(replace(LISTS_AT_ONCE, recall_target=0.6, least_rows_per_list=16))
+    tiered = Tiered(replace(LISTS_AT_ONCE, recall_target=0.6, min_rows_per_list=16))
     tiered.put(range(2000))
     tiered.engine.maintain()
 
@@ -533,18 +535,18 @@ def test_probes_are_as_few_as_reach_the_target_and_the_curve_tells_why() -> None
     assert 1 < tiered.tier.n_probes < tiered.tier.n_lists
     steps = sorted(curve)
     place = steps.index(tiered.tier.n_probes)
-    assert chosen.recall >= aimed_recall(0.6) > curve[steps[place - 1]].recall
+    assert chosen.recall >= calibration_target(0.6) > curve[steps[place - 1]].recall
     assert len(steps) == place + 2, "the curve goes one step beyond"
     assert 0 < chosen.share < 1
     assert (tiered.tier.recall, tiered.tier.audited) == (chosen.recall, False)
 
 
-def test_recall_is_audited_with_what_was_asked_and_lists_are_made_anew_when_it_sinks() -> None:
-    tiered = Tiered(replace(LISTS_AT_ONCE, recall_target=0.6, least_rows_per_list=16))
+def test_recall_is_audited_with_what_was_asked_and_lists_are_rebuilt_when_it_sinks() -> None:
+    tiered = Tiered(replace(LISTS_AT_ONCE, recall_target=0.6, min_rows_per_list=16))
     tiered.put(range(2000))
     tiered.engine.maintain()
     probes = tiered.tier.n_probes
-    # Far from all centres: what is near to it lies in very many lists.
+    # Far from all centroids: its neighbours are spread over many lists.
     asked = -np.sum([unit(number) for number in range(2000)], axis=0)
     for _ in range(32):
         tiered.engine.search(asked, WantedNeighbours(ItemKind.SEGMENT, scope(), 10))

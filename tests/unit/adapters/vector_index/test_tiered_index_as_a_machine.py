@@ -1,4 +1,4 @@
-"""The tiered index against a reference that asks every row, through every order of events."""
+"""The tiered index compared with a full scan, as a hypothesis state machine."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from serving.adapters.vector_index import TieredIndex
-from serving.domain.query import Filter
-from serving.domain.records import ItemKind
-from serving.ports import WantedNeighbours
-from tests.builders import TENANT, scope, segment
-from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
-from tests.fake_meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
-from tests.random_rows import QUESTIONS, TENANTS, WRITES, Question, Write, assert_is_what_is_nearest
+from serving.domain.items.records import ItemKind
+from serving.domain.questions.query import Filter
+from serving.ports.vector_index import WantedNeighbours
+from tests.fakes.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
+from tests.simulation.random_rows import (
+    QUESTIONS,
+    TENANTS,
+    WRITES,
+    Question,
+    Write,
+    assert_is_what_is_nearest,
+)
+from tests.support.builders import TENANT, scope, segment
 
 
 class Machine(RuleBasedStateMachine):
-    """Every list is probed, so that both must find the same."""
+    """All lists are probed, so both must find the same."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Searches beside writes, extensions and swaps of the tiered index."""
+"""Concurrent searches, writes, extensions and swaps of the tiered index."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from serving.adapters.vector_index import TieredIndex
-from serving.domain.records import ItemKind, segment_id
-from serving.ports import IndexRow, Neighbours, WantedNeighbours
-from tests.builders import TENANT, scope, segment
-from tests.eager_lists import LISTS_AT_ONCE, WatchedLibrary
-from tests.fake_meaning import FAKE_MODEL, segment_row, unit
+from serving.domain.items.records import ItemKind, TenantName, segment_id
+from serving.ports.index_engine import IndexRow, Neighbours
+from serving.ports.vector_index import WantedNeighbours
+from tests.fakes.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fakes.meaning import FAKE_MODEL, segment_row, unit
+from tests.support.builders import TENANT, scope, segment
 
 TOGETHER = 8
-"""Segments that are always written together, in one change."""
+"""Segments that are always written in one change."""
 
 VERSIONS = 100
 BACKGROUND = 110
@@ -25,7 +27,7 @@ WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), TOGETHER)
 
 
 def at_cosine(cosine: float) -> np.ndarray:
-    """A vector at a cosine to the question, by which it is known again."""
+    """A vector at a given cosine to the query, which identifies it."""
     side = unit(2) - float(unit(2) @ QUERY) * QUERY
     side /= np.linalg.norm(side)
     return np.asarray(cosine * QUERY + np.sqrt(1 - cosine**2) * side, np.float32)
@@ -45,7 +47,7 @@ def version_of(answer: Neighbours) -> set[int]:
 
 
 class Repeated(threading.Thread):
-    """Calls a function until it is told to end; raises at the end what that raised.
+    """Calls a function until it is stopped, and then raises its error, if any.
 
     Attributes:
         rounds: Released after each call.
@@ -74,7 +76,7 @@ class Repeated(threading.Thread):
 
 
 class Answers:
-    """What one caller was answered, one answer after the other."""
+    """The consecutive answers to one caller."""
 
     def __init__(self, engine: TieredIndex) -> None:
         self._engine = engine
@@ -87,9 +89,25 @@ class Answers:
         self.generations.append(answer.generation)
 
 
+def test_no_search_sees_a_part_of_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = WatchedLibrary(probe_all=True)
+    engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, min_tail=20))
+    caller = Answers(engine)
+    publish = engine.publish
+
+    def publish_and_ask(tenant: TenantName) -> None:
+        publish(tenant)
+        caller.ask()
+
+    monkeypatch.setattr(engine, "publish", publish_and_ask)
+    for version in range(3):
+        engine.apply([row(number, version) for number in range(TOGETHER)], [])
+    assert caller.versions == [{0}, {1}, {2}]
+
+
 def test_every_answer_is_that_of_one_moment_while_rows_and_lists_are_replaced() -> None:
     library = WatchedLibrary(probe_all=True)
-    engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, least_tail=20))
+    engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, min_tail=20))
     background = [
         segment_row(segment(f"b{number}"), -at_cosine(0.2 + number / 1000))
         for number in range(BACKGROUND)

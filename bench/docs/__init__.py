@@ -1,0 +1,1 @@
+"""Writes the measured figures of the pages from the baselines."""

@@ -1,1 +1,0 @@
-"""Measures with ghz, a load tool that is not ours."""

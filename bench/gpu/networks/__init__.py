@@ -1,0 +1,1 @@
+"""The networks that are measured, and their inputs."""

@@ -1,0 +1,287 @@
+"""The networks that are measured, each run in several ways.
+
+`here` is what the service does by default, `here, varlen` what it does with `attention: varlen`
+in batches beyond the recorded shapes: rows one after the other, without padding; and `here, no
+graphs`, on a GPU, is the default without recorded CUDA graphs. `transformers` is
+that library's own network, called as it is; `sentence-transformers` is what most would have
+otherwise: the same network within that library's loop over batches of 32. All have the same random
+weights, precision and tokens; making tokens of text is in none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.base.modules import InputModule
+from torch import Tensor
+
+from bench.gpu.networks.floors import Body, bert_body, qwen3_body
+from bench.gpu.networks.random_weights import random_weights
+from serving.adapters.encoder.on_device import to_host
+from serving.adapters.encoder.windows import encode_by_length
+from serving.adapters.reranker.pairs import padded
+from serving.models.batches import Network as PassNetwork
+from serving.models.batches import Window
+from serving.models.buckets import batches_by_length
+from serving.models.errors import AttentionError
+from serving.models.matrices import DTYPES, matrices_in
+from serving.models.passes import DirectPasses, Passes, tokens_of_a_pass
+from serving.models.precision import Precision
+from serving.models.qwen3.architecture import Qwen3Architecture
+from serving.models.qwen3.network import Qwen3, Qwen3Weights
+from serving.models.varlen import require_varlen
+from serving.ports.reranking import Pair
+
+Rows = NDArray[np.float32]
+Run = Callable[[Sequence[Window]], Rows]
+"""Windows to vectors (windows, dimension), or to logits (windows,), on the host."""
+
+HERE = "here"
+VARLEN = "here, varlen"
+NO_GRAPHS = "here, no graphs"
+FIRST_TOKEN = 5
+"""The first that is none of the special tokens of a BERT or an XLM-R."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network on a device, the ways to run it, and what it has to do at least."""
+
+    body: Body
+    ways: Mapping[str, Run]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BertShape:
+    """The numbers of a BERT or an XLM-R with one output, from the `config.json` of each."""
+
+    layers: int
+    hidden: int
+    feed_forward: int
+    heads: int
+    vocabulary: int
+    positions: int
+    is_roberta: bool = False
+
+
+PUBLISHED_BERTS: Mapping[str, BertShape] = {
+    "ms-marco-MiniLM-L6-v2": BertShape(
+        layers=6, hidden=384, feed_forward=1536, heads=12, vocabulary=30_522, positions=512
+    ),
+    "bge-reranker-v2-m3": BertShape(
+        layers=24,
+        hidden=1024,
+        feed_forward=4096,
+        heads=16,
+        vocabulary=250_002,
+        positions=8194,
+        is_roberta=True,
+    ),
+}
+
+
+def qwen3_embedder(
+    its: Qwen3Architecture, device: torch.device, precision: Precision, window: int
+) -> Network:
+    """Qwen3-Embedding, whose vectors are brought to unit length in every way."""
+    weights = random_weights(its, device, precision)
+    network = Qwen3(its, weights, window, matrices_in(precision))
+    passes = network.passes()
+    without_padding = DirectPasses(PassNetwork(network, device, network.joined))
+    without_graphs = DirectPasses(PassNetwork(network, device))
+    library = _library_qwen3(its, weights)
+
+    def last_states(inputs: Mapping[str, Tensor]) -> Tensor:
+        states: Tensor = library(**inputs).last_hidden_state
+        last = inputs["attention_mask"].sum(dim=1) - 1
+        pooled = states[torch.arange(len(states), device=states.device), last].float()
+        return torch.nn.functional.normalize(pooled)
+
+    def by(chosen: Passes) -> Run:
+        run = to_host(chosen.run)
+        return lambda windows: encode_by_length(windows, run, its.hidden, passes.token_budget)
+
+    encoder = SentenceTransformer(
+        modules=[_Module(last_states, "sentence_embedding", device)], device=str(device)
+    )
+
+    def sentence_transformers(windows: Sequence[Window]) -> Rows:
+        rows: Rows = encoder.encode(_written(windows), show_progress_bar=False)
+        return rows
+
+    return Network(
+        qwen3_body(its),
+        {
+            HERE: by(passes),
+            # On a CPU nothing is recorded.
+            **({NO_GRAPHS: by(without_graphs)} if device.type != "cpu" else {}),
+            **({VARLEN: by(without_padding)} if _joins(device, precision) else {}),
+            "transformers": _on(device, last_states),
+            "sentence-transformers": sentence_transformers,
+        },
+    )
+
+
+def _joins(device: torch.device, precision: Precision) -> bool:
+    try:
+        require_varlen(device, DTYPES[precision])
+    except AttentionError:
+        return False
+    return True
+
+
+def qwen3_reranker(
+    its: Qwen3Architecture, device: torch.device, precision: Precision, window: int
+) -> Network:
+    """Qwen3-Reranker, whose head has one row here: that of "yes" less that of "no"."""
+    embedder = qwen3_embedder(its, device, precision, window)
+    head = np.random.default_rng(3).standard_normal(its.hidden, np.float32)
+
+    def scored(run: Run) -> Run:
+        return lambda windows: run(windows) @ head
+
+    return Network(embedder.body, {name: scored(run) for name, run in embedder.ways.items()})
+
+
+def bert_reranker(its: BertShape, device: torch.device, precision: Precision) -> Network:
+    """A BERT or an XLM-R with one output, which the service runs through transformers too."""
+    model = _library_bert(its, device).to(DTYPES[precision]).eval()
+    budget = tokens_of_a_pass(device)
+
+    def logits(inputs: Mapping[str, Tensor]) -> Tensor:
+        made: Tensor = model(**inputs).logits[:, 0].float()
+        return made
+
+    at_once = _on(device, logits)
+
+    def here(windows: Sequence[Window]) -> Rows:
+        made = np.empty(len(windows), np.float32)
+        for places in batches_by_length([len(window) for window in windows], budget):
+            made[places] = at_once([windows[place] for place in places])
+        return made
+
+    encoder = CrossEncoder(modules=[_Module(logits, "scores", device)], device=str(device))
+
+    def cross_encoder(windows: Sequence[Window]) -> Rows:
+        pairs: Any = [(text, "") for text in _written(windows)]
+        scores: Rows = encoder.predict(
+            pairs, show_progress_bar=False, activation_fn=torch.nn.Identity()
+        )
+        return scores
+
+    return Network(
+        bert_body(its.layers, its.hidden, its.feed_forward),
+        {HERE: here, "transformers": at_once, "sentence-transformers": cross_encoder},
+    )
+
+
+def random_windows(lengths: Sequence[int], vocabulary: int) -> list[Window]:
+    """Rows of so many random tokens each, none of them a special one."""
+    draws = np.random.default_rng(sum(lengths))
+    return [draws.integers(FIRST_TOKEN, vocabulary, length).tolist() for length in lengths]
+
+
+class _Module(InputModule):
+    """A network as sentence-transformers takes one; a text is its tokens as numbers."""
+
+    def __init__(
+        self,
+        forward: Callable[[Mapping[str, Tensor]], Tensor],
+        answer: str,
+        device: torch.device,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._forward = forward
+        self._answer = answer
+        # By this the library knows where to bring the tokens.
+        self.register_buffer("where", torch.empty(0, device=device))
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> Any:
+        """Reads the numbers of each text, or of the first of each pair."""
+        del prompt
+        texts = [each if isinstance(each, str) else each[0] for each in inputs]
+        return padded([Pair([int(token) for token in text.split()]) for text in texts], 0)
+
+    def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Tensor]:
+        """Adds what the network makes of the tokens."""
+        inputs = {name: features[name] for name in ("input_ids", "attention_mask")}
+        return {**features, self._answer: self._forward(inputs)}
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Is not asked for."""
+        raise NotImplementedError(output_path)
+
+
+def _written(windows: Sequence[Window]) -> list[str]:
+    return [" ".join(map(str, window)) for window in windows]
+
+
+def _on(device: torch.device, forward: Callable[[Mapping[str, Tensor]], Tensor]) -> Run:
+    """All windows in one padded pass."""
+
+    @torch.inference_mode()
+    def run(windows: Sequence[Window]) -> Rows:
+        inputs = padded([Pair(window) for window in windows], 0)
+        rows: Rows = forward({name: each.to(device) for name, each in inputs.items()}).cpu().numpy()
+        return rows
+
+    return run
+
+
+def _library_qwen3(its: Qwen3Architecture, weights: Qwen3Weights) -> Any:
+    """Transformers' own network over the same memory."""
+    from transformers import Qwen3Config, Qwen3Model
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+
+    config = Qwen3Config(
+        vocab_size=its.vocabulary,
+        hidden_size=its.hidden,
+        intermediate_size=its.feed_forward,
+        num_hidden_layers=its.layers,
+        num_attention_heads=its.heads,
+        num_key_value_heads=its.key_value_heads,
+        head_dim=its.head_dimension,
+        rms_norm_eps=its.epsilon,
+        rope_parameters={"rope_type": "default", "rope_theta": its.rope_theta},
+        use_cache=False,
+    )
+    with torch.device("meta"):
+        model: Any = Qwen3Model(config).requires_grad_(False)
+    model.load_state_dict(dict(weights.parts(its)), assign=True)
+    # Of no checkpoint, so not among the weights, and still on `meta`.
+    with weights.final_norm.device:
+        model.rotary_emb = Qwen3RotaryEmbedding(config)
+    return model.eval()
+
+
+def _library_bert(its: BertShape, device: torch.device) -> Any:
+    """Transformers' classifier with one output, made on the device."""
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        XLMRobertaConfig,
+        XLMRobertaForSequenceClassification,
+    )
+
+    settings: Any = {
+        "vocab_size": its.vocabulary,
+        "hidden_size": its.hidden,
+        "num_hidden_layers": its.layers,
+        "num_attention_heads": its.heads,
+        "intermediate_size": its.feed_forward,
+        "max_position_embeddings": its.positions,
+        "num_labels": 1,
+    }
+    torch.manual_seed(0)
+    with torch.device(device):
+        if its.is_roberta:
+            return XLMRobertaForSequenceClassification(
+                XLMRobertaConfig(**settings, type_vocab_size=1)
+            )
+        return BertForSequenceClassification(BertConfig(**settings))

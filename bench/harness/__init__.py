@@ -1,0 +1,1 @@
+"""Shared by all benchmarks: collections, the service, load, CPU time, result records."""

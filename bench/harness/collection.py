@@ -1,0 +1,213 @@
+"""Reads evaluation sets: segments, facts, questions and judgments by tenant.
+
+A collection is a folder in the format of BEIR: `corpus.jsonl`, `queries.jsonl` and judgments.
+Public downloads are read unchanged (`_id`, `qrels/test.tsv` with a header line, fractional
+grades). Optional additions are scopes, times, categories, facts and relations.
+
+Source:
+    Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information
+    Retrieval Models", NeurIPS 2021.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from trivium.files.reading import identifier, read_items
+from trivium.files.records import Line, Place, Problem, Record, Report, read_lines, read_records
+from trivium.values import Fact, Item, Segment
+
+CORPUS = "corpus.jsonl"
+QUERIES = "queries.jsonl"
+JUDGMENTS = ("qrels.tsv", "qrels/test.tsv")
+"""Where judgments lie; the first that is there is read."""
+
+RELATIONS = ("facts.jsonl", "triples.jsonl")
+
+ADVERSARIAL = "adversarial"
+"""LoCoMo's category of questions that the conversation does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A question of a collection; `relevant` has the ids of the segments that answer it.
+
+    `category` is what the set itself calls it; `stratum` how far its words are from its answer's.
+    """
+
+    id: str
+    tenant: str
+    text: str
+    as_of: datetime | None = None
+    category: str = ""
+    stratum: str = ""
+    relevant: frozenset[str] = frozenset()
+
+    @property
+    def judged(self) -> bool:
+        """Whether it says anything about quality."""
+        return bool(self.relevant) and self.category != ADVERSARIAL
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What one tenant stores."""
+
+    segments: list[Segment] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+
+    def add(self, item: Item) -> None:
+        """Takes over an item."""
+        if isinstance(item, Segment):
+            self.segments.append(item)
+        else:
+            self.facts.append(item)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """Memories by tenant, and questions to each.
+
+    `problems` are lines that could not be read; `given_as` is what names it in a command, where
+    that is more than its name.
+    """
+
+    name: str
+    memories: Mapping[str, Memory]
+    queries: Sequence[Query]
+    problems: Sequence[Problem] = ()
+    given_as: Sequence[str] = ()
+
+    @property
+    def segment_count(self) -> int:
+        """Segments of all tenants."""
+        return sum(len(memory.segments) for memory in self.memories.values())
+
+    @property
+    def fact_count(self) -> int:
+        """Facts of all tenants."""
+        return sum(len(memory.facts) for memory in self.memories.values())
+
+    @property
+    def judged(self) -> list[Query]:
+        """The questions that say something about quality."""
+        return [query for query in self.queries if query.judged]
+
+
+def read_collection(folder: Path, *, query_limit: int | None = None, seed: int = 0) -> Collection:
+    """Reads an evaluation set.
+
+    Its scopes become tenants; what has none goes to one named after the folder.
+    Questions are in random order, so that neighbours ask different tenants.
+
+    Args:
+        folder: Has `corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`, and where
+            there are any `facts.jsonl` and `triples.jsonl`.
+        query_limit: At most this many questions.
+        seed: Of their order.
+
+    Raises:
+        OSError: A file is missing.
+    """
+    problems: list[Problem] = []
+    name = folder.resolve().name
+    paths = [folder / CORPUS, *(folder / file for file in RELATIONS if (folder / file).exists())]
+    memories: defaultdict[str, Memory] = defaultdict(Memory)
+    for found in read_items([str(path) for path in paths], problems.append):
+        memories[found.scope or name].add(found.item)
+    known = frozenset(segment.id for memory in memories.values() for segment in memory.segments)
+    judgments = read_judgments(judgments_of(folder), problems.append, known)
+    lines = read_lines(str(folder / QUERIES), problems.append)
+    to_query = partial(_to_query, name, judgments, set())
+    queries = list(read_records(lines, to_query, problems.append))
+    random.Random(seed).shuffle(queries)
+    return Collection(
+        name=name, memories=dict(memories), queries=queries[:query_limit], problems=problems
+    )
+
+
+class Judgment(NamedTuple):
+    """How well a segment answers a question; above 0 it does."""
+
+    query: str
+    segment: str
+    grade: float
+
+
+def read_judgments(
+    path: Path, report: Report, known: frozenset[str] | None = None
+) -> dict[str, frozenset[str]]:
+    """The relevant ids of each question: those of a grade above 0.
+
+    Args:
+        path: Lines of question, segment and grade with tabs between; a first line whose grade is
+            no number is one of headings.
+        report: Called with each line that cannot be read or names an unknown segment.
+        known: The ids of all segments; None knows none, and asks for none.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    relevant: defaultdict[str, set[str]] = defaultdict(set)
+    for place, judgment in _judgments(read_lines(str(path), report), report):
+        if judgment.grade <= 0:
+            continue
+        if known is not None and judgment.segment not in known:
+            report(Problem(place, f"judges {judgment.segment!r}, which is not in {CORPUS}"))
+        relevant[judgment.query].add(judgment.segment)
+    return {query: frozenset(ids) for query, ids in relevant.items()}
+
+
+def _judgments(lines: Iterator[Line], report: Report) -> Iterator[tuple[Place, Judgment]]:
+    for number, line in enumerate(lines):
+        try:
+            yield line.place, _to_judgment(line)
+        except ValueError as error:
+            if number > 0 or not _has_headings(line):
+                report(Problem(line.place, str(error)))
+
+
+def _to_judgment(line: Line) -> Judgment:
+    parts = line.text.split("\t")
+    if len(parts) != len(Judgment._fields):
+        raise ValueError(f"is not a question, a segment and a grade with tabs between: {parts}")
+    query, segment, grade = parts
+    try:
+        return Judgment(query, segment, float(grade))
+    except ValueError:
+        raise ValueError(f"the grade is not a number: {grade!r}") from None
+
+
+def _has_headings(line: Line) -> bool:
+    return len(line.text.split("\t")) == len(Judgment._fields)
+
+
+def judgments_of(folder: Path) -> Path:
+    """Where the judgments of a set lie."""
+    paths = [folder / name for name in JUDGMENTS]
+    return next((path for path in paths if path.exists()), paths[0])
+
+
+def _to_query(
+    name: str, judgments: Mapping[str, frozenset[str]], seen: set[str], record: Record
+) -> Query:
+    id_ = identifier(record)
+    if id_ in seen:
+        raise ValueError(f"is a second question of the id {id_!r}")
+    seen.add(id_)
+    return Query(
+        id=id_,
+        tenant=record.string("scope") or name,
+        text=record.needed("text"),
+        as_of=record.time("as_of"),
+        category=record.string("category"),
+        stratum=record.string("stratum"),
+        relevant=judgments.get(id_, frozenset()),
+    )

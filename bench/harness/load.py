@@ -1,0 +1,182 @@
+"""Loads the service, or a part of it in process, in a closed or an open loop.
+
+Closed: each of c callers sends its next question after the last answer, which shows the maximum
+throughput and hides the queue. Open: questions are sent on a schedule, and latency counts from
+the scheduled time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from bench.harness.latency import Latency, median_ms
+from bench.harness.results import Json
+from serving.domain import errors as in_process
+from trivium.errors import TriviumError
+from trivium.values import LegState, Retrieval
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+Ask: TypeAlias = Callable[[Question], Awaitable[Answer]]
+Advance = Callable[[], None]
+"""Called after each call, to show progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answer]):
+    """One question: how long it took, and what came back, or the code of the error."""
+
+    seconds: float
+    answer: Answer | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Generic[Answer]):
+    """All calls of a loop, and how long it took."""
+
+    calls: Sequence[Call[Answer]]
+    seconds: float
+
+    @property
+    def answered(self) -> list[tuple[float, Answer]]:
+        """Seconds and answer of the calls that succeeded."""
+        return [(call.seconds, call.answer) for call in self.calls if call.answer is not None]
+
+    @property
+    def throughput_per_s(self) -> float:
+        """Answers per second."""
+        return round(len(self.answered) / self.seconds, 2)
+
+    @property
+    def latency(self) -> Latency | None:
+        """Of the calls that succeeded; None if none did."""
+        times = [seconds for seconds, _ in self.answered]
+        return Latency.of(times) if times else None
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many calls ended with which code."""
+        return dict(Counter(call.code for call in self.calls if call.code))
+
+
+async def closed_loop(
+    ask: Ask[Question, Answer], queries: Iterable[Question], in_flight: int, advance: Advance
+) -> Run[Answer]:
+    """Sends all questions, `in_flight` at a time."""
+    waiting = iter(queries)
+    calls: list[Call[Answer]] = []
+
+    async def caller() -> None:
+        for query in waiting:
+            calls.append(await _timed(ask, query, time.perf_counter()))
+            advance()
+
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as callers:
+        for _ in range(in_flight):
+            callers.create_task(caller())
+    return Run(calls, time.perf_counter() - started)
+
+
+async def open_loop(
+    ask: Ask[Question, Answer],
+    queries: Iterable[Question],
+    arrivals_s: Sequence[float],
+    advance: Advance,
+) -> Run[Answer]:
+    """Sends a question at each arrival; its latency counts from the arrival.
+
+    Args:
+        ask: Sends a question.
+        queries: At least as many as arrivals.
+        arrivals_s: Seconds from the start, ascending.
+        advance: Called after each call.
+    """
+    calls: list[Call[Answer]] = []
+
+    async def one(query: Question, due: float) -> None:
+        calls.append(await _timed(ask, query, due))
+        advance()
+
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as asked:
+        for arrival_s, query in zip(arrivals_s, queries, strict=False):
+            due = started + arrival_s
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            asked.create_task(one(query, due))
+    return Run(calls, time.perf_counter() - started)
+
+
+def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> list[float]:
+    """Poisson arrivals, in seconds from the start."""
+    draw = random.Random(seed)
+    gaps = (draw.expovariate(rate_per_s) for _ in range(count))
+    return list(itertools.accumulate(gaps))
+
+
+def repeated(queries: Sequence[Question], at_least: int) -> Iterator[Question]:
+    """All questions, again and again until there are enough."""
+    rounds = max(1, -(-at_least // len(queries)))
+    return itertools.chain.from_iterable(itertools.repeat(queries, rounds))
+
+
+async def _timed(ask: Ask[Question, Answer], query: Question, since: float) -> Call[Answer]:
+    try:
+        answer = await ask(query)
+    except TriviumError as error:
+        return Call(time.perf_counter() - since, code=error.code.name)
+    except (in_process.TriviumError, TimeoutError) as error:
+        # A call in process has no gRPC status.
+        return Call(time.perf_counter() - since, code=type(error).__name__)
+    return Call(time.perf_counter() - since, answer)
+
+
+def split(run: Run[Retrieval]) -> dict[str, Json]:
+    """Median milliseconds of a call by leg and by stage.
+
+    Legs run at once and wait for the embedding where they need it, so the numbers do
+    not add up to the server's total. `way` is all that the server does not see.
+    """
+    statistics = [retrieval.statistics for _, retrieval in run.answered]
+    ways = [
+        seconds - retrieval.statistics.total.total_seconds() for seconds, retrieval in run.answered
+    ]
+    return {
+        "legs_ms": dict(_leg_medians(retrieval for _, retrieval in run.answered)),
+        "embedding_ms": median_ms([each.embedding.total_seconds() for each in statistics]),
+        "loading_ms": median_ms([each.loading.total_seconds() for each in statistics]),
+        "ranking_ms": median_ms([each.ranking.total_seconds() for each in statistics]),
+        "server_ms": median_ms([each.total.total_seconds() for each in statistics]),
+        "way_ms": median_ms(ways),
+    }
+
+
+def _leg_medians(retrievals: Iterable[Retrieval]) -> Mapping[str, float]:
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    for retrieval in retrievals:
+        for report in retrieval.leg_reports:
+            times[report.leg].append(report.elapsed.total_seconds())
+    return {leg: median_ms(each) for leg, each in times.items()}
+
+
+def leg_faults(retrievals: Iterable[Retrieval]) -> dict[str, Json]:
+    """The number of failed legs by leg and state, such as {"graph: timed out": 3}."""
+    return dict(Counter(fault for retrieval in retrievals for fault in faults_of(retrieval)))
+
+
+def faults_of(retrieval: Retrieval) -> list[str]:
+    """The legs of an answer that did not succeed, such as "graph: timed out"."""
+    return [
+        f"{report.leg}: {report.state.value}"
+        for report in retrieval.leg_reports
+        if report.state not in (LegState.OK, LegState.SKIPPED)
+    ]

@@ -1,0 +1,100 @@
+"""Multiplies the sample conversation into many tenants, to measure speed without an evaluation set.
+
+Each tenant has the conversation with different names of speakers, so words, vectors and entities
+differ. Its ten questions do not measure quality.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bench.harness.collection import Collection, Memory, Query
+from trivium.files.reading import Question, read_items, read_questions
+from trivium.files.records import Problem
+from trivium.values import Fact, Item, Segment
+
+FOLDER = Path(__file__).parents[2] / "clients" / "python" / "examples" / "sample"
+TENANTS = 36
+"""About as many segments as LoCoMo has."""
+
+NAMES = (
+    *("Abel", "Ada", "Agnes", "Amir", "Anouk", "Bela", "Bruno", "Carla", "Cyril", "Dara"),
+    *("Edda", "Emil", "Farid", "Fleur", "Gideon", "Greta", "Hana", "Hugo", "Ines", "Ivo"),
+    *("Jana", "Jonas", "Kaito", "Klara", "Lev", "Lotte", "Malik", "Mira", "Noam", "Odile"),
+    *("Pavel", "Petra", "Quentin", "Rafa", "Runa", "Selma", "Tariq", "Ulla", "Viktor", "Wanda"),
+    *("Xenia", "Yusuf", "Zora"),
+)
+
+Rename = Callable[[str], str]
+
+
+def multiplied_sample(
+    tenants: int = TENANTS, *, query_limit: int | None = None, seed: int = 0, folder: Path = FOLDER
+) -> Collection:
+    """Reads the sample and multiplies it.
+
+    Args:
+        tenants: How many memories to make.
+        query_limit: At most this many questions.
+        seed: Of the names and of the questions' order.
+        folder: Where the sample is.
+
+    Raises:
+        OSError: A file is missing.
+    """
+    problems: list[Problem] = []
+    paths = [str(folder / name) for name in ("conversation.jsonl", "facts.jsonl")]
+    items = [found.item for found in read_items(paths, problems.append)]
+    questions = read_questions(str(folder / "questions.jsonl"), problems.append)
+    speakers = sorted({item.speaker for item in items if isinstance(item, Segment)})
+    draw = random.Random(seed)
+    memories: dict[str, Memory] = {}
+    queries: list[Query] = []
+    for number in range(1, tenants + 1):
+        tenant = f"sample-{number:03}"
+        rename = _renaming(speakers, draw.sample(NAMES, len(speakers)))
+        memories[tenant] = Memory()
+        for item in items:
+            memories[tenant].add(_renamed(item, rename))
+        queries += [_to_query(question, tenant, rename) for question in questions]
+    draw.shuffle(queries)
+    return Collection(
+        name="sample", memories=memories, queries=queries[:query_limit], problems=problems
+    )
+
+
+def _renaming(old: Sequence[str], new: Sequence[str]) -> Rename:
+    names = dict(zip(old, new, strict=True))
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, old))})\b")
+    return lambda text: pattern.sub(lambda match: names[match[0]], text)
+
+
+def _renamed(item: Item, rename: Rename) -> Item:
+    if isinstance(item, Fact):
+        return replace(
+            item,
+            subject=rename(item.subject),
+            object=rename(item.object),
+            sentence=rename(item.sentence),
+        )
+    return replace(
+        item,
+        text=rename(item.text),
+        speaker=rename(item.speaker),
+        entities=tuple(rename(name) for name in item.entities),
+    )
+
+
+def _to_query(question: Question, tenant: str, rename: Rename) -> Query:
+    return Query(
+        id=f"{tenant}:{question.id}",
+        tenant=tenant,
+        text=rename(question.text),
+        as_of=question.as_of,
+        category=question.retriever,
+        relevant=frozenset(question.answer),
+    )

@@ -1,0 +1,157 @@
+"""Starts the service as `make serve` does, on fresh data, and stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import psutil
+
+from trivium.aio import AsyncClient
+from trivium.errors import TriviumError
+from trivium.values import Health
+
+START_TIMEOUT_S = 240.0
+STOP_TIMEOUT_S = 90.0
+ADDRESS_LABEL = "gRPC:"
+LOG_NAME = "serve.log"
+
+
+class ServiceStartError(Exception):
+    """The service did not start; the message has the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A service that answers.
+
+    Args:
+        address: Where.
+        pid: Its first process; None if it was not started here.
+        healthy_after_s: From the command to the first SERVING; None likewise.
+    """
+
+    address: str
+    pid: int | None = None
+    healthy_after_s: float | None = None
+
+
+@contextlib.contextmanager
+def fresh_data() -> Iterator[Path]:
+    """A folder for data that PostgreSQL can enter, which runs under another account for root."""
+    with tempfile.TemporaryDirectory(prefix="trb-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@contextlib.asynccontextmanager
+async def running(address: str | None) -> AsyncIterator[str]:
+    """Yields the address of a running service, or of one that is started on fresh data.
+
+    Raises:
+        ServiceStartError: As in `started`.
+    """
+    if address is not None:
+        yield address
+        return
+    click.echo("starting the service", err=True)
+    with fresh_data() as data_dir:
+        async with started(data_dir) as target:
+            yield target.address
+            click.echo("stopping the service", err=True)
+
+
+@contextlib.asynccontextmanager
+async def started(data_dir: Path) -> AsyncIterator[Target]:
+    """Starts the service and waits until it is healthy; ends it by SIGTERM.
+
+    Raises:
+        ServiceStartError: It ended, or was not healthy within four minutes.
+    """
+    _end_by_sigterm()
+    log = data_dir / LOG_NAME
+    since = time.perf_counter()
+    with log.open("ab") as errors:
+        # `env` adds to the environment that is there: it may choose a placement or a model.
+        process = await asyncio.create_subprocess_exec(
+            "env",
+            f"TRIVIUM_DATA_DIR={data_dir}",
+            *(f"TRIVIUM_SERVE__{name}_PORT=0" for name in ("GRPC", "HTTP", "DASHBOARD", "METRICS")),
+            *(sys.executable, "-m", "serving", "serve"),
+            stdout=PIPE,
+            stderr=errors,
+            start_new_session=True,  # Ctrl-C is for us; we then stop it in order
+        )
+    try:
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                address = await _read_address(process)
+                await _until_serving(address)
+        except (TimeoutError, EOFError) as error:
+            raise ServiceStartError(f"the service did not start:\n{last_lines(log)}") from error
+        yield Target(address, process.pid, time.perf_counter() - since)
+    finally:
+        await _stop(process)
+
+
+def _end_by_sigterm() -> None:
+    """Cancels the current task on SIGTERM, so that the service is stopped too."""
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task; this is a bug"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+def last_lines(log: Path, count: int = 20) -> str:
+    """The end of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+
+
+async def _read_address(process: Process) -> str:
+    assert process.stdout is not None, "it was made with a pipe; this is a bug"
+    async for line in process.stdout:
+        text = line.decode().strip()
+        if text.startswith(ADDRESS_LABEL):
+            return text.removeprefix(ADDRESS_LABEL).strip()
+    raise EOFError("ended without printing its address")
+
+
+async def _until_serving(address: str) -> None:
+    async with AsyncClient(address, tenant="bench") as client:
+        while True:
+            if await _serving(client):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _serving(client: AsyncClient) -> bool:
+    try:
+        return await client.check() is Health.SERVING
+    except TriviumError:
+        return False
+
+
+async def _stop(process: Process) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        # Reads what it still prints, or a full pipe could keep it from ending.
+        await asyncio.wait_for(process.communicate(), STOP_TIMEOUT_S)
+    except TimeoutError:
+        _kill_tree(process.pid)
+        await process.wait()
+
+
+def _kill_tree(pid: int) -> None:
+    root = psutil.Process(pid)
+    for process in [*root.children(recursive=True), root]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()

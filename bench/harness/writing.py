@@ -1,0 +1,129 @@
+"""Writes a collection to the service, and waits until every leg can find it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from bench.harness.collection import Collection
+from bench.harness.connections import Connections
+from bench.harness.latency import Latency
+from bench.harness.results import Result
+from trivium.aio import AsyncClient
+from trivium.values import IngestResult, Item, LegState, Stats
+
+BATCH_ITEMS = 256
+PROJECTED_WITHIN_S = 1800.0
+POLL_S = 0.1
+
+
+class BatchLoader:
+    """Writes a collection in batches, segments first, one batch at a time."""
+
+    def __init__(self, connections: Connections, advance: Callable[[int], None]) -> None:
+        self._connections = connections
+        self._advance = advance
+        self._outcomes: Counter[str] = Counter()
+        self.tokens: dict[str, str] = {}
+
+    async def load(self, collection: Collection) -> list[Result]:
+        """Writes all segments and then all facts, and measures the acknowledgements."""
+        memories = collection.memories.items()
+        segments = await self._load("segments", {name: each.segments for name, each in memories})
+        facts = await self._load("facts", {name: each.facts for name, each in memories})
+        return [result for result in (segments, facts) if result is not None]
+
+    async def _load(self, kind: str, items: Mapping[str, Sequence[Item]]) -> Result | None:
+        self._outcomes.clear()
+        seconds = [
+            await self._write(tenant, batch)
+            for tenant, of_tenant in items.items()
+            for batch in batches(of_tenant)
+        ]
+        if not seconds:
+            return None
+        return Result(
+            scenario="ingest batches",
+            parameters={"kind": kind, "batch": BATCH_ITEMS, "in_flight": 1},
+            n=sum(map(len, items.values())),
+            throughput_per_s=round(sum(map(len, items.values())) / sum(seconds), 1),
+            latency=Latency.of(seconds),
+            measured={"batches": len(seconds), "outcomes": dict(self._outcomes)},
+        )
+
+    async def _write(self, tenant: str, batch: Sequence[Item]) -> float:
+        started = time.perf_counter()
+        result = await self._connections.client(tenant).ingest(batch)
+        seconds = time.perf_counter() - started
+        self._take(tenant, result)
+        self._advance(len(batch))
+        return seconds
+
+    def _take(self, tenant: str, result: IngestResult) -> None:
+        self._outcomes.update(outcome.state.value for outcome in result.outcomes)
+        self.tokens[tenant] = result.consistency_token or self.tokens.get(tenant, "")
+
+
+def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The items in their order, at most `BATCH_ITEMS` at a time."""
+    for start in range(0, len(items), BATCH_ITEMS):
+        yield items[start : start + BATCH_ITEMS]
+
+
+async def measure_projection(
+    connections: Connections, collection: Collection, tokens: Mapping[str, str], since: float
+) -> Result:
+    """Waits until everything is embedded, in the index and in the graph.
+
+    Args:
+        connections: To the service.
+        collection: What was written.
+        tokens: The last token of each tenant.
+        since: When the first write began, by `time.perf_counter`.
+
+    Raises:
+        TimeoutError: It took longer than half an hour.
+    """
+    async with asyncio.timeout(PROJECTED_WITHIN_S):
+        for tenant, token in tokens.items():
+            client = connections.client(tenant)
+            await _until_projected(client)
+            await _until_fresh(client, token)
+    seconds = time.perf_counter() - since
+    stats = await connections.client(next(iter(tokens))).stats(timeout=30)
+    written = collection.segment_count + collection.fact_count
+    return Result(
+        scenario="projected",
+        n=written,
+        throughput_per_s=round(written / seconds, 1),
+        measured={
+            "seconds": round(seconds, 2),
+            "dead_letters": {each.projection: each.dead_letter_count for each in stats.projections},
+            "vectors": stats.index.vector_count,
+        },
+    )
+
+
+async def _until_projected(client: AsyncClient) -> None:
+    while True:
+        if projected(await client.stats(timeout=30)):
+            return
+        await asyncio.sleep(POLL_S)
+
+
+def projected(stats: Stats) -> bool:
+    """Whether everything that was written is embedded and in the graph."""
+    caught_up = not any(each.pending_count for each in stats.projections)
+    return caught_up and stats.tenant.embedded_count >= stats.tenant.embeddable_count
+
+
+async def _until_fresh(client: AsyncClient, token: str) -> None:
+    """Queries with the token until no leg is stale."""
+    late = (LegState.STALE, LegState.TIMED_OUT)
+    while True:
+        retrieval = await client.retrieve("What was said?", consistency_token=token, timeout=10)
+        if not any(report.state in late for report in retrieval.leg_reports):
+            return
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,1 @@
+"""Measures the vector index on a CPU: searches, rebuilds, filling."""

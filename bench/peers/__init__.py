@@ -1,0 +1,1 @@
+"""Other retrieval libraries beside the service: same questions, same encoder, in turns."""

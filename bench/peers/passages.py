@@ -1,0 +1,55 @@
+"""The texts of a collection with the vectors that the service gives them, for every peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from bench.harness.collection import Collection
+from bench.peers.peer import Passage
+from serving.domain.items import records
+from serving.domain.items.text import text_of, text_to_embed
+from serving.ports.embedding import Embedder
+from trivium.values import Segment
+
+CHUNK = 256
+_UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def passages_of(
+    collection: Collection, embedder: Embedder, advance: Callable[[int], None]
+) -> Mapping[str, Sequence[Passage]]:
+    """Embeds the segments of each tenant, in the form that the service embeds.
+
+    A text longer than the model's window is searched by its first window: a peer has one vector
+    for each text. Sensitive segments are left out, because they are never embedded.
+
+    Args:
+        collection: The set.
+        embedder: The service's encoder, in this process.
+        advance: Called with the number of texts that were embedded.
+    """
+    form = (await embedder.model()).text_form
+    memories: dict[str, list[Passage]] = {}
+    for tenant, memory in collection.memories.items():
+        items = [_stored(segment) for segment in memory.segments if not segment.sensitive]
+        passages = memories[tenant] = []
+        for start in range(0, len(items), CHUNK):
+            chunk = items[start : start + CHUNK]
+            rows = await embedder.embed_documents([text_to_embed(item, form) for item in chunk])
+            passages += [
+                Passage(item.id, text_of(item), windows[0])
+                for item, windows in zip(chunk, rows, strict=True)
+            ]
+            advance(len(chunk))
+    return memories
+
+
+def _stored(segment: Segment) -> records.Segment:
+    return records.Segment(
+        id=segment.id,
+        text=segment.text,
+        title=segment.title,
+        speaker=segment.speaker,
+        event_time=segment.event_time or _UNDATED,
+    )

@@ -1,0 +1,1 @@
+"""Scores answers question by question, with confidence intervals."""

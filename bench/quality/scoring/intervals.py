@@ -1,0 +1,141 @@
+"""Confidence intervals of means over questions and of differences between two ways.
+
+Questions about one conversation share its people and topics, so they are not independent. Where a
+set has several conversations, whole conversations are drawn, which widens the intervals.
+Differences are paired: both ways answer the same questions.
+
+Source:
+    Efron, Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 8 and 13; Field, Welsh,
+    "Bootstrapping clustered data", JRSS B 2007, for the draw of whole clusters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import bootstrap
+
+BOOTSTRAP_SAMPLES = 2000
+CONFIDENCE = 0.95
+LEAST_QUESTIONS = 6
+"""Of fewer there is no interval: were each a loss, a sign test could still not be sure of it at
+this confidence, while resampling so few values makes intervals that are far too narrow."""
+
+_BATCH = 100
+"""Samples held in memory at once."""
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with the interval that covers the true one in 95 of 100 samples of questions.
+
+    `low` and `high` are not a number where there are too few questions to say anything; every
+    comparison with them is then false, so nothing is significant.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def below_zero(self) -> bool:
+        """Whether the whole interval is on this side of zero."""
+        return self.high < 0
+
+    @property
+    def above_zero(self) -> bool:
+        """Whether the whole interval is on this side of zero."""
+        return self.low > 0
+
+    def as_record(self) -> dict[str, float | None]:
+        """As it is written to a result, with four decimals; what is not a number is null."""
+        ends = {"mean": self.mean, "low": self.low, "high": self.high}
+        # Adding 0 turns a negative zero into zero.
+        return {
+            name: None if math.isnan(end) else round(end, 4) + 0.0 for name, end in ends.items()
+        }
+
+
+def mean_interval(
+    values: Sequence[float], clusters: Sequence[str] | None = None, *, seed: int = 0
+) -> Estimate:
+    """The mean over questions, with its bootstrap percentile interval if there are enough of them.
+
+    Args:
+        values: One for each question; not empty.
+        clusters: The conversation of each question. None, or all the same, draws questions;
+            several draw whole conversations with all their questions.
+        seed: Of the samples: the same values have the same interval.
+
+    Raises:
+        ValueError: There are no values, or not as many clusters as values.
+    """
+    if not values:
+        raise ValueError("there is no mean of no values")
+    observed = np.asarray(values, dtype=np.float64)
+    sums, counts = _totals(observed, clusters)
+    mean = math.fsum(values) / len(values)
+    if len(values) < LEAST_QUESTIONS:
+        return Estimate(mean, math.nan, math.nan)
+    found = bootstrap(
+        (sums, counts),
+        _ratio,
+        paired=True,
+        vectorized=True,
+        axis=-1,
+        n_resamples=BOOTSTRAP_SAMPLES,
+        batch=_BATCH,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Estimate(mean, float(found.low), float(found.high))
+
+
+def paired_difference(
+    new: Sequence[float],
+    old: Sequence[float],
+    clusters: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+) -> Estimate:
+    """The mean of `new - old` over the same questions in the same order, with its interval.
+
+    Args:
+        new: One value for each question; not empty.
+        old: The values they are compared with, question by question.
+        clusters: As in `mean_interval`.
+        seed: As in `mean_interval`.
+
+    Raises:
+        ValueError: The two differ in length, or there are no values.
+    """
+    differences = [after - before for after, before in zip(new, old, strict=True)]
+    return mean_interval(differences, clusters, seed=seed)
+
+
+def _totals(values: _Floats, clusters: Sequence[str] | None) -> tuple[_Floats, _Floats]:
+    """The sum and the count of each unit that is drawn: conversations, else questions."""
+    names = list(dict.fromkeys(clusters or ()))
+    if clusters is not None and len(clusters) != len(values):
+        raise ValueError(f"{len(values)} values are of {len(clusters)} clusters")
+    if clusters is None or len(names) < 2:
+        return values, np.ones_like(values)
+    place = {name: index for index, name in enumerate(names)}
+    of_value = np.array([place[name] for name in clusters])
+    sums, counts = np.zeros(len(names)), np.zeros(len(names))
+    np.add.at(sums, of_value, values)
+    np.add.at(counts, of_value, 1.0)
+    return sums, counts
+
+
+def _ratio(sums: _Floats, counts: _Floats, axis: int = -1) -> _Floats:
+    """The mean over the questions of the units drawn, which need not be equally many."""
+    ratio: _Floats = sums.sum(axis=axis) / counts.sum(axis=axis)
+    return ratio

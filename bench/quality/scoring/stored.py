@@ -1,0 +1,92 @@
+"""Stores the scores of each question in each way, for paired comparison with later runs.
+
+A line holds only ids and figures, so it may be published where the set may not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from bench.quality.scoring.evaluate import Answers
+
+FILE_NAME = "queries.jsonl"
+_DECIMALS = 6
+
+
+class StoredError(Exception):
+    """A file of stored scores cannot be read, or does not fit; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one question scored in one way.
+
+    Args:
+        set: The collection.
+        way: How it was asked.
+        query: The question's id.
+        scope: Its conversation.
+        scores: Every metric by its name.
+        ranked: The ids of the segments found, best first.
+        fault: What went wrong, if anything did.
+    """
+
+    set: str
+    way: str
+    query: str
+    scope: str
+    scores: Mapping[str, float]
+    ranked: Sequence[str]
+    fault: str = ""
+
+
+def rows_of(collection: str, answers: Answers) -> Iterator[Row]:
+    """The rows of one way, their scores rounded as they are stored."""
+    for each in answers.scored:
+        yield Row(
+            set=collection,
+            way=answers.way.name,
+            query=each.query.id,
+            scope=each.query.tenant,
+            scores={name: round(value, _DECIMALS) for name, value in each.scores.items()},
+            ranked=tuple(each.ranked),
+            fault=each.fault,
+        )
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Writes rows as JSON lines, in an order independent of the measurement."""
+    ordered = sorted(rows, key=lambda row: (row.set, row.way, row.query))
+    lines = [json.dumps(asdict(row), ensure_ascii=False) for row in ordered]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Reads what `write_rows` wrote.
+
+    Raises:
+        OSError: The file cannot be read.
+        StoredError: A line is no row; names it.
+    """
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                rows.append(_row(line))
+            except (ValueError, TypeError) as error:
+                raise StoredError(f"{path}:{number}: is no stored score: {error}") from None
+    if not rows:
+        raise StoredError(f"{path}: holds no scores")
+    return rows
+
+
+def _row(line: str) -> Row:
+    found = json.loads(line)
+    if not isinstance(found, dict):
+        raise ValueError("is not a JSON object")
+    known = {field.name for field in fields(Row)}
+    return Row(**{name: value for name, value in found.items() if name in known})

@@ -1,0 +1,1 @@
+"""Ways to measure a set: profiles with changes, and modified questions."""

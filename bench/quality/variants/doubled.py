@@ -1,0 +1,156 @@
+"""The command `python -m bench.quality.variants.doubled`: two questions in one text.
+
+No public set has such texts, so pairs are made: two questions about one conversation, joined into
+one text, which the segments that answer either question answer. A pair is sent as one text that is
+embedded whole, as one text that is split into its questions, and as two requests whose answers are
+interleaved, which is the upper limit of what splitting could gain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+
+import click
+from rich.markdown import Markdown
+
+from bench.harness.collection import Collection, Query
+from bench.harness.connections import Connections, connected
+from bench.harness.load import faults_of
+from bench.harness.results import RESULTS, run_folder
+from bench.harness.service import running
+from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.pages.folder import write_records
+from bench.quality.scoring.answers import ranked_segments, shown_of
+from bench.quality.scoring.evaluate import Answers, Scored, ask_once, score
+from bench.quality.scoring.metrics import scores
+from bench.quality.scoring.outcome import outcome
+from bench.quality.session import Session
+from bench.quality.tune.leg_queries import to_row
+from bench.quality.ways import Way, legs_of
+from bench.reports import environment
+from bench.reports.progress import progress_bars
+from trivium.values import Hit
+
+WHOLE = Way("as one text", changes={"split_questions": False})
+SPLIT = Way("by its questions", changes={"split_questions": True})
+APART = Way("one by one")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two questions to one conversation."""
+
+    first: Query
+    second: Query
+
+    @property
+    def whole(self) -> Query:
+        """Both as one question, by the clock of the first."""
+        return Query(
+            id=f"{self.first.id}+{self.second.id}",
+            tenant=self.first.tenant,
+            text=f"{self.first.text} {self.second.text}",
+            as_of=self.first.as_of,
+            relevant=self.first.relevant | self.second.relevant,
+        )
+
+
+def pairs(queries: Sequence[Query]) -> Iterator[Pair]:
+    """Questions that follow each other in one conversation; the last of an odd number is alone."""
+    by_tenant: defaultdict[str, list[Query]] = defaultdict(list)
+    for query in queries:
+        by_tenant[query.tenant].append(query)
+    for of_tenant in by_tenant.values():
+        yield from map(Pair, of_tenant[::2], of_tenant[1::2])
+
+
+def in_turn(first: Sequence[Hit], second: Sequence[Hit], limit: int) -> list[Hit]:
+    """Interleaves two lists, each hit once."""
+    hits = (hit for hit in chain.from_iterable(zip_longest(first, second)) if hit is not None)
+    return list({hit.id: hit for hit in hits}.values())[:limit]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    metavar="FOLDER...",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    help="Where to make a folder of results for each set.",
+)
+@click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
+@click.option("--limit-queries", type=click.IntRange(min=2), help="At most so many of each set.")
+def main(
+    folders: Sequence[Path], out: Path, address: str | None, limit_queries: int | None
+) -> None:
+    """Measure pairs of questions of each FOLDER, as one text and one by one."""
+    with ended_by_message():
+        for collection in read_sets(folders, limit_queries, skip_unreadable=False):
+            answers = asyncio.run(_measure(collection, address))
+            where = run_folder(f"doubled-{collection.name}", out)
+            console.print(Markdown(_write(where, collection, answers)))
+            console.print(f"written to {where}", markup=False)
+
+
+async def _measure(collection: Collection, address: str | None) -> list[Answers]:
+    async with running(address) as target, connected(target, 1) as connections:
+        profiles = await connections.profiles()
+        made = list(pairs(collection.judged))
+        with progress_bars(console) as bars:
+            memory = await Session(connections, profiles, bars).store(collection)
+            bar = bars.add_task(f"querying {collection.name}", total=len(made))
+            ways = (WHOLE, SPLIT, APART)
+            scored: list[list[Scored]] = [[] for _ in ways]
+            for pair in made:
+                for way, of_way in zip(ways, scored, strict=True):
+                    of_way.append(await _ask(memory, pair, way))
+                bars.advance(bar)
+    return [
+        Answers(way, legs_of(way, profiles), of_way)
+        for way, of_way in zip(ways, scored, strict=True)
+    ]
+
+
+async def _ask(connections: Connections, pair: Pair, way: Way) -> Scored:
+    if way is APART:
+        return await _ask_apart(connections, pair)
+    return score(pair.whole, await ask_once(connections, pair.whole, way))
+
+
+async def _ask_apart(connections: Connections, pair: Pair) -> Scored:
+    first, second = [
+        await ask_once(connections, query, APART) for query in (pair.first, pair.second)
+    ]
+    hits = in_turn(first.hits, second.hits, limit=max(len(first.hits), len(second.hits)))
+    shown = shown_of([to_row(hit.item) for hit in hits])
+    query, ranked = pair.whole, ranked_segments(hits)
+    return Scored(
+        query=query,
+        ranked=ranked,
+        scores=scores(ranked, query.relevant, frozenset(ranked_segments(hits[:shown]))),
+        partial=[*faults_of(first), *faults_of(second)],
+    )
+
+
+def _write(where: Path, collection: Collection, answers: Sequence[Answers]) -> str:
+    """Writes records and summary, and returns the summary."""
+    about = environment.about(collection)
+    command = shlex.join(["python", "-m", "bench.quality.variants.doubled", collection.name])
+    records = [outcome(each, answers[0], command=command).as_record(about) for each in answers]
+    return write_records(where, records)
+
+
+if __name__ == "__main__":
+    main()

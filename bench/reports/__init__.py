@@ -1,0 +1,1 @@
+"""Reports of results: tables, plots, goals, comparisons, baselines."""

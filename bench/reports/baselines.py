@@ -1,0 +1,79 @@
+"""The baselines: the newest accepted run of each benchmark, which the pages quote.
+
+`python -m bench.reports.baselines NAME RUN...` replaces the baseline NAME by the records of one or
+more runs, for example of one run for each evaluation set.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from bench.harness.results import Json, Record, append_record, read_records
+
+BASELINES = Path(__file__).parents[1] / "baselines"
+
+COPIED = ("*.png", "evidence.md")
+"""What is copied beside the results: plots, and the tables of the tuner. None holds any text of
+an evaluation set."""
+
+DROPPED = frozenset({"by_category", "by_stratum"})
+"""Breakdowns of quality results that no page shows and that are most of their bytes."""
+
+
+def baseline(name: str) -> list[Record]:
+    """The records of a baseline.
+
+    Args:
+        name: Its folder below `BASELINES`, such as "speed/load".
+
+    Raises:
+        OSError: There is no such baseline.
+    """
+    return read_records(BASELINES / name)
+
+
+def promote(runs: Sequence[Path], target: Path) -> None:
+    """Replaces a baseline by the results of runs, in their order.
+
+    Args:
+        runs: Folders with results; at least one.
+        target: The folder of the baseline.
+
+    Raises:
+        OSError: A run has no results; the baseline is then as it was.
+    """
+    records = [record for run in runs for record in read_records(run)]
+    if target.exists():
+        shutil.rmtree(target)
+    target.mkdir(parents=True)
+    for record in records:
+        append_record(target, {**record, "measured": _shortened(record.get("measured"))})
+    for run in runs:
+        for pattern in COPIED:
+            for path in run.glob(pattern):
+                shutil.copy(path, target)
+
+
+def _shortened(measured: Json) -> Json:
+    if not isinstance(measured, Mapping):
+        return measured
+    return {name: value for name, value in measured.items() if name not in DROPPED}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("name")
+@click.argument(
+    "runs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False)
+)
+def main(name: str, runs: Sequence[Path]) -> None:
+    """Replace the baseline NAME (such as speed/load) by the results of the RUN folders."""
+    promote(runs, BASELINES / name)
+    click.echo(f"replaced {BASELINES / name}; `make docs-figures` updates the pages")
+
+
+if __name__ == "__main__":
+    main()

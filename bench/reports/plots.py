@@ -1,0 +1,171 @@
+"""Draws a run as one picture: latency, CPU time, quality, and visibility of writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+from bench.harness.results import Record, number, select, table
+from bench.reports.report import load_name
+
+INK = "#22303c"
+MUTED = "#7d8b97"
+GRID = "#e6eaee"
+COLOURS = ("#2f6690", "#e07a3f", "#5b9279", "#b5536c", "#d9a441", "#6d5a94", "#3a9fbf", "#9a8c7c")
+CPU_GOAL_MS = 11
+
+
+def save_picture(records: Sequence[Record], path: Path) -> None:
+    """Draws the panels that there are results for; writes nothing if there are none."""
+    panels = [
+        (draw, found)
+        for scenario, part, draw in PANELS
+        if (found := [record for record in select(records, scenario) if _has(record, part)])
+    ]
+    if not panels:
+        return
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(6.8 * columns, 4.4 * rows + 0.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, (draw, found) in enumerate(panels, start=1):
+        axes = figure.add_subplot(rows, columns, place)
+        prepare(axes)
+        draw(axes, found)
+    figure.suptitle(_title(records[0]), x=0.01, ha="left", color=INK, size=13, weight="bold")
+    figure.savefig(path, dpi=130, facecolor="white")
+
+
+def _title(record: Record) -> str:
+    collection, cores = table(record, "collection"), table(record, "machine").get("cores")
+    return (
+        f"{collection.get('name')}: {collection.get('segments')} segments, "
+        f"{collection.get('facts')} facts on {cores} cores, at {record.get('commit')}"
+    )
+
+
+def prepare(axes: Axes) -> None:
+    """Sets the style of the axes."""
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(MUTED)
+    axes.grid(axis="x", color=GRID)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=INK, length=0)
+
+
+def head(axes: Axes, title: str, unit: str) -> None:
+    """Names a panel, and what its numbers are."""
+    axes.set_title(title, loc="left", color=INK, size=11, weight="bold", pad=10)
+    axes.set_xlabel(unit, color=MUTED)
+
+
+def name_bars(axes: Axes, names: Sequence[str]) -> None:
+    """Names what stands at 0, 1, 2 ... from the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+
+
+def _draw_latency(axes: Axes, loads: Sequence[Record]) -> None:
+    for load, colour in zip(loads, COLOURS, strict=False):
+        curve = cast(Sequence[float], table(load, "measured").get("curve_ms") or ())
+        style = "--" if table(load, "parameters").get("loop") == "open" else "-"
+        per_s = number(load, "throughput_per_s") or 0
+        name = f"{load_name(load)}: {per_s:.0f}/s"
+        axes.plot(curve, range(1, len(curve) + 1), style, color=colour, label=name, linewidth=2)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(0, 100)
+    axes.set_yticks((50, 95), ("p50", "p95"))
+    axes.grid(axis="y", color=GRID)
+    axes.legend(frameon=False, loc="lower right", fontsize=8, labelcolor=INK)
+    head(axes, "Questions answered within", "ms, from the question or from when it was due")
+
+
+def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
+    roles = sorted({role for load in loads for role in table(load, *_CPU, "by_role_ms")})
+    lefts = [0.0] * len(loads)
+    for role, colour in zip(roles, COLOURS, strict=False):
+        widths = [number(load, *_CPU, "by_role_ms", role) or 0.0 for load in loads]
+        axes.barh(range(len(loads)), widths, left=lefts, color=colour, label=role, height=0.62)
+        lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
+    for place, (load, total) in enumerate(zip(loads, lefts, strict=True)):
+        idle = number(load, *_CPU, "idle_ms") or 0.0
+        axes.text(total, place, f"  {total:.1f}, idle {idle:.1f}", va="center", color=INK, size=8)
+    axes.axvline(CPU_GOAL_MS, color=INK, linewidth=1, linestyle=":")
+    axes.set_xlim(0, 1.28 * max(*lefts, CPU_GOAL_MS))
+    name_bars(axes, [load_name(load) for load in loads])
+    axes.legend(
+        frameon=False,
+        fontsize=8,
+        labelcolor=INK,
+        handlelength=1,
+        ncols=len(roles),
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.13),
+    )
+    head(axes, "CPU of all processes", "ms a question; dotted: the goal at 32 at a time")
+
+
+_CPU = ("measured", "cpu")
+
+
+def _draw_quality(axes: Axes, ways: Sequence[Record]) -> None:
+    for offset, metric, colour in ((-0.16, "recall@10", COLOURS[0]), (0.16, "ndcg@10", COLOURS[1])):
+        means = [number(way, "measured", metric, "mean") or 0.0 for way in ways]
+        # Of one question nothing is known: no interval.
+        lows, highs = (
+            [
+                mean if (end := number(way, "measured", metric, part)) is None else end
+                for way, mean in zip(ways, means, strict=True)
+            ]
+            for part in ("low", "high")
+        )
+        errors = (
+            [mean - low for mean, low in zip(means, lows, strict=True)],
+            [high - mean for mean, high in zip(means, highs, strict=True)],
+        )
+        places = [place + offset for place in range(len(ways))]
+        axes.errorbar(means, places, xerr=errors, fmt="o", color=colour, label=metric, capsize=3)
+        for mean, place in zip(means, places, strict=True):
+            axes.text(mean, place - 0.09, f"{mean:.3f}", ha="center", color=INK, size=8)
+    name_bars(axes, [str(table(way, "parameters").get("way")) for way in ways])
+    axes.set_xlim(0, 1)
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right")
+    head(axes, "Quality by way", "mean over questions, with its 95 % interval")
+
+
+def _draw_visibility(axes: Axes, legs: Sequence[Record]) -> None:
+    slowest = 0.0
+    for place, leg in enumerate(legs):
+        p50, p95 = (number(leg, "latency", f"{name}_ms") or 0.0 for name in ("p50", "p95"))
+        slowest = max(slowest, p95)
+        axes.plot([p50, p95], [place, place], color=COLOURS[0], linewidth=5, alpha=0.35)
+        axes.plot([p50], [place], "o", color=COLOURS[0])
+        axes.text(p95, place, f"   p50 {p50:.0f}, p95 {p95:.0f}", va="center", color=INK, size=8)
+    name_bars(axes, [str(table(leg, "parameters").get("leg")) for leg in legs])
+    axes.set_xlim(0, 1.35 * slowest)
+    axes.margins(y=0.15)
+    head(axes, "A write is found after", "ms from its acknowledgement, idle service, p50 to p95")
+
+
+def _has(record: Record, part: str) -> bool:
+    return bool(record.get(part) or table(record, "measured").get(part))
+
+
+Draw = Callable[[Axes, Sequence[Record]], None]
+
+PANELS: Sequence[tuple[str, str, Draw]] = (
+    ("load", "latency", _draw_latency),
+    ("load", "cpu", _draw_cpu),
+    ("quality", "recall@10", _draw_quality),
+    ("visible after", "latency", _draw_visibility),
+)
+"""Scenario, the part of its results that the panel needs, and how it is drawn."""

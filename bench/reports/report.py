@@ -1,0 +1,251 @@
+"""Writes results as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from bench.harness.results import Json, Record, find, number, select, table
+from bench.reports.goals import GOALS
+
+Row = Sequence[str]
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The Markdown of a run; `records` has at least one."""
+    sections = (
+        head(records[0]),
+        _section("Goals", goals_table(records)),
+        _section("Questions, c at a time or a second on a schedule", loads_table(records)),
+        _section("Where the time goes, ms p50", _splits(records)),
+        _section("Where the CPU goes, ms a request (of it idle)", _cpu(records)),
+        _section("Writing", _writing(records)),
+        _section("Floors", _floors(records)),
+        _section("Quality [95 %]", _quality(records)),
+        _section("Memory, MiB", _memory(records)),
+    )
+    return "\n".join(section for section in sections if section)
+
+
+def markdown_table(head: Row, rows: Iterable[Row]) -> str:
+    """A Markdown table; the first column is text, the others are numbers."""
+    lines = [_line(head), _line(["---", *("---:" for _ in head[1:])])]
+    lines += [_line(row) for row in rows]
+    return "\n".join(lines)
+
+
+def _line(cells: Row) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title}\n\n{body}\n" if body else ""
+
+
+def head(record: Record) -> str:
+    """What was measured: the collection, when, and where."""
+    machine, versions = table(record, "machine"), table(record, "versions")
+    collection = table(record, "collection")
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"# {collection.get('name')} at {record.get('commit')}\n\n"
+        f"{record.get('at')}, {machine.get('cores')} cores of {machine.get('cpu')}, "
+        f"{machine.get('memory_gib')} GiB; {collection.get('tenants')} tenants, "
+        f"{collection.get('segments')} segments, {collection.get('facts')} facts, "
+        f"{collection.get('queries')} questions; settings {record.get('config_hash')}; {named}.\n"
+    )
+
+
+# ---------------------------------------------------------------- tables
+
+
+def goals_table(records: Sequence[Record]) -> str:
+    """The goals that the records say something of; empty for none."""
+    name = table(records[0], "collection").get("name")
+    rows = []
+    for goal in GOALS:
+        value = goal.measure(records)
+        if value is None or goal.collection not in ("", name):
+            continue
+        verdict = "reached" if goal.reached(value) else "**missed**"
+        rows.append((goal.name, figures(value), f"{goal.sense} {goal.bound:g}", verdict))
+    return markdown_table(("goal", "measured", "wanted", ""), rows) if rows else ""
+
+
+def loads_table(records: Sequence[Record]) -> str:
+    """The latency, throughput and CPU time of every load; empty for none."""
+    rows = [
+        (
+            load_name(load),
+            figures(number(load, "throughput_per_s")),
+            *(figures(number(load, "latency", f"{name}_ms")) for name in ("p50", "p95", "p99")),
+            figures(number(load, "measured", "cpu", "total_ms")),
+            counts(table(load, "errors")),
+            counts(table(load, "measured", "leg_faults")),
+        )
+        for load in select(records, "load")
+    ]
+    head = ("", "answers/s", "p50 ms", "p95 ms", "p99 ms", "CPU ms", "errors", "legs not OK")
+    return markdown_table(head, rows) if rows else ""
+
+
+def load_name(load: Record) -> str:
+    """The name of a load: its concurrency, or its arrival rate."""
+    parameters = table(load, "parameters")
+    if parameters.get("loop") == "closed":
+        return f"c = {parameters.get('callers')}"
+    return f"{figures(number(load, 'parameters', 'rate_per_s'))}/s"
+
+
+def _splits(records: Sequence[Record]) -> str:
+    loads = select(records, "load")
+    legs = list(table(loads[0], "measured", "split", "legs_ms")) if loads else []
+    stages = ("embedding", "loading", "ranking", "server", "way")
+    rows = [
+        (
+            load_name(load),
+            *(figures(number(load, "measured", "split", "legs_ms", leg)) for leg in legs),
+            *(figures(number(load, "measured", "split", f"{stage}_ms")) for stage in stages),
+        )
+        for load in loads
+    ]
+    return markdown_table(("", *legs, *stages), rows) if rows else ""
+
+
+def _cpu(records: Sequence[Record]) -> str:
+    loads = [load for load in select(records, "load") if table(load, "measured", "cpu")]
+    if not loads:
+        return ""
+    roles = sorted({role for load in loads for role in table(load, *_CPU, "by_role_ms")})
+    rows = [(role, *(_with_idle(load, role) for load in loads)) for role in roles]
+    totals = [
+        f"**{_cpu_figures(load, 'total_ms')}** ({_cpu_figures(load, 'idle_ms')})" for load in loads
+    ]
+    cores = [_cpu_figures(load, "cores_used") for load in loads]
+    elsewhere = [_cpu_figures(load, "cores_elsewhere") for load in loads]
+    rows += [("all", *totals), ("cores used", *cores), ("CPU cores of other processes", *elsewhere)]
+    return markdown_table(("process", *map(load_name, loads)), rows)
+
+
+_CPU = ("measured", "cpu")
+
+
+def _cpu_figures(load: Record, *path: str) -> str:
+    return figures(number(load, *_CPU, *path))
+
+
+def _with_idle(load: Record, role: str) -> str:
+    busy, idle = (_cpu_figures(load, part, role) for part in ("by_role_ms", "idle_by_role_ms"))
+    return f"{busy} ({idle})"
+
+
+def _writing(records: Sequence[Record]) -> str:
+    rows = list(_writing_rows(records))
+    return markdown_table(("", "n", "a second", "p50 ms", "p95 ms", ""), rows) if rows else ""
+
+
+def _writing_rows(records: Sequence[Record]) -> Iterator[Row]:
+    names = (
+        ("healthy after", "start"),
+        ("ingest single", ""),
+        ("ingest batches", "kind"),
+        ("projected", ""),
+        ("visible after", "leg"),
+    )
+    for scenario, parameter in names:
+        for record in select(records, scenario):
+            detail = table(record, "parameters").get(parameter, "")
+            yield (
+                f"{scenario} {detail}".rstrip(),
+                figures(number(record, "n")),
+                figures(number(record, "throughput_per_s")),
+                figures(number(record, "latency", "p50_ms")),
+                figures(number(record, "latency", "p95_ms")),
+                _remark(record),
+            )
+
+
+def _remark(record: Record) -> str:
+    if (seconds := number(record, "measured", "seconds")) is not None:
+        return f"{figures(seconds)} s"
+    faults = {**table(record, "measured", "outcomes"), **table(record, "errors")}
+    return counts({name: count for name, count in faults.items() if name != "created"})
+
+
+def _floors(records: Sequence[Record]) -> str:
+    rows = [
+        (scenario, *(figures(number(record, "latency", f"{name}_ms")) for name in ("p50", "p95")))
+        for scenario in ("encoder alone", "check", "echo")
+        if (record := find(records, scenario)) is not None
+    ]
+    return markdown_table(("", "p50 ms", "p95 ms"), rows) if rows else ""
+
+
+def _quality(records: Sequence[Record]) -> str:
+    ways = select(records, "quality")
+    metrics = [name for name in table(ways[0], "measured") if "@" in name] if ways else []
+    rows = [
+        (
+            str(table(record, "parameters").get("way")),
+            figures(number(record, "n")),
+            *(estimate(table(record, "measured", metric)) for metric in metrics),
+            counts({**table(record, "errors"), **table(record, "measured", "leg_faults")}),
+        )
+        for record in ways
+    ]
+    return markdown_table(("way", "n", *metrics, "faults"), rows) if rows else ""
+
+
+def estimate(found: Record, sign: str = "") -> str:
+    """A mean with its interval, or the mean alone if it has none.
+
+    Args:
+        found: With `mean`, `low` and `high`; empty if it was not measured.
+        sign: "+" to write that of a difference.
+    """
+    mean, low, high = (number(found, part) for part in ("mean", "low", "high"))
+    if mean is None:
+        return "-"
+    if low is None or high is None:
+        return f"{mean:{sign}.3f}"
+    return f"{mean:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
+
+
+def _memory(records: Sequence[Record]) -> str:
+    whens = select(records, "memory")
+    if not whens:
+        return ""
+    roles = sorted({role for record in whens for role in table(record, *_MIB)})
+    rows = [(role, *(_rss_pss(record, role) for record in whens)) for role in roles]
+    sums = []
+    for record in whens:
+        rss, pss = (
+            sum(number(record, *_MIB, role, kind) or 0 for role in roles) for kind in ("rss", "pss")
+        )
+        sums.append(f"**{rss:.0f}** / **{pss:.0f}**")
+    heads = [f"{table(record, 'parameters').get('when')}, RSS / PSS" for record in whens]
+    return markdown_table(("process", *heads), [*rows, ("all", *sums)])
+
+
+_MIB = ("measured", "mib_by_role")
+
+
+def _rss_pss(record: Record, role: str) -> str:
+    kinds = (number(record, *_MIB, role, kind) for kind in ("rss", "pss"))
+    return " / ".join("-" if value is None else f"{value:.0f}" for value in kinds)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def figures(value: float | None) -> str:
+    """A number with three significant figures, or more if it is a whole one."""
+    if value is None:
+        return "-"
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def counts(of: Mapping[str, Json]) -> str:
+    """Counts by name, as text."""
+    return ", ".join(f"{name}: {count}" for name, count in of.items())

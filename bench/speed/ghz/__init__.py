@@ -1,0 +1,1 @@
+"""Measures with ghz, an independent load generator."""

@@ -1,0 +1,1 @@
+"""What callers see above capacity: an open loop at multiples of the measured capacity."""

@@ -1,0 +1,144 @@
+"""The figures of a load above capacity: what was answered in time, cut, refused and late."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bench.harness.latency import percentile
+from bench.harness.load import Call, Run
+from bench.harness.results import Json, Record, Result, number, select, table
+from bench.reports.report import counts, figures, head, markdown_table
+from trivium.values import LegState, Retrieval
+
+OVERLOAD = "overload"
+CAPACITY = "capacity"
+REFUSED = "RESOURCE_EXHAUSTED"
+LATE = "DEADLINE_EXCEEDED"
+
+
+def result_of(
+    run: Run[Retrieval],
+    *,
+    share: float,
+    rate_per_s: float,
+    budget_s: float,
+    offered_s: float,
+    recovery_s: float | None,
+) -> Result:
+    """Summarises a load.
+
+    Args:
+        run: All calls; times count from when each was due.
+        share: Of the capacity.
+        rate_per_s: The rate of the arrivals.
+        budget_s: The time that each caller gave its call.
+        offered_s: For how long calls arrived.
+        recovery_s: From the last arrival until answers were whole and in time again; None if that
+            was not awaited to its end.
+    """
+    refused = [call.seconds for call in run.calls if call.code == REFUSED]
+    in_time = [call for call in run.calls if call.answer is not None and call.seconds <= budget_s]
+    answers = [answer for _, answer in run.answered]
+    return Result(
+        scenario=OVERLOAD,
+        parameters={
+            "budget_ms": round(budget_s * 1e3),
+            "share": share,
+            "rate_per_s": round(rate_per_s, 1),
+        },
+        n=len(run.calls),
+        throughput_per_s=round(len(answers) / offered_s, 2),
+        latency=run.latency,
+        errors=run.errors,
+        measured={
+            "goodput_per_s": round(len(in_time) / offered_s, 2),
+            "whole_per_s": round(
+                sum(is_whole_in_time(call, budget_s) for call in in_time) / offered_s, 2
+            ),
+            "refused_share": _share(len(refused), run),
+            "refused_p50_ms": _milliseconds(refused, 0.50),
+            "refused_p95_ms": _milliseconds(refused, 0.95),
+            "late_share": _share(run.errors.get(LATE, 0), run),
+            "leg_states": leg_states(answers),
+            "recovery_s": None if recovery_s is None else round(recovery_s, 2),
+        },
+    )
+
+
+def is_whole_in_time(call: Call[Retrieval], budget_s: float) -> bool:
+    """Whether it was answered in time, by every leg of the profile."""
+    return (
+        call.answer is not None
+        and call.seconds <= budget_s
+        and all(report.state is LegState.OK for report in call.answer.leg_reports)
+    )
+
+
+def leg_states(answers: Sequence[Retrieval]) -> dict[str, Json]:
+    """How often each leg ended otherwise than OK, such as {"graph: skipped": 3}."""
+    return dict(
+        sorted(
+            Counter(
+                f"{report.leg}: {report.state.value}"
+                for answer in answers
+                for report in answer.leg_reports
+                if report.state is not LegState.OK
+            ).items()
+        )
+    )
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The Markdown of a run; `records` has at least one."""
+    faults = markdown_table(
+        ("load", "legs not OK"),
+        [
+            (load_name(each), counts(table(each, "measured", "leg_states")))
+            for each in select(records, OVERLOAD)
+        ],
+    )
+    return f"{head(records[0])}\n{overload_table(records)}\n\n{faults}\n"
+
+
+def overload_table(records: Sequence[Record]) -> str:
+    """A line for each load, whose share is that of the measured capacity; empty for none."""
+    capacity = next((number(each, "throughput_per_s") for each in select(records, CAPACITY)), None)
+    columns = (
+        f"share of {figures(capacity)}/s",
+        *("offered/s", "in time/s", "whole/s", "p50 ms", "p95 ms", "refused", "refused p95"),
+        *("late", "over, s"),
+    )
+    return markdown_table(columns, [_row(each) for each in select(records, OVERLOAD)])
+
+
+def load_name(record: Record) -> str:
+    """The name of a load: its budget, and its share of the capacity."""
+    parameters = table(record, "parameters")
+    return f"{parameters.get('budget_ms')} ms, {parameters.get('share')}x"
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    measured = ("goodput_per_s", "whole_per_s")
+    return (
+        load_name(record),
+        figures(number(record, "parameters", "rate_per_s")),
+        *(figures(number(record, "measured", name)) for name in measured),
+        *(figures(number(record, "latency", f"{name}_ms")) for name in ("p50", "p95")),
+        _percent(number(record, "measured", "refused_share")),
+        figures(number(record, "measured", "refused_p95_ms")),
+        _percent(number(record, "measured", "late_share")),
+        figures(number(record, "measured", "recovery_s")),
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _share(count: int, run: Run[Retrieval]) -> float:
+    return round(count / len(run.calls), 4) if run.calls else 0.0
+
+
+def _milliseconds(seconds: Sequence[float], share: float) -> float | None:
+    return round(percentile(sorted(seconds), share) * 1e3, 2) if seconds else None

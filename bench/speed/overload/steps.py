@@ -1,0 +1,125 @@
+"""Loads a service at shares of its capacity, and waits after each until it has recovered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
+
+from bench.harness.collection import Query
+from bench.harness.connections import CALL_TIMEOUT_S, MAX_CONNECTIONS, Connections, connected
+from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals
+from bench.harness.results import Result
+from bench.speed.overload.figures import CAPACITY, is_whole_in_time, result_of
+from trivium.values import Retrieval
+
+CAPACITY_CALLERS = 32
+CALM_ANSWERS = 5
+"""So many whole answers in time, one after the other, end an overload."""
+
+MOST_RECOVERY_S = 10.0
+
+Take = Callable[[Result], None]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to offer.
+
+    Args:
+        queries: At least one; asked in turn, again and again.
+        warm_up_calls: Before the capacity is measured.
+        capacity_calls: In a closed loop, to measure the capacity.
+        budgets_s: What callers give each call.
+        shares: Of the capacity.
+        seconds: How long each load lasts.
+    """
+
+    queries: Sequence[Query]
+    warm_up_calls: int
+    capacity_calls: int
+    budgets_s: Sequence[float]
+    shares: Sequence[float]
+    seconds: float
+
+
+async def measure(address: str, plan: Plan, take: Take) -> None:
+    """Measures the capacity, and then each share of it with each budget."""
+    queries = cycle(plan.queries)
+    async with connected(address, MAX_CONNECTIONS) as connections:
+        ask = partial(_ask, connections, CALL_TIMEOUT_S)
+        await closed_loop(ask, islice(queries, plan.warm_up_calls), CAPACITY_CALLERS, _silent)
+        reached = await closed_loop(
+            ask, islice(queries, plan.capacity_calls), CAPACITY_CALLERS, _silent
+        )
+        take(_capacity(reached))
+        for budget_s in plan.budgets_s:
+            ask = partial(_ask, connections, budget_s)
+            await recovery(ask, queries, budget_s)
+            for share in plan.shares:
+                rate_per_s = share * reached.throughput_per_s
+                arrivals = poisson_arrivals(rate_per_s, max(1, round(rate_per_s * plan.seconds)))
+                started = time.perf_counter()
+                run = await open_loop(ask, queries, arrivals, _silent)
+                take(
+                    result_of(
+                        run,
+                        share=share,
+                        rate_per_s=rate_per_s,
+                        budget_s=budget_s,
+                        offered_s=arrivals[-1],
+                        recovery_s=await recovery(
+                            ask, queries, budget_s, since=started + arrivals[-1]
+                        ),
+                    )
+                )
+
+
+async def recovery(
+    ask: Ask[Query, Retrieval],
+    queries: cycle[Query],
+    budget_s: float,
+    *,
+    since: float | None = None,
+    clock: Clock = time.perf_counter,
+) -> float | None:
+    """Asks one question after the other until a few answers in a row are whole and in time.
+
+    Returns:
+        The seconds until the first of these was asked; None if none were within ten seconds.
+    """
+    since = clock() if since is None else since
+    calm, first = 0, since
+    while calm < CALM_ANSWERS:
+        asked = clock()
+        if asked - since > MOST_RECOVERY_S:
+            return None
+        run = await closed_loop(ask, islice(queries, 1), 1, _silent)
+        if not is_whole_in_time(run.calls[0], budget_s):
+            calm = 0
+            continue
+        first = asked if calm == 0 else first
+        calm += 1
+    return max(0.0, first - since)
+
+
+async def _ask(connections: Connections, timeout: float, query: Query) -> Retrieval:
+    return await connections.ask(query, timeout=timeout)
+
+
+def _capacity(run: Run[Retrieval]) -> Result:
+    return Result(
+        scenario=CAPACITY,
+        parameters={"callers": CAPACITY_CALLERS},
+        n=len(run.calls),
+        throughput_per_s=run.throughput_per_s,
+        latency=run.latency,
+        errors=run.errors,
+    )
+
+
+def _silent() -> None:
+    """Shows no progress: a bar would take CPU time from what is measured."""

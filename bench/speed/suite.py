@@ -1,0 +1,257 @@
+"""Runs the scenarios in an order in which none disturbs the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from rich.progress import Progress
+
+from bench.harness.collection import Collection
+from bench.harness.connections import (
+    LIMIT,
+    MAX_CONNECTIONS,
+    Connections,
+    connected,
+    connections_for,
+)
+from bench.harness.cpu import CpuMeter, CpuUse, per_request
+from bench.harness.latency import curve_ms
+from bench.harness.load import (
+    Advance,
+    Run,
+    closed_loop,
+    leg_faults,
+    open_loop,
+    poisson_arrivals,
+    repeated,
+    split,
+)
+from bench.harness.processes import ServiceProcesses
+from bench.harness.results import Json, Result
+from bench.harness.service import Target, fresh_data, started
+from bench.harness.writing import BatchLoader, measure_projection
+from bench.quality.scoring.evaluate import Answers, ask_way
+from bench.quality.scoring.outcome import outcome
+from bench.quality.ways import default_ways, legs_of
+from bench.speed import floors, ingest
+from trivium.values import Retrieval
+
+SCENARIOS = ("start", "ingest", "baselines", "load", "quality")
+CALLERS = (1, 8, 32)
+OPEN_SHARES = (0.5, 0.8)
+"""Rates of the open loop, as shares of what the closed loop reached with the most callers."""
+
+LEAST_CALLS = 1000
+WARM_UP_CALLS = 4000
+"""Before anything is measured: Neo4j's JVM needs some thousands of calls to be at its best."""
+
+SETTLING_CALLS = 100
+"""Before each loop, for its connections."""
+
+QUALITY_CALLERS = 8
+"""For speed: what latencies this gives is the load's to say."""
+
+IDLE_S = 15.0
+
+Take = Callable[[Result], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to measure, with what.
+
+    Args:
+        collection: The data.
+        scenarios: Of `SCENARIOS`; the data is written whichever they are.
+        least_calls: Each loop asks at least so many questions, going round.
+    """
+
+    collection: Collection
+    scenarios: Sequence[str] = SCENARIOS
+    least_calls: int = LEAST_CALLS
+
+
+@asynccontextmanager
+async def service(plan: Plan, take: Take) -> AsyncIterator[Target]:
+    """Starts the service on fresh data; twice if the start is to be measured.
+
+    The first start creates the databases; the second is the usual one.
+    """
+    with fresh_data() as data_dir:
+        if "start" in plan.scenarios:
+            async with started(data_dir) as target:
+                take(_healthy_after("first", target))
+        async with started(data_dir) as target:
+            if "start" in plan.scenarios:
+                take(_healthy_after("second", target))
+            yield target
+
+
+def _healthy_after(start: str, target: Target) -> Result:
+    seconds = round(target.healthy_after_s or 0.0, 2)
+    return Result(
+        scenario="healthy after", parameters={"start": start}, n=1, measured={"seconds": seconds}
+    )
+
+
+class Suite:
+    """The scenarios against one running service."""
+
+    def __init__(self, plan: Plan, target: Target, take: Take, bars: Progress) -> None:
+        self._plan = plan
+        self._collection = plan.collection
+        self._target = target
+        self._take = take
+        self._bars = bars
+        self._processes = None if target.pid is None else ServiceProcesses(target.pid)
+        self._meter = CpuMeter(self._processes)
+        self._idle: CpuUse | None = None
+        self._queries = list(repeated(plan.collection.queries, plan.least_calls))
+
+    async def run(self) -> None:
+        """Runs them all; the data is written before anything is asked."""
+        async with connected(self._target.address, 1) as connections:
+            self._take_memory("started")
+            await self._write(connections)
+            self._take_memory("loaded")
+            if "baselines" in self._plan.scenarios:
+                await self._baselines()
+            if "load" in self._plan.scenarios:
+                await self._load()
+            self._take_memory("asked")
+        if "quality" in self._plan.scenarios and self._collection.judged:
+            await self._quality()
+
+    # ---------------------------------------------------------------- writing
+
+    async def _write(self, connections: Connections) -> None:
+        measured = "ingest" in self._plan.scenarios
+        if measured:
+            await self._singles(connections)
+        since = time.perf_counter()
+        written = self._collection.segment_count + self._collection.fact_count
+        task = self._bars.add_task("writing the collection", total=written)
+        loader = BatchLoader(connections, lambda count: self._bars.advance(task, count))
+        results = await loader.load(self._collection)
+        bar = self._bar("waiting for the projections", 1)
+        projected = await measure_projection(connections, self._collection, loader.tokens, since)
+        bar()
+        if measured:
+            self._take_all([*results, projected])
+            bar = self._bar("writing to an idle service", ingest.MARKS)
+            self._take_all(await ingest.measure_visibility(connections, bar))
+
+    async def _singles(self, connections: Connections) -> None:
+        memories = self._collection.memories.values()
+        segments = max((memory.segments for memory in memories), key=len)
+        count = min(len(segments), ingest.SINGLES + ingest.WARM_UP)
+        bar = self._bar("writing single segments", count)
+        self._take(await ingest.measure_singles(connections, segments, bar))
+
+    # ---------------------------------------------------------------- load
+
+    async def _baselines(self) -> None:
+        bar = self._bar("timing the encoder alone", 1)
+        texts = [query.text for query in self._collection.queries]
+        self._take(await floors.measure_encoder(texts))
+        bar()
+        bar = self._bar("timing gRPC alone", 2 * (floors.ROUNDS + 1))
+        self._take_all(await floors.measure_check(self._target.address, bar))
+
+    async def _load(self) -> None:
+        bar = self._bar("idling", 1)
+        self._idle = await self._meter.idle(IDLE_S)
+        bar()
+        reached_per_s = 0.0
+        async with connected(self._target.address, 1) as connections:
+            await self._unmeasured(connections, CALLERS[1], WARM_UP_CALLS)
+        for callers in CALLERS:
+            async with connected(self._target.address, connections_for(callers)) as connections:
+                await self._unmeasured(connections, callers, SETTLING_CALLS)
+                reached_per_s = await self._closed_loop(connections, callers)
+        async with connected(self._target.address, MAX_CONNECTIONS) as connections:
+            for share in OPEN_SHARES:
+                await self._open_loop(connections, round(share * reached_per_s, 1), share)
+
+    async def _unmeasured(self, connections: Connections, callers: int, calls: int) -> None:
+        queries = islice(repeated(self._collection.queries, calls), calls)
+        await closed_loop(connections.ask, queries, callers, self._bar("warming up", calls))
+
+    async def _closed_loop(self, connections: Connections, callers: int) -> float:
+        bar = self._bar(f"load, {callers} callers", len(self._queries))
+        run, use = await self._meter.over(closed_loop(connections.ask, self._queries, callers, bar))
+        self._take(self._load_result({"loop": "closed", "callers": callers}, run, use))
+        return run.throughput_per_s
+
+    async def _open_loop(self, connections: Connections, rate_per_s: float, share: float) -> None:
+        bar = self._bar(f"load, {rate_per_s:.0f} per second", len(self._queries))
+        arrivals = poisson_arrivals(rate_per_s, len(self._queries))
+        run, use = await self._meter.over(open_loop(connections.ask, self._queries, arrivals, bar))
+        parameters: dict[str, Json] = {"loop": "open", "share": share, "rate_per_s": rate_per_s}
+        self._take(self._load_result(parameters, run, use))
+
+    def _load_result(
+        self, parameters: dict[str, Json], run: Run[Retrieval], use: CpuUse | None
+    ) -> Result:
+        return Result(
+            scenario="load",
+            parameters={**parameters, "limit": LIMIT},
+            n=len(run.calls),
+            throughput_per_s=run.throughput_per_s,
+            latency=run.latency,
+            errors=run.errors,
+            measured={
+                "split": split(run),
+                "leg_faults": leg_faults(retrieval for _, retrieval in run.answered),
+                "cpu": None if use is None else per_request(use, self._idle, len(run.calls)),
+                "curve_ms": curve_ms([seconds for seconds, _ in run.answered]),
+            },
+        )
+
+    async def _quality(self) -> None:
+        queries = self._collection.judged
+        async with connected(self._target.address, 1) as connections:
+            profiles = await connections.profiles()
+            ways = default_ways(profiles)
+            bar = self._bar("judging answers", len(queries) * len(ways))
+            baseline: Answers | None = None
+            for way in ways:
+                legs = legs_of(way, profiles)
+                answers = await ask_way(
+                    connections, queries, way, legs, bar, callers=QUALITY_CALLERS
+                )
+                baseline = baseline or answers
+                self._take(outcome(answers, baseline))
+
+    # ---------------------------------------------------------------- the rest
+
+    def _take_memory(self, when: str) -> None:
+        if self._processes is None:
+            return
+        by_role: dict[str, Json] = {
+            role: {
+                "rss": round(memory.rss_mib, 1),
+                "pss": None if memory.pss_mib is None else round(memory.pss_mib, 1),
+            }
+            for role, memory in self._processes.memory().items()
+        }
+        self._take(
+            Result(
+                scenario="memory",
+                parameters={"when": when},
+                n=1,
+                measured={"mib_by_role": by_role},
+            )
+        )
+
+    def _take_all(self, results: Sequence[Result]) -> None:
+        for result in results:
+            self._take(result)
+
+    def _bar(self, description: str, total: int) -> Advance:
+        task = self._bars.add_task(description, total=total)
+        return lambda: self._bars.advance(task)

@@ -1,0 +1,1 @@
+"""Reads conversations, facts and questions from files."""

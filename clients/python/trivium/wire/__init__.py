@@ -1,0 +1,1 @@
+"""Between messages and values: channels, requests, responses."""

@@ -1,0 +1,43 @@
+"""What the asyncio client does differently from the blocking one; see `transport`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+
+import grpc
+from grpc import aio
+
+from trivium.values import Item
+from trivium.wire.channel import ChannelOptions, with_defaults
+
+Channel = aio.Channel
+Items = Iterable[Item] | AsyncIterable[Item]
+
+
+def open_channel(
+    target: str, credentials: grpc.ChannelCredentials | None, options: ChannelOptions
+) -> Channel:
+    """Opens a channel; without credentials it is not encrypted."""
+    if credentials is None:
+        return aio.insecure_channel(target, with_defaults(options))
+    return aio.secure_channel(target, credentials, with_defaults(options))
+
+
+async def wait_ready(channel: Channel, timeout: float) -> None:
+    """Waits until the channel is connected.
+
+    Raises:
+        TimeoutError: It is not, after `timeout` seconds.
+    """
+    await asyncio.wait_for(channel.channel_ready(), timeout)
+
+
+async def each(items: Items) -> AsyncIterator[Item]:
+    """Iterates over the items."""
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item

@@ -1,0 +1,380 @@
+"""Builds the request messages, for both clients."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from trivium.v1 import (
+    catalog_service_pb2,
+    fact_pb2,
+    filter_pb2,
+    ingest_service_pb2,
+    item_pb2,
+    retrieval_service_pb2,
+    segment_pb2,
+)
+from trivium.values import BriefingOptions, Fact, Filter, Item, LegOverride, Segment, TimeRange
+from trivium.wire.surrogates import LONE_SURROGATE, has_lone_surrogate
+
+BUDGET_SHARE = 0.9
+"""The share of a call's timeout that the server may take; the rest is for the network."""
+
+MAX_BATCH_ITEMS = 200
+"""Items per message of a stream. Each message is one transaction."""
+
+MAX_BATCH_BYTES = 1 << 20
+"""Bytes per message of a stream, well below gRPC's default limit of 4 MiB."""
+
+CONTEXT_QUERY = "recent conversations and key facts"
+CONTEXT_PROFILE = "annie"
+"""Its legs have no floor, which this unspecific query would not pass."""
+CONTEXT_LIMIT = 10
+CONTEXT_TIMEOUT_S = 3.0
+"""The query of a bot before the first turn of a conversation, and its timeout."""
+
+Progress = Callable[[int], None]
+"""Called with the number of items sent so far."""
+
+
+class RetrieveOptions(TypedDict, total=False):
+    """The options of `retrieve` and `briefing`, all with a default.
+
+    Attributes:
+        vector: The query as a vector of the service's embedding model, which the
+            server then does not compute.
+        limit: How many hits to return; 0 means the profile's own, at most 100.
+        profile: The name of the ranking profile; empty means "default".
+        filter: The items to consider, on every leg.
+        as_of: The reference time of the request, timezone-aware: ages and the validity
+            of facts are relative to it, and later segments are hidden. None means now.
+        known_at: Hides what was recorded later, and ignores later retractions and
+            closings; timezone-aware. None hides nothing.
+        consistency_token: The token that a write returned: each leg waits, within the
+            timeout, until it has applied that write, or is reported as stale.
+        explain: Whether to return the ledger of each hit.
+        leg_overrides: Changes to legs of the profile, by leg name; each a `LegOverride` or a
+            mapping of its fields.
+        profile_overrides: Changes to the profile, in the form of a profile file.
+        seed_ids: Ids of segments that represent an entity: the graph walk starts from
+            these entities instead of the names in the query.
+    """
+
+    vector: Sequence[float]
+    limit: int
+    profile: str
+    filter: Filter | None
+    as_of: datetime | None
+    known_at: datetime | None
+    consistency_token: str
+    explain: bool
+    leg_overrides: Mapping[str, LegOverride | Mapping[str, Any]]
+    profile_overrides: Mapping[str, Any]
+    seed_ids: Sequence[str]
+
+
+def retrieve(
+    tenant: str,
+    query: str,
+    *,
+    timeout: float,
+    briefing: BriefingOptions | None = None,
+    vector: Sequence[float] = (),
+    limit: int = 0,
+    profile: str = "",
+    filter: Filter | None = None,
+    as_of: datetime | None = None,
+    known_at: datetime | None = None,
+    consistency_token: str = "",
+    explain: bool = False,
+    leg_overrides: Mapping[str, LegOverride | Mapping[str, Any]] | None = None,
+    profile_overrides: Mapping[str, Any] | None = None,
+    seed_ids: Sequence[str] = (),
+) -> retrieval_service_pb2.RetrieveRequest:
+    """Builds a RetrieveRequest; its `time_budget` is `BUDGET_SHARE` of `timeout` seconds.
+
+    Raises:
+        ValueError: The query has a lone surrogate, a time has no time zone, or an override of a
+            leg has an unknown field.
+    """
+    if has_lone_surrogate(query):
+        raise ValueError(f"the query cannot be sent: it {LONE_SURROGATE}")
+    return retrieval_service_pb2.RetrieveRequest(
+        tenant=tenant,
+        query=query,
+        vector=vector,
+        limit=limit,
+        profile=profile,
+        leg_overrides=[_leg_override(leg, change) for leg, change in (leg_overrides or {}).items()],
+        filter=None if filter is None else _filter(filter),
+        as_of=_timestamp(as_of),
+        time_budget=_duration(timeout * BUDGET_SHARE),
+        consistency_token=consistency_token,
+        explain=explain,
+        briefing=None if briefing is None else _briefing(briefing),
+        profile_overrides=_struct(profile_overrides),
+        seed_ids=seed_ids,
+        known_at=_timestamp(known_at),
+    )
+
+
+def compare(
+    query: retrieval_service_pb2.RetrieveRequest,
+    against: str,
+    against_overrides: Mapping[str, Any] | None,
+) -> retrieval_service_pb2.CompareRequest:
+    """Builds a CompareRequest."""
+    return retrieval_service_pb2.CompareRequest(
+        retrieve=query, against=against, against_overrides=_struct(against_overrides)
+    )
+
+
+def explain_absence(
+    query: retrieval_service_pb2.RetrieveRequest, segment_id: str, fact_id: str
+) -> retrieval_service_pb2.ExplainAbsenceRequest:
+    """Builds an ExplainAbsenceRequest.
+
+    Raises:
+        ValueError: Not exactly one of the ids is given.
+    """
+    if bool(segment_id) == bool(fact_id):
+        raise ValueError("exactly one of segment_id and fact_id is required")
+    item = (
+        item_pb2.ItemRef(segment_id=segment_id) if segment_id else item_pb2.ItemRef(fact_id=fact_id)
+    )
+    return retrieval_service_pb2.ExplainAbsenceRequest(retrieve=query, item=item)
+
+
+def ingest(
+    tenant: str, items: Sequence[Item], text_search_config: str = ""
+) -> ingest_service_pb2.IngestRequest:
+    """Builds an IngestRequest.
+
+    Raises:
+        ValueError: An item cannot be encoded; the message has its id and field.
+    """
+    return ingest_service_pb2.IngestRequest(
+        tenant=tenant,
+        items=[to_message(item) for item in items],
+        text_search_config=text_search_config,
+    )
+
+
+class Batcher:
+    """Groups items into the messages of a stream, by count and size."""
+
+    def __init__(
+        self, tenant: str, text_search_config: str = "", progress: Progress | None = None
+    ) -> None:
+        self._tenant = tenant
+        self._text_search_config = text_search_config
+        self._progress = progress
+        self._sent_count = 0
+        self._items: list[ingest_service_pb2.IngestItem] = []
+        self._size_bytes = 0
+
+    def add(self, item: Item) -> Iterator[ingest_service_pb2.IngestStreamRequest]:
+        """Adds an item; yields the previous message if it is full."""
+        message = to_message(item)
+        size_bytes = message.ByteSize()
+        full = len(self._items) >= MAX_BATCH_ITEMS
+        if full or self._size_bytes + size_bytes > MAX_BATCH_BYTES:
+            yield from self.flush()
+        self._items.append(message)
+        self._size_bytes += size_bytes
+
+    def flush(self) -> Iterator[ingest_service_pb2.IngestStreamRequest]:
+        """Yields the remaining items, if any."""
+        if not self._items:
+            return
+        request = ingest_service_pb2.IngestStreamRequest(
+            tenant=self._tenant,
+            items=self._items,
+            text_search_config=self._text_search_config,
+        )
+        self._sent_count += len(self._items)
+        self._items = []
+        self._size_bytes = 0
+        yield request
+        # gRPC has taken this message when it asks for the next one.
+        if self._progress is not None:
+            self._progress(self._sent_count)
+
+
+def forget(
+    tenant: str,
+    *,
+    segment_ids: Sequence[str] = (),
+    fact_ids: Sequence[str] = (),
+    session: str = "",
+    speaker: str = "",
+    everything: bool = False,
+) -> ingest_service_pb2.ForgetRequest:
+    """Builds a ForgetRequest.
+
+    Raises:
+        ValueError: Not exactly one of ids, session, speaker and everything is given.
+    """
+    by_ids = bool(segment_ids or fact_ids)
+    if [by_ids, bool(session), bool(speaker), everything].count(True) != 1:
+        raise ValueError("exactly one of ids, session, speaker and everything is required")
+    if by_ids:
+        ids = ingest_service_pb2.ItemIds(segment_ids=segment_ids, fact_ids=fact_ids)
+        return ingest_service_pb2.ForgetRequest(tenant=tenant, ids=ids)
+    if session:
+        return ingest_service_pb2.ForgetRequest(tenant=tenant, session=session)
+    if speaker:
+        return ingest_service_pb2.ForgetRequest(tenant=tenant, speaker=speaker)
+    return ingest_service_pb2.ForgetRequest(tenant=tenant, everything=True)
+
+
+def list_segments(
+    tenant: str, filter_: Filter | None, page_size: int
+) -> catalog_service_pb2.ListSegmentsRequest:
+    """Builds the request for the first page of segments."""
+    return catalog_service_pb2.ListSegmentsRequest(
+        tenant=tenant,
+        filter=None if filter_ is None else _filter(filter_),
+        page_size=page_size,
+    )
+
+
+def list_facts(
+    tenant: str, entities: Sequence[str], valid_at: datetime | None, page_size: int
+) -> catalog_service_pb2.ListFactsRequest:
+    """Builds the request for the first page of facts."""
+    return catalog_service_pb2.ListFactsRequest(
+        tenant=tenant, entities=entities, valid_at=_timestamp(valid_at), page_size=page_size
+    )
+
+
+def to_message(item: Item) -> ingest_service_pb2.IngestItem:
+    """Writes a segment or fact.
+
+    Raises:
+        ValueError: A field has a lone surrogate, or a time has no time zone.
+    """
+    try:
+        if isinstance(item, Segment):
+            return ingest_service_pb2.IngestItem(segment=_segment(item))
+        return ingest_service_pb2.IngestItem(fact=_fact(item))
+    except UnicodeEncodeError:
+        raise ValueError(_unwritable(item)) from None
+
+
+def _unwritable(item: Item) -> str:
+    """The error message for an item that cannot be encoded in UTF-8."""
+    values = {each.name: getattr(item, each.name) for each in dataclasses.fields(item)}
+    field = next(name for name, value in values.items() if has_lone_surrogate(value))
+    kind = type(item).__name__.lower()
+    return f"the {kind} {item.id!r} cannot be sent: {field!r} {LONE_SURROGATE}"
+
+
+def _segment(segment: Segment) -> segment_pb2.Segment:
+    return segment_pb2.Segment(
+        id=segment.id,
+        text=segment.text,
+        title=segment.title,
+        kind=segment.kind,
+        speaker=segment.speaker,
+        session=segment.session,
+        event_time=_timestamp(segment.event_time),
+        importance=segment.importance,
+        sensitive=segment.sensitive,
+        labels=segment.labels,
+        entities=segment.entities,
+        entity=segment.entity,
+        keywords=segment.keywords,
+    )
+
+
+def _fact(fact: Fact) -> fact_pb2.Fact:
+    return fact_pb2.Fact(
+        id=fact.id,
+        subject=fact.subject,
+        relation=fact.relation,
+        object=fact.object,
+        sentence=fact.sentence,
+        valid_from=_timestamp(fact.valid_from),
+        valid_to=_timestamp(fact.valid_to),
+        recorded_at=_timestamp(fact.recorded_at),
+        retracted_at=_timestamp(fact.retracted_at),
+        evidence=fact.evidence,
+        weight=fact.weight,
+        sensitive=fact.sensitive,
+        closes=fact.closes,
+        single_valued=fact.single_valued,
+    )
+
+
+def _filter(given: Filter) -> filter_pb2.Filter:
+    return filter_pb2.Filter(
+        kinds=given.kinds,
+        labels=[
+            filter_pb2.LabelFilter(key=key, values=passing) for key, passing in given.labels.items()
+        ],
+        speakers=given.speakers,
+        sessions=given.sessions,
+        entities=given.entities,
+        min_importance=given.min_importance,
+        event_time=_time_range(given.event_time),
+        created_at=_time_range(given.created_at),
+        updated_at=_time_range(given.updated_at),
+    )
+
+
+def _time_range(given: TimeRange | None) -> filter_pb2.TimeRange | None:
+    if given is None:
+        return None
+    return filter_pb2.TimeRange(start=_timestamp(given.start), end=_timestamp(given.end))
+
+
+def _struct(fields: Mapping[str, Any] | None) -> Struct | None:
+    return None if fields is None else ParseDict(dict(fields), Struct())
+
+
+def _leg_override(
+    leg: str, change: LegOverride | Mapping[str, Any]
+) -> retrieval_service_pb2.LegOverride:
+    if not isinstance(change, LegOverride):
+        try:
+            change = LegOverride(**change)
+        except TypeError:
+            fields = ", ".join(each.name for each in dataclasses.fields(LegOverride))
+            raise ValueError(
+                f"leg_overrides[{leg!r}] must have only {fields}; is {change!r}. "
+                "Other fields are in profile_overrides"
+            ) from None
+    return retrieval_service_pb2.LegOverride(leg=leg, weight=change.weight, depth=change.depth)
+
+
+def _briefing(options: BriefingOptions) -> retrieval_service_pb2.BriefingOptions:
+    return retrieval_service_pb2.BriefingOptions(
+        max_chars=options.max_chars, max_line_chars=options.max_line_chars
+    )
+
+
+def _timestamp(instant: datetime | None) -> Timestamp | None:
+    if instant is None:
+        return None
+    if instant.utcoffset() is None:
+        raise ValueError(
+            f"{instant} has no time zone; use for example datetime.now(UTC) "
+            "or instant.replace(tzinfo=ZoneInfo('Europe/Lisbon'))"
+        )
+    message = Timestamp()
+    message.FromDatetime(instant.astimezone(UTC))
+    return message
+
+
+def _duration(seconds: float) -> Duration:
+    message = Duration()
+    message.FromTimedelta(timedelta(seconds=seconds))
+    return message

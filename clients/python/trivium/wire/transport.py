@@ -1,0 +1,42 @@
+"""What the blocking client does differently from the asyncio one; see `aio_transport`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import grpc
+
+from trivium.values import Item
+from trivium.wire.channel import ChannelOptions, with_defaults
+
+Channel = grpc.Channel
+Items = Iterable[Item]
+
+
+def open_channel(
+    target: str, credentials: grpc.ChannelCredentials | None, options: ChannelOptions
+) -> Channel:
+    """Opens a channel; without credentials it is not encrypted."""
+    if credentials is None:
+        return grpc.insecure_channel(target, with_defaults(options))
+    return grpc.secure_channel(target, credentials, with_defaults(options))
+
+
+def wait_ready(channel: Channel, timeout: float) -> None:
+    """Waits until the channel is connected.
+
+    Raises:
+        TimeoutError: It is not, after `timeout` seconds.
+    """
+    ready = grpc.channel_ready_future(channel)
+    try:
+        ready.result(timeout=timeout)
+    except grpc.FutureTimeoutError:
+        raise TimeoutError from None
+    finally:
+        ready.cancel()
+
+
+def each(items: Items) -> Iterator[Item]:
+    """Iterates over the items."""
+    return iter(items)

@@ -1,0 +1,75 @@
+"""Cypher conditions of the searches: the tenant, a request's filter, and validity in time.
+
+Every node that a search reaches is tested for its tenant, by `OF_TENANT`, `held` or a key that
+contains the tenant.
+"""
+
+from __future__ import annotations
+
+OF_TENANT = "segment:Segment {tenant: $given.tenant}"
+"""The node pattern of a segment of the tenant."""
+
+
+def if_given(flag: str, condition: str) -> str:
+    """The condition if the question sets the flag, else true.
+
+    Written as a CASE: the planner expands a disjunction into many clauses and takes twice as long.
+    """
+    return f"CASE WHEN $given.{flag} THEN {condition} ELSE true END"
+
+
+def _end(fact: str) -> str:
+    """When a fact's validity ended, as far as was known.
+
+    A fact projected by a previous version has no closings, and its end as it is known for good.
+    """
+    stated = f"coalesce({fact}.valid_to, $given.latest)"
+    return f"""CASE WHEN {fact}.closed_at IS NULL THEN {stated}
+      ELSE reduce(ended = {stated}, n IN range(0, size({fact}.closed_at) - 1) |
+        CASE WHEN {fact}.closed_at[n] < ended
+              AND {fact}.closing_recorded_at[n] <= $given.recorded_by
+              AND {fact}.closing_retracted_at[n] > $given.retracted_by
+             THEN {fact}.closed_at[n] ELSE ended END) END"""
+
+
+def held(fact: str) -> str:
+    """Whether a fact is the tenant's and was valid at `as_of`, as far as was known."""
+    recorded = f"coalesce({fact}.recorded_at, $given.earliest) <= $given.recorded_by"
+    return f"""{fact}.tenant = $given.tenant
+      AND coalesce({fact}.valid_from, $given.as_of) <= $given.as_of
+      AND {_end(fact)} > $given.as_of
+      AND coalesce({fact}.retracted_at, $given.latest) > $given.retracted_by
+      AND {if_given("as_known", recorded)}"""
+
+
+# The whole filter except its range of event times, which facts test against their validity.
+_PASSES_FILTER = """segment.importance >= $given.min_importance
+      AND all(terms IN $given.term_groups WHERE any(term IN terms WHERE term IN segment.terms))
+      AND $given.created_from <= coalesce(segment.created_at, $given.created_from)
+      AND coalesce(segment.created_at, $given.earliest) < $given.created_to
+      AND $given.updated_from <= coalesce(segment.updated_at, $given.updated_from)
+      AND coalesce(segment.updated_at, $given.earliest) < $given.updated_to"""
+
+
+# A segment that is cited but not written has no event_time and is never visible.
+_BEFORE_AS_OF = "segment.event_time <= $given.as_of"
+_IN_RANGE = "$given.event_from <= segment.event_time AND segment.event_time < $given.event_to"
+VISIBLE = f"{_BEFORE_AS_OF} AND {if_given('filtered', f'{_IN_RANGE} AND {_PASSES_FILTER}')}"
+"""Whether a segment of the tenant passes the filter and is not later than `as_of`."""
+
+_OVERLAPS = f"""coalesce(fact.valid_from, $given.earliest) < $given.event_to
+      AND {_end("fact")} > $given.event_from"""
+
+
+def fact_passes(evidence: str = "segment") -> str:
+    """Whether a fact passes the filter: by its own validity, else by a segment of its evidence."""
+    has_evidence = f"""EXISTS {{
+        (fact)-[:EVIDENCE]->({evidence}) WHERE {_BEFORE_AS_OF} AND {_PASSES_FILTER} }}"""
+    return f"{if_given('timed', _OVERLAPS)} AND {if_given('evidence_filtered', has_evidence)}"
+
+
+def followed(link: str, fact: str, entity: str) -> str:
+    """Whether a custom walk follows a link over a fact to an entity."""
+    selected = f"$given.places[toLower({fact}.relation)] IS NOT NULL"
+    return f"""{held(fact)} AND {entity}.tenant = $given.tenant
+      AND type({link}) IN $given.links AND {if_given("selective", selected)}"""

@@ -1,0 +1,113 @@
+"""Conversion of changed items to the rows that the statements take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from serving.adapters.neo4j.names import entity_key, tenant_token
+from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.items.text import name_key
+from serving.domain.items.validity import Closing
+from serving.domain.questions.query import segment_terms
+from serving.ports.graph import GraphFact, GraphSegment
+
+Value = object
+"""A Bolt value: None, bool, int, float, str, or a list or map of these."""
+
+Row = dict[str, Value]
+
+EARLIEST, LATEST = -(2**63), 2**63 - 1
+"""Bounds of all instants, in microseconds."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(instant: datetime) -> int:
+    """Converts an aware instant to whole microseconds since 1970."""
+    return (instant - _EPOCH) // timedelta(microseconds=1)
+
+
+def _optional_microseconds(instant: datetime | None) -> int | None:
+    return None if instant is None else microseconds(instant)
+
+
+def item_row(tenant: TenantName, item: ItemId) -> Row:
+    """The properties that identify an item's node."""
+    return {"tenant": tenant, "id": item.id}
+
+
+def removed_rows(removed: Iterable[tuple[TenantName, ItemId]], kind: ItemKind) -> list[Row]:
+    """The removed items of one kind."""
+    return [item_row(tenant, item) for tenant, item in removed if item.kind is kind]
+
+
+def segment_row(change: GraphSegment) -> Row:
+    """A segment with the entities that it mentions, the speaker included, and the one it is.
+
+    Its properties are what searches filter by; the text is not among them.
+    """
+    segment = change.segment
+    name = item_row(change.tenant, segment.item)
+    return {
+        **name,
+        "tenant_token": tenant_token(change.tenant),
+        "properties": {
+            **name,
+            "event_time": microseconds(segment.event_time),
+            "created_at": _optional_microseconds(segment.created_at),
+            "updated_at": _optional_microseconds(segment.updated_at),
+            "importance": segment.importance,
+            "terms": sorted(segment_terms(segment)),
+        },
+        "mentions": _entities((*segment.entities, segment.speaker)),
+        "is": _entities([segment.entity]),
+    }
+
+
+def fact_row(change: GraphFact) -> Row:
+    """A fact with its ends and its evidence; the sentence is not among its properties."""
+    fact = change.fact
+    name = item_row(change.tenant, fact.item)
+    return {
+        **name,
+        "tenant_token": tenant_token(change.tenant),
+        "properties": {
+            **name,
+            "relation": fact.relation,
+            "weight": fact.weight,
+            "valid_from": _optional_microseconds(fact.valid_from),
+            "valid_to": _optional_microseconds(fact.valid_to),
+            "recorded_at": microseconds(fact.recorded_at),
+            "retracted_at": _optional_microseconds(fact.retracted_at),
+            **_closings(fact.closings),
+        },
+        "subject": _entity(fact.subject),
+        "object": _entity(fact.object),
+        "evidence": list(dict.fromkeys(fact.evidence)),
+    }
+
+
+def _closings(closings: Sequence[Closing]) -> Row:
+    """The closings as parallel lists; no properties for a fact without closings."""
+    if not closings:
+        return {}
+    return {
+        "closed_at": [microseconds(closing.at) for closing in closings],
+        "closing_recorded_at": [microseconds(closing.recorded_at) for closing in closings],
+        # Neo4j lists cannot contain null.
+        "closing_retracted_at": [
+            LATEST if closing.retracted_at is None else microseconds(closing.retracted_at)
+            for closing in closings
+        ],
+    }
+
+
+def _entities(names: Iterable[str]) -> list[Row]:
+    """The distinct entities of the names; blank names are dropped."""
+    entities = {entity_key(name): _entity(name) for name in names if name_key(name)}
+    return list(entities.values())
+
+
+def _entity(name: str) -> Row:
+    return {"key": entity_key(name), "name": name}

@@ -1,0 +1,1 @@
+"""Connections to PostgreSQL: pools, statements, schema migrations, notifications and errors."""

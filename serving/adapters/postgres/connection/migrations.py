@@ -1,0 +1,115 @@
+"""Schema migrations."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from importlib import resources
+
+from psycopg import AsyncConnection
+
+from serving.adapters.postgres.connection.dsn import with_defaults
+from serving.adapters.postgres.connection.errors import store_errors
+from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import fetch_row
+
+logger = logging.getLogger(__name__)
+
+_LOCK = 0x54524956
+"""The advisory lock held during a migration: "TRIV"."""
+
+
+class SchemaTooNewError(Exception):
+    """A newer version of the service has migrated the database."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(found, known)
+        self.found = found
+        self.known = known
+
+    def __str__(self) -> str:
+        return f"the schema has version {self.found}, this program supports {self.known} at most"
+
+
+async def migrate(dsn: str) -> None:
+    """Applies the missing migrations, each in its own transaction.
+
+    Safe to run concurrently and repeatedly. If the database was restored into another cluster, the
+    change log is rebuilt.
+
+    Raises:
+        StoreUnavailableError: PostgreSQL is unreachable.
+        SchemaTooNewError: The schema is newer than this program.
+    """
+    with store_errors():
+        async with await AsyncConnection.connect(with_defaults(dsn), autocommit=True) as connection:
+            await connection.execute("SELECT pg_advisory_lock(%s::bigint)", [_LOCK])
+            await _apply_missing(connection)
+            await _rebuild_restored_log(connection)
+
+
+async def _apply_missing(connection: Connection) -> None:
+    scripts = _scripts()
+    found = await _schema_version(connection)
+    if found > len(scripts):
+        raise SchemaTooNewError(found, len(scripts))
+    for version, script in enumerate(scripts[found:], start=found + 1):
+        async with connection.transaction():
+            await connection.execute(script.encode())
+            await connection.execute("UPDATE meta SET schema_version = %s::int4", [version])
+        logger.info("schema migrated", extra={"version": version})
+
+
+@cache
+def latest_version() -> int:
+    """The schema version that this program works with."""
+    return len(_scripts())
+
+
+def _scripts() -> list[str]:
+    folder = resources.files("serving.adapters.postgres.connection") / "schema"
+    files = sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".sql")),
+        key=lambda file: file.name,
+    )
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+async def _schema_version(connection: Connection) -> int:
+    if await fetch_row(connection, "SELECT to_regclass('meta') IS NOT NULL") == (False,):
+        return 0
+    (version,) = await fetch_row(connection, "SELECT schema_version FROM meta")
+    return int(version)
+
+
+async def _rebuild_restored_log(connection: Connection) -> None:
+    """Starts a new log epoch if the database was restored from a dump into another cluster.
+
+    The stored transaction ids belong to the old cluster and may lie ahead of the new one's.
+    """
+    async with connection.transaction():
+        cursor = await connection.execute(
+            """
+            UPDATE meta
+               SET cluster_id = here.system_identifier, log_epoch = gen_random_uuid(),
+                   compacted = '3:3:', complete_model = NULL, erased_xid = pg_current_xact_id()
+              FROM pg_control_system() AS here
+             WHERE cluster_id <> here.system_identifier
+            """
+        )
+        if cursor.rowcount == 0:
+            return
+        for statement in (
+            "TRUNCATE change_log, log_checkpoint, projection_state, dead_letter",
+            "UPDATE segment SET written_xid = pg_current_xact_id()",
+            "UPDATE fact SET written_xid = pg_current_xact_id()",
+            "UPDATE entity SET added_xid = pg_current_xact_id()",
+            """
+            INSERT INTO change_log (tenant_id, key, kind, op)
+            SELECT tenant_id, key, 'segment', 'written' FROM segment
+             UNION ALL
+            SELECT tenant_id, key, 'fact', 'written' FROM fact
+            """,
+        ):
+            await connection.execute(statement)
+    logger.warning("database was restored into another cluster; change log rebuilt")

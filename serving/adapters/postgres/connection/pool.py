@@ -1,0 +1,226 @@
+"""Connection pools: one for work, one for searches.
+
+Both open while PostgreSQL is down, retry about once a second during an outage, and never hand out
+a connection that the server has closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import select
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self, TypeAlias
+
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from serving.adapters.postgres.connection.dsn import with_defaults
+from serving.adapters.postgres.connection.errors import store_errors
+from serving.domain.budget import Deadline
+from serving.domain.errors import OverloadedError, StoreUnavailableError
+
+Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+"""An autocommit connection whose rows are tuples."""
+
+POOL_TIMEOUT_S = 2.0
+"""How long work without a deadline waits for a connection."""
+OUTAGE_TIMEOUT_S = 0.1
+"""How long a caller waits for a connection during a known outage."""
+MAX_WAITING = 512
+"""Callers that may wait for a connection; more are rejected at once."""
+_RECONNECT_S = 1.0
+_SEARCH_SETTINGS = (
+    # A custom plan per search costs 0.7 to 1 ms, more than the search of a small tenant.
+    "SET plan_cache_mode = force_generic_plan; SET jit = off; SET statement_timeout = {timeout_ms}"
+)
+
+
+class Database:
+    """Access to one PostgreSQL database.
+
+    Args:
+        dsn: A libpq connection string.
+        work_connections: The maximum of connections for writes and projections.
+        search_connections: The maximum of connections for searches and reads.
+        search_timeout_s: PostgreSQL's own time limit per search statement. It backs up the
+            caller's deadline if a cancellation does not reach the server.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        work_connections: int = 4,
+        search_connections: int = 8,
+        search_timeout_s: float = 2.0,
+    ) -> None:
+        self.dsn = with_defaults(dsn)
+        self._work = _Pool(self.dsn, "work", work_connections)
+        self._search = _Pool(
+            self.dsn,
+            "search",
+            search_connections,
+            _SEARCH_SETTINGS.format(timeout_ms=max(1, round(search_timeout_s * 1000))),
+        )
+
+    async def open(self) -> None:
+        """Starts connecting; returns at once."""
+        await self._work.open()
+        await self._search.open()
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._work.close()
+        await self._search.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def work(self) -> AsyncIterator[Connection]:
+        """Lends a connection for writes and long-running work.
+
+        Raises:
+            StoreUnavailableError: No connection can be made.
+            OverloadedError: All connections are in use.
+        """
+        busy = OverloadedError("the connection pool")
+        with store_errors():
+            async with self._work.connection(POOL_TIMEOUT_S, busy) as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def search(self, deadline: Deadline) -> AsyncIterator[Connection]:
+        """Lends a connection for reads; cancels its statement when the deadline passes.
+
+        Raises:
+            TimeoutError: The deadline passed.
+            StoreUnavailableError: No connection can be made.
+            OverloadedError: Too many callers wait for a connection.
+        """
+        busy = TimeoutError("all connections were busy")
+        with store_errors():
+            async with (
+                self._search.connection(deadline.remaining(), busy) as connection,
+                asyncio.timeout(deadline.remaining()),
+            ):
+                yield connection
+
+    @asynccontextmanager
+    async def planned_search(self, deadline: Deadline) -> AsyncIterator[Connection]:
+        """Like `search`, with custom plans instead of generic ones.
+
+        Planning costs 0.3 to 0.8 ms and pays off where the best index depends on the filter: the
+        latest segments of one kind among 100,000 took 1 ms instead of 60.
+        """
+        async with self.search(deadline) as connection, connection.transaction():
+            await connection.execute("SET LOCAL plan_cache_mode = force_custom_plan")
+            yield connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Lends a connection for writes, inside a transaction."""
+        async with self.work() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Connection]:
+        """Lends a connection whose statements all read the same snapshot."""
+        async with self.transaction() as connection:
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield connection
+
+    async def connect(self) -> Connection:
+        """Opens a connection outside the pools, for session state such as a lock or LISTEN.
+
+        Raises:
+            StoreUnavailableError: PostgreSQL is unreachable.
+        """
+        with store_errors():
+            return await AsyncConnection.connect(self.dsn, autocommit=True)
+
+
+class _Pool:
+    """A pool that distinguishes an outage from load and recovers within about a second."""
+
+    def __init__(self, dsn: str, name: str, size: int, settings: str = "") -> None:
+        self._settings = settings
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            dsn,
+            kwargs={"autocommit": True},
+            min_size=min(2, size),
+            max_size=size,
+            max_waiting=MAX_WAITING,
+            configure=self._configure,
+            name=name,
+            open=False,
+            reconnect_timeout=_RECONNECT_S,
+            reconnect_failed=self._keep_trying,
+        )
+        self._failures_before = 0
+
+    async def open(self) -> None:
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self, timeout_s: float, busy: Exception) -> AsyncIterator[Connection]:
+        """Lends a connection; raises `busy` if all are in use until the timeout."""
+        connection = await self._live_connection(Deadline.after(timeout_s), busy)
+        try:
+            yield connection
+        finally:
+            await self._pool.putconn(connection)
+
+    async def _live_connection(self, deadline: Deadline, busy: Exception) -> Connection:
+        while True:
+            limit_s = OUTAGE_TIMEOUT_S if self._outage() else math.inf
+            try:
+                connection = await self._pool.getconn(min(limit_s, deadline.remaining()))
+            except PoolTimeout as error:
+                if self._outage():
+                    raise StoreUnavailableError("no connection could be made") from error
+                raise busy from error
+            self._failures_before = self._failures()
+            if not _closed_by_server(connection):
+                return connection
+            await connection.close()
+            await self._pool.putconn(connection)
+
+    def _outage(self) -> bool:
+        """Whether connecting has failed since a connection was last available."""
+        return self._failures() > self._failures_before
+
+    def _failures(self) -> int:
+        return self._pool.get_stats().get("connections_errors", 0)
+
+    async def _configure(self, connection: Connection) -> None:
+        if self._settings:
+            await connection.execute(self._settings)
+
+    async def _keep_trying(self, pool: AsyncConnectionPool[Connection]) -> None:
+        # By default the pool doubles the delay between attempts and finally stops until the next
+        # caller; `check` restarts the attempts.
+        if not pool.closed:
+            await pool.check()
+
+
+def _closed_by_server(connection: Connection) -> bool:
+    """Whether the server has closed the connection, checked without a round trip.
+
+    Input on an idle connection means that the server has terminated it. After a restart of
+    PostgreSQL every pooled connection is in this state.
+    """
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,277 @@
+"""The log of changes as the projector reads it, and the position of each projection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+
+from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
+from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.log.compaction import RETENTION, compact_log
+from serving.adapters.postgres.log.current_items import read_current
+from serving.adapters.postgres.log.dead_letters import dead_letter
+from serving.adapters.postgres.log.embeddings import insert_embeddings, missing_embeddings
+from serving.adapters.postgres.log.leadership import Leadership
+from serving.adapters.postgres.log.waiting import newest_waiting
+from serving.adapters.postgres.tables.models import NO_MODEL, find_model, find_or_make_model
+from serving.domain.consistency import NOTHING_SEEN, Snapshot
+from serving.domain.errors import DependencyError
+from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
+from serving.ports.change_log import (
+    Change,
+    ChangeBatch,
+    EmbeddingTask,
+    Projection,
+    ProjectionStatus,
+)
+from serving.ports.embedding import EmbeddingModel, Vectors
+from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
+
+IDLE_TRANSACTIONS = 10_000
+"""A position this many transactions behind is stored anew even if nothing was logged since."""
+
+
+class PostgresChangeLog:
+    """`ChangeLog` in PostgreSQL."""
+
+    def __init__(self, database: Database, notifications: Notifications) -> None:
+        self._database = database
+        self._notifications = notifications
+        self._leadership = Leadership(database)
+        self._changes = Waiter(notifications, Channel.CHANGES)
+
+    def leadership(
+        self, projection: Projection, model: EmbeddingModel | None
+    ) -> AbstractAsyncContextManager[None]:
+        return self._leadership.lead(projection, model)
+
+    async def next_batch(
+        self, projection: Projection, model: EmbeddingModel | None, limit: int
+    ) -> ChangeBatch:
+        """The next changes, in whole transactions; the last of several changes of a row counts.
+
+        Without changes the position advances only to close gaps, or after `IDLE_TRANSACTIONS`, so
+        following an idle log writes nothing.
+        """
+        async with self._leadership.connection(projection, model) as connection:
+            model_id = await _model_id(connection, model)
+            position, _ = await _read_position(connection, projection, model_id)
+            cursor = await connection.execute(
+                _NEXT_CHANGES, {"position": str(position), "limit": limit}, binary=True
+            )
+            rows = await cursor.fetchall()
+        now = Snapshot.parse(rows[0][0])
+        logged = [row[1:] for row in rows if row[1] is not None]
+        if not logged and not position.in_progress and now.xmax < position.xmax + IDLE_TRANSACTIONS:
+            return ChangeBatch([], position, last=True)
+        last = len(logged) < limit
+        reached = now if last else position_after(position, now, newest=logged[-1][0])
+        changes = {
+            key: Change(key, TenantName(tenant), ItemId(ItemKind(kind), id_), xid)
+            for xid, key, kind, tenant, id_ in logged
+            if id_ is not None  # erased since; the erasure is logged further on
+        }
+        return ChangeBatch(list(changes.values()), reached, last)
+
+    async def newest_waiting(self, model: EmbeddingModel, limit: int) -> list[Change]:
+        async with self._leadership.connection("embedding", model) as connection:
+            model_id = await find_or_make_model(connection, model)
+            position, _ = await _read_position(connection, "embedding", model_id)
+            return await newest_waiting(connection, position, model_id, limit)
+
+    async def embedding_tasks(
+        self, changes: Sequence[Change], model: EmbeddingModel
+    ) -> list[EmbeddingTask]:
+        async with self._database.work() as connection:
+            model_id = await find_model(connection, model)
+            return await missing_embeddings(connection, changes, model_id, model.text_form)
+
+    async def save_embeddings(
+        self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]
+    ) -> None:
+        """Stores the vectors of the rows whose text is unchanged, in one transaction.
+
+        Raises:
+            ValueError: A vector's dimension differs from the model's.
+        """
+        if any(rows.shape[1:] != (model.dimension,) for _, rows in vectors):
+            raise ValueError(f"vectors must have dimension {model.dimension}")
+        async with (
+            self._leadership.connection("embedding", model) as connection,
+            connection.transaction(),
+        ):
+            model_id = await find_or_make_model(connection, model)
+            await insert_embeddings(connection, model_id, vectors)
+        self._notifications.announce(Channel.CHANGES)
+
+    async def graph_changes(self, changes: Sequence[Change]) -> GraphChanges:
+        """The state that the changed items should have in the graph now.
+
+        Looked up by name: an id that was erased and written again is another row, but the same
+        node.
+        """
+        names = list(dict.fromkeys((change.tenant, change.item) for change in changes))
+        async with self._database.snapshot() as connection:
+            current = await read_current(connection, names)
+        return GraphChanges(
+            segments=[
+                GraphSegment(tenant=tenant, segment=item)
+                for (tenant, _), item in current.items()
+                if isinstance(item, Segment)
+            ],
+            facts=[
+                GraphFact(tenant=tenant, fact=item)
+                for (tenant, _), item in current.items()
+                if isinstance(item, Fact)
+            ],
+            removed=[name for name in names if name not in current],
+        )
+
+    async def dead_letter(
+        self, projection: Projection, model: EmbeddingModel | None, change: Change, reason: str
+    ) -> None:
+        """Dead-letters the row, replacing an earlier entry.
+
+        Raises:
+            DependencyError: The row no longer exists, so it is its removal from the graph that
+                failed; that must be retried until it succeeds.
+        """
+        async with self._leadership.connection(projection, model) as connection:
+            stored = await dead_letter(connection, projection, change, reason)
+        if not stored and projection == "graph":
+            raise DependencyError("graph", "an erased row could not be removed")
+
+    async def advance(
+        self,
+        projection: Projection,
+        model: EmbeddingModel | None,
+        position: Snapshot,
+        *,
+        complete: bool = False,
+    ) -> None:
+        async with self._leadership.connection(projection, model) as connection:
+            model_id = await _model_id(connection, model)
+            # Read first: even an upsert that changes nothing consumes a transaction id.
+            stored, was_complete = await _read_position(connection, projection, model_id)
+            if stored == position and (was_complete or not complete):
+                return
+            await connection.execute(
+                _ADVANCE,
+                {
+                    "projection": projection,
+                    "model_id": model_id,
+                    "position": str(position),
+                    "complete": complete,
+                },
+            )
+        self._notifications.announce(Channel.PROGRESS)
+
+    async def wait(self, timeout_s: float) -> None:
+        await self._changes.wait(timeout_s)
+
+    async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
+        """The progress of each projection; that of embeddings only if a model is given."""
+        async with self._database.snapshot() as connection:
+            statuses = [await _status(connection, "graph", NO_MODEL)]
+            if model is not None:
+                model_id = await find_model(connection, model)
+                statuses.insert(0, await _status(connection, "embedding", model_id))
+        return statuses
+
+    async def compact(self, retention: timedelta = RETENTION) -> int:
+        """Deletes rows that no reader needs, and returns their number. Call it periodically.
+
+        Args:
+            retention: How long a reader may be offline without having to start over.
+        """
+        async with self._database.transaction() as connection:
+            return await compact_log(connection, retention)
+
+
+def position_after(position: Snapshot, now: Snapshot, newest: int) -> Snapshot:
+    """The position of a reader that has processed the log up to transaction `newest`, by id.
+
+    Equal to `now` without the transactions after `newest`; its size does not grow with their
+    number.
+
+    Args:
+        position: The reader's former position.
+        now: The snapshot in which the log was read.
+        newest: The last transaction processed.
+    """
+    xmax = max(position.xmax, newest + 1)
+    missing = {xid for xid in now.in_progress if xid < xmax}
+    missing |= {xid for xid in position.in_progress if xid > newest}
+    return Snapshot(xmax, frozenset(missing))
+
+
+async def _model_id(connection: Connection, model: EmbeddingModel | None) -> int:
+    return NO_MODEL if model is None else await find_or_make_model(connection, model)
+
+
+async def _read_position(
+    connection: Connection, projection: Projection, model_id: int
+) -> tuple[Snapshot, bool]:
+    """The projection's position, and whether its model was the last to be complete."""
+    position, complete = await fetch_row(
+        connection,
+        """
+        SELECT position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2
+          FROM meta LEFT JOIN projection_state
+            ON projection = %(projection)s::text AND model_id = %(model_id)s::int2
+        """,
+        {"projection": projection, "model_id": model_id},
+    )
+    return (Snapshot.parse(position) if position else NOTHING_SEEN), complete
+
+
+async def _status(
+    connection: Connection, projection: Projection, model_id: int
+) -> ProjectionStatus:
+    position, _ = await _read_position(connection, projection, model_id)
+    dead_letters, pending, lag_s = await fetch_row(
+        connection,
+        """
+        SELECT (SELECT count(*) FROM dead_letter WHERE projection = %(projection)s::text),
+               count(*),
+               greatest(0, coalesce(extract(epoch FROM now() - min(logged_at)), 0))::float8
+          FROM change_log
+         WHERE op <> 'embedded' AND xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
+           AND NOT pg_visible_in_snapshot(xid, %(position)s::pg_snapshot)
+        """,
+        {"projection": projection, "position": str(position)},
+    )
+    return ProjectionStatus(projection, pending, lag_s, dead_letters)
+
+
+# Ordered by transaction, so that the limit falls between two of them. The snapshot is taken by the
+# same statement, so it includes exactly what the statement sees.
+_NEXT_CHANGES = """
+SELECT pg_current_snapshot()::text, next.*
+  FROM (VALUES (1)) AS always
+  LEFT JOIN LATERAL (
+    SELECT log.xid::text::int8, log.key, log.kind,
+           coalesce(log.erased_tenant, tenant.name) AS tenant,
+           coalesce(log.erased_id, segment.id, fact.id) AS id
+      FROM (SELECT * FROM change_log
+             WHERE op <> 'embedded' AND xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
+               AND NOT pg_visible_in_snapshot(xid, %(position)s::pg_snapshot)
+             ORDER BY xid FETCH FIRST %(limit)s ROWS WITH TIES) AS log
+      LEFT JOIN tenant ON tenant.id = log.tenant_id
+      LEFT JOIN segment ON segment.key = log.key
+      LEFT JOIN fact ON fact.key = log.key
+     ORDER BY log.xid, log.seq
+  ) AS next ON true
+"""
+
+_ADVANCE = """
+WITH completed AS (
+  UPDATE meta SET complete_model = %(model_id)s::int2
+   WHERE %(complete)s::bool AND complete_model IS DISTINCT FROM %(model_id)s::int2
+)
+INSERT INTO projection_state (projection, model_id, position)
+VALUES (%(projection)s::text, %(model_id)s::int2, %(position)s::text)
+    ON CONFLICT (projection, model_id) DO UPDATE SET position = excluded.position
+"""

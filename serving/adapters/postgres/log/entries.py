@@ -1,0 +1,81 @@
+"""Appending to the change log, in the transaction of a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.tables.filters import IS_HIDDEN
+from serving.adapters.postgres.tables.tenants import Tenant
+from serving.domain.items.records import ItemId, ItemKind
+
+
+async def log_written(
+    connection: Connection, tenant: Tenant, rows: Mapping[int, ItemKind]
+) -> int | None:
+    """Logs rows by key as written; returns the transaction's id, None without rows."""
+    if not rows:
+        return None
+    (xid,) = await fetch_row(
+        connection,
+        """
+        WITH logged AS (
+          INSERT INTO change_log (tenant_id, key, kind, op)
+          SELECT %(tenant_id)s::int4, key, kind, 'written'
+            FROM unnest(%(keys)s::int8[], %(kinds)s::text[]) AS changed (key, kind)
+        )
+        SELECT pg_current_xact_id()::text::int8
+        """,
+        {"tenant_id": tenant.id, "keys": [*rows], "kinds": [str(kind) for kind in rows.values()]},
+    )
+    return int(xid)
+
+
+async def note_erasure(connection: Connection) -> None:
+    """Records that this transaction erased or hid items: older files may hold them.
+
+    To be called last in a transaction, since others wait for it until the transaction ends.
+    """
+    await connection.execute("UPDATE meta SET erased_xid = pg_current_xact_id()")
+
+
+async def note_erasure_of_hidden(connection: Connection, keys: Sequence[int]) -> None:
+    """Does what `note_erasure` does, if any of the rows is hidden."""
+    await connection.execute(
+        f"""
+        UPDATE meta SET erased_xid = pg_current_xact_id()
+         WHERE EXISTS (SELECT FROM segment
+                        WHERE key = ANY (%(keys)s::int8[]) AND {IS_HIDDEN[ItemKind.SEGMENT]})
+            OR EXISTS (SELECT FROM fact
+                        WHERE key = ANY (%(keys)s::int8[]) AND {IS_HIDDEN[ItemKind.FACT]})
+        """,
+        {"keys": keys},
+    )
+
+
+async def last_erasure(connection: Connection) -> int:
+    """The id of the last transaction that erased or hid items; 0 before the first."""
+    (xid,) = await fetch_row(connection, "SELECT erased_xid::text::int8 FROM meta")
+    return int(xid)
+
+
+async def log_erased(
+    connection: Connection, tenant: Tenant, keys: Sequence[int], items: Sequence[ItemId]
+) -> None:
+    """Logs rows as erased, with their names: the projections need them and the rows are gone."""
+    if keys:
+        await connection.execute(
+            """
+            INSERT INTO change_log (tenant_id, key, kind, op, erased_tenant, erased_id)
+            SELECT %s::int4, key, kind, 'erased', %s::text, id
+              FROM unnest(%s::int8[], %s::text[], %s::text[]) AS erased (key, kind, id)
+            """,
+            [
+                tenant.id,
+                tenant.name,
+                keys,
+                [str(item.kind) for item in items],
+                [item.id for item in items],
+            ],
+        )

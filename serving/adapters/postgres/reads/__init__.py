@@ -1,0 +1,1 @@
+"""Reads: listing what is stored, the timeline, and the access log."""

@@ -1,0 +1,222 @@
+"""Access counts: collected in memory and stored about once a second.
+
+An update per retrieval would cost 0.7 ms and 9 kB of WAL; this costs 1 us. A crash loses the counts
+of about a second. Reads in this process include counts that are not stored yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.statements import current_xid
+from serving.adapters.postgres.reads.access_tally import Shown, Tally
+from serving.adapters.postgres.tables.filters import TENANT_ID, conditions_of
+from serving.domain.budget import Deadline
+from serving.domain.consistency import Snapshot
+from serving.domain.errors import TriviumError
+from serving.domain.items.records import ItemId, ItemKind, TenantName, segment_id
+from serving.domain.questions.query import Scope
+
+logger = logging.getLogger(__name__)
+
+FLUSH_EVERY_S = 1.0
+MOST_PENDING = 50_000
+"""Pending items during an outage; accesses of further items are not counted."""
+
+
+class PostgresAccessLog:
+    """`AccessLog` in PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._pending = Tally()
+        self._being_stored = Tally()
+        self._flushing = asyncio.Lock()
+        self._flusher: asyncio.Task[None] | None = None
+        self.dropped = 0
+        """Accesses that were not counted, for lack of room."""
+
+    async def open(self) -> None:
+        """Starts storing counts in the background."""
+        self._flusher = asyncio.create_task(self._flush_forever(), name="access-log")
+
+    async def close(self) -> None:
+        """Stores the pending counts."""
+        if self._flusher is not None:
+            self._flusher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._flusher
+        await self._try_to_flush()
+
+    # ------------------------------------------------------------ counting
+
+    def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
+        once = Shown(1, datetime.now(UTC))
+        for item in items:
+            if len(self._pending) < MOST_PENDING or (tenant, item) in self._pending:
+                self._pending.add(tenant, item, once)
+            else:
+                self.dropped += 1
+
+    async def flush(self) -> None:
+        """Stores the pending counts.
+
+        Raises:
+            StoreUnavailableError: PostgreSQL is unreachable; the counts are stored later.
+        """
+        async with self._flushing:
+            if not self._pending:
+                return
+            tally, self._pending = self._pending, Tally()
+            self._being_stored = tally
+            try:
+                async with self._database.transaction() as connection:
+                    tally.xid = await current_xid(connection)
+                    await _store(connection, tally)
+            except BaseException:
+                self._pending = tally | self._pending
+                raise
+            finally:
+                self._being_stored = Tally()
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_EVERY_S)
+            await self._try_to_flush()
+
+    async def _try_to_flush(self) -> None:
+        try:
+            await self.flush()
+        except (TriviumError, TimeoutError) as error:
+            logger.debug("access counts not stored, retrying later", extra={"reason": str(error)})
+
+    # ------------------------------------------------------------ reading
+
+    async def shown_counts(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> Mapping[ItemId, int]:
+        # A flush may end meanwhile; the snapshot shows whether its counts were already read.
+        tallies = (self._being_stored, self._pending)
+        asked = {
+            "tenant": tenant,
+            "segments": [item.id for item in items if item.kind is ItemKind.SEGMENT],
+            "facts": [item.id for item in items if item.kind is ItemKind.FACT],
+        }
+        async with self._database.search(deadline) as connection:
+            cursor = await connection.execute(_SHOWN_COUNTS, asked, prepare=True, binary=True)
+            rows = await cursor.fetchall()
+        counts = Counter(
+            {ItemId(ItemKind(kind), id_): shown for _, kind, id_, shown in rows if id_}
+        )
+        snapshot = Snapshot.parse(rows[0][0])
+        for tally in tallies:
+            if not tally.is_stored_in(snapshot):
+                shown = tally.of_tenant(tenant)
+                counts.update({item: shown[item].times for item in {*items} & shown.keys()})
+        return counts
+
+    async def recently_accessed(self, scope: Scope, limit: int, deadline: Deadline) -> list[ItemId]:
+        conditions = conditions_of(scope.segment_filter, scope.as_of)
+        tallies = (self._being_stored, self._pending)
+        not_stored = [
+            (item.id, shown.last)
+            for tally in tallies
+            for item, shown in tally.of_tenant(scope.tenant).items()
+            if item.kind is ItemKind.SEGMENT
+        ]
+        values = {
+            "tenant": scope.tenant,
+            "ids": [id_ for id_, _ in not_stored],
+            "times": [last for _, last in not_stored],
+            "limit": limit,
+            **conditions.values,
+        }
+        async with self._database.planned_search(deadline) as connection:
+            cursor = await connection.execute(
+                _RECENTLY_ACCESSED.format(conditions=conditions), values, prepare=True, binary=True
+            )
+            return [segment_id(id_) for (id_,) in await cursor.fetchall()]
+
+
+async def _store(connection: Connection, tally: Tally) -> None:
+    for kind in ItemKind:
+        rows = [
+            (tenant, item.id, shown.times, shown.last)
+            for tenant, item, shown in tally
+            if item.kind is kind
+        ]
+        if rows:
+            await connection.execute(
+                _STORE[kind], [list(column) for column in zip(*rows, strict=True)]
+            )
+
+
+# The lock prevents a concurrent erasure, which would leave counts behind. It is taken in the order
+# in which writers lock.
+_STORE = {
+    kind: f"""
+    WITH item AS (
+      SELECT {kind}.key, {kind}.tenant_id, asked.shown, asked.last_shown
+        FROM unnest(%s::text[], %s::text[], %s::int8[], %s::timestamptz[])
+             AS asked (tenant, id, shown, last_shown)
+        JOIN tenant ON tenant.name = asked.tenant
+        JOIN {kind} ON {kind}.tenant_id = tenant.id -- tenant filter
+                   AND {kind}.id = asked.id
+       ORDER BY {kind}.tenant_id, {kind}.id FOR KEY SHARE OF {kind}
+    )
+    INSERT INTO access_count AS stored (key, tenant_id, shown, last_shown)
+    SELECT key, tenant_id, shown, last_shown FROM item
+        ON CONFLICT (key) DO UPDATE SET
+           tenant_id = excluded.tenant_id,
+           shown = stored.shown + excluded.shown,
+           last_shown = greatest(stored.last_shown, excluded.last_shown)
+    """
+    for kind in ItemKind
+}
+
+# Returns at least one row, for the snapshot.
+_SHOWN_COUNTS = f"""
+SELECT pg_current_snapshot()::text, item.kind, item.id, access_count.shown
+  FROM (VALUES (1)) AS always
+  LEFT JOIN (
+    (SELECT 'segment' AS kind, id, key FROM segment
+      WHERE tenant_id = {TENANT_ID} -- tenant filter
+        AND id = ANY (%(segments)s::text[])
+      UNION ALL
+     SELECT 'fact', id, key FROM fact
+      WHERE tenant_id = {TENANT_ID} -- tenant filter
+        AND id = ANY (%(facts)s::text[])) AS item
+    JOIN access_count USING (key)
+  ) ON true
+"""
+
+# A segment counts by the later of two times: its event and its last access. Each of the first two
+# branches reads one of these times in the order of an index. The `limit` latest of each suffice: a
+# segment that is ahead of another by either time is ahead of it by the later of the two as well.
+# Accesses that are not stored yet are the third branch, read in full.
+_RECENTLY_ACCESSED = f"""
+SELECT id FROM (
+  (SELECT id, event_time AS accessed FROM segment
+    WHERE tenant_id = {TENANT_ID} -- tenant filter
+      AND NOT sensitive{{conditions}}
+    ORDER BY event_time DESC, id LIMIT %(limit)s::int4)
+   UNION ALL
+  (SELECT id, last_shown FROM access_count JOIN segment USING (key, tenant_id)
+    WHERE tenant_id = {TENANT_ID} -- tenant filter
+      AND NOT sensitive{{conditions}}
+    ORDER BY last_shown DESC, id LIMIT %(limit)s::int4)
+   UNION ALL
+  SELECT id, last_shown
+    FROM unnest(%(ids)s::text[], %(times)s::timestamptz[]) AS not_stored (id, last_shown)
+    JOIN segment USING (id)
+   WHERE tenant_id = {TENANT_ID} -- tenant filter
+     AND NOT sensitive{{conditions}}
+  ) AS latest
+ GROUP BY id ORDER BY max(accessed) DESC, id LIMIT %(limit)s::int4
+"""

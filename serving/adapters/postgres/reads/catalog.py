@@ -1,0 +1,129 @@
+"""Listing what is stored, paged by id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.log.dead_letters import list_dead_letters
+from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING
+from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, conditions_of
+from serving.adapters.postgres.tables.models import NO_MODEL, find_model
+from serving.adapters.postgres.tables.rows import COLUMNS, to_fact, to_segment
+from serving.domain.items.records import Fact, ItemKind, Segment, TenantName
+from serving.domain.items.text import name_key
+from serving.domain.questions.query import Filter
+from serving.ports.change_log import DeadLetter
+from serving.ports.embedding import EmbeddingModel
+from serving.ports.memory_store import TenantCounts
+
+
+class PostgresCatalog:
+    """`Catalog` in PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list_segments(
+        self, tenant: TenantName, filter_: Filter, after: str, limit: int
+    ) -> list[Segment]:
+        conditions = conditions_of(filter_)
+        async with self._database.work() as connection:
+            cursor = await connection.execute(
+                f"""
+                SELECT {COLUMNS[ItemKind.SEGMENT]} FROM segment
+                 WHERE tenant_id = {TENANT_ID} -- tenant filter
+                   AND id > %(after)s::text{conditions}
+                 ORDER BY id LIMIT %(limit)s::int4
+                """,
+                {"tenant": tenant, "after": after, "limit": limit, **conditions.values},
+                binary=True,
+            )
+            return [to_segment(row) for row in await cursor.fetchall()]
+
+    async def list_facts(
+        self,
+        tenant: TenantName,
+        entities: Sequence[str],
+        valid_at: datetime | None,
+        after: str,
+        limit: int,
+    ) -> list[Fact]:
+        """The facts whose id follows `after`, by id.
+
+        With `valid_at`: those valid at that time and never retracted.
+        """
+        about = "AND entity_keys && %(entities)s::text[]" if entities else ""
+        valid = "" if valid_at is None else _VALID
+        async with self._database.work() as connection:
+            cursor = await connection.execute(
+                f"""
+                SELECT {COLUMNS[ItemKind.FACT]} FROM fact
+                 WHERE tenant_id = {TENANT_ID} -- tenant filter
+                   AND id > %(after)s::text {about} {valid}
+                 ORDER BY id LIMIT %(limit)s::int4
+                """,
+                {
+                    "tenant": tenant,
+                    "entities": [name_key(name) for name in entities],
+                    "valid_at": valid_at,
+                    "after": after,
+                    "limit": limit,
+                },
+                binary=True,
+            )
+            return [to_fact(row) for row in await cursor.fetchall()]
+
+    async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
+        async with self._database.snapshot() as connection:
+            model_id = NO_MODEL if model is None else await find_model(connection, model)
+            cursor = await connection.execute(_COUNTS, {"tenant": tenant, "model_id": model_id})
+            row = await cursor.fetchone()
+        if row is None:
+            return TenantCounts(0, 0, 0, 0, 0, "")
+        config, segments, visible_segments, embedded_segments, facts, visible_facts, embedded = row
+        return TenantCounts(
+            segments=segments,
+            sensitive_segments=segments - visible_segments,
+            facts=facts,
+            embedded=embedded_segments + embedded,
+            embeddable=visible_segments + visible_facts,
+            text_search_config=config,
+        )
+
+    async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
+        async with self._database.work() as connection:
+            return await list_dead_letters(connection, tenant, limit)
+
+
+_VALID = """
+AND (valid_from IS NULL OR valid_from <= %(valid_at)s::timestamptz)
+AND (valid_to IS NULL OR valid_to > %(valid_at)s::timestamptz)
+AND retracted_at IS NULL
+AND NOT EXISTS (
+  SELECT FROM unnest(closed_at, closing_retracted_at) AS closing (at, retracted_at)
+   WHERE closing.at <= %(valid_at)s::timestamptz
+     AND closing.retracted_at IS NULL)
+"""
+
+_COUNTS_OF = {
+    kind: f"""
+    (SELECT count(*) AS stored,
+            count(*) FILTER (WHERE NOT {IS_HIDDEN[kind]}) AS visible,
+            count(*) FILTER (WHERE NOT {IS_HIDDEN[kind]} AND {HAS_EMBEDDING[kind]}) AS embedded
+       FROM {kind}
+      WHERE {kind}.tenant_id = tenant.id) -- tenant filter
+    """
+    for kind in ItemKind
+}
+
+_COUNTS = f"""
+SELECT tenant.text_search_config,
+       segments.stored, segments.visible, segments.embedded,
+       facts.stored, facts.visible, facts.embedded
+  FROM tenant,
+       LATERAL {_COUNTS_OF[ItemKind.SEGMENT]} AS segments,
+       LATERAL {_COUNTS_OF[ItemKind.FACT]} AS facts
+ WHERE tenant.name = %(tenant)s::text -- tenant filter
+"""

@@ -1,0 +1,1 @@
+"""The tables: rows and records, filters, tenants, content hashes, embedding models."""

@@ -1,0 +1,114 @@
+"""The conditions of statements: the tenant, sensitivity, and a request's filter.
+
+Every condition on a tenant is marked with the comment `-- tenant filter`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from serving.domain.items.records import ItemKind, Segment
+from serving.domain.questions.query import Filter, TimeRange, segment_terms
+
+TENANT_ID = "(SELECT tenant.id FROM tenant WHERE tenant.name = %(tenant)s::text)"
+"""The id of the tenant named by `%(tenant)s`; NULL, which equals nothing, for an unknown tenant.
+Resolved in each statement, so that there is no cache to invalidate when a tenant is erased."""
+
+IS_HIDDEN = {
+    ItemKind.SEGMENT: "segment.sensitive",
+    ItemKind.FACT: """
+    (fact.sensitive OR EXISTS (
+      SELECT FROM segment AS resting_on
+       WHERE resting_on.tenant_id = fact.tenant_id -- tenant filter
+         AND resting_on.id = ANY (fact.evidence) AND resting_on.sensitive))
+""",
+}
+"""Whether a row must not be projected. A fact is hidden if it or any of its evidence is
+sensitive."""
+
+WEEK_S = 7 * 24 * 3600
+MOST_WEEK_TERMS = 27
+"""A longer range (half a year) is filtered by the comparison of times alone."""
+
+_WEEK = "w:"
+
+
+def tags_of(segment: Segment) -> list[str]:
+    """The terms that a segment is indexed under: its `segment_terms` and its week.
+
+    The week term lets the word index serve short time ranges: at 1M segments a range of one week
+    dropped from 9.0 to 2.0 ms.
+    """
+    return sorted({*segment_terms(segment), _week_term(_week_of(segment.event_time))})
+
+
+def terms_of(tags: list[str]) -> frozenset[str]:
+    """The `segment_terms` among a segment's tags."""
+    return frozenset(tag for tag in tags if not tag.startswith(_WEEK))
+
+
+@dataclass(slots=True)
+class Conditions:
+    """Conditions joined by AND, with the values of their placeholders."""
+
+    texts: list[str] = field(default_factory=list)
+    values: dict[str, object] = field(default_factory=dict)
+
+    def add(self, text: str, value: object) -> None:
+        """Adds a condition; `{}` in `text` stands for the value."""
+        name = f"filter_{len(self.values)}"
+        self.texts.append(text.format(f"%({name})s"))
+        self.values[name] = value
+
+    def __str__(self) -> str:
+        return "".join(f" AND {text}" for text in self.texts)
+
+
+def conditions_of(filter_: Filter, as_of: datetime | None = None) -> Conditions:
+    """Converts a filter to conditions on `segment`, equivalent to `Filter.accepts`.
+
+    Append them to a `WHERE tenant_id = ...`.
+
+    Args:
+        filter_: The filter.
+        as_of: Excludes segments with a later event time, if given.
+    """
+    conditions = Conditions()
+    for group in filter_.term_groups():
+        conditions.add("tags && {}::text[]", group)
+    if filter_.min_importance > 0:
+        conditions.add("importance >= {}::float8", filter_.min_importance)
+    _add_range(conditions, "event_time", filter_.event_time)
+    _add_range(conditions, "created_at", filter_.created_at)
+    _add_range(conditions, "updated_at", filter_.updated_at)
+    if as_of is not None:
+        conditions.add("event_time <= {}::timestamptz", as_of)
+    weeks = _week_terms(filter_.event_time, as_of)
+    if weeks:
+        conditions.add("tags && {}::text[]", weeks)
+    return conditions
+
+
+def _add_range(conditions: Conditions, column: str, range_: TimeRange) -> None:
+    if range_.start is not None:
+        conditions.add(column + " >= {}::timestamptz", range_.start)
+    if range_.end is not None:
+        conditions.add(column + " < {}::timestamptz", range_.end)
+
+
+def _week_terms(range_: TimeRange, as_of: datetime | None) -> list[str]:
+    """The weeks that a range overlaps; empty if the range is open or long."""
+    ends = [end for end in (range_.end, as_of) if end is not None]
+    if range_.start is None or not ends:
+        return []
+    weeks = range(_week_of(range_.start), _week_of(min(ends)) + 1)
+    return [_week_term(week) for week in weeks] if len(weeks) <= MOST_WEEK_TERMS else []
+
+
+def _week_of(instant: datetime) -> int:
+    return int((instant - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() // WEEK_S)
+
+
+def _week_term(week: int) -> str:
+    return f"{_WEEK}{week}"

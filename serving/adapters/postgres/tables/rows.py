@@ -1,0 +1,63 @@
+"""Conversion between table rows and domain records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from serving.domain.items.records import Fact, Item, ItemKind, Segment
+from serving.domain.items.validity import Closing
+
+_SEGMENT_FIELDS = (
+    *("id", "text", "title", "kind", "speaker", "session", "event_time", "importance"),
+    *("sensitive", "labels", "entities", "entity", "keywords", "created_at", "updated_at"),
+)
+_FACT_FIELDS = (
+    *("id", "subject", "relation", "object", "sentence", "valid_from", "valid_to"),
+    *("recorded_at", "retracted_at", "evidence", "weight", "sensitive", "created_at"),
+    *("updated_at", "closes", "single_valued"),
+)
+CLOSING_COLUMNS = ("closed_by", "closed_at", "closing_recorded_at", "closing_retracted_at")
+
+COLUMNS = {
+    ItemKind.SEGMENT: ", ".join(f"segment.{name}" for name in _SEGMENT_FIELDS),
+    ItemKind.FACT: ", ".join(f"fact.{name}" for name in (*_FACT_FIELDS, *CLOSING_COLUMNS)),
+}
+"""The columns that `TO_ITEM` reads."""
+
+
+def to_segment(row: Sequence[Any]) -> Segment:
+    """Converts a row of a segment's `COLUMNS`."""
+    values = dict(zip(_SEGMENT_FIELDS, row, strict=True))
+    values["entities"] = tuple(values["entities"])
+    values["keywords"] = tuple(values["keywords"])
+    return Segment(**values)
+
+
+def to_fact(row: Sequence[Any]) -> Fact:
+    """Converts a row of a fact's `COLUMNS`."""
+    fields, closings = row[: len(_FACT_FIELDS)], row[len(_FACT_FIELDS) :]
+    values = dict(zip(_FACT_FIELDS, fields, strict=True))
+    values["evidence"] = tuple(values["evidence"])
+    values["closes"] = tuple(values["closes"])
+    return Fact(**values, closings=to_closings(closings))
+
+
+TO_ITEM: dict[ItemKind, Callable[[Sequence[Any]], Item]] = {
+    ItemKind.SEGMENT: to_segment,
+    ItemKind.FACT: to_fact,
+}
+
+
+def to_closings(columns: Sequence[Sequence[Any]]) -> tuple[Closing, ...]:
+    """Converts the values of `CLOSING_COLUMNS`: four parallel arrays."""
+    return tuple(map(Closing, *columns))
+
+
+def array_literal(values: Sequence[str]) -> str:
+    """Formats texts as a PostgreSQL array literal.
+
+    `unnest` flattens nested arrays, so an array per row is sent as text.
+    """
+    quoted = (value.replace("\\", r"\\").replace('"', r"\"") for value in values)
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"

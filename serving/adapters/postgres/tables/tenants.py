@@ -1,0 +1,83 @@
+"""Tenants: the lock of a write, and the tenant's row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import fetch_row
+from serving.domain.errors import InvalidRequestError, TextSearchConfigConflictError, Violation
+from serving.domain.items.records import TenantName
+
+DEFAULT_TEXT_SEARCH_CONFIG = "english"
+
+_LOCK_CLASS = 0x54524956
+"""The first key of the tenants' advisory locks: "TRIV"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A row of `tenant`."""
+
+    id: int
+    name: TenantName
+    text_search_config: str
+
+
+async def lock_tenant(connection: Connection, name: TenantName, *, exclusive: bool) -> str:
+    """Locks the tenant until the transaction ends, and returns the log's epoch.
+
+    Ordinary writes share the lock. Erasures and writes that change what is sensitive take it
+    exclusively, so that no fact is written on a segment that becomes sensitive concurrently, and
+    no name or tenant reappears while it is erased.
+    """
+    shared = "" if exclusive else "_shared"
+    epoch, _ = await fetch_row(
+        connection,
+        f"SELECT log_epoch::text, pg_advisory_xact_lock{shared}(%s::int4, hashtext(%s)) FROM meta",
+        [_LOCK_CLASS, name],
+    )
+    return str(epoch)
+
+
+async def find_tenant(connection: Connection, name: TenantName) -> Tenant | None:
+    """Reads the tenant's row."""
+    cursor = await connection.execute(
+        "SELECT id, text_search_config FROM tenant WHERE name = %s::text", [name]
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Tenant(row[0], name, row[1])
+
+
+async def find_or_make_tenant(
+    connection: Connection, name: TenantName, text_search_config: str
+) -> Tenant:
+    """Reads the tenant's row, creating it at the tenant's first write.
+
+    Raises:
+        TextSearchConfigConflictError: The tenant has another configuration.
+        InvalidRequestError: The configuration does not exist.
+    """
+    tenant = await find_tenant(connection, name)
+    if tenant is None:
+        await _make_tenant(connection, name, text_search_config or DEFAULT_TEXT_SEARCH_CONFIG)
+        tenant = await find_tenant(connection, name)
+        assert tenant is not None, "the tenant was just created under its lock; this is a bug"
+    if text_search_config not in ("", tenant.text_search_config):
+        raise TextSearchConfigConflictError(name, tenant.text_search_config, text_search_config)
+    return tenant
+
+
+async def _make_tenant(connection: Connection, name: TenantName, text_search_config: str) -> None:
+    cursor = await connection.execute(
+        "SELECT FROM pg_ts_config WHERE cfgname = %s::text AND pg_ts_config_is_visible(oid)",
+        [text_search_config],
+    )
+    if cursor.rowcount == 0:
+        raise InvalidRequestError(
+            [Violation("text_search_config", f"PostgreSQL has no {text_search_config!r}")]
+        )
+    await connection.execute(
+        "INSERT INTO tenant (name, text_search_config) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+        [name, text_search_config],
+    )

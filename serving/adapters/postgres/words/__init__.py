@@ -1,0 +1,1 @@
+"""The lexical leg, and the resolution of misspelt names in questions."""

@@ -1,0 +1,205 @@
+"""The names of a tenant's entities, cached in memory and updated at each use.
+
+An update reads only the names added since the last one, by the difference of two snapshots as in
+the change log; after an erasure it reads all of them. Reading 7,700 names takes 7 ms, and storing a
+single segment needs them all.
+
+Most questions contain no word that resembles a name and is stored nowhere. They are answered from
+memory, without an update, while no write has been announced since the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeAlias
+
+from serving.adapters.postgres.connection.notifications import Channel, Notifications
+from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.domain.consistency import NOTHING_SEEN
+from serving.domain.errors import TriviumError
+from serving.domain.items.records import TenantName
+from serving.domain.questions.name_index import NameIndex
+
+MOST_NAMES = 500_000
+"""The capacity over all tenants; the least recently used tenants are evicted."""
+
+MOST_LEXEMES = 4096
+"""Of one tenant; all are dropped when there are more."""
+
+UNCHECKED_S = 1.0
+"""How long names are used without an update: a notification may be lost."""
+
+_Version: TypeAlias = tuple[int, int]
+"""The tenant's id and its count of name erasures; a change invalidates all cached names."""
+
+_Lexemes: TypeAlias = Sequence[str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NamesAndWords:
+    """A tenant's names, and the lexemes of words.
+
+    `lexemes` maps each word to its lexeme in the tenant's language; None for a stop word.
+    """
+
+    tenant_id: int
+    index: NameIndex
+    lexemes: Mapping[str, str | None]
+
+
+@dataclass(slots=True)
+class _Entry:
+    version: _Version
+    seen: str = str(NOTHING_SEEN)
+    names: dict[str, str] = field(default_factory=dict)
+    index: NameIndex = field(default_factory=NameIndex)
+    lexemes: dict[str, str | None] = field(default_factory=dict)
+    heard: int = -1
+    """How many changes had been announced before the last update."""
+    updated_at_s: float = -math.inf
+
+    def add(self, keys: Sequence[str], names: Sequence[str]) -> None:
+        self.names.update(zip(keys, names, strict=True))
+        self.index.add(names)
+
+
+class KnownNames:
+    """The cache of names by tenant."""
+
+    def __init__(
+        self,
+        database: Database,
+        notifications: Notifications,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._notifications = notifications
+        self._clock = clock
+        self._entries: OrderedDict[TenantName, _Entry] = OrderedDict()
+        self._reading: dict[TenantName, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        """Cancels background tasks."""
+        tasks = list(self._reading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def read(self, tenant: TenantName) -> None:
+        """Loads a tenant's names if they are not cached.
+
+        The load continues when the caller is cancelled: many names may take longer than one
+        question's deadline.
+        """
+        if tenant in self._entries:
+            return
+        if tenant not in self._reading:
+            task = asyncio.create_task(self._read(tenant), name="known-names")
+            self._reading[tenant] = task
+            task.add_done_callback(lambda _: self._reading.pop(tenant, None))
+        await asyncio.shield(self._reading[tenant])
+
+    async def _read(self, tenant: TenantName) -> None:
+        with contextlib.suppress(TriviumError):  # raised again by the next call
+            await self.of_tenant(tenant)
+
+    async def of_tenant(self, tenant: TenantName) -> Mapping[str, str]:
+        """The names of the tenant's entities, by `name_key`; a view, which may grow later."""
+        async with self._database.work() as connection:
+            found = await self._of_tenant(connection, tenant)
+        return {} if found is None else MappingProxyType(found[0].names)
+
+    def current(self, tenant: TenantName) -> NamesAndWords | None:
+        """The cached names, and the lexemes of words asked for before.
+
+        None if there are none, or if names may have changed since they were updated.
+        """
+        entry = self._entries.get(tenant)
+        if entry is None or entry.heard != self._notifications.heard(Channel.CHANGES):
+            return None
+        if self._clock() - entry.updated_at_s > UNCHECKED_S:
+            return None
+        self._entries.move_to_end(tenant)
+        return NamesAndWords(entry.version[0], entry.index, entry.lexemes)
+
+    async def with_lexemes(
+        self, connection: Connection, tenant: TenantName, words: Sequence[str]
+    ) -> NamesAndWords | None:
+        """The names as an index, and the lexemes of the words; None for an unknown tenant.
+
+        Both are read by one statement, since a question waits for them.
+        """
+        found = await self._of_tenant(connection, tenant, words)
+        if found is None:
+            return None
+        entry, lexemes = found
+        read = dict(zip(words, lexemes, strict=True))
+        if len(entry.lexemes) + len(read) > MOST_LEXEMES:
+            entry.lexemes.clear()
+        entry.lexemes.update(read)
+        return NamesAndWords(entry.version[0], entry.index, read)
+
+    async def _of_tenant(
+        self, connection: Connection, tenant: TenantName, words: Sequence[str] = ()
+    ) -> tuple[_Entry, _Lexemes] | None:
+        found = await self._up_to_date(connection, tenant, self._entries.get(tenant), words)
+        if found is None:
+            self._entries.pop(tenant, None)
+            return None
+        self._entries[tenant] = found[0]
+        self._entries.move_to_end(tenant)
+        total = sum(len(entry.names) for entry in self._entries.values())
+        while total > MOST_NAMES and len(self._entries) > 1:
+            _, evicted = self._entries.popitem(last=False)
+            total -= len(evicted.names)
+        return found
+
+    async def _up_to_date(
+        self,
+        connection: Connection,
+        tenant: TenantName,
+        entry: _Entry | None,
+        words: Sequence[str],
+    ) -> tuple[_Entry, _Lexemes] | None:
+        """The entry with the names added since, or a new one; None for an unknown tenant."""
+        seen = NOTHING_SEEN if entry is None else entry.seen
+        heard = self._notifications.heard(Channel.CHANGES)
+        cursor = await connection.execute(
+            _ADDED_SINCE, {"tenant": tenant, "seen": str(seen), "words": list(words)}, binary=True
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            return None
+        tenant_id, names_erased, now, lexemes, keys, names = row
+        version = (tenant_id, names_erased)
+        if entry is not None and entry.version != version:
+            return await self._up_to_date(connection, tenant, None, words)
+        entry = entry or _Entry(version)
+        entry.add(keys, names)
+        entry.seen, entry.heard, entry.updated_at_s = now, heard, self._clock()
+        return entry, lexemes
+
+
+_ADDED_SINCE = """
+SELECT tenant.id, tenant.names_erased, pg_current_snapshot()::text,
+       ARRAY(SELECT (tsvector_to_array(
+                      to_tsvector(quote_ident(text_search_config)::regconfig, given.word)))[1]
+               FROM unnest(%(words)s::text[]) WITH ORDINALITY AS given (word, place)
+              ORDER BY place),
+       coalesce(array_agg(added.name_key) FILTER (WHERE added.name_key IS NOT NULL), '{}'),
+       coalesce(array_agg(added.name) FILTER (WHERE added.name_key IS NOT NULL), '{}')
+  FROM tenant
+  LEFT JOIN entity AS added
+         ON added.tenant_id = tenant.id -- tenant filter
+        AND added.added_xid >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
+        AND NOT pg_visible_in_snapshot(added.added_xid, %(seen)s::pg_snapshot)
+ WHERE tenant.name = %(tenant)s::text -- tenant filter
+ GROUP BY tenant.id
+"""

@@ -1,0 +1,100 @@
+"""Resolution of unknown words in a question to known names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.words.known_names import KnownNames
+from serving.adapters.postgres.words.query_plan import WordStatistics, quoted
+from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
+from serving.domain.budget import Deadline
+from serving.domain.items.records import TenantName
+
+
+class PostgresNameResolver:
+    """`NameResolver` over names in memory and words in PostgreSQL.
+
+    Args:
+        database: The database with the tenant's words.
+        names: The names that words can resolve to.
+        statistics: Answers for the common words without a query.
+    """
+
+    def __init__(
+        self, database: Database, names: KnownNames, statistics: WordStatisticsCache
+    ) -> None:
+        self._database = database
+        self._names = names
+        self._statistics = statistics
+
+    async def meant(
+        self, tenant: TenantName, words: Sequence[str], deadline: Deadline
+    ) -> dict[str, str]:
+        """Resolves words to the names that they resemble.
+
+        A word that occurs in any text of the tenant, in any form, or that is a stop word, resolves
+        to nothing. PostgreSQL is asked only if a word may resolve to something.
+        """
+        words = self._doubtful(tenant, words)
+        if not words:
+            return {}
+        async with asyncio.timeout(deadline.remaining()):
+            await self._names.read(tenant)
+        async with self._database.search(deadline) as connection:
+            known = await self._names.with_lexemes(connection, tenant, words)
+            if known is None:
+                return {}
+            alike = {word: name for word in words if (name := known.index.meant_by(word))}
+            if not alike:
+                return {}
+            statistics = await self._statistics.of_tenant(connection, known.tenant_id)
+            rare = {
+                word: lexeme
+                for word in alike
+                if (lexeme := known.lexemes[word]) is not None and lexeme not in statistics.shares
+            }
+            stored = await _stored(connection, known.tenant_id, rare.values())
+            return {word: alike[word] for word, lexeme in rare.items() if lexeme not in stored}
+
+    def _doubtful(self, tenant: TenantName, words: Sequence[str]) -> Sequence[str]:
+        """The words that, by what is cached, may resolve to a name; all if that may be stale."""
+        known = self._names.current(tenant)
+        if known is None:
+            return words
+        alike = [word for word in words if known.index.meant_by(word)]
+        statistics = self._statistics.cached(known.tenant_id)
+        if statistics is None:
+            return alike
+        return [word for word in alike if not _is_common(word, known.lexemes, statistics)]
+
+
+def _is_common(word: str, lexemes: Mapping[str, str | None], statistics: WordStatistics) -> bool:
+    """Whether a word is known to be a stop word, or to occur in several texts."""
+    if word not in lexemes:
+        return False
+    lexeme = lexemes[word]
+    return lexeme is None or lexeme in statistics.shares
+
+
+async def _stored(connection: Connection, tenant_id: int, lexemes: Collection[str]) -> set[str]:
+    """The lexemes that occur in a segment of the tenant."""
+    if not lexemes:
+        return set()
+    given = {
+        "tenant_id": tenant_id,
+        "lexemes": list(lexemes),
+        "queries": list(map(quoted, lexemes)),
+    }
+    cursor = await connection.execute(_STORED, given, prepare=True, binary=True)
+    return {lexeme for (lexeme,) in await cursor.fetchall()}
+
+
+_STORED = """
+SELECT given.lexeme
+  FROM unnest(%(lexemes)s::text[], %(queries)s::text[]) AS given (lexeme, query)
+ WHERE EXISTS (SELECT FROM segment
+                WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+                  AND tsv @@ given.query::tsquery)
+"""

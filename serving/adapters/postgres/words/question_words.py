@@ -1,0 +1,93 @@
+"""A question's lexemes as PostgreSQL parses them, and the search statements that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.tables.filters import Conditions, conditions_of
+from serving.domain.items.records import segment_id
+from serving.domain.questions.query import Query
+from serving.domain.ranking.leg_options import WordsSearch
+from serving.domain.ranking.ranked_list import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionWords:
+    """The input of every lexical search.
+
+    `words` maps the question's distinct lexemes, in the tenant's language, to their counts; at
+    least one. `conditions` are those of the question's scope.
+    """
+
+    tenant_id: int
+    words: Mapping[str, int]
+    conditions: Conditions
+    depth: int
+
+
+async def parse_question(connection: Connection, query: Query, depth: int) -> QuestionWords | None:
+    """Parses a question; None for an unknown tenant or if all words are stop words."""
+    cursor = await connection.execute(
+        """
+        SELECT id, words, counts
+          FROM tenant, LATERAL (
+            SELECT array_agg(lexeme) AS words, array_agg(cardinality(positions)) AS counts
+              FROM unnest(to_tsvector(quote_ident(text_search_config)::regconfig, %s))) AS asked
+         WHERE name = %s::text -- tenant filter
+        """,
+        [query.text.replace("\0", " "), query.scope.tenant],
+        prepare=True,
+        binary=True,
+    )
+    row = await cursor.fetchone()
+    if row is None or not row[1]:
+        return None
+    conditions = conditions_of(query.scope.segment_filter, query.scope.as_of)
+    words = dict(zip(row[1], row[2], strict=True))
+    return QuestionWords(row[0], words, conditions, depth)
+
+
+class PartWeights(NamedTuple):
+    """What a word counts in each part of a segment: `scale` times `labels`.
+
+    `labels` is PostgreSQL's array for the labels D, C, B and A, none of it above 1: text, speaker,
+    keywords and title (schema/0005_keywords.sql).
+    """
+
+    labels: list[float]
+    scale: float
+
+
+def parts_of(words: WordsSearch) -> PartWeights:
+    """The weights of a search."""
+    weights = [1.0, words.speaker, words.keywords, words.title]
+    scale = max(weights)
+    return PartWeights([weight / scale for weight in weights], scale)
+
+
+async def find_segments(
+    connection: Connection, statement: str, question: QuestionWords, values: Mapping[str, object]
+) -> list[Candidate]:
+    """Executes a search that selects ids and scores, best first.
+
+    Args:
+        connection: A search connection.
+        statement: Has `{conditions}` in place of the scope's conditions, and placeholders for
+            `tenant_id` and `depth` beside those of `values`.
+        question: The parsed question.
+        values: The statement's other values.
+    """
+    given = {
+        **question.conditions.values,
+        "tenant_id": question.tenant_id,
+        "depth": question.depth,
+        **values,
+    }
+    cursor = await connection.execute(
+        statement.format(conditions=question.conditions), given, prepare=True, binary=True
+    )
+    rows = await cursor.fetchall()
+    return [Candidate(segment_id(id_), score) for id_, score in rows if score > 0]

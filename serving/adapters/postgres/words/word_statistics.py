@@ -1,0 +1,164 @@
+"""Document frequencies: counted in small tenants, estimated in large ones.
+
+ANALYZE records the frequencies of the most common words over all tenants; at 1M segments they rank
+as well as exact ones. In a small tenant counting its own frequencies gains 1.4 points of recall@10
+on LoCoMo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.words.query_plan import WordStatistics
+from serving.domain.errors import TriviumError
+
+LARGEST_COUNTED = 20_000
+"""A tenant with more segments is estimated. Counting takes about 6 us per segment."""
+LARGEST_COUNTED_AT_ONCE = 2000
+"""A tenant with more segments is estimated until a background task has counted it."""
+LIFE_PER_SEGMENT_S = 6e-3
+"""Lifetime of a count per segment, so that counting takes a thousandth of the time."""
+SHORTEST_LIFE_S = 1.0
+LIFE_OF_ESTIMATE_S = 300.0
+MOST_TENANTS = 256
+MOST_WORDS = 5000
+"""The most common words of a tenant that are kept; the others count as if they occurred once."""
+UNKNOWN_SHARE = 0.01
+"""The share of every word before the first ANALYZE: all words weigh the same."""
+SAMPLE = 2000
+"""Segments from which an estimate takes the mean length."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    statistics: WordStatistics
+    fresh_until: float
+
+
+class WordStatisticsCache:
+    """Statistics by tenant; a stale entry is used while it is refreshed in the background."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._clock = clock
+        self._entries: OrderedDict[int, _Entry] = OrderedDict()
+        self._refreshing: dict[int, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        """Cancels background tasks."""
+        tasks = list(self._refreshing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def of_tenant(self, connection: Connection, tenant_id: int) -> WordStatistics:
+        """The statistics of a tenant, read over `connection` if none are cached."""
+        entry = self._entries.get(tenant_id)
+        if entry is None:
+            entry = await self._read_first(connection, tenant_id)
+            self._store(tenant_id, entry)
+        self._entries.move_to_end(tenant_id)
+        if entry.fresh_until <= self._clock():
+            self._refresh(tenant_id)
+        return entry.statistics
+
+    def cached(self, tenant_id: int) -> WordStatistics | None:
+        """The statistics of a tenant, however old; None if they were not read yet."""
+        entry = self._entries.get(tenant_id)
+        return None if entry is None else entry.statistics
+
+    def _store(self, tenant_id: int, entry: _Entry) -> None:
+        self._entries[tenant_id] = entry
+        while len(self._entries) > MOST_TENANTS:
+            self._entries.popitem(last=False)
+
+    async def _read_first(self, connection: Connection, tenant_id: int) -> _Entry:
+        segments = await _count_segments(connection, tenant_id, LARGEST_COUNTED_AT_ONCE + 1)
+        if segments <= LARGEST_COUNTED_AT_ONCE:
+            return await self._counted(connection, tenant_id)
+        return _Entry(await estimate_words(connection, tenant_id, segments), self._clock())
+
+    def _refresh(self, tenant_id: int) -> None:
+        if tenant_id not in self._refreshing:
+            task = asyncio.create_task(self._read_again(tenant_id), name="word-statistics")
+            self._refreshing[tenant_id] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(tenant_id, None))
+
+    async def _read_again(self, tenant_id: int) -> None:
+        with contextlib.suppress(TriviumError, TimeoutError):  # the stale entry stays in use
+            async with self._database.work() as connection:
+                segments = await _count_segments(connection, tenant_id, None)
+                if segments <= LARGEST_COUNTED:
+                    self._store(tenant_id, await self._counted(connection, tenant_id))
+                    return
+                estimated = await estimate_words(connection, tenant_id, segments)
+                self._store(tenant_id, _Entry(estimated, self._clock() + LIFE_OF_ESTIMATE_S))
+
+    async def _counted(self, connection: Connection, tenant_id: int) -> _Entry:
+        statistics = await count_words(connection, tenant_id)
+        life_s = max(SHORTEST_LIFE_S, LIFE_PER_SEGMENT_S * statistics.segments)
+        return _Entry(statistics, self._clock() + life_s)
+
+
+async def count_words(connection: Connection, tenant_id: int) -> WordStatistics:
+    """Counts the tenant's segments that contain each word."""
+    segments, mean_length = await fetch_row(
+        connection,
+        "SELECT count(*), coalesce(avg(dl), 0)::float8 FROM segment "
+        "WHERE tenant_id = %s::int4",  # tenant filter
+        [tenant_id],
+    )
+    cursor = await connection.execute(
+        """
+        SELECT word, ndoc
+          FROM ts_stat(format('SELECT tsv FROM segment WHERE tenant_id = %%s', %s::int4))
+         WHERE ndoc > 1
+         ORDER BY ndoc DESC LIMIT %s::int4
+        """,
+        [tenant_id, MOST_WORDS],
+        binary=True,
+    )
+    shares = {word: count / max(segments, 1) for word, count in await cursor.fetchall()}
+    return WordStatistics(segments, mean_length, shares, rare_share=1 / max(segments, 1))
+
+
+async def estimate_words(connection: Connection, tenant_id: int, segments: int) -> WordStatistics:
+    """Estimates the tenant's statistics from those of all tenants."""
+    (mean_length,) = await fetch_row(
+        connection,
+        "SELECT coalesce(avg(dl), 0)::float8 FROM (SELECT dl FROM segment "
+        "WHERE tenant_id = %s::int4 "  # tenant filter
+        "LIMIT %s::int4) AS few",
+        [tenant_id, SAMPLE],
+    )
+    cursor = await connection.execute(_SHARES, binary=True)
+    shares: dict[str, float] = dict(await cursor.fetchall())
+    rare_share = min(shares.values()) / 2 if shares else UNKNOWN_SHARE
+    return WordStatistics(segments, mean_length, shares, rare_share)
+
+
+async def _count_segments(connection: Connection, tenant_id: int, limit: int | None) -> int:
+    """Counts the tenant's segments, up to the limit."""
+    (segments,) = await fetch_row(
+        connection,
+        "SELECT count(*) FROM (SELECT FROM segment "
+        "WHERE tenant_id = %s::int4 "  # tenant filter
+        "LIMIT %s::int8) AS few",
+        [tenant_id, limit],
+    )
+    return int(segments)
+
+
+_SHARES = """
+SELECT word, share::float8
+  FROM pg_stats, unnest(most_common_elems::text::text[], most_common_elem_freqs) AS s (word, share)
+ WHERE schemaname = current_schema() AND tablename = 'segment' AND attname = 'tsv'
+   AND word IS NOT NULL
+"""

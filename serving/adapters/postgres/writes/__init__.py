@@ -1,0 +1,1 @@
+"""Writes and erasures, each in one transaction."""

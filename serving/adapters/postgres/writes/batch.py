@@ -1,0 +1,360 @@
+"""Storing a batch of items in one transaction.
+
+1. Lock the tenant; read its row and the stored rows of the items.
+2. Skip items that are unchanged.
+3. Write the others, segments before facts, each in the order of their ids, so that concurrent
+   writers lock rows in the same order and cannot deadlock.
+4. Find the facts whose evidence changed its sensitivity, and refresh the closings of the facts
+   that were written or are superseded.
+5. Delete the vectors of hidden rows and of former texts.
+6. Log the changes and store the new entity names.
+7. If rows became sensitive, record that files may hold them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.log.dead_letters import discard_dead_letters
+from serving.adapters.postgres.log.entries import log_written, note_erasure_of_hidden
+from serving.adapters.postgres.tables.content import content_hash, text_hash
+from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
+from serving.adapters.postgres.tables.rows import array_literal
+from serving.adapters.postgres.tables.tenants import Tenant, find_or_make_tenant, lock_tenant
+from serving.adapters.postgres.writes.closings import find_superseded, refresh_closings, topic_hash
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.items.superseding import topic_of
+from serving.domain.items.text import name_key
+from serving.ports.memory_store import Outcome, WriteReceipt
+
+MAX_NAME_BYTES = 256
+"""A longer object of a fact is a value, not the name of an entity."""
+
+
+class ExclusiveLockRequiredError(Exception):
+    """The write changes facts outside the batch; retry it with the exclusive lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The items of one write, distinct by name."""
+
+    tenant: TenantName
+    items: Sequence[Item]
+    text_search_config: str = ""
+    extracted: frozenset[ItemId] = frozenset()
+    undated: frozenset[ItemId] = frozenset()
+
+    def content_hashes(self, text_search_config: str) -> dict[ItemId, bytes]:
+        """The content hash of each item."""
+        return {
+            item.item: content_hash(
+                item,
+                text_search_config,
+                extracted=item.item in self.extracted,
+                undated=item.item in self.undated,
+            )
+            for item in self.items
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    content_hash: bytes
+    xid: int
+    sensitive: bool
+    may_close: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    item: ItemId
+    key: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _SideEffects:
+    """What a write may change outside the batch.
+
+    `resensitized` are the segments whose sensitivity changes, on which facts may rest.
+    `superseded` are the facts that the batch closes, or no longer closes.
+    """
+
+    resensitized: Sequence[str]
+    superseded: Sequence[Fact]
+
+
+async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) -> WriteReceipt:
+    """Stores the batch; `connection` is in a transaction.
+
+    Raises:
+        ExclusiveLockRequiredError: The write needs `exclusive`.
+        TextSearchConfigConflictError: The tenant has another configuration.
+        InvalidRequestError: The configuration does not exist.
+    """
+    epoch = await lock_tenant(connection, batch.tenant, exclusive=exclusive)
+    tenant = await find_or_make_tenant(connection, batch.tenant, batch.text_search_config)
+    hashes = batch.content_hashes(tenant.text_search_config)
+    stored = await _read_stored(connection, tenant, hashes)
+    changed = [
+        item
+        for item in batch.items
+        if item.item not in stored or stored[item.item].content_hash != hashes[item.item]
+    ]
+    resensitized = sorted(
+        item.id
+        for item in changed
+        if isinstance(item, Segment)
+        and item.sensitive != (item.item in stored and stored[item.item].sensitive)
+    )
+    closing = [
+        item
+        for item in changed
+        if isinstance(item, Fact)
+        and (item.may_close or (item.item in stored and stored[item.item].may_close))
+    ]
+    if (resensitized or closing) and not exclusive:
+        raise ExclusiveLockRequiredError
+    effects = _SideEffects(resensitized, await find_superseded(connection, tenant, closing))
+    written, xid = await _write_changed(connection, tenant, changed, hashes, effects)
+    unchanged = hashes.keys() - written.keys()
+    if unchanged - stored.keys():  # a concurrent write stored the same content
+        stored = await _read_stored(connection, tenant, unchanged)
+    xids = {stored[item].xid for item in unchanged} | ({xid} if xid else set())
+    outcomes = [_outcome(written.get(item.item)) for item in batch.items]
+    return WriteReceipt(outcomes, ConsistencyToken.of(epoch, xids))
+
+
+def _outcome(written: _Written | None) -> Outcome:
+    if written is None:
+        return "unchanged"
+    return "created" if written.created else "updated"
+
+
+async def _read_stored(
+    connection: Connection, tenant: Tenant, items: Iterable[ItemId]
+) -> dict[ItemId, _Stored]:
+    ids: dict[ItemKind, list[str]] = {kind: [] for kind in ItemKind}
+    for item in items:
+        ids[item.kind].append(item.id)
+    stored: dict[ItemId, _Stored] = {}
+    for kind, ids_of_kind in ids.items():
+        if ids_of_kind:
+            cursor = await connection.execute(
+                f"SELECT id, content_hash, written_xid::text::int8, sensitive, {_MAY_CLOSE[kind]} "
+                f"FROM {kind} "
+                "WHERE tenant_id = %s::int4 "  # tenant filter
+                "AND id = ANY (%s::text[])",
+                [tenant.id, ids_of_kind],
+                binary=True,
+            )
+            for row in await cursor.fetchall():
+                stored[ItemId(kind, row[0])] = _Stored(*row[1:])
+    return stored
+
+
+async def _write_changed(
+    connection: Connection,
+    tenant: Tenant,
+    changed: Sequence[Item],
+    hashes: Mapping[ItemId, bytes],
+    effects: _SideEffects,
+) -> tuple[dict[ItemId, _Written], int | None]:
+    """Stores the items; returns what was written, and the id of the transaction if it wrote."""
+    if not changed:
+        return {}, None
+    segments = [item for item in changed if isinstance(item, Segment)]
+    facts = [item for item in changed if isinstance(item, Fact)]
+    written = await _upsert(connection, tenant, ItemKind.SEGMENT, segments, hashes)
+    affected = await _lock_facts(connection, tenant, facts, effects)
+    written |= await _upsert(connection, tenant, ItemKind.FACT, facts, hashes)
+    new = {
+        row.item.id for row in written.values() if row.created and row.item.kind is ItemKind.FACT
+    }
+    affected |= await refresh_closings(connection, tenant, [*facts, *effects.superseded], new)
+    outdated = [*({row.key for row in written.values() if not row.created} | affected)]
+    if outdated:
+        await connection.execute(_DELETE_OUTDATED_EMBEDDINGS, {"keys": outdated})
+        await discard_dead_letters(connection, outdated)
+    kinds = dict.fromkeys(affected, ItemKind.FACT)
+    kinds |= {row.key: row.item.kind for row in written.values()}
+    xid = await log_written(connection, tenant, kinds)
+    await _store_names(connection, tenant, changed)
+    if outdated:
+        await note_erasure_of_hidden(connection, outdated)
+    return written, xid
+
+
+async def _upsert(
+    connection: Connection,
+    tenant: Tenant,
+    kind: ItemKind,
+    items: Sequence[Item],
+    hashes: Mapping[ItemId, bytes],
+) -> dict[ItemId, _Written]:
+    if not items:
+        return {}
+    rows = [_column_values(item, hashes[item.item]) for item in items]
+    values = {name: [row[name] for row in rows] for name in _COLUMN_TYPES[kind]}
+    cursor = await connection.execute(
+        _UPSERT[kind], {"tenant_id": tenant.id, **values}, binary=True
+    )
+    written = (
+        _Written(ItemId(kind, id_), key, created) for id_, key, created in await cursor.fetchall()
+    )
+    return {row.item: row for row in written}
+
+
+def _column_values(item: Item, content_hash: bytes) -> dict[str, object]:
+    """The values of `_COLUMN_TYPES`."""
+    values = {name: getattr(item, name, None) for name in _COLUMN_TYPES[item.item.kind]}
+    values |= {"content_hash": content_hash, "text_hash": text_hash(item)}
+    if isinstance(item, Segment):
+        return values | {
+            "labels": json.dumps(dict(item.labels)),
+            "entities": array_literal(item.entities),
+            "keywords": array_literal(item.keywords),
+            "tags": array_literal(tags_of(item)),
+        }
+    return values | {
+        "evidence": array_literal(item.evidence),
+        "closes": array_literal(item.closes),
+        "topic": topic_hash(topic_of(item)),
+        "entity_keys": array_literal(sorted({name_key(name) for name in _names_of(item)})),
+    }
+
+
+async def _lock_facts(
+    connection: Connection, tenant: Tenant, facts: Sequence[Fact], effects: _SideEffects
+) -> set[int]:
+    """Locks the facts outside the batch that the write may change.
+
+    Returns the keys of those with evidence in `resensitized`. They are locked together with the
+    facts to be written, since all writers lock in the same order.
+    """
+    if not (effects.resensitized or effects.superseded):
+        return set()
+    cursor = await connection.execute(
+        """
+        SELECT key, evidence && %(resensitized)s::text[] FROM fact
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           AND (id = ANY (%(ids)s::text[]) OR evidence && %(resensitized)s::text[])
+         ORDER BY id FOR NO KEY UPDATE
+        """,
+        {
+            "tenant_id": tenant.id,
+            "ids": [fact.id for fact in (*facts, *effects.superseded)],
+            "resensitized": effects.resensitized,
+        },
+    )
+    return {key for key, affected in await cursor.fetchall() if affected}
+
+
+async def _store_names(connection: Connection, tenant: Tenant, items: Sequence[Item]) -> None:
+    names = {name_key(name): name for item in reversed(items) for name in reversed(_names_of(item))}
+    if names:
+        await connection.execute(
+            """
+            INSERT INTO entity (tenant_id, name_key, name)
+            SELECT %s::int4, name_key, name
+              FROM unnest(%s::text[], %s::text[]) AS given (name_key, name)
+             ORDER BY name_key COLLATE "C"
+                ON CONFLICT DO NOTHING
+            """,
+            [tenant.id, [*names], [*names.values()]],
+        )
+
+
+def _names_of(item: Item) -> list[str]:
+    """The names of entities that an item uses."""
+    if isinstance(item, Segment):
+        return [*item.entities, *([item.entity] if item.entity else [])]
+    return [item.subject, *([item.object] if len(item.object.encode()) <= MAX_NAME_BYTES else [])]
+
+
+_MAY_CLOSE = {ItemKind.SEGMENT: "false", ItemKind.FACT: "closes <> '{}' OR single_valued"}
+
+_COLUMN_TYPES = {
+    ItemKind.SEGMENT: {
+        "id": "text",
+        "text": "text",
+        "title": "text",
+        "kind": "text",
+        "speaker": "text",
+        "session": "text",
+        "event_time": "timestamptz",
+        "importance": "float8",
+        "sensitive": "bool",
+        "labels": "jsonb",
+        "entities": "text[]",
+        "entity": "text",
+        "keywords": "text[]",
+        "content_hash": "bytea",
+        "text_hash": "bytea",
+        "tags": "text[]",
+    },
+    ItemKind.FACT: {
+        "id": "text",
+        "subject": "text",
+        "relation": "text",
+        "object": "text",
+        "sentence": "text",
+        "valid_from": "timestamptz",
+        "valid_to": "timestamptz",
+        "recorded_at": "timestamptz",
+        "retracted_at": "timestamptz",
+        "evidence": "text[]",
+        "weight": "float8",
+        "sensitive": "bool",
+        "closes": "text[]",
+        "single_valued": "bool",
+        "topic": "bytea",
+        "entity_keys": "text[]",
+        "content_hash": "bytea",
+        "text_hash": "bytea",
+    },
+}
+"""The columns that a write sets."""
+
+_SENT_AS_TEXT = {"jsonb", "text[]"}
+
+
+def _upsert_statement(kind: ItemKind) -> str:
+    types = _COLUMN_TYPES[kind]
+    names = ", ".join(types)
+    arrays = ", ".join(
+        f"%({name})s::{'text' if type_ in _SENT_AS_TEXT else type_}[]"
+        for name, type_ in types.items()
+    )
+    return f"""
+    INSERT INTO {kind} (tenant_id, {names})
+    SELECT %(tenant_id)s::int4, {", ".join(f"{name}::{type_}" for name, type_ in types.items())}
+      FROM unnest({arrays}) AS given ({names})
+     ORDER BY id COLLATE "C"
+        ON CONFLICT (tenant_id, id) DO UPDATE SET
+           {", ".join(f"{name} = excluded.{name}" for name in types if name != "id")},
+           written_xid = pg_current_xact_id(), updated_at = now()
+     WHERE {kind}.content_hash <> excluded.content_hash
+    RETURNING id, key, xmax = 0
+    """
+
+
+_UPSERT = {kind: _upsert_statement(kind) for kind in ItemKind}
+
+_DELETE_OUTDATED_EMBEDDINGS = f"""
+DELETE FROM embedding
+ WHERE embedding.key = ANY (%(keys)s::int8[])
+   AND NOT EXISTS (
+     SELECT FROM segment
+      WHERE segment.key = embedding.key AND segment.text_hash = embedding.text_hash
+        AND NOT segment.sensitive)
+   AND NOT EXISTS (
+     SELECT FROM fact
+      WHERE fact.key = embedding.key AND fact.text_hash = embedding.text_hash
+        AND NOT {IS_HIDDEN[ItemKind.FACT]})
+"""

@@ -1,0 +1,249 @@
+"""Erasure of rows, and of all data derived from them, in one transaction.
+
+Only a row in the change log remains, with the item's name, until every projection has seen it
+(log/compaction.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import current_xid
+from serving.adapters.postgres.log.entries import (
+    last_erasure,
+    log_erased,
+    log_written,
+    note_erasure,
+)
+from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, lock_tenant
+from serving.adapters.postgres.writes.closings import find_closed_by, refresh_closings
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.items.text import name_key
+from serving.ports.memory_store import EraseReceipt, Selector
+
+DERIVED_TABLES = {
+    "embeddings": "embedding",
+    "access_counts": "access_count",
+    "dead_letters": "dead_letter",
+}
+"""The tables with rows of an item by its key, by the name in a receipt."""
+
+NO_HASH = b""
+"""The content hash of a row that differs from what the client sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Erased:
+    item: ItemId
+    key: int
+    name_keys: list[str]
+
+
+async def erase_selected(
+    connection: Connection, name: TenantName, selector: Selector
+) -> EraseReceipt:
+    """Erases the selected items; `connection` is in a transaction."""
+    epoch = await lock_tenant(connection, name, exclusive=True)
+    tenant = await find_tenant(connection, name)
+    if tenant is None:
+        return await _nothing_erased(connection, epoch)
+    segments = await _delete_segments(connection, tenant, selector)
+    facts, changed = await _erase_facts(connection, tenant, selector, segments)
+    reopened = await find_closed_by(connection, tenant, [row.item.id for row in facts])
+    changed |= await refresh_closings(connection, tenant, reopened)
+    erased = [*segments, *facts]
+    keys, items = [row.key for row in erased], [row.item for row in erased]
+    removed = {}
+    for store, table in DERIVED_TABLES.items():
+        cursor = await connection.execute(
+            f"DELETE FROM {table} WHERE key = ANY (%s::int8[])", [keys]
+        )
+        removed[store] = cursor.rowcount
+    await log_written(connection, tenant, dict.fromkeys(changed, ItemKind.FACT))
+    await log_erased(connection, tenant, keys, items)
+    await _bury(connection, tenant, items)
+    await _delete_unused_names(connection, tenant, {key for row in erased for key in row.name_keys})
+    if selector.everything:
+        await connection.execute("DELETE FROM entity WHERE tenant_id = %s::int4", [tenant.id])
+        await connection.execute("DELETE FROM tenant WHERE id = %s::int4", [tenant.id])
+    if not (erased or changed):
+        return await _nothing_erased(connection, epoch)
+    token = ConsistencyToken.of(epoch, [await current_xid(connection)])
+    await note_erasure(connection)
+    return EraseReceipt(items, token, keys, removed)
+
+
+async def _nothing_erased(connection: Connection, epoch: str) -> EraseReceipt:
+    """The token is that of the last erasure, since the caller may repeat one that was cut off."""
+    xid = await last_erasure(connection)
+    return EraseReceipt([], ConsistencyToken.of(epoch, [xid] if xid else []))
+
+
+def tombstone_hash(key: str, tenant: str, kind: str, id_: str) -> str:
+    """An SQL expression for the tombstone of an item; the arguments are expressions.
+
+    The key enters twice, as in HMAC.
+    """
+    name = f"convert_to({tenant} || E'\\x1f' || {kind} || E'\\x1f' || {id_}, 'UTF8')"
+    return f"sha256({key} || sha256({key} || {name}))"
+
+
+async def _bury(connection: Connection, tenant: Tenant, items: Sequence[ItemId]) -> None:
+    """Stores the tombstones of erased items."""
+    await connection.execute(
+        f"""
+        INSERT INTO tombstone (hash)
+        SELECT {tombstone_hash("meta.tombstone_key", "%s::text", "kind", "id")}
+          FROM meta, unnest(%s::text[], %s::text[]) AS erased (kind, id)
+            ON CONFLICT (hash) DO UPDATE SET erased_at = excluded.erased_at
+        """,
+        [tenant.name, [str(item.kind) for item in items], [item.id for item in items]],
+    )
+
+
+def _named(selector: Selector, kind: ItemKind) -> set[str]:
+    return {item.id for item in selector.items or () if item.kind is kind}
+
+
+async def _delete_segments(
+    connection: Connection, tenant: Tenant, selector: Selector
+) -> list[_Erased]:
+    condition, value = _segment_condition(selector)
+    cursor = await connection.execute(
+        f"""
+        WITH selected AS (
+          SELECT key FROM segment
+           WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+             AND {condition}
+           ORDER BY id FOR UPDATE
+        )
+        DELETE FROM segment USING selected WHERE segment.key = selected.key
+        RETURNING segment.id, segment.key,
+                  ARRAY(SELECT substr(tag, 3) FROM unnest(segment.tags) AS tag
+                         WHERE starts_with(tag, 'e:'))
+        """,
+        {"tenant_id": tenant.id, "value": value},
+    )
+    return _erased(ItemKind.SEGMENT, await cursor.fetchall())
+
+
+def _segment_condition(selector: Selector) -> tuple[str, list[str]]:
+    """A condition on `%(value)s`, and the value; names compare as in filters."""
+    if selector.everything:
+        return "true", []
+    if selector.session is not None:
+        return "tags && %(value)s::text[]", [f"c:{selector.session}"]
+    if selector.speaker is not None:
+        return "tags && %(value)s::text[]", [f"s:{name_key(selector.speaker)}"]
+    return "id = ANY (%(value)s::text[])", sorted(_named(selector, ItemKind.SEGMENT))
+
+
+async def _erase_facts(
+    connection: Connection, tenant: Tenant, selector: Selector, segments: Sequence[_Erased]
+) -> tuple[list[_Erased], set[int]]:
+    """Deletes the selected facts and those left without evidence; updates the other evidence.
+
+    A named segment counts as erased even if it was not stored.
+
+    Returns:
+        The deleted facts, and the keys of the updated ones.
+    """
+    if selector.everything:
+        return await _delete_facts_where(connection, tenant, "true", []), set()
+    named = sorted(_named(selector, ItemKind.FACT))
+    gone = sorted({row.item.id for row in segments} | _named(selector, ItemKind.SEGMENT))
+    await _lock_facts(connection, tenant, named, gone)
+    deleted = await _delete_facts_where(connection, tenant, "id = ANY (%(ids)s::text[])", named)
+    deleted += await _delete_facts_where(
+        connection, tenant, "evidence && %(ids)s::text[] AND evidence <@ %(ids)s::text[]", gone
+    )
+    return deleted, await _withdraw_evidence(connection, tenant, gone)
+
+
+async def _lock_facts(
+    connection: Connection, tenant: Tenant, named: Sequence[str], gone: Sequence[str]
+) -> None:
+    """Locks all facts that will change, in the order in which writers lock."""
+    await connection.execute(
+        """
+        SELECT FROM fact
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           AND (id = ANY (%(named)s::text[]) OR evidence && %(gone)s::text[]
+                OR closed_by <> '{}' AND closed_by && ARRAY(
+                     SELECT closer.id FROM fact AS closer
+                      WHERE closer.tenant_id = %(tenant_id)s::int4 -- tenant filter
+                        AND (closer.id = ANY (%(named)s::text[])
+                             OR closer.evidence && %(gone)s::text[])))
+         ORDER BY id FOR UPDATE
+        """,
+        {"tenant_id": tenant.id, "named": named, "gone": gone},
+    )
+
+
+async def _withdraw_evidence(
+    connection: Connection, tenant: Tenant, gone: Sequence[str]
+) -> set[int]:
+    """Removes the segments `gone` from facts that have other evidence; returns the facts' keys.
+
+    Clears their content hash, so that a write of any content counts as a change.
+    """
+    cursor = await connection.execute(
+        """
+        UPDATE fact
+           SET evidence = ARRAY(SELECT kept FROM unnest(evidence) WITH ORDINALITY AS e (kept, place)
+                                 WHERE kept <> ALL (%(gone)s::text[]) ORDER BY place),
+               content_hash = %(no_hash)s, written_xid = pg_current_xact_id(), updated_at = now()
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           AND evidence && %(gone)s::text[]
+        RETURNING key
+        """,
+        {"tenant_id": tenant.id, "gone": gone, "no_hash": NO_HASH},
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def _delete_facts_where(
+    connection: Connection, tenant: Tenant, condition: str, ids: Sequence[str]
+) -> list[_Erased]:
+    cursor = await connection.execute(
+        f"""
+        DELETE FROM fact
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           AND {condition}
+        RETURNING id, key, entity_keys
+        """,
+        {"tenant_id": tenant.id, "ids": ids},
+    )
+    return _erased(ItemKind.FACT, await cursor.fetchall())
+
+
+def _erased(kind: ItemKind, rows: Iterable[tuple[str, int, list[str]]]) -> list[_Erased]:
+    """The deleted rows, by id."""
+    return [_Erased(ItemId(kind, id_), key, names) for id_, key, names in sorted(rows)]
+
+
+async def _delete_unused_names(connection: Connection, tenant: Tenant, name_keys: set[str]) -> None:
+    """Deletes the names that no row uses, and invalidates the caches of names (known_names.py)."""
+    if not name_keys:
+        return
+    cursor = await connection.execute(
+        """
+        DELETE FROM entity
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           AND name_key = ANY (%(name_keys)s::text[])
+           AND NOT EXISTS (SELECT FROM segment
+                            WHERE segment.tenant_id = entity.tenant_id
+                              AND segment.tags && ARRAY['e:' || entity.name_key])
+           AND NOT EXISTS (SELECT FROM fact
+                            WHERE fact.tenant_id = entity.tenant_id
+                              AND fact.entity_keys && ARRAY[entity.name_key])
+        """,
+        {"tenant_id": tenant.id, "name_keys": sorted(name_keys)},
+    )
+    if cursor.rowcount:
+        await connection.execute(
+            "UPDATE tenant SET names_erased = names_erased + 1 WHERE id = %s::int4", [tenant.id]
+        )

@@ -1,0 +1,142 @@
+"""The store of segments and facts: writes, erasures, and reads by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from serving.adapters.postgres.connection.migrations import latest_version
+from serving.adapters.postgres.connection.notifications import Channel, Notifications
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.tables.filters import TENANT_ID
+from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
+from serving.adapters.postgres.words.known_names import KnownNames
+from serving.adapters.postgres.writes.batch import Batch, ExclusiveLockRequiredError, write_batch
+from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, erase_selected
+from serving.domain.budget import Deadline
+from serving.domain.errors import TriviumError
+from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
+from serving.ports.memory_store import EraseReceipt, Selector, WriteReceipt
+
+PROBE_S = 2.0
+"""The time limit of `ready`."""
+
+
+class PostgresMemoryStore:
+    """`MemoryStore` in PostgreSQL."""
+
+    def __init__(self, database: Database, notifications: Notifications, names: KnownNames) -> None:
+        self._database = database
+        self._notifications = notifications
+        self._names = names
+
+    async def write(
+        self,
+        tenant: TenantName,
+        items: Sequence[Item],
+        text_search_config: str = "",
+        extracted: frozenset[ItemId] = frozenset(),
+        undated: frozenset[ItemId] = frozenset(),
+    ) -> WriteReceipt:
+        """Stores the items in one transaction, then notifies the projections."""
+        batch = Batch(
+            tenant=tenant,
+            items=items,
+            text_search_config=text_search_config,
+            extracted=extracted,
+            undated=undated,
+        )
+        try:
+            async with self._database.transaction() as connection:
+                receipt = await write_batch(connection, batch, exclusive=False)
+        except ExclusiveLockRequiredError:
+            async with self._database.transaction() as connection:
+                receipt = await write_batch(connection, batch, exclusive=True)
+        if any(outcome != "unchanged" for outcome in receipt.outcomes):
+            self._notifications.announce(Channel.CHANGES)
+        return receipt
+
+    async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
+        """Erases in one transaction, then notifies the projections."""
+        async with self._database.transaction() as connection:
+            receipt = await erase_selected(connection, tenant, selector)
+        self._notifications.announce(Channel.CHANGES)
+        return receipt
+
+    async def load(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> dict[ItemId, Item]:
+        """Reads the rows of the items that exist, in one round trip per kind of item."""
+        loaded: list[Item] = []
+        async with self._database.search(deadline) as connection:
+            for kind in ItemKind:
+                ids = _ids(items, kind)
+                if ids:
+                    values = {"tenant": tenant, "ids": ids}
+                    cursor = await connection.execute(
+                        _LOAD[kind], values, prepare=True, binary=True
+                    )
+                    loaded += [TO_ITEM[kind](row) for row in await cursor.fetchall()]
+        return {item.item: item for item in loaded}
+
+    async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
+        return await self._names.of_tenant(tenant)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        async with self._database.work() as connection:
+            (count,) = await fetch_row(
+                connection,
+                f"""
+                SELECT (SELECT count(*) FROM segment
+                         WHERE tenant_id = {TENANT_ID} -- tenant filter
+                           AND id = ANY (%(segments)s::text[]))
+                     + (SELECT count(*) FROM fact
+                         WHERE tenant_id = {TENANT_ID} -- tenant filter
+                           AND id = ANY (%(facts)s::text[]))
+                """,
+                {
+                    "tenant": tenant,
+                    "segments": _ids(items, ItemKind.SEGMENT),
+                    "facts": _ids(items, ItemKind.FACT),
+                },
+            )
+        return int(count)
+
+    async def count_derived(self, keys: Sequence[int]) -> Mapping[str, int]:
+        async with self._database.work() as connection:
+            counts = {}
+            for store, table in DERIVED_TABLES.items():
+                (counts[store],) = await fetch_row(
+                    connection,
+                    f"SELECT count(*) FROM {table} WHERE key = ANY (%s::int8[])",
+                    [list(keys)],
+                )
+        return counts
+
+    async def ready(self) -> bool:
+        """Whether PostgreSQL answers and has this program's schema. Never raises."""
+        try:
+            async with (
+                asyncio.timeout(PROBE_S),
+                self._database.search(Deadline.after(PROBE_S)) as connection,
+            ):
+                cursor = await connection.execute("SELECT schema_version FROM meta")
+                row = await cursor.fetchone()
+        except (TriviumError, TimeoutError):
+            return False
+        return row is not None and bool(row[0] >= latest_version())
+
+
+def _ids(items: Sequence[ItemId], kind: ItemKind) -> list[str]:
+    return [item.id for item in items if item.kind is kind]
+
+
+_LOAD = {
+    kind: f"""
+    SELECT {COLUMNS[kind]} FROM {kind}
+     WHERE tenant_id = {TENANT_ID} -- tenant filter
+       AND id = ANY (%(ids)s::text[])
+    """
+    for kind in ItemKind
+}

@@ -1,0 +1,128 @@
+"""Vectors where they are stored: NumPy arrays on the host, torch tensors on a GPU.
+
+Both index, slice and multiply alike; what differs is here. On the host nothing imports torch,
+which a desk does not have.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.ports.embedding import VectorLike
+
+Array: TypeAlias = Any
+"""A NumPy array or a torch tensor."""
+
+HOST = "cpu"
+
+
+def empty(rows: int, dimension: int, device: str) -> Array:
+    """Memory for vectors, not initialised: float16 (rows, dimension)."""
+    if device == HOST:
+        return np.empty((rows, dimension), np.float16)
+    import torch
+
+    return torch.empty((rows, dimension), dtype=torch.float16, device=device)
+
+
+def empty_beside(other: Array, rows: int) -> Array:
+    """The same for more or fewer vectors than another array has, on its device."""
+    if is_on_host(other):
+        return np.empty((rows, other.shape[1]), np.float16)
+    return other.new_empty((rows, other.shape[1]))
+
+
+def is_on_host(array: Array) -> bool:
+    """Whether an array is NumPy's."""
+    return isinstance(array, np.ndarray)
+
+
+def to_device(values: NDArray[Any], device: str) -> Array:
+    """Values of the host on a device; not copied if that is the host."""
+    if device == HOST:
+        return values
+    import torch
+
+    return torch.from_numpy(values).to(device)
+
+
+def beside(values: NDArray[Any], other: Array) -> Array:
+    """Values of the host on the device of another array."""
+    if is_on_host(other):
+        return values
+    import torch
+
+    return torch.from_numpy(values).to(other.device)
+
+
+def to_host(array: Array) -> NDArray[Any]:
+    """The values on the host; not copied if they are there."""
+    values: NDArray[Any] = array if is_on_host(array) else array.cpu().numpy()
+    return values
+
+
+def as_float32(array: Array) -> Array:
+    """The same values in float32."""
+    return array.astype(np.float32) if is_on_host(array) else array.float()
+
+
+def query_on(vector: VectorLike, device: str) -> Array:
+    """A vector to search for, on a device: float32 (dimension,)."""
+    if device == HOST:
+        return np.ascontiguousarray(vector, np.float32)
+    import torch
+
+    from serving.models.device_vector import tensor_of
+
+    return tensor_of(vector, torch.device(device))
+
+
+def query_beside(vector: VectorLike, other: Array) -> Array:
+    """A vector to search for, on the device of another array: float32 (dimension,)."""
+    return query_on(vector, HOST if is_on_host(other) else str(other.device))
+
+
+def is_on_device(vector: VectorLike) -> bool:
+    """Whether a vector is still on the device that computed it."""
+    module = sys.modules.get("serving.models.device_vector")
+    return module is not None and isinstance(vector, module.DeviceVector)
+
+
+def stacked(vectors: list[Array]) -> Array:
+    """Vectors of one device as rows: (n, dimension)."""
+    if is_on_host(vectors[0]):
+        return np.stack(vectors)
+    import torch
+
+    return torch.stack(vectors)
+
+
+def numbered(start: int, end: int, other: Array) -> Array:
+    """The row numbers from `start` up to `end`, on the device of another array: int64."""
+    return beside(np.arange(start, end), other)
+
+
+def largest(scores: Array, count: int) -> NDArray[np.float32]:
+    """The `count` largest scores of each row, descending, on the host: float32 (b, count)."""
+    if is_on_host(scores):
+        return -np.sort(-scores, axis=1)[:, :count]
+    import torch
+
+    values: NDArray[np.float32] = torch.topk(scores, count).values.cpu().numpy()
+    return values
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or torch ran out of memory."""
+    # By its name, since torch may not be there; and torch has no such class for the host.
+    named = type(error).__name__ == "OutOfMemoryError"
+    return isinstance(error, MemoryError) or named or "allocate memory" in str(error)
+
+
+def is_device_error(error: Exception) -> bool:
+    """Whether an accelerator failed, maybe for ever."""
+    return type(error).__name__ == "AcceleratorError"

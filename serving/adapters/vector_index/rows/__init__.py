@@ -1,0 +1,1 @@
+"""The rows of the index: columns, partitions by tenant and kind, views, and the exact scan."""

@@ -1,0 +1,68 @@
+"""Instants as int64 microseconds, the unit of the columns."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from serving.domain.items.validity import Clocks, Closing
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+BEFORE_ALL = np.iinfo(np.int64).min
+AFTER_ALL = np.iinfo(np.int64).max
+
+
+def microseconds(instant: datetime) -> int:
+    """The instant in microseconds since 1970."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def instant_of(microseconds: int) -> datetime:
+    """The instant of so many microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+class Span(NamedTuple):
+    """The instants from `since` to `until`, exclusive."""
+
+    since: int
+    until: int
+
+    def has(self, instant: int) -> bool:
+        return self.since <= instant < self.until
+
+    def and_also(self, other: Span) -> Span:
+        return Span(max(self.since, other.since), min(self.until, other.until))
+
+
+class ClockTimes(NamedTuple):
+    """The clocks of a query in microseconds.
+
+    A fact counts if it was recorded by `recorded_by` (None: at any time) and not retracted by
+    `retracted_by` (the last instant: ever).
+    """
+
+    as_of: int
+    recorded_by: int | None
+    retracted_by: int
+
+    @classmethod
+    def of(cls, clocks: Clocks) -> ClockTimes:
+        as_of = microseconds(clocks.as_of)
+        if clocks.known_at is None:
+            return cls(as_of, None, AFTER_ALL - 1)
+        known_at = microseconds(clocks.known_at)
+        return cls(as_of, known_at, known_at)
+
+
+def times_of(closing: Closing) -> tuple[int, int, int]:
+    """When the fact ended, when that was recorded, and when it was retracted."""
+    retracted_at = closing.retracted_at
+    return (
+        microseconds(closing.at),
+        microseconds(closing.recorded_at),
+        AFTER_ALL if retracted_at is None else microseconds(retracted_at),
+    )

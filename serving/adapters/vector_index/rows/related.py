@@ -1,0 +1,85 @@
+"""Segments that share mentions with others, and what signals ask of items, in a tenant's view."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from serving.adapters.vector_index.rows.instants import BEFORE_ALL, instant_of, microseconds
+from serving.adapters.vector_index.rows.tenant_view import TenantView
+from serving.domain.items.records import ItemId, ItemKind
+from serving.domain.items.text import MOST_NAMES_SHOWN, names_entity, words_to_name_by
+from serving.domain.questions.query import Query
+from serving.domain.ranking.ranked_list import Candidate
+from serving.domain.ranking.signals import Traits
+
+BILLION = 1e9
+"""Scores are added as whole billionths, so that their order cannot change a sum."""
+
+
+class _Sharing(NamedTuple):
+    """What a seed gives to each row that mentions one of its entities.
+
+    Ordered by what it gives, the most first, then by the entity's key.
+    """
+
+    minus_gain: int
+    key: str
+    name: str
+    seed: int
+    rows: Sequence[int]
+
+
+def related_segments(
+    view: TenantView, query: Query, seeds: Sequence[ItemId], depth: int
+) -> list[Candidate]:
+    """Finds the segments that `Graph.related` finds, of those in the index.
+
+    An entity's name in a path is written as in the first seed that mentions it.
+    """
+    scope = query.scope
+    accepted = view.accepted_segments(scope.segment_filter, microseconds(scope.as_of)).mask
+    scores: defaultdict[int, int] = defaultdict(int)
+    names: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for each in sorted(_shared_with(view, query.text, seeds)):
+        for row in each.rows:
+            if row != each.seed and accepted[row]:
+                scores[row] -= each.minus_gain
+                names[row].setdefault(each.key, each.name)
+    items = view.segments.columns.items
+    best = sorted((-score, items[row], row) for row, score in scores.items())[:depth]
+    return [
+        Candidate(item, -score / BILLION, ", ".join([*names[row].values()][:MOST_NAMES_SHOWN]))
+        for score, item, row in best
+    ]
+
+
+def _shared_with(view: TenantView, question: str, seeds: Iterable[ItemId]) -> Iterator[_Sharing]:
+    """The entities of the seeds that the question does not name and others mention too."""
+    asked = words_to_name_by(question)
+    segments = dict.fromkeys(item for item in seeds if item.kind is ItemKind.SEGMENT)
+    for place, item in enumerate(segments):
+        seed = view.row_of(item)
+        if seed is None:
+            continue
+        for key, name in view.segments.columns.mentioned(seed).items():
+            rows = view.mentioning(key)
+            if len(rows) > 1 and not names_entity(asked, key):
+                yield _Sharing(-int(BILLION / ((place + 2) * len(rows))), key, name, seed, rows)
+
+
+def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]:
+    """What signals ask of the items that the view has; others are omitted."""
+    traits: dict[ItemId, Traits] = {}
+    for item in items:
+        row = view.row_of(item)
+        if row is None:
+            continue
+        columns = view.of_kind(item.kind).columns
+        if item.kind is ItemKind.SEGMENT:
+            since = int(columns.times["event_time"][row])
+        elif (since := int(columns.times["valid_from"][row])) == BEFORE_ALL:
+            since = int(columns.times["recorded_at"][row])
+        traits[item] = Traits(item, instant_of(since), columns.speaker(row))
+    return traits

@@ -1,0 +1,263 @@
+"""The rows of all tenants: changes under one lock, and searches without one."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.adapters.vector_index import arrays
+from serving.adapters.vector_index.arrays import Array
+from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
+from serving.adapters.vector_index.rows.columns import ItemNumbers
+from serving.adapters.vector_index.rows.exact_scan import ScoredRow
+from serving.adapters.vector_index.rows.partition import Partition, RowChanges
+from serving.adapters.vector_index.rows.related import related_segments, traits_of
+from serving.adapters.vector_index.rows.stored_rows import PARTITIONS, StoredTenant
+from serving.adapters.vector_index.rows.tenant_view import TenantView
+from serving.adapters.vector_index.rows.view import PartitionView
+from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.questions.query import Query
+from serving.domain.ranking.ranked_list import Candidate
+from serving.domain.ranking.signals import Traits
+from serving.ports.embedding import VectorLike
+from serving.ports.index_engine import IndexRow, Neighbours, UnsoundRowsError
+from serving.ports.vector_index import WantedNeighbours
+
+FindNearest = Callable[[PartitionView, AllowedRows, Array, int], list[ScoredRow]]
+"""Finds the nearest items among the allowed rows of a view, best first."""
+
+PartitionName = tuple[TenantName, ItemKind]
+
+NO_VECTOR = np.empty((1, 0), np.float16)
+"""The one row of a segment without vectors."""
+
+
+class _TenantPartitions:
+    """All rows of a tenant: one partition per kind, and one of segments without vectors.
+
+    The latter are never found themselves; filters check them as evidence of facts.
+    """
+
+    def __init__(self, dimension: int, device: str) -> None:
+        self.numbers = ItemNumbers()
+        self.of_kind = {kind: Partition.empty(dimension, device, self.numbers) for kind in ItemKind}
+        self.witnesses = Partition.empty(0, device, self.numbers)
+
+    def restore(self, stored: StoredTenant) -> None:
+        self.numbers = stored.numbers
+        segments, facts, self.witnesses = (stored.partitions[name] for name in PARTITIONS)
+        self.of_kind = {ItemKind.SEGMENT: segments, ItemKind.FACT: facts}
+
+    def change(self, change: RowChanges) -> None:
+        """Puts each row into its partition, and removes it from the one it was in before."""
+        witnesses = [replace(row, vectors=NO_VECTOR) for row in change.rows if not len(row.vectors)]
+        self.witnesses.change(RowChanges(witnesses, change.items))
+        for kind, partition in self.of_kind.items():
+            partition.change(
+                RowChanges(
+                    [row for row in change.rows if row.item.kind is kind],
+                    [item for item in change.removed if item.kind is kind],
+                )
+            )
+
+    @property
+    def are_empty(self) -> bool:
+        return not any(partition.slots for partition in (self.witnesses, *self.of_kind.values()))
+
+    def hold(self, item: ItemId) -> bool:
+        return item in self.of_kind[item.kind].slots or item in self.witnesses.slots
+
+    def view(self, generation: int) -> TenantView:
+        segments, facts = self.of_kind[ItemKind.SEGMENT], self.of_kind[ItemKind.FACT]
+        return TenantView(
+            segments=segments.view,
+            facts=facts.view,
+            witnesses=self.witnesses.view,
+            segment_slots=segments.slots,
+            fact_slots=facts.slots,
+            witness_slots=self.witnesses.slots,
+            numbers=self.numbers,
+            number_count=len(self.numbers),
+            generation=generation,
+        )
+
+
+class TenantRows:
+    """The part of an `IndexEngine` that does not depend on how partitions are searched.
+
+    Searches read the last published view of a tenant, without a lock. Publishing requires
+    `writing`.
+
+    Args:
+        dimension: Of all vectors.
+        device: Where the vectors are stored and scored, as torch names it. Filters are
+            evaluated on the host.
+
+    Attributes:
+        generation: How often the rows of a partition were moved into or out of lists.
+    """
+
+    def __init__(self, dimension: int, device: str) -> None:
+        self.dimension = dimension
+        self.device = device
+        self.writing = threading.Lock()
+        self.generation = 0
+        self._partitions: dict[TenantName, _TenantPartitions] = {}
+        self._views: dict[TenantName, TenantView] = {}
+
+    # ------------------------------------------------------------ changing
+
+    def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
+        self._check_rows([row for row in rows if len(row.vectors)])
+        rows_of: defaultdict[TenantName, dict[ItemId, IndexRow]] = defaultdict(dict)
+        for row in rows:
+            rows_of[row.tenant][row.item] = row
+        gone_from: defaultdict[TenantName, list[ItemId]] = defaultdict(list)
+        for tenant, item in removed:
+            gone_from[tenant].append(item)
+        with self.writing:
+            for tenant in rows_of.keys() | gone_from.keys():
+                self._change(tenant, RowChanges([*rows_of[tenant].values()], gone_from[tenant]))
+
+    def _change(self, tenant: TenantName, change: RowChanges) -> None:
+        partitions = self._partitions.get(tenant) or _TenantPartitions(self.dimension, self.device)
+        partitions.change(change)
+        if partitions.are_empty:
+            self._partitions.pop(tenant, None)
+            self._views.pop(tenant, None)
+            return
+        self._partitions[tenant] = partitions
+        self.publish(tenant)
+
+    def publish(self, tenant: TenantName) -> None:
+        """Makes the present rows of a tenant visible to searches; `writing` is held."""
+        self._views[tenant] = self._partitions[tenant].view(self.generation)
+
+    def views(self) -> dict[TenantName, TenantView]:
+        """The published view of each tenant."""
+        with self.writing:
+            return dict(self._views)
+
+    def replace_all(self, stored: Iterable[StoredTenant]) -> None:
+        restored = {each.tenant: each for each in stored}
+        with self.writing:
+            self._partitions.clear()
+            self._views.clear()
+            for tenant, each in restored.items():
+                partitions = self._partitions[tenant] = _TenantPartitions(
+                    self.dimension, self.device
+                )
+                partitions.restore(each)
+                self.publish(tenant)
+
+    def has(self, name: PartitionName, partition: Partition) -> bool:
+        """Whether the partition is still in use under this name; `writing` is held."""
+        return self.partition(*name) is partition
+
+    def partition(self, tenant: TenantName, kind: ItemKind) -> Partition | None:
+        """The partition of the tenant, if the tenant has rows."""
+        partitions = self._partitions.get(tenant)
+        return None if partitions is None else partitions.of_kind[kind]
+
+    def swap(self, name: PartitionName, partition: Partition) -> None:
+        """Replaces a partition and publishes it; `writing` is held."""
+        tenant, kind = name
+        self._partitions[tenant].of_kind[kind] = partition
+        self.generation += 1
+        self.publish(tenant)
+
+    def partitions(self) -> list[tuple[PartitionName, Partition]]:
+        """All partitions that searches read, by name."""
+        with self.writing:
+            return [
+                ((tenant, kind), partition)
+                for tenant, partitions in self._partitions.items()
+                for kind, partition in partitions.of_kind.items()
+            ]
+
+    # ------------------------------------------------------------ reading
+
+    def find(
+        self, nearest: FindNearest, vector: VectorLike, wanted: WantedNeighbours
+    ) -> Neighbours:
+        """Searches the partition of the wanted tenant and kind with `nearest`.
+
+        Raises:
+            ValueError: `vector` has another dimension, or is zero or not finite.
+        """
+        self._check_query(vector)
+        tenant = self._views.get(wanted.scope.tenant)
+        if tenant is None:
+            return Neighbours([], generation=self.generation)
+        query = arrays.query_on(vector, self.device)
+        found = nearest(tenant.of_kind(wanted.kind), tenant.allowed(wanted), query, wanted.depth)
+        evidence: dict[str, tuple[str, ...]] = {}
+        if wanted.kind is ItemKind.FACT:
+            segments = tenant.evidence_of([each.row for each in found], wanted.scope)
+            evidence = {each.item.id: ids for each, ids in zip(found, segments, strict=True)}
+        candidates = [Candidate(each.item, each.score) for each in found]
+        return Neighbours(candidates, evidence, tenant.generation)
+
+    def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
+        tenant = self._views.get(query.scope.tenant)
+        return [] if tenant is None else related_segments(tenant, query, seeds, depth)
+
+    def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
+        view = self._views.get(tenant)
+        return {} if view is None else traits_of(view, items)
+
+    def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
+        view = self._views.get(tenant)
+        return 0 if view is None else view.of_kind(kind).count
+
+    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        partitions = self._partitions.get(tenant)
+        return 0 if partitions is None else sum(partitions.hold(item) for item in set(items))
+
+    @property
+    def vector_count(self) -> int:
+        views = list(self._views.values())
+        return sum(view.segments.alive_count + view.facts.alive_count for view in views)
+
+    # ------------------------------------------------------------ checking
+
+    def _check_rows(self, rows: Sequence[IndexRow]) -> None:
+        for row in rows:
+            self._check_dimension(row.vectors.shape[-1])
+        if not rows:
+            return
+        sound = _are_sound(np.concatenate([row.vectors for row in rows]))
+        if not sound.all():
+            owners = np.repeat(np.arange(len(rows)), [len(row.vectors) for row in rows])
+            unsound = [rows[owner] for owner in np.unique(owners[~sound]).tolist()]
+            raise UnsoundRowsError([(row.tenant, row.item) for row in unsound])
+
+    def _check_query(self, vector: VectorLike) -> None:
+        self._check_dimension(len(vector))
+        if arrays.is_on_device(vector):
+            return  # on its device, and checked by the encoder
+        values = np.asarray(vector)
+        if not (np.isfinite(values).all() and np.any(values)):
+            raise ValueError("the vector to search for is zero or not finite")
+
+    def _check_dimension(self, dimension: int) -> None:
+        if dimension != self.dimension:
+            raise ValueError(f"vectors must have {self.dimension} dimensions, got {dimension}")
+
+
+def _are_sound(vectors: NDArray[np.float16]) -> NDArray[np.bool_]:
+    """Whether each vector is finite and not zero: bool (n,).
+
+    Computed from the bits of the halves, since NumPy is far slower with halves than with
+    integers: in a value that is not finite all exponent bits are set, and only zero has none
+    set apart from the sign.
+    """
+    magnitudes = vectors.view(np.uint16) & 0x7FFF
+    largest = magnitudes.max(axis=1)
+    sound: NDArray[np.bool_] = (largest < 0x7C00) & (largest > 0)
+    return sound

@@ -1,0 +1,193 @@
+"""An immutable view of a tenant: the rows that a scope accepts, and the evidence of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
+from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask
+from serving.adapters.vector_index.rows.instants import ClockTimes, Span, microseconds
+from serving.adapters.vector_index.rows.view import ANY_TIME, PartitionView
+from serving.domain.items.records import ItemId, ItemKind, segment_id
+from serving.domain.questions.query import Filter, Scope
+from serving.ports.vector_index import WantedNeighbours
+
+CACHED_MASKS = 32
+CACHED_ENTITIES = 1024
+
+EVENT_TIMES = ("event_time",)
+FACT_TIMES = ("valid_from", "final_end", "retracted_at")
+"""The times that decide, without any write, whether a fact holds at an instant."""
+
+
+@dataclass(frozen=True, eq=False)
+class TenantView:
+    """The partitions of a tenant at one moment, with a cache of masks.
+
+    `witnesses` are segments without vectors; they only decide which facts pass a filter.
+    `generation` counts the list swaps of all tenants before this view was published.
+    """
+
+    segments: PartitionView
+    facts: PartitionView
+    witnesses: PartitionView
+    segment_slots: dict[ItemId, range]
+    fact_slots: dict[ItemId, range]
+    witness_slots: dict[ItemId, range]
+    numbers: ItemNumbers
+    number_count: int
+    generation: int
+    _cache: dict[object, AllowedRows] = field(default_factory=dict)
+    _cache_by_span: dict[object, tuple[Span, AllowedRows]] = field(default_factory=dict)
+    _mentioning: dict[str, list[int]] = field(default_factory=dict)
+
+    def of_kind(self, kind: ItemKind) -> PartitionView:
+        return self.segments if kind is ItemKind.SEGMENT else self.facts
+
+    def row_of(self, item: ItemId) -> int | None:
+        """The first row of an item; None if this view has none."""
+        slots = self.segment_slots if item.kind is ItemKind.SEGMENT else self.fact_slots
+        rows = slots.get(item)
+        # The slots may be newer than this view.
+        return (
+            rows.start if rows is not None and rows.start < self.of_kind(item.kind).count else None
+        )
+
+    def mentioning(self, key: str) -> list[int]:
+        """The first row of each segment that mentions an entity; none if many do. Cached."""
+        rows = self._mentioning.get(key)
+        if rows is None:
+            if len(self._mentioning) >= CACHED_ENTITIES:
+                self._mentioning.clear()
+            rows = self._mentioning[key] = self.segments.mentioning(key)
+        return rows
+
+    def allowed(self, wanted: WantedNeighbours) -> AllowedRows:
+        """The rows that the scope accepts, restricted to `wanted.only` if given."""
+        scope = wanted.scope
+        if wanted.kind is ItemKind.SEGMENT:
+            accepted = self.accepted_segments(scope.segment_filter, microseconds(scope.as_of))
+        else:
+            accepted = self._accepted_facts(scope)
+        if wanted.only is None:
+            return accepted
+        # By number, which never changes: the partition's slots may be newer than this view.
+        numbers = self.numbers.known(wanted.only, self.number_count)
+        considered = self.of_kind(wanted.kind).numbered(numbers, self.number_count)
+        return AllowedRows(accepted.mask & considered)
+
+    def accepted_segments(self, filter_: Filter, as_of: int) -> AllowedRows:
+        """The segments that pass the filter and are not later than `as_of`, in microseconds."""
+        return self._accepted("segments", self.segments, filter_, as_of)
+
+    def accepted_witnesses(self, filter_: Filter, as_of: int) -> AllowedRows:
+        """The same for the segments without vectors."""
+        return self._accepted("witnesses", self.witnesses, filter_, as_of)
+
+    def _accepted(self, name: str, view: PartitionView, filter_: Filter, as_of: int) -> AllowedRows:
+        key = (name, filter_key(filter_))
+        passing = self._cached(key, lambda: view.passing(filter_))
+        if view.latest_event <= as_of:
+            return passing
+        span = partial(view.unchanged_span, as_of, EVENT_TIMES)
+        return self._cached_by_span(
+            key, as_of, span, lambda: passing.mask & view.not_later_than(as_of)
+        )
+
+    def _accepted_facts(self, scope: Scope) -> AllowedRows:
+        """The facts that hold, cached for the span in which no time of a fact passes.
+
+        Not cached: queries with a `known_at`, since facts had other ends then.
+        """
+        clocks = ClockTimes.of(scope.clocks)
+        if clocks.recorded_by is not None:
+            return AllowedRows(self._holding_facts(scope, clocks))
+
+        def span() -> Span:
+            result = self.facts.unchanged_span(clocks.as_of, FACT_TIMES)
+            for evidence in (self.segments, self.witnesses):
+                result = result.and_also(evidence.unchanged_span(clocks.as_of, EVENT_TIMES))
+            return result
+
+        key = ("facts", filter_key(scope.filter))
+        make = partial(self._holding_facts, scope, clocks)
+        return self._cached_by_span(key, clocks.as_of, span, make)
+
+    def _holding_facts(self, scope: Scope, clocks: ClockTimes) -> Mask:
+        facts = self.facts
+        as_of, ends = clocks.as_of, facts.ends(clocks)
+        mask = facts.alive & facts.known(clocks)
+        mask &= (facts.time("valid_from") <= as_of) & (ends > as_of)
+        if scope.filter.event_time != ANY_TIME:
+            mask &= facts.valid_within(scope.filter.event_time, ends)
+        if replace(scope.filter, event_time=ANY_TIME).restricts:
+            of_evidence = replace(scope.segment_filter, event_time=ANY_TIME)
+            mask &= self._with_evidence(of_evidence, as_of)
+        return mask
+
+    def _with_evidence(self, filter_: Filter, as_of: int) -> Mask:
+        """The facts with an evidence segment that passes the filter."""
+
+        def look_up() -> Mask:
+            numbers = [
+                self.segments.numbers_of(self.accepted_segments(filter_, as_of).mask),
+                self.witnesses.numbers_of(self.accepted_witnesses(filter_, as_of).mask),
+            ]
+            return self.facts.resting_on(np.concatenate(numbers), self.number_count)
+
+        if max(self.segments.latest_event, self.witnesses.latest_event) > as_of:
+            return look_up()
+        return self._cached(("evidence", filter_key(filter_)), look_up).mask
+
+    def evidence_of(self, fact_slots: Iterable[int], scope: Scope) -> list[tuple[str, ...]]:
+        """The ids of each fact's segments that the scope accepts.
+
+        A segment that this index does not hold is accepted unless the filter restricts.
+        """
+        filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
+        known = [
+            (self.segment_slots, self.accepted_segments(filter_, as_of).mask),
+            (self.witness_slots, self.accepted_witnesses(filter_, as_of).mask),
+        ]
+        unknown_pass = not scope.filter.restricts
+
+        def accepts(segment: str) -> bool:
+            for slots, accepted in known:
+                rows = slots.get(segment_id(segment))
+                # The slots may be newer than this view.
+                if rows is not None and rows.start < len(accepted):
+                    return bool(accepted[rows.start])
+            return unknown_pass
+
+        evidence = self.facts.columns.evidence
+        return [tuple(filter(accepts, evidence[slot])) for slot in fact_slots]
+
+    def _cached_by_span(
+        self, key: object, as_of: int, span: Callable[[], Span], make: Callable[[], Mask]
+    ) -> AllowedRows:
+        """A mask that is the same for every instant of a span around `as_of`."""
+        cached = self._cache_by_span.get(key)
+        if cached is None or not cached[0].has(as_of):
+            if len(self._cache_by_span) >= CACHED_MASKS:
+                self._cache_by_span.clear()
+            cached = self._cache_by_span[key] = span(), AllowedRows(make())
+        return cached[1]
+
+    def _cached(self, key: object, make: Callable[[], Mask]) -> AllowedRows:
+        allowed = self._cache.get(key)
+        if allowed is None:
+            if len(self._cache) >= CACHED_MASKS:
+                self._cache.clear()
+            allowed = self._cache[key] = AllowedRows(make())
+        return allowed
+
+
+def filter_key(filter_: Filter) -> object:
+    """A hashable key of a filter, whose own mapping is not hashable."""
+    groups = tuple(tuple(group) for group in filter_.term_groups())
+    times = (filter_.event_time, filter_.created_at, filter_.updated_at)
+    return groups, filter_.min_importance, times

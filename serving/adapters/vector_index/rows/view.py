@@ -1,0 +1,179 @@
+"""An immutable view of a partition, and the masks that filters and clocks select."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.adapters.vector_index.arrays import Array
+from serving.adapters.vector_index.lists.trained import TrainedLists
+from serving.adapters.vector_index.rows.columns import (
+    CLOSING_WIDTH,
+    RESTS_ON_WIDTH,
+    Columns,
+    Mask,
+    Slots,
+    among,
+    as_numpy,
+    as_table,
+    only_stands_for,
+)
+from serving.adapters.vector_index.rows.instants import (
+    AFTER_ALL,
+    BEFORE_ALL,
+    ClockTimes,
+    Span,
+    microseconds,
+)
+from serving.domain.items.text import MOST_MENTIONS
+from serving.domain.questions.query import Filter, TimeRange
+
+ANY_TIME = TimeRange()
+_NO_ROWS = array("q")
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionView:
+    """The first rows of a partition, and which of them are alive. Masks are bool (rows,).
+
+    The rows below `covered` are also in the lists of `trained`; the others are the tail.
+    """
+
+    columns: Columns
+    alive: Mask
+    latest_event: int = BEFORE_ALL
+    trained: TrainedLists | None = None
+    covered: int = 0
+
+    @property
+    def count(self) -> int:
+        """The number of rows, dead ones included."""
+        return len(self.alive)
+
+    @cached_property
+    def alive_count(self) -> int:
+        return int(np.count_nonzero(self.alive))
+
+    @property
+    def tail(self) -> int:
+        """The number of rows that are in no list."""
+        return self.count - self.covered
+
+    @property
+    def vectors(self) -> Array:
+        """The vectors of the rows: float16 (rows, dimension), on the device."""
+        return self.columns.vectors[: self.count]
+
+    def time(self, name: str) -> NDArray[np.int64]:
+        """One time of each row, in microseconds: int64 (rows,)."""
+        return self.columns.times[name][: self.count]
+
+    def have_any(self, terms: Iterable[str]) -> Mask:
+        mask = np.zeros(self.count, np.bool_)
+        for term in terms:
+            if (posting := self.columns.postings.get(term)) is not None:
+                slots = as_numpy(posting)
+                mask[slots[slots < self.count]] = True
+        return mask
+
+    def within(self, name: str, allowed: TimeRange) -> Mask:
+        instants = self.time(name)
+        mask = np.ones(self.count, np.bool_)
+        if allowed.start is not None:
+            mask &= instants >= microseconds(allowed.start)
+        if allowed.end is not None:
+            mask &= instants < microseconds(allowed.end)
+        return mask
+
+    def passing(self, filter_: Filter) -> Mask:
+        """The live rows of segments that pass the filter, by the rules of `Filter.accepts`."""
+        mask = self.alive.copy()
+        for group in filter_.term_groups():
+            mask &= self.have_any(group)
+        if filter_.min_importance > 0:
+            mask &= self.columns.importance[: self.count] >= filter_.min_importance
+        if filter_.event_time != ANY_TIME:
+            mask &= self.within("event_time", filter_.event_time)
+        for name, allowed in (
+            ("created_at", filter_.created_at),
+            ("updated_at", filter_.updated_at),
+        ):
+            if allowed != ANY_TIME:
+                mask &= self.within(name, allowed) | (self.time(name) == BEFORE_ALL)
+        return mask
+
+    def unchanged_span(self, as_of: int, names: Iterable[str]) -> Span:
+        """The span around an instant in which none of the named times of any row passes."""
+        since, until = BEFORE_ALL, AFTER_ALL
+        for name in names:
+            instants = self.time(name)
+            gone_by = instants <= as_of
+            since = max(since, int(instants[gone_by].max(initial=BEFORE_ALL)))
+            until = min(until, int(instants[~gone_by].min(initial=AFTER_ALL)))
+        return Span(since, until)
+
+    def not_later_than(self, as_of: int) -> Mask:
+        happened: Mask = self.time("event_time") <= as_of
+        return happened
+
+    def known(self, clocks: ClockTimes) -> Mask:
+        """The facts that were recorded and not yet retracted."""
+        mask: Mask = self.time("retracted_at") > clocks.retracted_by
+        if clocks.recorded_by is not None:
+            mask &= self.time("recorded_at") <= clocks.recorded_by
+        return mask
+
+    def ends(self, clocks: ClockTimes) -> NDArray[np.int64]:
+        """When each fact ended, according to the closings known by the clocks: int64 (rows,)."""
+        if clocks.recorded_by is None:
+            return self.time("final_end")
+        closings = as_table(self.columns.closings, CLOSING_WIDTH)
+        slots, at, recorded_at, retracted_at = closings[closings[:, 0] < self.count].T
+        known = retracted_at > clocks.retracted_by
+        known &= recorded_at <= clocks.recorded_by
+        ends = self.time("valid_to").copy()
+        np.minimum.at(ends, slots[known], at[known])
+        return ends
+
+    def mentioning(self, key: str) -> list[int]:
+        """The first row of each item that mentions an entity; none if more than a few dozen do."""
+        postings, numbers = self.columns.postings, self.columns.numbers
+        others = set(postings.get(only_stands_for(key), ()))
+        first: dict[int, int] = {}
+        for term in (f"e:{key}", f"s:{key}"):
+            # From the end, so that every row of an item is met by its first one last.
+            for slot in reversed(postings.get(term, _NO_ROWS)):
+                if slot < self.count and self.alive[slot] and slot not in others:
+                    first[int(numbers[slot])] = slot
+                    if len(first) > MOST_MENTIONS:
+                        return []
+        return list(first.values())
+
+    def numbers_of(self, mask: Mask) -> Slots:
+        return self.columns.numbers[: self.count][mask]
+
+    def numbered(self, numbers: Slots, highest: int) -> Mask:
+        """The rows of the items with these numbers, all of them below `highest`."""
+        return among(numbers, highest)[self.columns.numbers[: self.count]]
+
+    def resting_on(self, numbers: Slots, highest: int) -> Mask:
+        """The facts with evidence among these segments, by number; all are below `highest`."""
+        pairs = as_table(self.columns.rests_on, RESTS_ON_WIDTH)
+        pairs = pairs[(pairs[:, 0] < self.count) & (pairs[:, 1] < highest)]
+        mask = np.zeros(self.count, np.bool_)
+        mask[pairs[among(numbers, highest)[pairs[:, 1]], 0]] = True
+        return mask
+
+    def valid_within(self, allowed: TimeRange, ends: NDArray[np.int64]) -> Mask:
+        """The facts whose validity overlaps the range, by the rules of `TimeRange.overlaps`."""
+        mask = np.ones(self.count, np.bool_)
+        if allowed.end is not None:
+            mask &= self.time("valid_from") < microseconds(allowed.end)
+        if allowed.start is not None:
+            mask &= ends > microseconds(allowed.start)
+        return mask

@@ -1,0 +1,1 @@
+"""Builds the service from adapters and use cases; does not import Ray."""

@@ -1,0 +1,91 @@
+"""Who may call the service, from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+from serving.composition.background import repeated
+from serving.config.settings import CertificateSettings, Settings
+from serving.domain.errors import StoreUnavailableError
+from serving.domain.identity import Caller
+from serving.domain.items.records import TenantName
+from serving.ports.access_keys import AccessKeys
+from serving.rpc.identity.access import Access
+from serving.rpc.identity.key_ring import REFRESH_S as KEYS_EVERY_S
+from serving.rpc.identity.key_ring import KeyRing
+from serving.rpc.identity.web_tokens import ALL_TENANTS, TokenRules, WebTokens
+from serving.rpc.identity.web_tokens import REFRESH_S as TOKENS_EVERY_S
+
+
+class NotAuthenticatedError(ValueError):
+    """The service would be open to everyone who reaches it."""
+
+    def __str__(self) -> str:
+        return (
+            "the service can be reached from other machines and has no authentication: set "
+            "auth.keys, auth.jwks or auth.certificates (docs/security.md), or "
+            "auth.allow_anonymous=true to let everyone read and erase everything"
+        )
+
+
+def require_authentication(settings: Settings) -> None:
+    """Checks that callers must authenticate, or that the settings say otherwise.
+
+    Raises:
+        NotAuthenticatedError: Neither is so.
+    """
+    if not (settings.auth.required or settings.auth.allow_anonymous):
+        raise NotAuthenticatedError
+
+
+@asynccontextmanager
+async def open_access(settings: Settings, keys: AccessKeys) -> AsyncIterator[Access]:
+    """Opens the ways to authenticate that the settings name.
+
+    Raises:
+        OSError: The key set of tokens cannot be read.
+        ValueError: It is not a key set.
+    """
+    auth = settings.auth
+    async with AsyncExitStack() as stack:
+        ring = tokens = None
+        if auth.keys:
+            ring = KeyRing(keys)
+            with suppress(StoreUnavailableError):  # it is tried again in the background
+                await ring.refresh()
+            await stack.enter_async_context(
+                repeated(ring.refresh, KEYS_EVERY_S, "keys of callers not read")
+            )
+        if auth.jwks is not None:
+            tokens = WebTokens(
+                auth.jwks,
+                TokenRules(
+                    issuer=auth.issuer,
+                    audience=auth.audience,
+                    tenant_claim=auth.tenant_claim,
+                    roles_claim=auth.roles_claim,
+                ),
+            )
+            await tokens.refresh()
+            await stack.enter_async_context(
+                repeated(tokens.refresh, TOKENS_EVERY_S, "keys of tokens not read")
+            )
+        yield Access(
+            keys=None if ring is None else ring.verify,
+            tokens=None if tokens is None else tokens.verify,
+            certificates={
+                name: _caller(name, allowed) for name, allowed in auth.certificates.items()
+            },
+            encrypted=settings.tls.certificate is not None,
+            open_methods={"ListProfiles"} if auth.open_profiles else (),
+        )
+
+
+def _caller(name: str, allowed: CertificateSettings) -> Caller:
+    everything = ALL_TENANTS in allowed.tenants
+    return Caller(
+        name=f"certificate {name}",
+        roles=frozenset(allowed.roles),
+        tenants=None if everything else frozenset(map(TenantName, allowed.tenants)),
+    )

@@ -1,0 +1,79 @@
+"""The extras of the requirements: what needs them, and whether they are installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from serving.adapters.encoder.checkpoint import has_only_graph
+from serving.adapters.encoder.published import PUBLISHED
+from serving.adapters.reranker import published as published_rerankers
+from serving.config.settings import Settings
+from serving.domain.errors import DependencyError
+
+EXTRAS = {
+    "models": ("torch", "transformers", "sentence_transformers"),
+    "gpu": ("cuvs", "cupy"),
+    "rerank": (published_rerankers.PACKAGE,),
+}
+"""The modules of each extra."""
+
+IsInstalled = Callable[[str], bool]
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module could be imported; does not import it."""
+    return importlib.util.find_spec(module) is not None
+
+
+def missing_modules(extra: str, installed: IsInstalled = is_installed) -> Collection[str]:
+    """The modules of an extra that are not installed."""
+    return [module for module in EXTRAS[extra] if not installed(module)]
+
+
+def require_encoder(model: str, installed: IsInstalled = is_installed) -> None:
+    """Checks that what runs an encoder is installed.
+
+    Raises:
+        DependencyError: It needs the extra `models`, which is not installed.
+    """
+    if model not in PUBLISHED and not has_only_graph(Path(model).expanduser()):
+        published = " and ".join(PUBLISHED)
+        _require("embedder", f"the model {model!r}", installed, f"; {published} do not need it")
+
+
+def require_reranker(model: str, installed: IsInstalled = is_installed) -> None:
+    """Checks that what runs a reranker is installed.
+
+    Raises:
+        DependencyError: It needs the extra `rerank` or `models`, which is not installed.
+    """
+    extra = "rerank" if model in published_rerankers.PUBLISHED else "models"
+    _require("reranker", f"the reranker {model!r}", installed, extra=extra)
+
+
+def require_extras(settings: Settings, installed: IsInstalled = is_installed) -> None:
+    """Checks that what the settings name is installed, before anything starts.
+
+    Raises:
+        DependencyError: An extra is not installed.
+    """
+    require_encoder(settings.embedder.model, installed)
+    if settings.embedder.previous is not None:
+        require_encoder(settings.embedder.previous.model, installed)
+    if settings.reranker.model is not None:
+        require_reranker(settings.reranker.model, installed)
+    if settings.index.device != "cpu":
+        _require("index", f"an index on {settings.index.device}", installed)
+
+
+def _require(
+    part: str, what: str, installed: IsInstalled, otherwise: str = "", extra: str = "models"
+) -> None:
+    if missing := missing_modules(extra, installed):
+        why = (
+            f"{what} needs {', '.join(missing)}, which `make install-{extra}` installs "
+            f"(elsewhere: pip install -r requirements/{extra}.txt){otherwise}"
+        )
+        raise DependencyError(part, why)

@@ -1,0 +1,77 @@
+"""A replica's share of a GPU: its Ray resources, its memory cap, its health check."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+
+from serving.config.settings import IndexSettings, Settings
+
+logger = logging.getLogger(__name__)
+
+CPUS = 0.1
+"""The Ray CPUs of a replica; Ray uses them for placement only."""
+
+HEALTH_CHECK_PERIOD_S = 1.0
+"""How often Serve checks a replica that may lose its device, and so how soon it replaces a process
+that has ended. The default is ten times as long."""
+
+
+def resources(gpu_share: float) -> dict[str, Any]:
+    """Returns the Ray options of a deployment's replicas."""
+    return {"num_cpus": CPUS, "num_gpus": gpu_share}
+
+
+class Cuda(Protocol):
+    """The functions of `torch.cuda` that are used."""
+
+    def is_available(self) -> bool:
+        """Returns whether there is a device."""
+        ...
+
+    def set_per_process_memory_fraction(self, fraction: float) -> None:
+        """Caps what torch allocates on the current device."""
+        ...
+
+
+def share_of_index(settings: Settings) -> float:
+    """Returns the index process's share of a GPU; 0 if it has none."""
+    gpus = settings.serve.gpus
+    of_placement = {"single": gpus.fusion, "split": gpus.index, "gpu": gpus.embedder}
+    return of_placement[settings.serve.placement]
+
+
+def left_by_lists(share: float, index: IndexSettings) -> float:
+    """Returns torch's part of a GPU share, beside the lists of an index in the same process.
+
+    Of a whole GPU it is all, since there is no other replica to protect.
+    """
+    has_lists = index.device != "cpu" and index.kind != "exact"
+    return share * (1 - index.lists_share) if has_lists and share < 1 else share
+
+
+def cap_gpu_memory(share: float, cuda: Cuda | None = None) -> None:
+    """Caps the GPU memory of this process at its share.
+
+    Ray places replicas whose shares fit onto one GPU but does not limit their memory. The cap
+    applies to torch's allocations; the CUDA context of each process, about half a GiB, is not
+    included. A replica with a whole GPU, or none, is not capped.
+
+    Args:
+        share: From 0 to 1.
+        cuda: `torch.cuda` by default.
+    """
+    if not 0 < share < 1:
+        return
+    cuda = cuda or _of_torch()
+    if not cuda.is_available():
+        logger.warning("GPU share configured, but torch finds no GPU", extra={"share": share})
+        return
+    cuda.set_per_process_memory_fraction(share)
+
+
+def _of_torch() -> Cuda:
+    # Imported here because a start without a GPU should not wait for it.
+    import torch
+
+    return torch.cuda

@@ -1,0 +1,133 @@
+"""Models: the encoder behind its embedder, the cross-encoder behind its reranker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.adapters.encoder.published import open_model
+from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
+from serving.adapters.reranker.published import PUBLISHED, packaged
+from serving.composition.background import measured_repeatedly
+from serving.composition.extras import require_encoder, require_reranker
+from serving.composition.process import watch_over
+from serving.config.settings import RerankerSettings, Settings
+from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
+from serving.pipeline.inference.embedding_queues import QueueName
+from serving.pipeline.inference.reranker import QueuedReranker
+from serving.ports.embedding import TextEncoder
+from serving.ports.reranking import CrossEncoder
+from serving.telemetry import EMBEDDING_BATCH, EMBEDDING_WAITING, Recorder
+
+
+@asynccontextmanager
+async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator[BatchedEmbedder]:
+    """Loads the encoder and runs its embedder."""
+    encoder = await asyncio.to_thread(_encoder, settings)
+    limits = BatchLimits.for_device(encoder.device(), waiting_queries=settings.embedder.max_waiting)
+
+    def on_batch(queue: QueueName, windows: int) -> None:
+        recorder.record(EMBEDDING_BATCH, windows, {"queue": queue})
+
+    watch = watch_over("embedder", settings.embedder.device)
+    async with BatchedEmbedder(encoder, limits, on_batch, watch) as embedder:
+
+        async def measure() -> None:
+            recorder.record(EMBEDDING_WAITING, embedder.waiting_queries, {"queue": "query"})
+            recorder.record(EMBEDDING_WAITING, embedder.waiting_documents, {"queue": "bulk"})
+
+        async with measured_repeatedly(measure):
+            yield embedder
+
+
+def checkpoint_of(settings: Settings) -> EncoderCheckpoint:
+    """Finds the encoder's files, or downloads them."""
+    embedder = settings.embedder
+    return open_model(
+        embedder.model,
+        settings.cache_dir,
+        fetch=True,
+        dimension=embedder.dimension,
+        text_form=embedder.text_form,
+    )
+
+
+def _encoder(settings: Settings) -> TextEncoder:
+    """Loads the encoder, which takes seconds; imports only what its backend needs."""
+    embedder = settings.embedder
+    require_encoder(embedder.model)
+    checkpoint = checkpoint_of(settings)
+    backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
+    precision = choose_precision(
+        embedder.precision, embedder.device, backend, from_graph=checkpoint.graph is not None
+    )
+    require_attention(embedder.attention, backend)
+    match backend:
+        case "onnx":
+            from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+
+            return OnnxEncoder(
+                checkpoint,
+                settings.cache_dir,
+                precision="int8" if precision == "int8" else "float32",
+                threads=embedder.threads,
+            )
+        case "bfloat16":
+            from serving.adapters.encoder.bert_encoder import BertEncoder
+
+            return BertEncoder(checkpoint, settings.cache_dir, threads=embedder.threads)
+        case "qwen3":
+            from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
+
+            return Qwen3Encoder(
+                checkpoint,
+                device=embedder.device,
+                precision=precision,
+                attention=embedder.attention,
+                threads=embedder.threads,
+            )
+        case _:
+            from serving.adapters.encoder.torch_encoder import TorchEncoder
+
+            return TorchEncoder(
+                checkpoint, device=embedder.device, precision=precision, threads=embedder.threads
+            )
+
+
+@asynccontextmanager
+async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | None]:
+    """Runs a reranker if the settings name a model. The model is loaded in the background."""
+    reranker = settings.reranker
+    if reranker.model is None:
+        yield None
+        return
+    async with QueuedReranker(
+        partial(_cross_encoder, reranker.model, reranker),
+        load_at_start=reranker.load == "start",
+        most_waiting=reranker.max_waiting,
+        watch=watch_over("reranker", reranker.device),
+    ) as queued:
+        yield queued
+
+
+def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
+    """Loads the reranker's model, which takes seconds; a download takes minutes."""
+    require_reranker(model)
+    if model in PUBLISHED:
+        from serving.adapters.reranker.onnx_cross_encoder import OnnxCrossEncoder
+
+        return OnnxCrossEncoder(packaged(model), threads=reranker.threads)
+    checkpoint = open_reranker_checkpoint(model, download=True)
+    from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder, choose_precision
+
+    return TorchCrossEncoder(
+        checkpoint,
+        device=reranker.device,
+        precision=choose_precision(reranker.precision, reranker.device),
+        attention=reranker.attention,
+        threads=reranker.threads,
+    )

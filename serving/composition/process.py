@@ -1,0 +1,85 @@
+"""The process of a replica: its interpreter's settings, and its end when its device is lost."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+import threading
+from functools import partial
+
+from serving.pipeline.inference.device_watch import DeviceWatch, Watch
+
+logger = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0005
+
+COLLECT_AFTER = (10_000, 20, 50)
+"""By default Python collects after 700 new objects, a few times in every call, and scans the models
+and the index, which are never freed."""
+
+
+def set_up_interpreter() -> None:
+    """Configures the interpreter; to be called when everything is loaded."""
+    _collect_rarely()
+    _switch_threads_sooner()
+
+
+def _switch_threads_sooner() -> None:
+    """Shortens the time that a thread may hold the interpreter lock while others wait.
+
+    A model's thread releases the lock for each operation. By default the event loop may then keep
+    it for 5 ms, longer than embedding a question takes, and tokenizer threads may keep it from the
+    event loop as long.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
+def _collect_rarely() -> None:
+    """Excludes objects loaded at the start from garbage collection, and collects less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
+
+
+# ---------------------------------------------------------------- the end
+
+LAST_REPLIES_S = 0.2
+"""Time for the pending replies, whose callers then go to the standby."""
+
+EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h; Ray logs it."""
+
+
+def watch_over(name: str, device: str) -> Watch:
+    """Makes a watch that ends this process when the device is lost.
+
+    Args:
+        name: The part that uses the device: "embedder", "index" or "reranker".
+        device: The device, as torch names it.
+    """
+    return DeviceWatch(name, partial(_is_lost, device), end_process_soon).over
+
+
+def _is_lost(device: str, error: Exception) -> bool:
+    # Imported here because a start without torch should not wait for it.
+    from serving.adapters.vector_index.lists.errors import ListsDeviceLostError
+    from serving.models.lost_device import works
+
+    return isinstance(error, ListsDeviceLostError) or not works(device)
+
+
+def end_process_soon() -> None:
+    """Ends this process without running its exit handlers.
+
+    `ray.actor.exit_actor` exits the ordinary way, where destructors call the lost device and hang.
+    Serve notices that the process is gone at its next health check and replaces it at once; a
+    replica that only reports itself unhealthy would have to do so three times.
+    """
+    logger.critical("ending this process: its device is lost")
+    for handler in logger.manager.root.handlers + logging.getLogger("serving").handlers:
+        handler.flush()
+    timer = threading.Timer(LAST_REPLIES_S, os._exit, [EXIT_CODE])
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,207 @@
+"""The service: adapters and models joined into use cases.
+
+Does not import Ray, so the same service runs in a test, in one replica or in several.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from serving.adapters.capitalised_entities import CapitalisedEntities
+from serving.adapters.english_dates import EnglishDates
+from serving.adapters.neo4j import Neo4jGraph
+from serving.adapters.postgres.assembly import Postgres
+from serving.composition.access import open_access
+from serving.composition.background import in_background
+from serving.composition.index import SpaceParts, complete_space, previous_space
+from serving.composition.models import open_reranker
+from serving.composition.projection import projecting as projections
+from serving.composition.stores import open_graph, open_postgres
+from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
+from serving.config.settings import RayEnvironment, Settings
+from serving.domain.budget import Deadline
+from serving.domain.errors import TriviumError
+from serving.domain.items.records import TenantName
+from serving.domain.questions.query import Query, Scope
+from serving.domain.ranking.profile import Profile
+from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.retrieval.admission import Admission
+from serving.pipeline.retrieval.breaker import Breaker, BreakerState
+from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
+from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG, LegRunner, LegState
+from serving.pipeline.retrieval.legs import (
+    DENSE,
+    FACTS,
+    GRAPH,
+    LEXICAL,
+    RELATED,
+    TEMPORAL,
+    DenseLeg,
+    FactsLeg,
+    GraphLeg,
+    LexicalLeg,
+    RelatedLeg,
+    TemporalLeg,
+)
+from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.writes.forget import Eraser
+from serving.pipeline.writes.ingest import Ingestor
+from serving.pipeline.writes.stats import About, Observer
+from serving.ports.reranking import Reranker
+from serving.rpc.service import TriviumService, UseCases, now_utc
+from serving.telemetry import BREAKER, NoRecorder, Recorder
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.5
+WARM_UP_S = 15.0
+RETRIEVALS = 0.75
+"""The part of a replica's concurrent calls that may be retrievals: so none waits in Serve's queue,
+where its deadline is not known."""
+
+STORE = "store"
+"""The breaker of reading rows; the legs' are by dependency."""
+
+NO_TENANT = TenantName("")
+"""A tenant without rows: requests must name one that is not empty."""
+
+NOTHING_GIVEN = SpaceParts()
+
+
+@asynccontextmanager
+async def running_service(
+    settings: Settings,
+    *,
+    recorder: Recorder | None = None,
+    space: SpaceParts = NOTHING_GIVEN,
+    previous: SpaceParts = NOTHING_GIVEN,
+    reranker: Reranker | None = None,
+    projecting: bool = True,
+    warm_up_s: float = WARM_UP_S,
+) -> AsyncIterator[TriviumService]:
+    """Runs the service; parts that are not given run in this process.
+
+    It starts even if PostgreSQL or Neo4j is down, and recovers when they are up.
+
+    Args:
+        settings: The settings.
+        recorder: Where metrics go.
+        space: What embeds and searches in other processes.
+        previous: The same for the previous model, during a migration.
+        reranker: A reranker in another process.
+        projecting: Whether the projector runs in this process.
+        warm_up_s: How long to wait for the first answer of every leg.
+    """
+    recorder = recorder or NoRecorder()
+    async with AsyncExitStack() as stack:
+        postgres = await stack.enter_async_context(open_postgres(settings))
+        graph = await stack.enter_async_context(open_graph(settings))
+        current = await stack.enter_async_context(
+            complete_space(settings, postgres, recorder, space)
+        )
+        spaces = VectorSpaces(current, previous_space(settings, postgres, previous, projecting))
+        await stack.enter_async_context(in_background(spaces.hand_over()))
+        if projecting:
+            await stack.enter_async_context(
+                projections(postgres, current.embedder, graph, recorder)
+            )
+        if reranker is None:
+            reranker = await stack.enter_async_context(open_reranker(settings))
+        use_cases = _use_cases(settings, postgres, graph, spaces, reranker, recorder)
+        profiles = ProfileBook.load(settings.retrieval.profiles)
+        profiles.log_notes()
+        await _warm_up(use_cases.retriever, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
+        access = await stack.enter_async_context(open_access(settings, postgres.access_keys))
+        yield TriviumService(use_cases, profiles, recorder=recorder, access=access)
+
+
+async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) -> None:
+    """Sends a query for an empty tenant until every leg has answered, or the time is up.
+
+    A store's first query is its slowest by far (Neo4j takes seconds to plan the statement), so no
+    caller should wait for it. The service starts even if a leg does not answer.
+    """
+    scope = Scope(tenant=NO_TENANT, as_of=now_utc())
+    query = Query(scope=scope, text="Who said hello to whom, and when?")
+    while not give_up.passed:
+        try:
+            # Traced, since the time of a first query must not count as its usual cost.
+            answer = (await retriever.trace(query, profile, give_up)).retrieval
+        except TriviumError as error:
+            logger.info("warming up", extra={"reason": str(error)})
+        else:
+            if all(report.state is LegState.OK for report in answer.reports):
+                return
+        await asyncio.sleep(RETRY_S)
+
+
+def _use_cases(
+    settings: Settings,
+    postgres: Postgres,
+    graph: Neo4jGraph,
+    spaces: VectorSpaces,
+    reranker: Reranker | None,
+    recorder: Recorder,
+) -> UseCases:
+    about = About(
+        version=importlib.metadata.version("trivium"),
+        placement=settings.serve.placement,
+        ingress=RayEnvironment().ingress,
+        started_at=now_utc(),
+    )
+    breakers = _breakers(recorder)
+    retriever = Retriever(
+        legs=_legs(postgres, graph, breakers),
+        spaces=spaces,
+        store=postgres.store,
+        access=postgres.access,
+        dates=EnglishDates(),
+        names=postgres.names,
+        reranker=reranker,
+        admission=Admission(max(1, int(RETRIEVALS * settings.serve.max_ongoing_requests))),
+        store_breaker=breakers[STORE],
+    )
+    return UseCases(
+        retriever=retriever,
+        explainer=AbsenceExplainer(retriever, postgres.store, spaces, graph),
+        ingestor=Ingestor(postgres.store, CapitalisedEntities()),
+        eraser=Eraser(postgres.store, spaces, graph, postgres.consistency),
+        observer=Observer(
+            about=about,
+            catalog=postgres.catalog,
+            log=postgres.change_log,
+            spaces=spaces,
+            graph=graph,
+            breakers=tuple(breakers.values()),
+        ),
+        store=postgres.store,
+        catalog=postgres.catalog,
+        embedder=spaces.current.embedder,
+    )
+
+
+def _breakers(recorder: Recorder) -> Mapping[str, Breaker]:
+    def changed(name: str, state: BreakerState) -> None:
+        logger.warning("breaker", extra={"dependency": name, "state": state.name.lower()})
+        recorder.record(BREAKER, state.value, {"dependency": name})
+
+    return {name: Breaker(name, changed) for name in (STORE, *set(DEPENDENCY_OF_LEG.values()))}
+
+
+def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]) -> LegRunner:
+    return LegRunner(
+        {
+            LEXICAL: LexicalLeg(postgres.lexical),
+            DENSE: DenseLeg(postgres.access),
+            FACTS: FactsLeg(),
+            GRAPH: GraphLeg(graph, postgres.consistency),
+            RELATED: RelatedLeg(graph, postgres.consistency),
+            TEMPORAL: TemporalLeg(postgres.timeline),
+        },
+        postgres.consistency,
+        breakers,
+    )

@@ -1,0 +1,1 @@
+"""What is configurable: the settings and the ranking profiles."""

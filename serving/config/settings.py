@@ -1,0 +1,592 @@
+"""The settings: one frozen tree, read once from arguments, the environment or one file.
+
+`TRIVIUM_POSTGRES__DSN` sets `postgres.dsn`; `TRIVIUM_CONFIG` names a YAML file with the same
+tree. Arguments override the environment, which overrides the file.
+`python -m serving check-config` prints the effective settings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+from serving.domain.identity import Role
+from serving.domain.items.text import TextForm
+
+Precision = Literal["auto", "float32", "bfloat16", "float16", "int8", "float8"]
+
+Attention = Literal["padded", "varlen"]
+
+DEFAULT_MODEL = "minilm"
+"""The encoder of a service that names none: `minilm` or `bge-small` (docs/encoder.md)."""
+
+Standby = Annotated[
+    Literal["off", "cold", "warm"],
+    # YAML reads a bare `off` as False.
+    BeforeValidator(lambda given: "off" if given is False else given),
+]
+
+
+class _Section(BaseModel):
+    # The value of a misspelled setting may be a secret.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class PostgresSettings(_Section):
+    """PostgreSQL, the source of truth."""
+
+    dsn: SecretStr | None = Field(
+        default=None,
+        description="The libpq connection string of PostgreSQL. Unset: the desk starts an embedded "
+        "one.",
+    )
+    search_connections: int = Field(
+        default=8,
+        ge=1,
+        le=100,
+        description="Connections for reads; increase it only if PostgreSQL has idle cores.",
+    )
+    write_connections: int = Field(default=4, ge=1, le=100, description="Connections for writes.")
+    search_timeout: timedelta = Field(
+        default=timedelta(seconds=2),
+        description="The maximum duration of a search statement, independent of the time budget.",
+    )
+
+
+class Neo4jSettings(_Section):
+    """Neo4j, the projection behind the graph leg."""
+
+    uri: str | None = Field(
+        default=None,
+        description="Address, such as bolt://host:7687. Unset: the desk starts an embedded one.",
+    )
+    user: str = Field(default="neo4j", description="The user; ignored without a password.")
+    password: SecretStr | None = Field(
+        default=None, description="The password. Unset: no authentication."
+    )
+    database: str = Field(default="neo4j", description="The name of the database.")
+    heap_mb: int = Field(default=512, ge=256, description="The heap of the embedded Neo4j, in MiB.")
+
+
+class PreviousModelSettings(_Section):
+    """The model that `embedder.model` replaces, with its settings at that time."""
+
+    model: str = Field(description="As `embedder.model`.")
+    dimension: int | None = Field(default=None, ge=8, description="As `embedder.dimension`.")
+    precision: Precision = Field(default="auto", description="As `embedder.precision`.")
+    text_form: TextForm = Field(
+        default=TextForm.QUOTED,
+        description="As `embedder.text_form`; `plain` for what was embedded before there was one.",
+    )
+
+    def overrides(self) -> dict[str, Any]:
+        """The embedder settings to override when this model is loaded."""
+        # The previous model may not support the options of the current one.
+        changed = {"attention": "padded", "previous": None, "standby": "off"}
+        return {**self.model_dump(mode="json"), **changed}
+
+
+class EmbedderSettings(_Section):
+    """The sentence encoder."""
+
+    model: str = Field(
+        default=DEFAULT_MODEL,
+        description="`minilm` (all-MiniLM-L6-v2) or `bge-small` (bge-small-en-v1.5), which the "
+        "first start downloads; or a Hugging Face id, or a folder in sentence-transformers' "
+        "layout, which need the extra `models`. Another model re-embeds everything in the "
+        "background.",
+    )
+    backend: Literal["auto", "onnx", "bfloat16", "qwen3", "torch"] = Field(
+        default="auto",
+        description="`torch` runs any model on any device; `qwen3` runs Qwen3-Embedding on any "
+        "device. On a CPU, `onnx` needs less than half the time of torch, and `bfloat16` a quarter "
+        "of that if the processor has matrix instructions (Intel AMX; BERT models only). `auto` "
+        "uses the fastest one that this machine supports.",
+    )
+    device: str = Field(
+        default="cpu",
+        description="The torch device of the backends qwen3 and torch, such as `cuda`.",
+    )
+    precision: Precision = Field(
+        default="auto",
+        description="`auto` is int8 for `minilm` and `bge-small`, bfloat16 for a Qwen3 on an "
+        "accelerator, else float32. The backend onnx has `float32` and `int8`; qwen3 and torch "
+        "have `float32`, `bfloat16` and `float16`. `int8` and `float8` store the weights of a "
+        "Qwen3 in half the memory and compute in bfloat16. A model that a quantized precision "
+        "changes too much is rejected. Vectors of different precisions are never compared: a "
+        "change re-embeds everything.",
+    )
+    attention: Attention = Field(
+        default="padded",
+        description="How a Qwen3 runs batches without a recorded CUDA graph: `padded` pads all "
+        "rows to one length, `varlen` concatenates them. `python -m bench.gpu` compares the two "
+        "on a GPU; there is no measurement yet.",
+    )
+    dimension: int | None = Field(
+        default=None,
+        ge=8,
+        description="Truncate vectors to this dimension (Matryoshka). Unset: that of the model.",
+    )
+    text_form: TextForm = Field(
+        default=TextForm.QUOTED,
+        description="The text form for the encoder: `quoted` puts what a speaker said in quotation "
+        "marks, `plain` does not. A change re-embeds everything, as a change of the model does.",
+    )
+    threads: int = Field(
+        default=1,
+        ge=1,
+        description="Threads per forward pass; more threads make a single query faster.",
+    )
+    max_waiting: int = Field(
+        default=512,
+        ge=1,
+        description="Texts that may wait; further calls are rejected immediately.",
+    )
+    standby: Standby = Field(
+        default="off",
+        description="A second copy of the model on a CPU. It embeds questions while the device of "
+        "the embedder is lost, if it can meet their deadlines. `cold` loads it at the first use, "
+        "`warm` at the start. Not in the placement `single`.",
+    )
+    previous: PreviousModelSettings | None = Field(
+        default=None,
+        description="The previous model, after a change. It stays loaded and answers until all "
+        "rows are re-embedded. Unset: the dense legs are skipped meanwhile.",
+    )
+
+    @model_validator(mode="after")
+    def _precision_can_be_had(self) -> Self:
+        if self.precision != "auto" and self.backend == "bfloat16":
+            raise ValueError("the backend bfloat16 has a fixed precision")
+        if self.backend == "onnx" and self.precision not in ("auto", "float32", "int8"):
+            raise ValueError("the backend onnx has the precisions float32 and int8")
+        return self
+
+
+class IndexSettings(_Section):
+    """The vector index of each replica that has one."""
+
+    kind: Literal["auto", "exact", "ivf"] = Field(
+        default="auto",
+        description="`exact` scans all vectors of a tenant in every search. `auto` does so while a "
+        "tenant has few, and uses inverted lists (IVF) for many. `ivf` uses lists as soon as there "
+        "are enough vectors to train them.",
+    )
+    exact_max_rows: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
+        default="auto",
+        description="Up to this number of vectors, the segments (or facts) of a tenant are scanned "
+        "exactly. `auto` measures the break-even on this machine, at least 20,000 "
+        "(docs/index.md); with `kind: ivf` it is 1,024.",
+    )
+    recall_target: float = Field(
+        default=0.98,
+        ge=0.5,
+        le=1.0,
+        description="The recall@10 that a search of lists must reach. A higher value costs time: "
+        "`GetStats` shows the curve.",
+    )
+    device: str = Field(
+        default="cpu",
+        pattern=r"^(cpu|cuda(:\d+)?)$",
+        description="Where vectors are stored and searched: `cpu`, `cuda` or `cuda:1`. Lists use "
+        "FAISS on a CPU and cuVS on a GPU; without cuVS, all vectors on a GPU are scanned.",
+    )
+    lists_share: float = Field(
+        default=0.5,
+        gt=0,
+        lt=1,
+        description="On a GPU, the share of the memory of the process for lists, because cuVS has "
+        "its own memory pool; the rest is for vectors and models.",
+    )
+    build_threads: int = Field(
+        default=1,
+        ge=1,
+        description="On a CPU, threads that train and fill lists in the background.",
+    )
+    shards: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="The number of shards, by a hash of tenant and id. Each shard is a separate "
+        "deployment, and all are searched in parallel. Not in the placement `single`.",
+    )
+    standby: Standby = Field(
+        default="off",
+        description="A second copy of the index on a CPU. It is searched while the device of the "
+        "index is lost. `warm` follows the log all the time, `cold` is filled at the first use. "
+        "Each shard has its own. Not in the placement `single`.",
+    )
+    snapshots: Path | None = Field(
+        default=None,
+        description="A folder for snapshots of the index. The next start loads the snapshot and "
+        "applies the log since then, without training lists. Unset: it reads PostgreSQL.",
+    )
+    snapshot_every: timedelta = Field(
+        default=timedelta(minutes=10),
+        gt=timedelta(0),
+        description="The maximum age of a snapshot. An erasure deletes older ones at once.",
+    )
+
+
+class RerankerSettings(_Section):
+    """The cross-encoder for profiles with a rerank stage."""
+
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="`minilm-l12`: ms-marco-MiniLM-L12-v2 in int8 on the CPU, which `make "
+        "install-rerank` installs. Or a Hugging Face id or a folder: a BERT or XLM-R with one "
+        "output, such as cross-encoder/ms-marco-MiniLM-L6-v2 or BAAI/bge-reranker-v2-m3, or a "
+        "Qwen3-Reranker. "
+        "Unset: no reranker; the hits of such profiles keep their order and are labelled.",
+    )
+    load: Literal["first_use", "start"] = Field(
+        default="first_use",
+        description="When the model is loaded; until then hits keep their order. `first_use` needs "
+        "no memory while no profile reranks; with `start` the first callers do not wait.",
+    )
+    device: str = Field(default="cpu", description="The torch device, such as `cuda`.")
+    precision: Precision = Field(
+        default="auto",
+        description="`float32`, `bfloat16` or `float16`. `auto` is float32 on a CPU, else "
+        "bfloat16. `int8` and `float8` are for the weights of a Qwen3-Reranker only.",
+    )
+    attention: Attention = Field(
+        default="padded", description="For a Qwen3-Reranker, as `embedder.attention`."
+    )
+    threads: int = Field(
+        default=1,
+        ge=1,
+        description="Threads per forward pass; more threads make a single query faster.",
+    )
+    max_waiting: int = Field(
+        default=8,
+        ge=1,
+        description="Calls that may wait for the model; hits of further calls keep their order.",
+    )
+
+
+class CertificateSettings(_Section):
+    """What a client certificate allows."""
+
+    tenants: list[str] = Field(min_length=1, description="The tenants; `*` means all.")
+    roles: list[Role] = Field(min_length=1, description="The roles.")
+
+
+class AuthSettings(_Section):
+    """Who may call (docs/security.md). With several ways, a caller uses any of them."""
+
+    keys: bool = Field(
+        default=False,
+        description="Accept bearer keys, made by `python -m serving keys create`.",
+    )
+    jwks: str | None = Field(
+        default=None,
+        description="Accept JSON Web Tokens signed by a key of this set: a file, or an https URL.",
+    )
+    issuer: str = Field(default="", description="The issuer (`iss`) that a token must have.")
+    audience: str = Field(default="", description="The audience (`aud`) that a token must have.")
+    tenant_claim: str = Field(
+        default="tenant",
+        description="The claim of a token with its tenant, or a list of them; `*` means all.",
+    )
+    roles_claim: str = Field(
+        default="roles", description="The claim of a token with its role, or a list of them."
+    )
+    certificates: dict[str, CertificateSettings] = Field(
+        default_factory=dict,
+        description="Accept client certificates (`tls.client_ca`), by subject alternative name or "
+        "common name.",
+    )
+    open_profiles: bool = Field(
+        default=False, description="Answer ListProfiles without credentials."
+    )
+    allow_anonymous: bool = Field(
+        default=False,
+        description="Start without authentication although other machines may reach the service: "
+        "everyone who does so can read and erase everything. The desk needs no such permission, "
+        "since it listens on loopback.",
+    )
+
+    @property
+    def required(self) -> bool:
+        """Whether callers must authenticate."""
+        return self.keys or self.jwks is not None or bool(self.certificates)
+
+    @model_validator(mode="after")
+    def _tokens_are_for_this_service(self) -> Self:
+        if self.jwks is not None and not (self.issuer and self.audience):
+            raise ValueError("jwks: set issuer and audience too, or tokens for others are accepted")
+        if self.jwks is not None and "://" in self.jwks and not self.jwks.startswith("https://"):
+            raise ValueError("jwks: must be a file or begin with https://")
+        return self
+
+
+class TlsSettings(_Section):
+    """TLS of the gRPC port in direct ingress (RAY_SERVE_ENABLE_HA_PROXY=0).
+
+    Changed files are used by the next connection, without a restart.
+    """
+
+    certificate: Path | None = Field(
+        default=None, description="The certificate chain of the server, in PEM. Unset: no TLS."
+    )
+    key: Path | None = Field(default=None, description="Its private key, in PEM.")
+    client_ca: Path | None = Field(
+        default=None,
+        description="The authorities of client certificates, in PEM. Clients must then have one.",
+    )
+
+    @model_validator(mode="after")
+    def _files_belong_together(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key: set both or none")
+        if self.client_ca is not None and self.certificate is None:
+            raise ValueError("client_ca: set certificate and key too")
+        return self
+
+
+class RetrievalSettings(_Section):
+    """Settings of the retrieval pipeline."""
+
+    profiles: Path | None = Field(
+        default=None, description="A folder with your own ranking profiles, as YAML files."
+    )
+
+
+Placement = Literal["single", "split", "gpu"]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class GpuSettings(_Section):
+    """The share of a GPU that Ray reserves for each replica of a deployment.
+
+    Ray uses a share only to place a replica. A share below 1 is also the limit of the memory that
+    the replica allocates on that GPU, because Ray does not enforce one. 0 requests no GPU.
+    """
+
+    fusion: Share = Field(
+        default=0, description="The ingress, which runs the models in the placement `single`."
+    )
+    embedder: Share = Field(
+        default=0,
+        description="The embedder; in the placement `gpu`, embedder and index together. A previous "
+        "model needs the same share again, so reserve room before a change.",
+    )
+    index: Share = Field(
+        default=0,
+        description="Each shard of the index in the placement `split`, and the previous one.",
+    )
+    reranker: Share = Field(default=0, description="The reranker.")
+
+
+SHARED_BY: Mapping[Placement, frozenset[str]] = {
+    "single": frozenset({"fusion"}),
+    "split": frozenset({"embedder", "index", "reranker"}),
+    "gpu": frozenset({"embedder", "reranker"}),
+}
+"""The deployments of each placement that can have a share of a GPU."""
+
+
+class ServeSettings(_Section):
+    """Ray Serve."""
+
+    placement: Placement = Field(
+        default="single",
+        description="`single`: everything in one replica, with the least overhead. `split`: the "
+        "embedder, index, reranker and projector are separate deployments, each scaled by itself. "
+        "`gpu`: as `split`, but embedder and index are one deployment that searches by text.",
+    )
+    gpus: GpuSettings = GpuSettings()
+    grpc_port: int = Field(default=9000, ge=0, le=65535, description="The port for gRPC.")
+    http_port: int = Field(
+        default=8000, ge=0, le=65535, description="Serve's HTTP port (health only)."
+    )
+    dashboard_port: int = Field(default=8265, ge=0, le=65535, description="Ray's dashboard.")
+    reflection: bool = Field(
+        default=True,
+        description="Answer gRPC reflection, which lists the services and needs no credentials.",
+    )
+    metrics_port: int = Field(
+        default=9090, ge=0, le=65535, description="Prometheus metrics of Ray."
+    )
+    replicas: int = Field(default=1, ge=1, description="Replicas of the ingress.")
+    max_ongoing_requests: int = Field(
+        default=64, ge=1, description="Concurrent calls of one ingress replica."
+    )
+    max_queued_requests: int = Field(
+        default=256,
+        ge=1,
+        description="Calls that may wait; further calls fail with RESOURCE_EXHAUSTED.",
+    )
+
+    @model_validator(mode="after")
+    def _shares_are_of_what_there_is(self) -> Self:
+        for name, share in self.gpus.model_dump().items():
+            if share and name not in SHARED_BY[self.placement]:
+                raise ValueError(f"gpus.{name}: models run elsewhere in placement {self.placement}")
+        return self
+
+
+class Settings(BaseSettings):
+    """All settings of the service."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TRIVIUM_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    data_dir: Path = Field(
+        default_factory=lambda: default_data_dir(),
+        description="Where the desk stores PostgreSQL and Neo4j. For root it is /var/lib/trivium, "
+        "because PostgreSQL runs under another account, which cannot access root's home.",
+    )
+    cache_dir: Path = Field(
+        default_factory=lambda: default_cache_dir(),
+        description="Where downloads and exported models are stored.",
+    )
+    postgres: PostgresSettings = PostgresSettings()
+    neo4j: Neo4jSettings = Neo4jSettings()
+    embedder: EmbedderSettings = EmbedderSettings()
+    index: IndexSettings = IndexSettings()
+    reranker: RerankerSettings = RerankerSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+    serve: ServeSettings = ServeSettings()
+    auth: AuthSettings = AuthSettings()
+    tls: TlsSettings = TlsSettings()
+
+    @model_validator(mode="after")
+    def _certificates_can_be_presented(self) -> Self:
+        if self.auth.certificates and self.tls.client_ca is None:
+            raise ValueError("auth.certificates: set tls.client_ca, or no client can present one")
+        return self
+
+    @model_validator(mode="after")
+    def _shards_have_deployments(self) -> Self:
+        if self.index.shards > 1 and self.serve.placement == "single":
+            raise ValueError(
+                "index.shards: the placement single has one index in each replica; more shards "
+                "need serve.placement split or gpu"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _standbys_have_deployments(self) -> Self:
+        for name, standby in {
+            "index": self.index.standby,
+            "embedder": self.embedder.standby,
+        }.items():
+            if standby != "off" and self.serve.placement == "single":
+                raise ValueError(
+                    f"{name}.standby: the placement single has one process; a standby needs "
+                    "serve.placement split or gpu"
+                )
+        if self.serve.placement == "gpu" and self.index.standby == "off" != self.embedder.standby:
+            raise ValueError(
+                "embedder.standby: in the placement gpu the index is lost with the embedder; "
+                "set index.standby too"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        del dotenv_settings, file_secret_settings
+        file = os.environ.get("TRIVIUM_CONFIG")  # noqa: TID251 - this module reads settings
+        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, env_settings)
+        if file is None:
+            return sources
+        return (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=file))
+
+
+def default_data_dir() -> Path:
+    """`/var/lib/trivium` for root, else `$XDG_DATA_HOME/trivium` or `~/.local/share/trivium`."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/trivium")
+    base = os.environ.get("XDG_DATA_HOME")  # noqa: TID251 - this module reads settings
+    return (Path(base) if base else Path.home() / ".local" / "share") / "trivium"
+
+
+def default_cache_dir() -> Path:
+    """`$XDG_CACHE_HOME/trivium`, or `~/.cache/trivium`."""
+    base = os.environ.get("XDG_CACHE_HOME")  # noqa: TID251 - this module reads settings
+    return (Path(base) if base else Path.home() / ".cache") / "trivium"
+
+
+def load_settings(arguments: Mapping[str, Any] | None = None) -> Settings:
+    """Reads the settings.
+
+    Args:
+        arguments: A tree as in the YAML file; overrides all other sources.
+
+    Raises:
+        pydantic.ValidationError: Values are unknown or out of range; lists all of them.
+    """
+    return Settings(**dict(arguments or {}))
+
+
+def settings_as_yaml(settings: Settings) -> str:
+    """The settings as YAML; secrets are masked."""
+    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
+
+
+class RayEnvironment(BaseSettings):
+    """The environment of Ray Serve, as far as the service reports it."""
+
+    model_config = SettingsConfigDict(env_prefix="RAY_SERVE_", extra="ignore", frozen=True)
+
+    enable_ha_proxy: bool = False
+    enable_direct_ingress: bool = False
+    throughput_optimized: bool = False
+
+    @property
+    def ingress(self) -> Literal["haproxy", "direct", "ray_proxy"]:
+        """The ingress in use. Ray's own proxy adds 8-10 ms per call, HAProxy 1.2 ms."""
+        if self.enable_ha_proxy:
+            return "haproxy"
+        if self.enable_direct_ingress or self.throughput_optimized:
+            return "direct"
+        return "ray_proxy"
+
+
+def set_process_environment(
+    variables: Mapping[str, str], *, replaced: Collection[str] = ()
+) -> None:
+    """Sets environment variables that libraries read at import, before they are imported.
+
+    Variables that the user has set are kept, except for those in `replaced`.
+    """
+    environment = os.environ  # noqa: TID251 - this module owns the environment
+    for name, value in variables.items():
+        if name in replaced or name not in environment:
+            environment[name] = value

@@ -1,0 +1,1 @@
+"""Stored items: segments and facts, and when a fact holds."""

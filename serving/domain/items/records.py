@@ -1,0 +1,139 @@
+"""The stored items: segments and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple, NewType
+
+from serving.domain.items.validity import Clocks, Closing, held_until
+
+TenantName = NewType("TenantName", str)
+"""The name of a tenant as the caller gives it. No call reads or writes two tenants."""
+
+DEFAULT_KIND = "turn"
+DEFAULT_IMPORTANCE = 0.5
+
+
+class ItemKind(StrEnum):
+    """The kind of an item."""
+
+    SEGMENT = "segment"
+    FACT = "fact"
+
+
+class ItemId(NamedTuple):
+    """Identifies an item within its tenant; ordered by kind, then by the id of the caller."""
+
+    kind: ItemKind
+    id: str
+
+
+def segment_id(id_: str) -> ItemId:
+    """The `ItemId` of a segment."""
+    return ItemId(ItemKind.SEGMENT, id_)
+
+
+def fact_id(id_: str) -> ItemId:
+    """The `ItemId` of a fact."""
+    return ItemId(ItemKind.FACT, id_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A conversation turn, a note or a passage. All times are timezone-aware and in UTC."""
+
+    id: str
+    text: str
+    event_time: datetime
+    title: str = ""
+    kind: str = DEFAULT_KIND
+    speaker: str = ""
+    session: str = ""
+    importance: float = DEFAULT_IMPORTANCE
+    sensitive: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    entities: tuple[str, ...] = ()
+    entity: str = ""
+    keywords: tuple[str, ...] = ()
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @property
+    def item(self) -> ItemId:
+        """Its id among all items of its tenant."""
+        return segment_id(self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A relation between two entities, with two time intervals (bitemporal).
+
+    `valid_from` and `valid_to` say when it is true in the world (None is open);
+    `recorded_at` and `retracted_at` say when the memory knows of it.
+
+    A fact can close other facts: those whose ids are in `closes` and, if it is
+    `single_valued`, earlier facts with the same subject and relation. `closings` lists what
+    other facts closed of this one.
+    """
+
+    id: str
+    subject: str
+    relation: str
+    object: str
+    recorded_at: datetime
+    sentence: str = ""
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    retracted_at: datetime | None = None
+    evidence: tuple[str, ...] = ()
+    weight: float = 1.0
+    sensitive: bool = False
+    closes: tuple[str, ...] = ()
+    single_valued: bool = False
+    closings: tuple[Closing, ...] = ()
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @property
+    def item(self) -> ItemId:
+        """Its id among all items of its tenant."""
+        return fact_id(self.id)
+
+    @property
+    def begins(self) -> datetime:
+        """When it starts to replace other facts: `valid_from`, or else `recorded_at`."""
+        return self.valid_from or self.recorded_at
+
+    @property
+    def may_close(self) -> bool:
+        """Whether it can close another fact."""
+        return bool(self.closes) or self.single_valued
+
+    def held_until(self, clocks: Clocks) -> datetime | None:
+        """When it stopped being true, by what was known then; None if it still held."""
+        return held_until(self.valid_to, self.closings, clocks)
+
+    def holds(self, clocks: Clocks) -> bool:
+        """Whether it was true, by what was known then."""
+        end = self.held_until(clocks)
+        return (
+            clocks.know(self.recorded_at, self.retracted_at)
+            and (self.valid_from is None or self.valid_from <= clocks.as_of)
+            and (end is None or clocks.as_of < end)
+        )
+
+    @property
+    def statement(self) -> str:
+        """The fact as a sentence."""
+        return self.sentence or f"{self.subject} {self.relation} {self.object}"
+
+
+Item = Segment | Fact
+
+
+def time_of(item: Item) -> datetime:
+    """When a segment was said, or a fact became true."""
+    return item.event_time if isinstance(item, Segment) else item.begins

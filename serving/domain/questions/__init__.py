@@ -1,0 +1,1 @@
+"""Questions: the query, its filters, and the periods and names in it."""

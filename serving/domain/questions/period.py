@@ -1,0 +1,28 @@
+"""A time period that a question names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+_NONE = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The half-open interval [`begins`, `ends`); both are timezone-aware.
+
+    Raises:
+        ValueError: `ends` is before `begins`.
+    """
+
+    begins: datetime
+    ends: datetime
+
+    def __post_init__(self) -> None:
+        if self.ends < self.begins:
+            raise ValueError(f"a period from {self.begins} cannot end at {self.ends}")
+
+    def distance(self, instant: datetime) -> timedelta:
+        """The distance of an instant to the nearer end; zero within the period."""
+        return max(self.begins - instant, instant - self.ends, _NONE)

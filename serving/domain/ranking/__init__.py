@@ -1,0 +1,1 @@
+"""Ranking: ranked lists, fusion, priors, diversity, profiles, the ledger."""

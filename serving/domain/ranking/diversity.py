@@ -1,0 +1,110 @@
+"""Diversity of an answer: folding of near-duplicates, and maximal marginal relevance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MMR_TRADE_OFF = 0.7
+MMR_POOL = 20
+_WORD = re.compile(r"\w+", re.UNICODE)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The distinct words of a text; case is ignored."""
+    return frozenset(_WORD.findall(text.casefold()))
+
+
+def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+    """The Jaccard similarity, 0 to 1; an empty set has 0 with every set."""
+    if not left or not right:
+        return 0.0
+    common = len(left & right)
+    return common / (len(left) + len(right) - common)
+
+
+def _overlap_at_least(threshold: float, left: frozenset[str], right: frozenset[str]) -> bool:
+    """Whether the Jaccard similarity is at least `threshold`.
+
+    It is at most the ratio of the set sizes, which excludes most pairs at low cost.
+    """
+    smaller, larger = len(left), len(right)
+    if smaller > larger:
+        smaller, larger = larger, smaller
+    return smaller >= threshold * larger and jaccard(left, right) >= threshold
+
+
+def fold_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
+    """For each text, the index of the earlier text that represents it, or its own index.
+
+    Args:
+        texts: Best first.
+        threshold: The word overlap (Jaccard) from which two texts are near-duplicates.
+    """
+    stands_for: list[int] = []
+    words = [words_of(text) for text in texts]
+    kept: list[int] = []
+    for place, of_text in enumerate(words):
+        earlier = next((k for k in kept if _overlap_at_least(threshold, words[k], of_text)), place)
+        if earlier == place:
+            kept.append(place)
+        stands_for.append(earlier)
+    return stands_for
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A chosen text, by its index in the input (`place`), with the values that led to the choice.
+
+    `closest` is the index of the most similar text that was chosen earlier, or None.
+    """
+
+    place: int
+    relevance: float
+    max_similarity: float
+    value: float
+    closest: int | None
+
+
+def maximal_marginal_relevance(
+    texts: Sequence[str],
+    relevances: Sequence[float],
+    *,
+    trade_off: float = MMR_TRADE_OFF,
+    pool: int = MMR_POOL,
+) -> list[Chosen]:
+    """Orders the first `pool` texts by relevance minus redundancy.
+
+    Each step chooses the text with the largest trade_off * relevance - (1 - trade_off) *
+    (its largest Jaccard word overlap with a chosen text). Of equal values, the earlier text is
+    chosen.
+
+    Args:
+        texts: Best first.
+        relevances: One per text, on the scale of the similarity (0 to 1) unless a design
+            specifies otherwise.
+        trade_off: The lambda of Carbonell and Goldstein, 0 to 1.
+        pool: The number of texts to consider; the time is quadratic in it.
+
+    Source:
+        Carbonell, Goldstein, "The Use of MMR, Diversity-Based Reranking for
+        Reordering Documents and Producing Summaries", SIGIR 1998.
+    """
+    words = [words_of(text) for text in texts[:pool]]
+    left = list(range(len(words)))
+    similarity = [0.0] * len(words)
+    closest: list[int | None] = [None] * len(words)
+    chosen: list[Chosen] = []
+
+    def value(place: int) -> float:
+        return trade_off * relevances[place] - (1 - trade_off) * similarity[place]
+
+    while left:
+        best = max(left, key=lambda place: (value(place), -place))
+        chosen.append(Chosen(best, relevances[best], similarity[best], value(best), closest[best]))
+        left.remove(best)
+        for place in left:
+            if (overlap := jaccard(words[place], words[best])) > similarity[place]:
+                similarity[place], closest[place] = overlap, best
+    return chosen

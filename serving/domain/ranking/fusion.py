@@ -1,0 +1,89 @@
+"""Fusion of several rankings into one: by reciprocal rank, or by score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from serving.domain.items.records import ItemId
+from serving.domain.ranking.ledger import FusionMethod, LegTerm, worth
+from serving.domain.ranking.ranked_list import RankedList, RankStyle
+
+RRF_RANK_CONSTANT = 60.0
+"""The k of Cormack et al.; results are not sensitive to values near it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """An item with its fused score and the terms of the sum."""
+
+    item: ItemId
+    score: float
+    terms: tuple[LegTerm, ...]
+
+
+def fuse(
+    lists: Sequence[RankedList],
+    *,
+    weights: Mapping[str, float],
+    method: FusionMethod = FusionMethod.RECIPROCAL_RANK,
+    rank_constant: float = RRF_RANK_CONSTANT,
+    rank_style: RankStyle = RankStyle.MEAN,
+    least_scores: Mapping[str, float] | None = None,
+) -> list[Fused]:
+    """Orders items by the sum of their terms over all legs.
+
+    Ranks start at 1. A leg that did not find an item adds nothing to its score. Equal scores
+    are ordered by id, so the result does not depend on the order of `lists`.
+
+    Args:
+        lists: One ranking per leg; the sequence and each ranking may be empty.
+        weights: The weight of each leg; a leg of weight 0 adds no item.
+        method: How the ranks or scores of a leg become its terms.
+        rank_constant: Above 0; for reciprocal ranks. Larger values flatten the head of each list.
+        rank_style: The ranks of equal scores within a list.
+        least_scores: The theoretical minimum score of each leg, 0 if not listed; for convex
+            combinations.
+
+    Raises:
+        ValueError: `rank_constant` is not above 0.
+        KeyError: A leg has no weight.
+
+    Source:
+        Reciprocal ranks: Cormack, Clarke, Buettcher, "Reciprocal Rank Fusion outperforms
+        Condorcet and individual rank learning methods", SIGIR 2009. Convex combination of
+        scores between their theoretical minimum and the list's maximum (TM2C2): Bruch, Gai,
+        Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", TOIS 2023.
+    """
+    if not rank_constant > 0:
+        raise ValueError(f"rank_constant must be above 0, got {rank_constant}")
+
+    least_scores = least_scores or {}
+    terms: dict[ItemId, list[LegTerm]] = {}
+    for ranked in lists:
+        weight, least = weights[ranked.leg], least_scores.get(ranked.leg, 0.0)
+        if weight == 0:
+            continue
+        most = ranked.candidates[0].score if ranked.candidates else least
+        for candidate, rank in zip(ranked.candidates, ranked.ranks(rank_style), strict=True):
+            terms.setdefault(candidate.item, []).append(
+                LegTerm(
+                    leg=ranked.leg,
+                    rank=rank,
+                    weight=weight,
+                    leg_score=candidate.score,
+                    least=least,
+                    most=most,
+                    path=candidate.path,
+                    facts=candidate.facts,
+                )
+            )
+
+    # fsum, not sum: float addition is not associative. With a running sum, the order of the
+    # lists could change the last bit of a score and break a tie.
+    fused = [
+        Fused(item, math.fsum(worth(term, method, rank_constant) for term in of_item), of_item)
+        for item, of_item in ((item, tuple(of_item)) for item, of_item in terms.items())
+    ]
+    return sorted(fused, key=lambda one: (-one.score, one.item))

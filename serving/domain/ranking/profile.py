@@ -1,0 +1,297 @@
+"""A ranking profile: which legs run, how they are fused, and how the result is reordered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from serving.domain.ranking.diversity import MMR_POOL, MMR_TRADE_OFF
+from serving.domain.ranking.faults import FieldError
+from serving.domain.ranking.fusion import RRF_RANK_CONSTANT
+from serving.domain.ranking.ledger import FusionMethod
+from serving.domain.ranking.leg_options import CandidatePool, Expansion, Walk, WordsSearch
+from serving.domain.ranking.priors import Decay, Importance
+from serving.domain.ranking.ranked_list import RankStyle
+from serving.domain.ranking.signals import SIGNALS
+
+MAX_LIMIT = 100
+MAX_DEPTH = 1000
+MAX_WEIGHT = 1000.0
+
+
+class Yields(StrEnum):
+    """What a leg that finds facts contributes to the fusion."""
+
+    EVIDENCE = "evidence"
+    FACTS = "facts"
+
+
+class Sort(StrEnum):
+    """The sort order of the hits."""
+
+    RELEVANCE = "relevance"
+    """By score."""
+    IMPORTANCE = "importance"
+    """By score; equal scores by importance."""
+    RECENCY = "recency"
+    """By event time, the latest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegSpec:
+    """One leg of a profile.
+
+    Attributes:
+        name: Its name.
+        weight: Its weight in the fusion.
+        depth: The maximum length of its list.
+        depth_per_limit: If above 0, the depth is this number times the limit of the answer.
+        floor: Candidates with a lower score are dropped; None for no floor.
+        least_score: Its theoretical minimum score, for convex combinations: -1 for cosines.
+        lookback: How far back from the clock of the request it searches; None for all time.
+        yields: What it contributes if it finds facts.
+        reserved: The number of places in the answer that are reserved for its best candidates.
+        reorders: Declares that at its weight it cannot add a hit that no other leg found.
+        may_fill: Declares that at its weight it may fill the answer alone.
+        words: How the lexical leg searches.
+        pool: The pool that the dense leg ranks; None searches everything.
+        walk: How the graph leg walks.
+        expansion: The seeds of a leg that expands the candidates of other legs.
+        named_times: Searches only the times that the question names, and nothing if it names none.
+    """
+
+    name: str
+    weight: float = 1.0
+    depth: int = 20
+    depth_per_limit: int = 0
+    floor: float | None = None
+    least_score: float = 0.0
+    lookback: timedelta | None = None
+    yields: Yields = Yields.EVIDENCE
+    reserved: int = 0
+    reorders: bool = False
+    may_fill: bool = False
+    words: WordsSearch = WordsSearch()
+    pool: CandidatePool | None = None
+    walk: Walk = Walk()
+    expansion: Expansion | None = None
+    named_times: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.weight) and 0 <= self.weight <= MAX_WEIGHT):
+            raise FieldError.of("weight", f"must be from 0 to {MAX_WEIGHT:g}, got {self.weight}")
+        if not 1 <= self.depth <= MAX_DEPTH:
+            raise FieldError.of("depth", f"must be from 1 to {MAX_DEPTH}, got {self.depth}")
+        if not 0 <= self.depth_per_limit <= MAX_DEPTH:
+            raise FieldError.of(
+                "depth_per_limit", f"must be from 0 to {MAX_DEPTH}, got {self.depth_per_limit}"
+            )
+        if self.floor is not None and not math.isfinite(self.floor):
+            raise FieldError.of("floor", f"must be finite, got {self.floor}")
+        if not math.isfinite(self.least_score):
+            raise FieldError.of("least_score", f"must be finite, got {self.least_score}")
+        if self.lookback is not None and self.lookback <= timedelta(0):
+            raise FieldError.of("lookback", f"must be positive, got {self.lookback}")
+        if not 0 <= self.reserved <= MAX_LIMIT:
+            raise FieldError.of("reserved", f"must be from 0 to {MAX_LIMIT}, got {self.reserved}")
+
+    @property
+    def leans_on(self) -> tuple[str, ...]:
+        """The legs whose candidates it needs before it can search."""
+        pool = self.pool.joined_by if self.pool is not None else ()
+        walk = (self.walk.seeds_from,) if self.walk.seeds_from else ()
+        expansion = self.expansion.found_by if self.expansion is not None else ()
+        return (*pool, *walk, *expansion)
+
+    def depth_for(self, limit: int) -> int:
+        """Its depth for an answer of `limit` hits."""
+        return min(self.depth_per_limit * limit, MAX_DEPTH) if self.depth_per_limit else self.depth
+
+
+def by_need(legs: Sequence[LegSpec]) -> tuple[LegSpec, ...]:
+    """Orders legs by their dependencies; otherwise the order is kept.
+
+    Raises:
+        ValueError: The dependencies form a cycle, or name a leg that is missing.
+    """
+    ordered: list[LegSpec] = []
+    waiting = list(legs)
+    while waiting:
+        there = {leg.name for leg in ordered}
+        ready = next((leg for leg in waiting if there.issuperset(leg.leans_on)), None)
+        if ready is None:
+            names = ", ".join(leg.name for leg in waiting)
+            raise FieldError.of(
+                "legs", f"depend on each other in a cycle, or on a missing leg: {names}"
+            )
+        ordered.append(ready)
+        waiting.remove(ready)
+    return tuple(ordered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalSpec:
+    """A signal of a profile, and its weight in the fusion."""
+
+    name: str
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in SIGNALS:
+            raise FieldError.of("name", f"must be one of {', '.join(SIGNALS)}, got {self.name!r}")
+        if not (math.isfinite(self.weight) and 0 <= self.weight <= MAX_WEIGHT):
+            raise FieldError.of("weight", f"must be from 0 to {MAX_WEIGHT:g}, got {self.weight}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rerank:
+    """Reranking by a cross-encoder: the number of hits (`head`), and the weight of its score."""
+
+    head: int = 50
+    weight: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.head <= MAX_DEPTH:
+            raise FieldError.of("head", f"must be from 1 to {MAX_DEPTH}, got {self.head}")
+        if not 0 <= self.weight <= 1:
+            raise FieldError.of("weight", f"must be from 0 to 1, got {self.weight}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diversity:
+    """The parameters of maximal marginal relevance."""
+
+    trade_off: float = MMR_TRADE_OFF
+    pool: int = MMR_POOL
+    relative: bool = True
+    """Divides relevance by the best score of the pool. Raw reciprocal-rank scores are near 0.02,
+    so without this the penalty dominates (LoCoMo recall@10 .641 -> .457)."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trade_off <= 1:
+            raise FieldError.of("trade_off", f"must be from 0 to 1, got {self.trade_off}")
+        if not 1 <= self.pool <= MAX_DEPTH:
+            raise FieldError.of("pool", f"must be from 1 to {MAX_DEPTH}, got {self.pool}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A named ranking profile."""
+
+    name: str
+    legs: tuple[LegSpec, ...]
+    description: str = ""
+    limit: int = 10
+    fusion: FusionMethod = FusionMethod.RECIPROCAL_RANK
+    rank_constant: float = RRF_RANK_CONSTANT
+    rank_style: RankStyle = RankStyle.MEAN
+    signals: tuple[SignalSpec, ...] = ()
+    importance: Importance = Importance()
+    decay: Decay | None = None
+    rerank: Rerank | None = None
+    fold_from: float | None = 0.9
+    """The word overlap from which two hits are near-duplicates; None folds nothing."""
+    diversity: Diversity | None = None
+    sort: Sort = Sort.RELEVANCE
+    resolve_names: bool = False
+    """Replaces a word of the question that the tenant has not stored by the stored name that it
+    sounds like, or is a prefix of."""
+    split_questions: bool = False
+    """The dense legs search for each question of a text with several questions."""
+
+    def __post_init__(self) -> None:
+        names = [*(leg.name for leg in self.legs), *(signal.name for signal in self.signals)]
+        if not self.legs or len(set(names)) != len(names):
+            raise FieldError.of("legs", f"and signals must be named, each once, got {names}")
+        if not any(leg.weight for leg in self.legs):
+            raise FieldError.of("legs", "must not all have weight 0")
+        if not 1 <= self.limit <= MAX_LIMIT:
+            raise FieldError.of("limit", f"must be from 1 to {MAX_LIMIT}, got {self.limit}")
+        if not (math.isfinite(self.rank_constant) and self.rank_constant > 0):
+            raise FieldError.of("rank_constant", f"must be above 0, got {self.rank_constant}")
+        if self.fold_from is not None and not 0 < self.fold_from <= 1:
+            raise FieldError.of("fold_from", f"must be above 0 and at most 1, got {self.fold_from}")
+        if self.signals and self.fusion is not FusionMethod.RECIPROCAL_RANK:
+            raise FieldError.of("signals", "are ranks, so fusion must be reciprocal_rank with them")
+        self._check_order_of_legs()
+        self._check_reordering()
+
+    def _check_order_of_legs(self) -> None:
+        for place, leg in enumerate(self.legs):
+            earlier = {before.name for before in self.legs[:place]}
+            if missing := [name for name in leg.leans_on if name not in earlier]:
+                raise FieldError.of("legs", f"{leg.name} must come after {', '.join(missing)}")
+
+    def _check_reordering(self) -> None:
+        pool = sum(leg.depth_for(self.limit) for leg in self.legs if leg.weight)
+        if self.rerank is not None and self.rerank.head > pool:
+            raise FieldError.of(
+                "rerank.head",
+                f"is {self.rerank.head}, but the legs bring at most {pool} candidates",
+            )
+        if self.rerank is not None and self.sort is not Sort.RELEVANCE:
+            raise FieldError.of(
+                "rerank", f"is for relevance, and sort is {self.sort}: leave one out"
+            )
+        if self.diversity is not None and self.sort is not Sort.RELEVANCE:
+            raise FieldError.of(
+                "diversity", f"is for relevance, and sort is {self.sort}: leave one out"
+            )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each leg and signal."""
+        legs = {leg.name: leg.weight for leg in self.legs}
+        return legs | {signal.name: signal.weight for signal in self.signals}
+
+    @property
+    def least_scores(self) -> dict[str, float]:
+        """The theoretical minimum score of each leg for which it is not 0."""
+        return {leg.name: leg.least_score for leg in self.legs if leg.least_score}
+
+    def leg(self, name: str) -> LegSpec:
+        """The leg of that name.
+
+        Raises:
+            KeyError: The profile has no such leg.
+        """
+        for leg in self.legs:
+            if leg.name == name:
+                return leg
+        raise KeyError(name)
+
+    def with_overrides(self, overrides: Mapping[str, LegOverride]) -> Profile:
+        """The profile with some legs changed.
+
+        Raises:
+            KeyError: An override names a leg that the profile lacks.
+            ValueError: A value is out of range.
+        """
+        if not overrides:
+            return self
+        for name in overrides:
+            self.leg(name)
+        return replace(
+            self,
+            legs=tuple(overrides.get(leg.name, LegOverride()).applied(leg) for leg in self.legs),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegOverride:
+    """The changes of a call to one leg; None keeps the value."""
+
+    weight: float | None = None
+    depth: int | None = None
+
+    def applied(self, leg: LegSpec) -> LegSpec:
+        """The leg with the changes made."""
+        return replace(
+            leg,
+            weight=leg.weight if self.weight is None else self.weight,
+            depth=leg.depth if self.depth is None else self.depth,
+            depth_per_limit=leg.depth_per_limit if self.depth is None else 0,
+        )

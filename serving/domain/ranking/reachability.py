@@ -1,0 +1,174 @@
+"""Whether each leg of a profile can affect the answer, computed from weights and depths alone.
+
+Reciprocal-rank scores have a small range: with k = 60, rank 1 is worth 1.15 times rank 10. A
+weight slightly below the others can hide everything that only this leg finds; a weight slightly
+above them can hide all other legs. Neither causes an error, so every profile is checked before
+it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from serving.domain.ranking.ledger import FusionMethod
+from serving.domain.ranking.profile import LegSpec, Profile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What one leg can add to an answer of `limit` hits that no other leg found.
+
+    Attributes:
+        leg: The leg.
+        limit: The number of hits.
+        ahead: For each other leg, how many of its candidates rank before this leg's best one if
+            the lists are disjoint.
+        reaches: Whether the best candidate still gets a place then.
+        needs_if_agreeing: The weight above which the best candidate gets a place even if all
+            other legs agree on a whole answer; infinite if there is none.
+        shows_if_agreeing: Whether the weight is above that.
+        fills_from: The weight above which the leg fills the answer alone; infinite if its list is
+            shorter than the answer.
+        crowds_out: Whether the weight is above that.
+    """
+
+    leg: str
+    limit: int
+    ahead: Mapping[str, int]
+    reaches: bool
+    needs_if_agreeing: float
+    shows_if_agreeing: bool
+    fills_from: float
+    crowds_out: bool
+
+    @property
+    def ahead_if_disjoint(self) -> int:
+        """The candidates of all other legs before its best one if the lists are disjoint."""
+        return sum(self.ahead.values())
+
+
+def reaches(profile: Profile) -> list[Reach]:
+    """Computes the reach of each leg with a weight above 0.
+
+    A hit that only leg j finds, at rank 1, is always in the answer if fewer than `limit` other
+    candidates score above w_j / (k + 1). Candidates of another leg score w_i / (k + rank); where
+    several legs agree on a candidate, it has the sum.
+
+    Signals are ignored, because their order is not known in advance: among n candidates, a
+    signal of weight w separates two by up to w / (k + 1) - w / (k + n). With signals, the bounds
+    therefore hold only between candidates that the signals rank equally. Other fusion methods
+    have no such bounds, and the list is empty.
+    """
+    if profile.fusion is not FusionMethod.RECIPROCAL_RANK:
+        return []
+    active = [leg for leg in profile.legs if leg.weight > 0]
+    return [_reach(profile, leg, [other for other in active if other is not leg]) for leg in active]
+
+
+def _reach(profile: Profile, leg: LegSpec, others: Sequence[LegSpec]) -> Reach:
+    k, limit = profile.rank_constant, profile.limit
+    ahead = {other.name: _ahead(leg, other, k, limit) for other in others}
+    agreeing = [other for other in others if other.depth_for(limit) >= limit]
+    needed = (k + 1) * sum(other.weight for other in agreeing) / (k + limit)
+    can_fill = bool(others) and leg.depth_for(limit) >= limit
+    fills_from = (
+        (k + limit) * sum(other.weight for other in others) / (k + 1) if can_fill else math.inf
+    )
+    return Reach(
+        leg=leg.name,
+        limit=limit,
+        ahead=ahead,
+        reaches=sum(ahead.values()) < limit,
+        needs_if_agreeing=needed,
+        shows_if_agreeing=leg.weight > needed or not agreeing,
+        fills_from=fills_from,
+        crowds_out=leg.weight > fills_from,
+    )
+
+
+def _ahead(leg: LegSpec, other: LegSpec, k: float, limit: int) -> int:
+    """The number of ranks r of the other leg with w_i / (k + r) > w_j / (k + 1)."""
+    best = leg.weight / (k + 1)
+    # The formula may be off by one in floating point; the loop corrects it.
+    rank = min(other.depth_for(limit), math.ceil(other.weight / best - k))
+    while rank > 0 and not other.weight / (k + rank) > best:
+        rank -= 1
+    return max(rank, 0)
+
+
+def faults(profile: Profile) -> list[tuple[str, str]]:
+    """The reasons to reject a profile, as (leg, explanation with numbers).
+
+    Legs that crowd out others come first, because they are the cause when another leg is
+    unreachable. A leg that declares the effect (`reorders`, `may_fill`) is accepted.
+    """
+    crowding, unreachable = [], []
+    for reach in reaches(profile):
+        leg = profile.leg(reach.leg)
+        if reach.crowds_out and not leg.may_fill:
+            crowding.append((leg.name, _crowding(leg, reach)))
+        if not reach.reaches and not leg.reorders and not leg.reserved:
+            unreachable.append((leg.name, _unreachable(profile, leg, reach)))
+    return crowding + unreachable
+
+
+def contradictions(profile: Profile) -> list[tuple[str, str]]:
+    """Options of a profile that cannot take effect, as (field, explanation).
+
+    Overrides of a single request are not checked: an ablation disables a leg on purpose, and a
+    smaller answer has fewer places.
+    """
+    return [found for leg in profile.legs for found in _contradictions(profile, leg)]
+
+
+def _contradictions(profile: Profile, leg: LegSpec) -> Iterator[tuple[str, str]]:
+    reserved, places = f"legs.{leg.name}.reserved", min(profile.limit, leg.depth_for(profile.limit))
+    if leg.reserved and not leg.weight:
+        yield reserved, "the leg has weight 0 and finds nothing"
+    elif leg.reserved > places:
+        yield reserved, f"is {leg.reserved}, but at most {places} are available"
+    if leg.weight:
+        for other in leg.leans_on:
+            if not profile.leg(other).weight:
+                yield (
+                    f"legs.{leg.name}",
+                    f"depends on {other!r}, which has weight 0 and finds nothing",
+                )
+
+
+def notes(profile: Profile) -> list[tuple[str, str]]:
+    """Notes on the legs of an accepted profile, as (leg, note)."""
+    return [
+        (
+            reach.leg,
+            f"while the others agree on {reach.limit} hits, nothing that only it finds can show: "
+            f"its weight is {profile.leg(reach.leg).weight:g}, "
+            f"it would have to be above {reach.needs_if_agreeing:.2f}",
+        )
+        for reach in reaches(profile)
+        if not reach.shows_if_agreeing and not profile.leg(reach.leg).reserved
+    ]
+
+
+def _unreachable(profile: Profile, leg: LegSpec, reach: Reach) -> str:
+    best = leg.weight / (profile.rank_constant + 1)
+    return (
+        f"nothing that only it finds can show: its best candidate scores {best:.5f}, and "
+        f"{reach.ahead_if_disjoint} candidates of other legs score more ({_by_leg(reach.ahead)}), "
+        f"but the answer has {reach.limit} places. Raise its weight, shorten the other lists, "
+        "give it `reserved` places, or declare `reorders: true`"
+    )
+
+
+def _by_leg(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} of {leg}" for leg, count in counts.items() if count)
+
+
+def _crowding(leg: LegSpec, reach: Reach) -> str:
+    return (
+        f"it can fill the answer alone: its weight is {leg.weight:g}, and above "
+        f"{reach.fills_from:.2f} its rank {reach.limit} scores more than the best hit of all "
+        "others together. Lower its weight, shorten its list, or declare `may_fill: true`"
+    )

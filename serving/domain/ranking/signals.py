@@ -1,0 +1,113 @@
+"""Signals: they reorder the candidates of the legs and never add one.
+
+Each signal is a function in this module; a profile names it and gives it a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+from serving.domain.items.records import Item, ItemId, Segment, time_of
+from serving.domain.items.text import name_key
+from serving.domain.questions.period import Period
+from serving.domain.ranking.ranked_list import Candidate, RankedList, best_first
+
+SAID_AROUND = timedelta(days=3)
+"""The maximum distance between the time that a question names and the time of an item. People
+talk about an event in the days after it, and about a plan in the days before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a question names: words, in the form of `name_key`, and periods."""
+
+    words: frozenset[str] = frozenset()
+    periods: tuple[Period, ...] = ()
+
+    @classmethod
+    def of(cls, question: str, periods: tuple[Period, ...] = ()) -> Named:
+        """The words of a question, with periods that the caller has extracted."""
+        return cls(frozenset(name_key(question).split()), periods)
+
+
+_NOTHING = Named()
+
+
+class Traits(NamedTuple):
+    """What signals ask of an item: when it was said or became true, and who said it."""
+
+    item: ItemId
+    since: datetime
+    speaker: str = ""
+
+    @classmethod
+    def of(cls, item: Item) -> Traits:
+        """The traits of a row."""
+        return cls(item.item, time_of(item), item.speaker if isinstance(item, Segment) else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The input of a signal: the item, what the question names, and the access count."""
+
+    traits: Traits
+    named: Named = _NOTHING
+    shown: int = 0
+
+
+def recency(known: Known) -> float:
+    """The event time, or when the fact became true: seconds since 1970."""
+    return known.traits.since.timestamp()
+
+
+def access(known: Known) -> float:
+    """How often the item was shown."""
+    return float(known.shown)
+
+
+def speaker(known: Known) -> float | None:
+    """1 if the question contains a word of the speaker's name; else None.
+
+    Answers about a person were mostly said by that person.
+    """
+    return None if known.named.words.isdisjoint(_words_of_name(known.traits.speaker)) else 1.0
+
+
+def time(known: Known) -> float | None:
+    """1 if the item is near a period that the question names; else None."""
+    since = known.traits.since
+    near = any(period.distance(since) <= SAID_AROUND for period in known.named.periods)
+    return 1.0 if near else None
+
+
+@lru_cache(maxsize=1024)
+def _words_of_name(name: str) -> frozenset[str]:
+    return frozenset(name_key(name).split())
+
+
+ACCESS = "access"
+TIME = "time"
+SIGNALS: Mapping[str, Callable[[Known], float | None]] = {
+    "recency": recency,
+    ACCESS: access,
+    "speaker": speaker,
+    TIME: time,
+}
+
+
+def ranked_by(signal: str, candidates: Sequence[Known]) -> RankedList:
+    """Orders candidates by a signal, the largest value first.
+
+    Candidates for which the signal is None are left out.
+
+    Raises:
+        KeyError: There is no such signal.
+    """
+    value = SIGNALS[signal]
+    valued = [(known.traits.item, value(known)) for known in candidates]
+    ranked = best_first(Candidate(item, worth) for item, worth in valued if worth is not None)
+    return RankedList(signal, tuple(ranked))

@@ -1,0 +1,47 @@
+"""Work on PostgreSQL by a command, without the service."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import click
+
+from serving.adapters.embedded_postgres import EmbeddedPostgres, PostgresStartError
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
+from serving.adapters.postgres.connection.pool import Database
+from serving.config.settings import Settings
+from serving.domain.errors import TriviumError
+
+Result = TypeVar("Result")
+
+
+def in_database(settings: Settings, work: Callable[[Database], Awaitable[Result]]) -> Result:
+    """Runs work on the migrated database.
+
+    Raises:
+        click.ClickException: It failed; the message is brief.
+    """
+    try:
+        with _dsn(settings) as dsn:
+            return asyncio.run(_with_database(dsn, work))
+    except (TriviumError, TimeoutError, SchemaTooNewError, PostgresStartError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _with_database(dsn: str, work: Callable[[Database], Awaitable[Result]]) -> Result:
+    await migrate(dsn)
+    async with Database(dsn, work_connections=1, search_connections=1) as database:
+        return await work(database)
+
+
+@contextlib.contextmanager
+def _dsn(settings: Settings) -> Iterator[str]:
+    """The address of PostgreSQL; that of the desk is started if it does not run."""
+    if settings.postgres.dsn is not None:
+        yield settings.postgres.dsn.get_secret_value()
+        return
+    with EmbeddedPostgres(settings.data_dir / "postgres") as dsn:
+        yield dsn

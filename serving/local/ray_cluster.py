@@ -1,0 +1,231 @@
+"""A Ray cluster on loopback, in one process tree, that ends with the process that started it.
+
+Ray reads its environment at import: `ray_environment.desk_environment` must be set before this
+module is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+import ray._private.services
+import ray._private.utils
+from ray import serve
+from ray.serve.context import _get_global_client
+from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
+
+from serving.config.settings import ServeSettings
+from serving.local.ray_environment import (
+    LOOPBACK,
+    TOKEN_FILE,
+    DeskAddresses,
+    DeskStartError,
+    free_ports,
+)
+
+logger = logging.getLogger(__name__)
+
+LOGICAL_CPUS = 16
+"""The CPUs that Ray assigns to replicas, a tenth each; not the cores of the machine."""
+OBJECT_STORE_BYTES = 80_000_000
+"""The minimum of Ray: the service does not use the object store."""
+START_TIMEOUT_S = 240.0
+REPORT_EVERY_S = 10.0
+POLL_S = 0.1
+GONE_TIMEOUT_S = 5.0
+
+PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
+
+
+def choose_ports(settings: ServeSettings) -> dict[str, int]:
+    """The ports of the settings, by name; each 0 is replaced by a free port.
+
+    Raises:
+        DeskStartError: A configured port is not available.
+    """
+    named = {name: getattr(settings, name) for name in PORTS}
+    for name, port in named.items():
+        if port:
+            _require_free(port, f"TRIVIUM_SERVE__{name.upper()}")
+    # One call, so that the ports are distinct.
+    free = count(free_ports(len(PORTS)))
+    return {name: port or next(free) for name, port in named.items()}
+
+
+def _require_free(port: int, setting: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                what = "is in use; stop the process that listens on it, or choose another"
+            else:
+                what = f"is not available ({error.strerror}); choose another"
+            raise DeskStartError(f"port {port} {what} with {setting}") from error
+
+
+@contextlib.contextmanager
+def _signals_left_to_us() -> Iterator[None]:
+    """Hides signals from Ray, so that the desk can stop its parts in order.
+
+    Ray would handle SIGTERM by ending this process without stopping the stores. Ctrl-C is sent to
+    the whole process group: it kills Ray's dashboard, and a start then waits a minute for it.
+    """
+    utils: Any = ray._private.utils
+    services: Any = ray._private.services
+    replaced = utils.set_sigterm_handler, services.ConsolePopen
+    utils.set_sigterm_handler = lambda _handler: None
+    services.ConsolePopen = partial(services.ConsolePopen, process_group=0)
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler, services.ConsolePopen = replaced
+        # The core worker has installed a C handler that aborts; replace it.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+
+class DeskRay:
+    """Starts Ray and Serve in this process, deploys one application, and stops both.
+
+    Args:
+        ports: The port of each of `PORTS`.
+        temp_dir: The folder for sockets, logs and the token.
+        check: Called between steps and while waiting; an exception from it ends the start.
+    """
+
+    def __init__(self, ports: Mapping[str, int], temp_dir: Path, check: Callable[[], None]) -> None:
+        self._ports = ports
+        self._temp_dir = temp_dir
+        self._check = check
+        self._serves = False
+
+    def start(self) -> DeskAddresses:
+        """Starts Ray with the dashboard; takes 7-10 s."""
+        ports = self._ports
+        with _signals_left_to_us():
+            context = ray.init(
+                num_cpus=LOGICAL_CPUS,
+                object_store_memory=OBJECT_STORE_BYTES,
+                include_dashboard=True,
+                dashboard_host=LOOPBACK,
+                dashboard_port=ports["dashboard_port"],
+                _node_ip_address=LOOPBACK,
+                _metrics_export_port=ports["metrics_port"],
+                _temp_dir=str(self._temp_dir),
+                runtime_env={
+                    "worker_process_setup_hook": "serving.local.loopback.bind_to_loopback"
+                },
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        self._check()
+        return DeskAddresses(
+            grpc=f"{LOOPBACK}:{ports['grpc_port']}",
+            dashboard=f"http://{context.dashboard_url}",
+            metrics=f"http://{LOOPBACK}:{ports['metrics_port']}/metrics",
+            token_file=self._temp_dir / TOKEN_FILE,
+        )
+
+    def deploy(self, config: Mapping[str, Any], report: Callable[[str], None]) -> None:
+        """Deploys a Serve config, as `serve deploy` does, and waits until it is running.
+
+        Args:
+            config: The config.
+            report: Called in intervals with what is not running yet.
+
+        Raises:
+            DeskStartError: It failed, or took longer than `START_TIMEOUT_S`.
+        """
+        schema = ServeDeploySchema.model_validate(config)
+        schema.http_options.host = LOOPBACK
+        schema.http_options.port = self._ports["http_port"]
+        schema.grpc_options.port = self._ports["grpc_port"]
+        self._serves = True
+        serve.start(
+            proxy_location=schema.proxy_location,
+            http_options=schema.http_options.model_dump(),
+            grpc_options=schema.grpc_options.model_dump(),
+            logging_config=schema.logging_config,
+        )
+        client = _get_global_client()
+        assert client is not None, "Serve was started just above; this is a bug"
+        self._check()
+        client.deploy_apps(schema)
+        self._wait_until_running(schema.applications[0].name, report)
+
+    def _wait_until_running(self, name: str, report: Callable[[str], None]) -> None:
+        started = time.monotonic()
+        report_at = started + REPORT_EVERY_S
+        while time.monotonic() < started + START_TIMEOUT_S:
+            application = serve.status().applications.get(name)
+            if application is not None and application.status == "RUNNING":
+                return
+            if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+                raise DeskStartError(_last_lines(application))
+            if time.monotonic() >= report_at:
+                report(
+                    f"deploying for {time.monotonic() - started:.0f} s; {waits_for(application)}"
+                )
+                report_at += REPORT_EVERY_S
+            self._check()
+            time.sleep(POLL_S)
+        raise DeskStartError(f"the service was not running after {START_TIMEOUT_S:.0f} s")
+
+    @property
+    def log_dir(self) -> Path:
+        """The log folder of Ray and Serve."""
+        return self._temp_dir / "session_latest" / "logs"
+
+    def stop(self) -> None:
+        """Stops everything that was started, also after an incomplete start."""
+        grandchildren = _grandchildren(self._temp_dir)
+        # Ray prints a message for each actor that is killed.
+        with contextlib.redirect_stdout(io.StringIO()):
+            try:
+                if self._serves:
+                    serve.shutdown()  # type: ignore[no-untyped-call]
+            finally:
+                ray.shutdown(wait_for_processes=True)
+                # Ray waits for its own processes, but not for those that its dashboard forked.
+                psutil.wait_procs(grandchildren, timeout=GONE_TIMEOUT_S)
+
+
+def _grandchildren(temp_dir: Path) -> list[psutil.Process]:
+    """The descendants of Ray's processes, which are found by the temp folder in the command."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if str(temp_dir) in " ".join(child.cmdline()):
+                found += child.children(recursive=True)
+    return found
+
+
+def waits_for(application: ApplicationStatusOverview | None) -> str:
+    """The deployments that are not running yet, and what Serve says about them."""
+    deployments = {} if application is None else application.deployments
+    waiting = [
+        f"{name} ({deployment.message})" if deployment.message else name
+        for name, deployment in deployments.items()
+        if deployment.status != "HEALTHY"
+    ]
+    return f"waiting for {', '.join(waiting)}" if waiting else "waiting for Serve"
+
+
+def _last_lines(application: Any) -> str:
+    messages = [application.message, *(d.message for d in application.deployments.values())]
+    lines = "\n".join(message for message in messages if message).splitlines()
+    return "\n".join(lines[-20:])

@@ -1,0 +1,1 @@
+"""Qwen3 as an encoder: architecture, checkpoint and forward pass."""

@@ -1,0 +1,507 @@
+"""A vector index that follows PostgreSQL: filled once, then kept up to date by the change log.
+
+Every replica follows the log independently. While PostgreSQL is down the index answers from the
+rows it has, and answers to requests with a newer token are marked stale. When the log no longer
+reaches back to its position, the index is refilled and its epoch increases. The epoch also
+increases when the engine restructures its rows; no epoch is used twice in a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import NotReadyError, UnavailableError
+from serving.domain.items.records import ItemId, TenantName
+from serving.domain.questions.query import Query
+from serving.domain.ranking.signals import Traits
+from serving.pipeline.index.maintenance import MAINTAIN_EVERY_S, Maintenance
+from serving.pipeline.index.snapshots import SnapshotWriter
+from serving.pipeline.inference.device_watch import Watch
+from serving.ports.embedding import EmbeddingModel, VectorLike
+from serving.ports.index_engine import (
+    FeedLostError,
+    FeedPosition,
+    IndexEngine,
+    IndexFeed,
+    IndexRow,
+    Neighbours,
+    SnapshotLabel,
+    UnsoundRowsError,
+)
+from serving.ports.vector_index import IndexAnswer, IndexStatus, IndexTier, WantedNeighbours
+
+logger = logging.getLogger(__name__)
+
+INLINE_ROWS = 20_000
+"""Larger scans run in a thread; this many rows of 384 dimensions take 1 ms."""
+
+INLINE_CHANGES = 32
+"""More changes are applied in a thread; a row takes about 0.02 ms."""
+
+ANSWER_RESERVE_S = 0.02
+"""The time that a search which waits for a write reserves for the search itself."""
+
+SHARE_EVERY_S = 1.0
+"""The least time between two counts of embedded rows, each of which reads all rows."""
+
+POLL_S = 1.0
+"""Writers announce their changes; this finds those whose announcement was lost."""
+FIRST_BACK_OFF_S = 0.1
+LAST_BACK_OFF_S = 5.0
+
+SNAPSHOTS_POLL_S = 0.05
+"""How often a request that waits for snapshots to be deleted looks at them."""
+
+STOP_S = 5.0
+"""How long a stop waits for maintenance, which ends between two blocks of rows."""
+
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    """A filled engine and its position in the log.
+
+    `first_epoch` is the epoch of the engine's generation 0. `complete` is whether all rows have had
+    a vector of the model once.
+    """
+
+    engine: IndexEngine
+    first_epoch: int
+    position: FeedPosition
+    complete: bool
+
+
+class LogFollowingIndex:
+    """A `CandidateIndex` over an `IndexEngine` whose rows follow an `IndexFeed`.
+
+    It is an async context manager: it follows the feed between `start` and `stop`, and answers as
+    soon as it is filled.
+
+    After a change of the model few rows have a vector of the new one. The index is therefore not
+    ready until the embeddings of `model` were complete once; until then searches raise
+    `NotReadyError` with the progress. Later only the latest writes can be missing, for which a
+    request can wait with a token.
+
+    Args:
+        feed: The source of the rows.
+        model: The model of the vectors, and of the vectors in requests.
+        make_engine: Makes an empty engine.
+        poll_s: The longest wait for a notification of the feed.
+        back_off_s: The first pause after a failure; doubled up to `LAST_BACK_OFF_S`.
+        maintain_every_s: The pause between two rounds of maintenance.
+        snapshot_writer: Saves the rows for the next start; None refills the index at each start.
+        watch: Entered around each use of the engine's device.
+    """
+
+    def __init__(
+        self,
+        feed: IndexFeed,
+        model: EmbeddingModel,
+        make_engine: Callable[[], IndexEngine],
+        *,
+        poll_s: float = POLL_S,
+        back_off_s: float = FIRST_BACK_OFF_S,
+        maintain_every_s: float = MAINTAIN_EVERY_S,
+        snapshot_writer: SnapshotWriter | None = None,
+        watch: Watch = nullcontext,
+    ) -> None:
+        self._snapshot_writer = snapshot_writer
+        self._watch = watch
+        self._feed = feed
+        self._model = model
+        self._make_engine = make_engine
+        self._poll_s = poll_s
+        self._first_back_off_s = back_off_s
+        self._maintain_every_s = maintain_every_s
+        self._maintenance: Maintenance | None = None
+        self._filled: _Filled | None = None
+        self._share_due_at = 0.0
+        self._deleted_for = 0
+        self._deleting: asyncio.Task[None] | None = None
+        self._reason = "starting"
+        self._epoch = 1
+        self._moved = asyncio.Condition()
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="vector-index")
+        self._following: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Starts to follow the feed; returns at once."""
+        self._following = asyncio.create_task(self._follow(), name="index-follow")
+
+    async def stop(self) -> None:
+        """Stops following and answering."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        if self._deleting is not None:
+            await self._deleting
+        filled, self._filled, self._reason = self._filled, None, "stopped"
+        if self._maintenance is not None:
+            self._maintenance.end()
+            await asyncio.to_thread(self._maintenance.join, STOP_S)
+        if filled is not None and self._snapshot_writer is not None:
+            await asyncio.to_thread(self._snapshot_writer.save, filled.engine, self._label(filled))
+        await asyncio.to_thread(self._threads.shutdown)
+
+    # ------------------------------------------------------------ answering
+
+    async def search(
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
+    ) -> IndexAnswer:
+        """Finds the wanted neighbours of a vector; scores are cosines.
+
+        Waits for the token until shortly before the deadline, then answers with `stale` set.
+
+        Raises:
+            ValueError: `vector` has another dimension than the index.
+            NotReadyError: The index is being filled, or its vectors are being made.
+        """
+        stale = await self._is_stale(wanted.token, deadline)
+        filled = self._require_ready()
+        async with asyncio.timeout(deadline.remaining()):
+            found = await self._search(filled.engine, vector, wanted)
+        epoch = filled.first_epoch + found.generation
+        return IndexAnswer(found.candidates, epoch, stale, found.evidence)
+
+    async def related(
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> IndexAnswer:
+        """Finds segments that share mentions with the seeds; the index must hold all rows.
+
+        Waits for the token as `search` does.
+
+        Raises:
+            NotReadyError: The index is being filled, or its vectors are being made.
+            TimeoutError: The deadline passed.
+        """
+        stale = await self._is_stale(query.token, deadline)
+        filled = self._require_ready()
+        if deadline.passed:
+            raise TimeoutError
+        found = filled.engine.related(query, seeds, depth)
+        return IndexAnswer(found, filled.first_epoch + filled.engine.generation, stale)
+
+    def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
+        """Returns what signals ask of those of the items that it has; none before it is filled."""
+        return {} if self._filled is None else self._filled.engine.traits(tenant, items)
+
+    async def _is_stale(self, token: ConsistencyToken | None, deadline: Deadline) -> bool:
+        """Waits for the token until shortly before the deadline; True if it was not seen."""
+        self._require_ready()
+        if token is None:
+            return False
+        reserve_s = min(ANSWER_RESERVE_S, deadline.remaining() / 2)
+        return not await self.caught_up(token, deadline.earlier_by(reserve_s))
+
+    async def _search(
+        self, engine: IndexEngine, vector: VectorLike, wanted: WantedNeighbours
+    ) -> Neighbours:
+        if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
+            return self._watched(engine.search, vector, wanted)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, self._watched, engine.search, vector, wanted
+        )
+
+    def _watched(self, use: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Uses the engine under the device watch."""
+        with self._watch():
+            return use(*args, **kwargs)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """Returns how many of the items it still holds.
+
+        Raises:
+            NotReadyError: The index is being filled.
+        """
+        if self._filled is None:
+            raise NotReadyError("index", self._reason)
+        return self._filled.engine.count(tenant, items)
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        """Waits until the index has seen the write; False if the deadline passes first.
+
+        A token of another epoch is of another database (such as before a restore), and is not
+        waited for.
+        """
+        if self._filled is not None and self._filled.position.epoch != token.epoch:
+            return False
+        return await self._wait_for(lambda: self._has_seen(token), deadline)
+
+    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
+        """Waits until no snapshot is older than the write; returns how many are at the deadline.
+
+        `delete_outdated` is called as soon as the index has applied an erasure.
+        """
+        if self._snapshot_writer is None:
+            return 0
+        while True:
+            left = await asyncio.to_thread(self._snapshot_writer.outdated_count, write)
+            if not left or deadline.passed:
+                return left
+            await asyncio.sleep(SNAPSHOTS_POLL_S)
+
+    async def ready(self, deadline: Deadline) -> bool:
+        """Waits until searches are answered; False if the deadline passes first."""
+        return await self._wait_for(self._is_ready, deadline)
+
+    async def _wait_for(self, condition: Callable[[], bool], deadline: Deadline) -> bool:
+        try:
+            async with asyncio.timeout(deadline.remaining()), self._moved:
+                await self._moved.wait_for(condition)
+        except TimeoutError:
+            return condition()
+        return True
+
+    def _is_ready(self) -> bool:
+        return self._filled is not None and self._filled.complete
+
+    def _has_seen(self, token: ConsistencyToken) -> bool:
+        if self._filled is None:
+            return False
+        position = self._filled.position
+        return position.epoch == token.epoch and token.seen_by(position.embedded)
+
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
+        filled = self._filled
+        if filled is None:
+            return IndexStatus(ready=False, vector_count=0, epoch=self._epoch, reason=self._reason)
+        engine = filled.engine
+        return IndexStatus(
+            ready=filled.complete,
+            vector_count=engine.vector_count,
+            epoch=filled.first_epoch + engine.generation,
+            reason="" if filled.complete else self._reason,
+            incomplete=not filled.complete,
+            tiers=tuple(engine.tiers(tenant)) if tenant is not None else (),
+        )
+
+    def tiers(self) -> list[IndexTier]:
+        """Returns how the rows of all tenants are searched; empty before the index is filled."""
+        return self._filled.engine.tiers() if self._filled is not None else []
+
+    async def lag_s(self) -> float | None:
+        """Returns the age in seconds of the oldest change not applied; None before it is filled.
+
+        Raises:
+            UnavailableError: The feed cannot be reached.
+        """
+        if self._filled is None:
+            return None
+        return await self._feed.lag_s(self._filled.position)
+
+    def _require_ready(self) -> _Filled:
+        if self._filled is None or not self._filled.complete:
+            raise NotReadyError("index", self._reason)
+        return self._filled
+
+    # ------------------------------------------------------------ following
+
+    async def _follow(self) -> None:
+        back_off_s = self._first_back_off_s
+        while True:
+            try:
+                if self._filled is None:
+                    await self._fill()
+                else:
+                    await self._advance(self._filled)
+                    await self._feed.wait(self._poll_s)
+                back_off_s = self._first_back_off_s
+                continue
+            except FeedLostError:
+                logger.warning(
+                    "refilling the index: the log no longer reaches back",
+                    extra={"epoch": self._epoch},
+                )
+                self._restart("rebuilding")
+            except (UnavailableError, TimeoutError) as error:
+                logger.warning("index feed unavailable", extra={"reason": type(error).__name__})
+            except Exception:
+                # The engine may hold half of a change, so it cannot be used further.
+                logger.exception("index failed")
+                self._restart("failed, trying again")
+            await asyncio.sleep(back_off_s)
+            back_off_s = min(2 * back_off_s, LAST_BACK_OFF_S)
+
+    def _restart(self, reason: str) -> None:
+        if self._maintenance is not None:
+            self._maintenance.end()
+        if self._filled is not None:
+            # A closed engine begins no new epoch, even if searches are still under way.
+            self._epoch = self._filled.first_epoch + self._filled.engine.generation
+        self._filled = None
+        self._reason = reason
+        self._epoch += 1
+
+    async def _fill(self) -> None:
+        engine, position = await self._restored() or await self._bootstrapped()
+        self._share_due_at = 0.0
+        await self._move_to(_Filled(engine, self._epoch, position, position.complete))
+        self._maintenance = Maintenance(
+            engine,
+            lambda: self._save_if_due(engine),
+            every_s=self._maintain_every_s,
+            watch=self._watch,
+        )
+        self._maintenance.start()
+        logger.info(
+            "index filled",
+            extra={
+                "vectors": engine.vector_count,
+                "epoch": self._epoch,
+                "planned_bytes": sum(tier.memory_bytes for tier in engine.tiers()),
+            },
+        )
+
+    async def _bootstrapped(self) -> tuple[IndexEngine, FeedPosition]:
+        """Returns an engine with all current rows."""
+        engine = self._make_engine()
+        async with self._feed.bootstrap(self._model) as (position, batches):
+            with _hidden_from_garbage_collector():
+                async for rows in batches:
+                    await self._apply(engine, rows, ())
+        return engine, position
+
+    async def _restored(self) -> tuple[IndexEngine, FeedPosition] | None:
+        """Returns an engine with the last snapshot and the log since then; None without either.
+
+        The log is applied before the first answer: rows erased since must not be found again.
+        """
+        if self._snapshot_writer is None:
+            return None
+        engine, loop = self._make_engine(), asyncio.get_running_loop()
+        label = await loop.run_in_executor(
+            self._threads, self._snapshot_writer.restore, engine, self._model
+        )
+        if label is None:
+            return None
+        try:
+            delta = await self._feed.changes_since(label.position, self._model)
+        except FeedLostError:
+            logger.warning("index snapshot rejected: it is older than the log")
+            return None
+        await self._apply(engine, delta.rows, delta.removed)
+        self._epoch = max(self._epoch, label.epoch + 1)
+        complete = label.position.complete or delta.position.complete
+        logger.info("index restored from a snapshot", extra={"changes": len(delta.rows)})
+        return engine, replace(delta.position, complete=complete)
+
+    def _save_if_due(self, engine: IndexEngine) -> None:
+        """Writes a snapshot if one is due; called in the thread that maintains the engine."""
+        filled = self._filled
+        if self._snapshot_writer is not None and filled is not None and filled.engine is engine:
+            self._snapshot_writer.save_if_due(engine, self._label(filled))
+
+    def _label(self, filled: _Filled) -> SnapshotLabel:
+        # The position is read before the rows, which may be ahead of it: applying changes twice is
+        # harmless.
+        epoch = filled.first_epoch + filled.engine.generation
+        position = replace(filled.position, complete=filled.complete)
+        return SnapshotLabel(self._model, position, epoch)
+
+    async def _advance(self, filled: _Filled) -> None:
+        delta = await self._feed.changes_since(filled.position, self._model)
+        await self._apply(filled.engine, delta.rows, delta.removed)
+        # Once complete it stays so, even if another model becomes complete later.
+        complete = filled.complete or delta.position.complete
+        await self._move_to(replace(filled, position=delta.position, complete=complete))
+        self._delete_outdated_snapshots(delta.position)
+
+    def _delete_outdated_snapshots(self, position: FeedPosition) -> None:
+        """Starts to delete snapshots that may hold what the last erasure removed.
+
+        Called after the position is reached, so that later snapshots include it. The first call
+        of a process deletes what was left by an erasure while no index ran. Changes are followed
+        meanwhile; while files are being deleted, the next call does nothing.
+        """
+        writer, deleting = self._snapshot_writer, self._deleting
+        if writer is None or position.erased == self._deleted_for:
+            return
+        if deleting is None or deleting.done():
+            self._deleting = asyncio.create_task(self._delete(writer, position))
+
+    async def _delete(self, writer: SnapshotWriter, position: FeedPosition) -> None:
+        erasure = ConsistencyToken.of(position.epoch, [position.erased])
+        try:
+            await asyncio.to_thread(writer.delete_outdated, erasure)
+        except OSError as error:
+            # Tried again at the next poll; an erasure reports the files that are left.
+            logger.warning("outdated snapshots not deleted", extra={"reason": str(error)})
+            return
+        self._deleted_for = position.erased
+
+    async def _apply(
+        self,
+        engine: IndexEngine,
+        rows: Sequence[IndexRow],
+        removed: Sequence[tuple[TenantName, ItemId]],
+    ) -> None:
+        try:
+            if len(rows) + len(removed) <= INLINE_CHANGES:
+                self._watched(engine.apply, rows, removed)
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(
+                    self._threads, self._watched, engine.apply, rows, removed
+                )
+        except UnsoundRowsError as error:
+            # The error names all of them, so the second attempt has none.
+            logger.error("rows with unsound vectors skipped", extra={"reason": str(error)})
+            unsound = set(error.names)
+            sound = [row for row in rows if (row.tenant, row.item) not in unsound]
+            await self._apply(engine, sound, [*removed, *unsound])
+
+    async def _move_to(self, filled: _Filled) -> None:
+        if not filled.complete:
+            await self._note_progress()
+        async with self._moved:
+            self._filled = filled
+            self._moved.notify_all()
+
+    async def _note_progress(self) -> None:
+        if (now := time.monotonic()) >= self._share_due_at:
+            share = await self._feed.embedded_share(self._model)
+            self._share_due_at = now + SHARE_EVERY_S
+            self._reason = f"re-embedding {int(100 * share)} %"
+
+
+@contextmanager
+def _hidden_from_garbage_collector() -> Iterator[None]:
+    """Excludes objects made in the body from garbage collection, then and later.
+
+    Rows form no reference cycles, and scanning millions of them stops all threads for long.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,69 @@
+"""Maintains an index engine in a thread of its own.
+
+It does not use the searches' thread pool: building lists takes minutes, and the end of a process
+must not wait for it. The thread is a daemon, so it ends with its process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from serving.pipeline.inference.device_watch import Watch
+from serving.ports.index_engine import IndexEngine
+
+logger = logging.getLogger(__name__)
+
+MAINTAIN_EVERY_S = 1.0
+
+
+class Maintenance:
+    """Calls `IndexEngine.maintain` repeatedly, from `start` to `end`.
+
+    Args:
+        engine: The engine.
+        then: Called in the same thread after each round.
+        every_s: The pause between two rounds.
+        watch: Entered around each use of the engine's device.
+    """
+
+    def __init__(
+        self,
+        engine: IndexEngine,
+        then: Callable[[], None] = lambda: None,
+        *,
+        every_s: float = MAINTAIN_EVERY_S,
+        watch: Watch = nullcontext,
+    ) -> None:
+        self._engine = engine
+        self._then = then
+        self._every_s = every_s
+        self._watch = watch
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="index-maintenance", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; returns at once."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Closes the engine, which interrupts a round under way; returns at once."""
+        self._ended.set()
+        self._engine.close()
+
+    def join(self, timeout_s: float) -> None:
+        """Waits until the thread has ended, or the timeout has passed."""
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with self._watch():
+                    self._engine.maintain()
+                self._then()
+            except Exception:
+                # Searches go on with the lists there are; the next round may succeed.
+                logger.exception("index maintenance failed")
+            self._ended.wait(self._every_s)

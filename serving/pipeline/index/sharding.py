@@ -1,0 +1,148 @@
+"""A sharded vector index: all shards are searched at once, and their answers are merged.
+
+If a shard does not answer, only its rows are missing from the answer, which says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import DependencyError, NotReadyError
+from serving.domain.items.records import ItemId, TenantName
+from serving.pipeline.index.merging import merged, status_of
+from serving.ports.embedding import VectorLike
+from serving.ports.vector_index import (
+    IndexAnswer,
+    IndexStatus,
+    NeighbourSearch,
+    VectorIndex,
+    WantedNeighbours,
+)
+
+MOST_RESERVE_S = 0.05
+"""The most that is reserved for merging: a tenth of the time, and no more than this.
+Without it, a shard that hangs would make the other shards' answers late too."""
+
+Question = TypeVar("Question")
+
+Result = IndexAnswer | DependencyError | TimeoutError
+"""The answer of a shard, or why there is none."""
+
+
+class ShardedSearch(Generic[Question]):
+    """A `NeighbourSearch` over all shards; a text is embedded by each shard.
+
+    Args:
+        shards: All shards, in their order.
+    """
+
+    def __init__(self, shards: Sequence[NeighbourSearch[Question]]) -> None:
+        self._shards = list(shards)
+
+    async def search(
+        self, question: Question, wanted: WantedNeighbours, deadline: Deadline
+    ) -> IndexAnswer:
+        """Finds the wanted neighbours of a question in the shards that answer.
+
+        Raises:
+            NotReadyError: No shard is ready.
+            DependencyError: No shard answered.
+            TimeoutError: No shard answered before the deadline.
+        """
+        until = deadline.earlier_by(min(MOST_RESERVE_S, deadline.remaining() / 10))
+        results = await asyncio.gather(
+            *(_ask(shard, question, wanted, until) for shard in self._shards)
+        )
+        return _one_answer(results, wanted.depth)
+
+
+class ShardedIndex(ShardedSearch[VectorLike]):
+    """A `VectorIndex` over all shards.
+
+    Args:
+        shards: The index of each shard, in their order.
+    """
+
+    def __init__(self, shards: Sequence[VectorIndex]) -> None:
+        super().__init__(shards)
+        self._indexes = list(shards)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """Returns how many of the items the shards still hold; all must answer."""
+        return sum(await asyncio.gather(*(index.count(tenant, items) for index in self._indexes)))
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        return all(
+            await asyncio.gather(*(index.caught_up(token, deadline) for index in self._indexes))
+        )
+
+    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
+        """Returns how many outdated snapshots the shards see; they may share a folder."""
+        return max(
+            await asyncio.gather(
+                *(index.outdated_snapshots(write, deadline) for index in self._indexes)
+            )
+        )
+
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
+        """Returns the state of all shards: ready if each is, with the reasons each gives.
+
+        `tiers` are those of every shard.
+        """
+        states = await asyncio.gather(*(status_of(index, tenant) for index in self._indexes))
+        told = [(number, state) for number, state in enumerate(states) if state.reason]
+        waiting = [state for state in states if not state.ready]
+        of_all = f"of {len(states)}"
+        return IndexStatus(
+            ready=not waiting,
+            vector_count=sum(state.vector_count for state in states),
+            epoch=min(state.epoch for state in states),
+            reason="; ".join(f"shard {number} {of_all}: {each.reason}" for number, each in told),
+            incomplete=bool(waiting) and all(state.incomplete for state in waiting),
+            tiers=tuple(tier for state in states for tier in state.tiers),
+        )
+
+
+async def _ask(
+    shard: NeighbourSearch[Question], question: Question, wanted: WantedNeighbours, until: Deadline
+) -> Result:
+    """Searches one shard; any other error is the fault of the request, and is raised."""
+    try:
+        async with asyncio.timeout(until.remaining()):
+            return await shard.search(question, wanted, until)
+    except (DependencyError, TimeoutError) as error:
+        return error
+
+
+def _one_answer(results: Sequence[Result], depth: int) -> IndexAnswer:
+    answers = [result for result in results if isinstance(result, IndexAnswer)]
+    if not answers:
+        raise _none_answered([result for result in results if isinstance(result, Exception)])
+    if len(answers) == len(results):
+        return merged(answers, depth)
+    missing = [
+        f"shard {number}: {_reason(result)}"
+        for number, result in enumerate(results)
+        if isinstance(result, Exception)
+    ]
+    answered = f"{len(answers)} of {len(results)} shards answered"
+    unsearched = IndexAnswer([], answers[0].epoch, unsearched="; ".join([answered, *missing]))
+    return merged([*answers, unsearched], depth)
+
+
+def _reason(error: Exception) -> str:
+    return error.why if isinstance(error, DependencyError) else "it did not answer in time"
+
+
+def _none_answered(errors: Sequence[Exception]) -> Exception:
+    """Combines the errors of all shards into one."""
+    if all(isinstance(error, TimeoutError) for error in errors):
+        return TimeoutError()
+    reasons = "; ".join(f"shard {number}: {_reason(error)}" for number, error in enumerate(errors))
+    if all(isinstance(error, NotReadyError) for error in errors):
+        return NotReadyError("index", reasons)
+    return DependencyError("index", reasons)

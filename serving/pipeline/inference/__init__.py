@@ -1,0 +1,1 @@
+"""The queues before the models, and the threads that run them."""

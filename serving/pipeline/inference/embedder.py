@@ -1,0 +1,197 @@
+"""Shares one encoder between many callers: greedy batches, and scheduling of bulk work.
+
+When the encoder is free it takes what is queued, up to a token budget, and never waits for more.
+The queue that builds up while it works is the next batch, so the batch size follows the load. In 31
+simulated loads this was at most 2 % slower than a timer of 2 or 10 ms, and up to 13 times faster.
+Ray Serve's batching is not used: it forms batches by timer and then queues them one by one. At 60
+requests a second and 30 ms a batch its median was 1.4 s with 1.06 requests a batch; this policy
+needed 56 ms at 300 requests a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import OverloadedError
+from serving.pipeline.inference.device_watch import Watch
+from serving.pipeline.inference.embedding_queues import (
+    BulkLimits,
+    DocumentQueue,
+    Documents,
+    OnBatch,
+    Question,
+    QuestionQueue,
+)
+from serving.pipeline.inference.scheduling import AlternatingSchedule
+from serving.pipeline.inference.worker import Worker
+from serving.ports.embedding import Device, EmbeddingModel, TextEncoder, VectorLike, Vectors
+
+TOKENIZER_THREADS = 2
+"""Documents are tokenized in one thread at most, so one is always free for questions."""
+
+ACCELERATED_QUERY_TOKENS = 2048
+"""About fifty questions. A few hundred tokens keep an accelerator busy; a larger batch would only
+make the first question wait for the last."""
+
+ACCELERATED_BULK_S = 0.002
+ACCELERATED_CHARACTERS = 65_536
+"""About 16,000 tokens: enough to fill several batches of similar length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """The sizes of batches and queues.
+
+    A question may wait for one bulk batch, so small bulk batches favour questions. `query_tokens`
+    may be exceeded by the last question of a batch, `bulk_tokens` by a single window.
+    `bulk_seconds` bounds the predicted time of a bulk batch; None does not bound it.
+    `bulk_characters` bounds the text that is tokenized at once, and so sorted by length.
+
+    The defaults suit a CPU, which gains nothing from more than 256 tokens.
+    """
+
+    query_tokens: int = 1024
+    bulk_tokens: int = 256
+    bulk_seconds: float | None = None
+    bulk_characters: int = 8192
+    waiting_queries: int = 512
+    waiting_documents: int = 4096
+
+    @classmethod
+    def for_device(cls, device: Device, *, waiting_queries: int = 512) -> Self:
+        """Returns the limits that suit a device.
+
+        A bulk batch on an accelerator may use all of its memory, within the time that it may delay
+        a question.
+        """
+        if not device.is_accelerator:
+            return cls(waiting_queries=waiting_queries)
+        return cls(
+            query_tokens=min(ACCELERATED_QUERY_TOKENS, device.token_budget),
+            bulk_tokens=device.token_budget,
+            bulk_seconds=ACCELERATED_BULK_S,
+            bulk_characters=ACCELERATED_CHARACTERS,
+            waiting_queries=waiting_queries,
+        )
+
+
+class BatchedEmbedder:
+    """An `Embedder` over a `TextEncoder`, which is run by one dedicated thread.
+
+    It can be used from any event loop and blocks none. Work that was cancelled, or whose deadline
+    has passed, is dropped before it runs. An error of the encoder is raised to the callers of that
+    batch only.
+
+    Args:
+        encoder: The encoder.
+        limits: The sizes of batches and queues; None for those that suit the encoder's device.
+        on_batch: Called in the encoder's thread; must be cheap and never raise.
+        watch: Entered around each use of the encoder's device.
+    """
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        limits: BatchLimits | None = None,
+        on_batch: OnBatch = lambda _queue, _windows: None,
+        watch: Watch = nullcontext,
+    ) -> None:
+        device = encoder.device()
+        limits = limits or BatchLimits.for_device(device)
+        self._limits = limits
+        self._model = encoder.model()
+        self._worker = Worker("embedder")
+        self._tokenizers = (
+            ThreadPoolExecutor(TOKENIZER_THREADS, "tokenizer") if device.is_accelerator else None
+        )
+        self._questions = QuestionQueue(
+            encoder, limits.query_tokens, on_batch, self._tokenizers, watch
+        )
+        self._bulk = DocumentQueue(
+            encoder,
+            BulkLimits(
+                tokens=limits.bulk_tokens,
+                seconds=limits.bulk_seconds,
+                characters=limits.bulk_characters,
+            ),
+            on_batch,
+            self._worker.wake,
+            self._tokenizers,
+            watch,
+        )
+        schedule = (
+            AlternatingSchedule(self._questions, self._bulk).next if device.is_accelerator else None
+        )
+        self._worker.start(self._questions, self._bulk, schedule=schedule)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Rejects new work, fails queued work, and returns when the encoder is idle."""
+        await self._worker.close()
+        if self._tokenizers is not None:
+            await asyncio.to_thread(self._tokenizers.shutdown, cancel_futures=True)
+
+    @property
+    def waiting_queries(self) -> int:
+        """The number of queued questions."""
+        return self._questions.waiting
+
+    @property
+    def waiting_documents(self) -> int:
+        """The number of queued documents."""
+        return self._bulk.waiting
+
+    async def model(self) -> EmbeddingModel:
+        return self._model
+
+    async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
+        """Embeds a question; it waits for one batch of bulk work at most.
+
+        Raises:
+            OverloadedError: The queue is full.
+            TimeoutError: The deadline passed first.
+            DependencyError: The embedder is closed.
+        """
+        question = Question(text, deadline)
+        with self._worker.changing():
+            self._admit(self._questions.waiting, 1, self._limits.waiting_queries)
+            self._questions.add(question)
+        async with asyncio.timeout(deadline.remaining()):
+            return await asyncio.wrap_future(question.future)
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embeds texts as bulk work; a text longer than the model's window has a row per window.
+
+        Raises:
+            OverloadedError: The queue is full. A call larger than the queue is admitted when the
+                queue is empty.
+            DependencyError: The embedder is closed.
+        """
+        if not texts:
+            return []
+        documents = Documents(tuple(texts))
+        with self._worker.changing():
+            self._admit(self._bulk.waiting, len(texts), self._limits.waiting_documents)
+            self._bulk.add(documents)
+        return await asyncio.wrap_future(documents.future)
+
+    def _admit(self, waiting: int, more: int, limit: int) -> None:
+        if waiting and waiting + more > limit:
+            raise OverloadedError("the embedder's queue", round(self._worker.last_step_s, 3))

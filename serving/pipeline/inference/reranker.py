@@ -1,0 +1,123 @@
+"""Shares one cross-encoder between many callers: a short queue and one thread that runs it.
+
+No call waits for the model to be loaded: until then calls are rejected with the reason. A failed
+load is retried by the first call after a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from types import TracebackType
+from typing import Self
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import OverloadedError
+from serving.pipeline.inference.device_watch import Watch
+from serving.pipeline.inference.rerank_queue import NAME, Call, RerankQueue
+from serving.pipeline.inference.worker import Worker
+from serving.ports.reranking import CrossEncoder
+
+RETRY_AFTER_S = 60.0
+CLOSE_S = 5.0
+"""Enough for a batch to end; the load of a model is not waited for."""
+
+
+class QueuedReranker:
+    """A `Reranker` over a `CrossEncoder`, which is loaded and run by one dedicated thread.
+
+    It can be used from any event loop and blocks none. Work that was cancelled, or whose deadline
+    has passed, is dropped before it runs and between two batches; calls that would be late are
+    rejected. A batch has as many texts of similar length as fit the device's token budget.
+
+    Args:
+        load: Makes the cross-encoder; takes seconds or minutes. If it raises `DependencyError`,
+            callers see its reason.
+        load_at_start: Whether to load now, or at the first call.
+        most_waiting: The most queued calls, without the one being scored.
+        retry_after_s: The pause after a failed load.
+        watch: Entered around each use of the model's device.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], CrossEncoder],
+        *,
+        load_at_start: bool = False,
+        most_waiting: int = 8,
+        retry_after_s: float = RETRY_AFTER_S,
+        watch: Watch = nullcontext,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most_waiting = most_waiting
+        self._queue = RerankQueue(
+            load,
+            load_at_start=load_at_start,
+            retry_after_s=retry_after_s,
+            watch=watch,
+            clock=clock,
+        )
+        # One thread: calls start in order, and a tokenizer of transformers is not thread-safe.
+        self._tokenizer = ThreadPoolExecutor(1, "reranker-tokenizer")
+        self._worker = Worker(NAME)
+        self._worker.start(self._queue)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Rejects new work, fails queued work, and returns when the model is idle.
+
+        A load under way is not waited for: its thread ends by itself.
+        """
+        await self._worker.close(CLOSE_S)
+        await asyncio.to_thread(self._tokenizer.shutdown, cancel_futures=True)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the model is being loaded."""
+        return self._queue.is_loading
+
+    async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
+        """Returns the raw logit of each text's relevance, in order; higher is better.
+
+        Raises:
+            NotReadyError: The model is not loaded; `why` says why.
+            DependencyError: The model failed, or the reranker is closed.
+            OverloadedError: The queue is full.
+            TooSlowError: It would take longer than until the deadline.
+            TimeoutError: The deadline passed first.
+        """
+        if not texts:
+            return []
+        call = Call(query, tuple(texts), deadline)
+        with self._worker.changing():
+            self._admit()
+            self._queue.add(call)
+            self._tokenizer.submit(self._tokenize, call)
+        try:
+            async with asyncio.timeout(deadline.remaining()):
+                return await asyncio.wrap_future(call.future)
+        finally:
+            self._queue.forget(call)
+
+    def _admit(self) -> None:
+        self._queue.require_model()
+        if self._queue.waiting >= self._most_waiting:
+            raise OverloadedError("the reranker's queue", round(self._queue.seconds_to_room, 3))
+
+    def _tokenize(self, call: Call) -> None:
+        self._queue.tokenize(call)
+        self._worker.wake()

@@ -1,0 +1,139 @@
+"""A thread that owns a model and serves its queues.
+
+Each model has its own worker, even if two models share an accelerator. There each uses its own
+stream (`models.cuda_graphs`), and the device runs the kernels of both concurrently: a question
+starts between two kernels of a rerank. With one worker for both it would wait for the whole rerank,
+up to 25 ms, or for one split into pieces that leave the device idle in between; and it would wait
+for a model being loaded, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
+
+from serving.domain.errors import DependencyError
+
+LEAST_STEP_S = 0.01
+"""The least retry delay that a rejected caller is given."""
+
+
+class WorkQueue(Protocol):
+    """A queue of work. Callers add to it; the worker's thread takes steps."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something."""
+        ...
+
+    def step(self) -> None:
+        """Does one short piece of work. Never raises: errors go to the callers' futures."""
+        ...
+
+    def fail_all(self, error: Exception) -> None:
+        """Fails all queued work."""
+        ...
+
+
+Schedule = Callable[[], WorkQueue | None]
+"""The queue to serve next; None if no queue has work."""
+
+
+class Worker:
+    """Takes one step after another, each of the queue that the schedule chooses.
+
+    Args:
+        name: The name of the thread, and of the part in errors.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._changed = threading.Condition()
+        self._closed = False
+        self._step_s = LEAST_STEP_S
+        self._queues: Sequence[WorkQueue] = ()
+        self._schedule: Schedule = lambda: None
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+
+    def start(self, *queues: WorkQueue, schedule: Schedule | None = None) -> None:
+        """Starts to serve these queues.
+
+        Args:
+            queues: All queues.
+            schedule: Chooses the next queue; by default the first one that has work.
+        """
+        self._queues = queues
+        self._schedule = schedule or partial(first_with_work, queues)
+        self._thread.start()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Locks the queues for a change, and wakes the thread afterwards.
+
+        Raises:
+            DependencyError: The worker is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise self._closed_error()
+            try:
+                yield
+            finally:
+                self._changed.notify()
+
+    def wake(self) -> None:
+        """Makes the thread check its queues again."""
+        with self._changed:
+            self._changed.notify()
+
+    @property
+    def last_step_s(self) -> float:
+        """How long the last step took, after which there may be room in a queue."""
+        return self._step_s
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Rejects new work, fails queued work, and returns when the thread has ended.
+
+        Args:
+            timeout_s: How long to wait for a step; after that the thread ends by itself.
+        """
+        with self._changed:
+            self._closed = True
+        self.wake()
+        await asyncio.to_thread(self._thread.join, timeout_s)
+
+    def _work(self) -> None:
+        try:
+            while (queue := self._next_queue()) is not None:
+                started = time.perf_counter()
+                queue.step()
+                self._step_s = max(LEAST_STEP_S, time.perf_counter() - started)
+        finally:
+            # No caller may wait for ever, whatever ended the thread.
+            with self._changed:
+                self._closed = True
+            for queue in self._queues:
+                queue.fail_all(self._closed_error())
+
+    def _next_queue(self) -> WorkQueue | None:
+        """Waits for work; None when the worker is closed."""
+        with self._changed:
+            while not self._closed:
+                # Evaluated once: callers may withdraw their work at any time.
+                if (queue := self._schedule()) is not None:
+                    return queue
+                self._changed.wait()
+        return None
+
+    def _closed_error(self) -> DependencyError:
+        return DependencyError(self._name, "closed")
+
+
+def first_with_work(queues: Sequence[WorkQueue]) -> WorkQueue | None:
+    """Returns the first queue that has work."""
+    return next((queue for queue in queues if queue.has_work), None)

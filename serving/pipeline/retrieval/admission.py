@@ -1,0 +1,160 @@
+"""Admits a question only if it can be answered in time, and sheds optional work before it refuses.
+
+By Little's law, a service that is busy with `n` questions answers one more after about `(n + 1) *
+cost`, where `cost` is the time that a question took, divided by the number of questions that were
+answered with it. So the limit follows from the caller's own budget: `budget / cost` questions, and
+more of a long budget than of a short one. It adapts as TCP Vegas and Netflix's gradient limit do: a
+limit at which questions take longer than the budget makes the next one lower, by the same factor.
+Nothing waits here: a question that would be late is refused on arrival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import BudgetExhaustedError, OverloadedError
+from serving.domain.ranking.profile import Profile
+from serving.pipeline.retrieval.legs import GRAPH, RELATED
+
+RERANK = "rerank"
+SHED_ORDER = (RERANK, RELATED, GRAPH)
+"""What is shed, in this order; the legs of words and of meaning are never shed."""
+
+SHED_REASON = "shed, as the service is busy"
+MOST_CONCURRENT = 48
+LEAST_CONCURRENT = 2
+"""So many are always admitted, whatever their budget: an idle service answers from the legs that
+are in time, and learns the cost from that."""
+
+FILL = 0.7
+"""The part of the budget that the mean time may fill, so that most of the slower ones fit too."""
+
+MEMORY = 0.95
+"""The weight of the questions before, at each new one: about the last twenty count."""
+
+OUTLIER = 4.0
+"""A question counts with at most so many times its predicted time."""
+
+LEAST_SAVING = 0.75
+"""The cost with less work, until it is measured, as a part of the cost with more."""
+
+FIRST_COST_S = 0.010
+"""The cost before anything was measured."""
+
+TRUSTED_S = 1.0
+LEAST_TRUST = 0.25
+"""A cost that was not measured for `TRUSTED_S` is halved, and halved again after as long, so that
+what was too slow is tried again. It stays above `LEAST_TRUST` of what it was: the first questions
+after a pause may be many."""
+
+LEAST_RETRY_S = 0.010
+MOST_RETRY_S = 1.0
+
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Cost:
+    """The seconds of a question by each that was answered with it, as a decaying mean."""
+
+    seconds: float = 0.0
+    questions: float = 0.0
+    measured_at: float = 0.0
+
+    def value(self, now: float) -> float | None:
+        """None if nothing was measured."""
+        if not self.questions:
+            return None
+        return self.seconds / self.questions * max(LEAST_TRUST, self._trust(now))
+
+    def take(self, seconds: float, concurrent: float, now: float) -> None:
+        """Counts a question that was answered with so many at once, itself included."""
+        if self.questions:
+            seconds = min(seconds, OUTLIER * concurrent * self.seconds / self.questions)
+        memory = MEMORY * self._trust(now)
+        self.seconds = memory * self.seconds + seconds
+        self.questions = memory * self.questions + concurrent
+        self.measured_at = now
+
+    def _trust(self, now: float) -> float:
+        return float(0.5 ** (max(0.0, now - self.measured_at - TRUSTED_S) / TRUSTED_S))
+
+
+class Admission:
+    """Decides on arrival what of a question is done, if anything.
+
+    Args:
+        most: The most questions at once, whatever their budgets.
+        clock: In seconds.
+    """
+
+    def __init__(
+        self, most: int = MOST_CONCURRENT, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most = most
+        self._clock = clock
+        self._in_flight = 0
+        self._costs = {0: _Cost(FIRST_COST_S, 1.0, clock())}
+        """By the number of the things of `SHED_ORDER` that are shed."""
+
+    @contextmanager
+    def admitted(self, profile: Profile, deadline: Deadline) -> Iterator[frozenset[str]]:
+        """Counts a question while it is answered; yields what of `SHED_ORDER` it does without.
+
+        Raises:
+            OverloadedError: It cannot be answered before the deadline.
+        """
+        budget_s = deadline.remaining()
+        level, shed = self._level(profile, budget_s)
+        started, before = self._clock(), self._in_flight + 1
+        self._in_flight = before
+        seconds: float | None = None
+        try:
+            yield shed
+            seconds = self._clock() - started
+        except (BudgetExhaustedError, asyncio.CancelledError):
+            # Its caller gave up, and had waited for the whole budget. If not here, then before:
+            # the time that a call waits for the event loop is not known otherwise.
+            seconds = budget_s
+            raise
+        finally:
+            now, concurrent = self._clock(), (before + self._in_flight) / 2
+            self._in_flight -= 1
+            if seconds is not None:
+                self._costs.setdefault(level, _Cost()).take(seconds, concurrent, now)
+
+    def _level(self, profile: Profile, left_s: float) -> tuple[int, frozenset[str]]:
+        """Returns how much is shed, and what of it the profile has."""
+        if self._in_flight < LEAST_CONCURRENT:
+            return 0, NOTHING
+        concurrent = self._in_flight + 1
+        cost = 0.0
+        for level, shed in _levels(profile):
+            cost = self._cost(level, cost)
+            if concurrent <= self._most and concurrent * cost <= FILL * left_s:
+                return level, shed
+        retry_s = max(concurrent * cost - FILL * left_s, cost)
+        raise OverloadedError(
+            "the service", round(min(max(retry_s, LEAST_RETRY_S), MOST_RETRY_S), 3)
+        )
+
+    def _cost(self, level: int, with_more: float) -> float:
+        known = self._costs.get(level)
+        measured = None if known is None else known.value(self._clock())
+        return LEAST_SAVING * with_more if measured is None else measured
+
+
+def _levels(profile: Profile) -> Iterator[tuple[int, frozenset[str]]]:
+    """Yields what can be shed of a profile, from nothing to all."""
+    has = {leg.name for leg in profile.legs if leg.weight}
+    if profile.rerank is not None:
+        has.add(RERANK)
+    yield 0, NOTHING
+    for level, name in enumerate(SHED_ORDER, start=1):
+        if name in has:
+            yield level, frozenset(SHED_ORDER[:level]) & has

@@ -1,0 +1,161 @@
+"""Stops asking a dependency that does not answer, so that it costs a few questions and no more.
+
+Closed, it lets every call pass. After `FAILURES` questions in a row it opens, and calls fail at
+once. When it has been open for a while, it is half-open: one call passes as a probe, whose outcome
+closes it or opens it for longer.
+
+Written here because libraries (purgatory, aiobreaker) count failed calls, of which a question makes
+several, and know no deadlines: a caller with little time would open the breaker for all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import (
+    BreakerOpenError,
+    NotReadyError,
+    StoreUnavailableError,
+    UnavailableError,
+)
+
+FAILURES = 3
+FIRST_PAUSE_S = 0.5
+MOST_PAUSE_S = 4.0
+"""Doubled by each probe that fails."""
+
+LEAST_PATIENCE_S = 0.020
+PATIENCE_FACTOR = 3.0
+"""A call that ran out of time failed only if it had more than that, and so many times what calls
+usually take: a caller with little time, or a busy service, is no fault of the dependency."""
+
+AMPLE_S = 0.25
+"""With so much time it failed, whatever is usual: the first calls of a store are slow, and so are
+those that wait for a write."""
+
+MEMORY = 0.9
+"""The weight of earlier calls in what calls usually take."""
+
+
+class BreakerState(Enum):
+    """The state of a breaker; the value is that of its metric."""
+
+    CLOSED = 0.0
+    HALF_OPEN = 0.5
+    OPEN = 1.0
+
+
+OnChange = Callable[[str, BreakerState], None]
+
+
+class Breaker:
+    """The breaker of one dependency.
+
+    Args:
+        name: Of the dependency.
+        on_change: Called with the name and the new state.
+        clock: In seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        on_change: OnChange = lambda _name, _state: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._on_change = on_change
+        self._clock = clock
+        self._state = BreakerState.CLOSED
+        self._failed: list[object] = []
+        """The questions that failed since the last answer, at most `FAILURES`."""
+
+        self._why = ""
+        self._pause_s = FIRST_PAUSE_S
+        self._open_until = 0.0
+        self._usual_s = 0.0
+
+    @property
+    def trouble(self) -> str:
+        """Why the dependency is not asked; empty if it is."""
+        if self._state is BreakerState.CLOSED:
+            return ""
+        return f"not asked, as it failed {FAILURES} questions in a row ({self._why})"
+
+    @contextmanager
+    def guard(self, question: object, deadline: Deadline) -> Iterator[None]:
+        """Lets a call pass, and notes how it ended.
+
+        Args:
+            question: What the call is made for; several calls for one question count once.
+            deadline: Of the call.
+
+        Raises:
+            BreakerOpenError: The dependency is not asked.
+        """
+        probing = self._enter_or_raise()
+        started, patience_s = self._clock(), deadline.remaining()
+        known = False
+        try:
+            yield
+        except (NotReadyError, StoreUnavailableError):
+            # It answers; and a refused connection to PostgreSQL fails the whole question at once.
+            raise
+        except TimeoutError:
+            if patience_s >= min(AMPLE_S, max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self._usual_s)):
+                known = True
+                self._take_failure(question, "no answer in time")
+            raise
+        except UnavailableError as error:
+            known = True
+            self._take_failure(question, str(error))
+            raise
+        else:
+            known = True
+            self._take_answer(self._clock() - started)
+        finally:
+            if probing and not known and self._state is BreakerState.HALF_OPEN:
+                # The probe told nothing, for example because its caller went away: the next may.
+                self._enter(BreakerState.OPEN)
+
+    def require_closed(self) -> None:
+        """Does nothing while the dependency is asked.
+
+        Raises:
+            BreakerOpenError: It is not, or by a probe alone.
+        """
+        if self._state is not BreakerState.CLOSED:
+            raise BreakerOpenError(self.name, self.trouble)
+
+    def _enter_or_raise(self) -> bool:
+        """Returns whether the call is a probe."""
+        if self._state is BreakerState.OPEN and self._clock() >= self._open_until:
+            self._enter(BreakerState.HALF_OPEN)
+            return True
+        self.require_closed()
+        return False
+
+    def _take_answer(self, seconds: float) -> None:
+        self._usual_s = MEMORY * self._usual_s + (1 - MEMORY) * seconds
+        self._failed.clear()
+        self._pause_s = FIRST_PAUSE_S
+        self._enter(BreakerState.CLOSED)
+
+    def _take_failure(self, question: object, why: str) -> None:
+        if len(self._failed) < FAILURES and not any(each is question for each in self._failed):
+            self._failed.append(question)
+        self._why = why
+        if self._state is BreakerState.HALF_OPEN:
+            self._pause_s = min(2 * self._pause_s, MOST_PAUSE_S)
+        if len(self._failed) == FAILURES and self._state is not BreakerState.OPEN:
+            self._open_until = self._clock() + self._pause_s
+            self._enter(BreakerState.OPEN)
+
+    def _enter(self, state: BreakerState) -> None:
+        if state is not self._state:
+            self._state = state
+            self._on_change(self.name, state)

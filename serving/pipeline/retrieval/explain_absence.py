@@ -1,0 +1,251 @@
+"""Explains why an item is not in an answer: which stage lost it, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import TriviumError
+from serving.domain.items.records import Item, ItemId, Segment, segment_id
+from serving.domain.questions.query import Query, Scope
+from serving.domain.ranking.profile import Profile
+from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, LegAbsenceExplainer, Miss
+from serving.pipeline.retrieval.leg_runner import PROJECTION_OF_LEG
+from serving.pipeline.retrieval.ordering import Hit, Stage, hidden_by
+from serving.pipeline.retrieval.retrieve import Retriever, Traced
+from serving.ports.graph import Graph
+from serving.ports.memory_store import MemoryStore
+
+
+class Loss(StrEnum):
+    """The stage at which an item was lost."""
+
+    NONE = "none"
+    """It is in the answer."""
+    NOT_STORED = "not_stored"
+    """The tenant has no such item, or it is another tenant's."""
+    FILTERED = "filtered"
+    """The filter, or the request's time, hides it."""
+    NOT_PROJECTED = "not_projected"
+    """It is stored, but the projection that a leg needs to find it lacks it yet."""
+    NOT_MATCHED = "not_matched"
+    """No leg finds it, however deep it looks."""
+    BELOW_DEPTH = "below_depth"
+    """A leg with more depth, or without a floor, would find it."""
+    NOT_SEARCHED = "not_searched"
+    """A leg would find it with a longer lookback, or without its pool."""
+    UNANSWERED = "unanswered"
+    """A leg that might find it did not answer, then or with more depth."""
+    FOLDED = "folded"
+    """A near-duplicate stands for it."""
+    DECAYED = "decayed"
+    """Without its age it would be in the answer."""
+    BELOW_HEAD = "below_head"
+    """It lies beyond the reranked head, and no other step cost it its place."""
+    RERANKED_DOWN = "reranked_down"
+    """Reranking moved it out of the answer."""
+    DISPLACED = "displaced"
+    """Diversification or a reserved place moved it out of the answer."""
+    CUT = "cut"
+    """It lies below the last place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """Where an item was lost.
+
+    Attributes:
+        loss: The stage.
+        reason: An explanation, with numbers.
+        by: The item that took its place or stands for it, if there is one.
+        rank: Its rank in the final order before the cut, if it got so far.
+        hit: The item with its ledger, if it got so far.
+        legs: How it fared in each leg.
+    """
+
+    loss: Loss
+    reason: str
+    by: ItemId | None = None
+    rank: int | None = None
+    hit: Hit | None = None
+    legs: tuple[LegAbsence, ...] = ()
+
+
+_LOSS_BY_MISS = {
+    Miss.BELOW: Loss.BELOW_DEPTH,
+    Miss.HIDDEN: Loss.NOT_SEARCHED,
+    Miss.UNANSWERED: Loss.UNANSWERED,
+}
+"""The loss of an item that no leg found, by the legs' misses; the first that occurs decides."""
+
+
+class AbsenceExplainer:
+    """Finds out where one item was lost, by repeating the query with changed profiles."""
+
+    def __init__(
+        self, retriever: Retriever, store: MemoryStore, spaces: VectorSpaces, graph: Graph
+    ) -> None:
+        self._retriever = retriever
+        self._legs = LegAbsenceExplainer(retriever)
+        self._store = store
+        self._spaces = spaces
+        self._graph = graph
+
+    async def explain(
+        self, query: Query, profile: Profile, item: ItemId, deadline: Deadline
+    ) -> Absence:
+        """Returns the stage at which the item was lost, or that it was not.
+
+        Raises:
+            AllLegsFailedError: Every leg that ran failed.
+            StoreUnavailableError: Rows cannot be read.
+            BudgetExhaustedError: The time ran out.
+        """
+        tenant = query.scope.tenant
+        row = (await self._store.load(tenant, [item], deadline)).get(item)
+        if row is None:
+            return Absence(loss=Loss.NOT_STORED, reason="the tenant has no such item")
+        evidence = await self._evidence(query.scope, row, deadline)
+        if reason := hidden_by(row, query.scope, evidence):
+            return Absence(loss=Loss.FILTERED, reason=reason)
+        traced = await self._retriever.trace(query, profile, deadline)
+        legs = await self._legs.explain(query, profile, row, traced.results, deadline)
+        if all(fused.item != item for fused in traced.fused):
+            return await self._not_found(query, row, evidence, legs)
+        if early := _before_the_order(item, traced):
+            return replace(early, legs=legs)
+        if place := _place(item, traced.retrieval.hits):
+            hit = traced.retrieval.hits[place - 1]
+            return Absence(loss=Loss.NONE, reason="", rank=place, hit=hit, legs=legs)
+        below = await self._below_the_cut(profile, item, traced, deadline)
+        return replace(below, legs=legs)
+
+    async def _evidence(self, scope: Scope, row: Item, deadline: Deadline) -> Sequence[Segment]:
+        if isinstance(row, Segment):
+            return ()
+        ids = [segment_id(id_) for id_ in row.evidence]
+        rows = await self._store.load(scope.tenant, ids, deadline)
+        return [found for found in rows.values() if isinstance(found, Segment)]
+
+    async def _not_found(
+        self, query: Query, row: Item, evidence: Sequence[Segment], legs: tuple[LegAbsence, ...]
+    ) -> Absence:
+        """Explains an item that no leg found, by the most certain cause."""
+        for miss, loss in _LOSS_BY_MISS.items():
+            if those := [leg for leg in legs if leg.miss is miss]:
+                reason = "; ".join(f"{leg.leg}: {leg.reason}" for leg in those)
+                return Absence(loss=loss, reason=reason, legs=legs)
+        if not row.sensitive and any(segment.sensitive for segment in evidence):
+            reason = "its evidence is sensitive, so it is never embedded nor in the graph"
+            return Absence(loss=Loss.NOT_MATCHED, reason=reason, legs=legs)
+        missing = [] if row.sensitive else await self._missing_from(query, row, legs)
+        if missing:
+            reason = f"not in {' and '.join(missing)} yet"
+            return Absence(loss=Loss.NOT_PROJECTED, reason=reason, legs=legs)
+        return Absence(loss=Loss.NOT_MATCHED, reason="no leg of the profile finds it", legs=legs)
+
+    async def _below_the_cut(
+        self, profile: Profile, item: ItemId, traced: Traced, deadline: Deadline
+    ) -> Absence:
+        """Finds the step that cost the item its place: the last without which it would be a hit."""
+        order = traced.ordering.before_the_cut()
+        place = _place(item, order)
+        assert place is not None, "what is not folded is in the order; this is a bug"
+        hit = order[place - 1]
+        where = f"its place is {place}, and the answer has {profile.limit}"
+        below = Absence(loss=Loss.CUT, reason=where, rank=place, hit=hit)
+        if by := traced.ordering.gave_way().get(item):
+            took = f"{by.item.id!r} took it, for which {by.ledger.reserved_by} has it reserved"
+            reason = f"its place is {place}, and {took}"
+            return replace(below, loss=Loss.DISPLACED, reason=reason, by=by.item.item)
+        for step in _STEPS:
+            without = step.without(profile)
+            if without == profile:
+                continue
+            answer = await self._retriever.reorder(traced, without, deadline)
+            if kept_at := _place(item, answer):
+                reason = f"{where}; {step.said.format(kept_at)}"
+                return replace(below, loss=step.loss, reason=reason, by=step.by(hit))
+        if hit.stage is Stage.COARSE:
+            why = "it is sensitive, and so" if hit.item.sensitive else "it"
+            reason = f"{where}; {why} was not among the hits that are reranked"
+            return replace(below, loss=Loss.BELOW_HEAD, reason=reason)
+        return below
+
+    async def _missing_from(self, query: Query, row: Item, legs: Sequence[LegAbsence]) -> list[str]:
+        """Returns the projections read by the profile's legs that lack the item."""
+        tenant, needed = query.scope.tenant, {PROJECTION_OF_LEG.get(leg.leg) for leg in legs}
+        missing = []
+        try:
+            if "embedding" in needed:
+                index = self._spaces.for_query(query).index
+                if not await index.count(tenant, [row.item]):
+                    missing.append("the vector index")
+            if "graph" in needed and not await self._graph.count(tenant, [row.item]):
+                missing.append("the graph")
+        except TriviumError as error:
+            missing.append(f"what cannot be asked ({error})")
+        return missing
+
+
+def _place(item: ItemId, hits: Sequence[Hit]) -> int | None:
+    """Returns the item's rank, from 1; None if it is not there."""
+    places = (place for place, hit in enumerate(hits, start=1) if hit.item.item == item)
+    return next(places, None)
+
+
+def _nobody(hit: Hit) -> ItemId | None:
+    del hit
+    return None
+
+
+def _closest(hit: Hit) -> ItemId | None:
+    """Returns the most similar item that was chosen before it."""
+    return hit.ledger.diversity.closest if hit.ledger.diversity is not None else None
+
+
+class _Step(NamedTuple):
+    """A step after fusion that can cost an item its place, and the item that then has it."""
+
+    loss: Loss
+    said: str
+    without: Callable[[Profile], Profile]
+    by: Callable[[Hit], ItemId | None] = _nobody
+
+
+_STEPS = (
+    _Step(
+        Loss.DISPLACED,
+        "before diversification it was {}",
+        lambda profile: replace(profile, diversity=None),
+        _closest,
+    ),
+    _Step(
+        Loss.RERANKED_DOWN,
+        "before reranking it was {}",
+        lambda profile: replace(profile, rerank=None),
+    ),
+    _Step(
+        Loss.DECAYED,
+        "its age takes it from place {}",
+        lambda profile: replace(profile, decay=None),
+    ),
+)
+"""The last first."""
+
+
+def _before_the_order(item: ItemId, traced: Traced) -> Absence | None:
+    """Explains an item that a leg found and that is not in the order; None if it is."""
+    ordering = traced.ordering
+    if item in ordering.vanished:
+        reason = "it was written or erased while the question was answered"
+        return Absence(loss=Loss.NOT_STORED, reason=reason)
+    if item in ordering.folded_into:
+        stands_in = ordering.folded_into[item]
+        reason = f"{stands_in.id!r} says nearly the same"
+        return Absence(loss=Loss.FOLDED, reason=reason, by=stands_in)
+    return None

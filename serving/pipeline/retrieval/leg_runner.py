@@ -1,0 +1,315 @@
+"""Runs all legs concurrently under the deadline, and reports how each ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from types import MappingProxyType
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import (
+    AllLegsFailedError,
+    NotReadyError,
+    StoreUnavailableError,
+    TriviumError,
+)
+from serving.domain.questions.query import Query, TimeRange
+from serving.domain.ranking.profile import LegSpec, Profile
+from serving.domain.ranking.ranked_list import (
+    Candidate,
+    RankedList,
+    depth_to_read,
+    within_depth,
+)
+from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON
+from serving.pipeline.retrieval.breaker import Breaker
+from serving.pipeline.retrieval.legs import (
+    DENSE,
+    FACTS,
+    GRAPH,
+    LEXICAL,
+    RELATED,
+    TEMPORAL,
+    Leg,
+    LegAnswer,
+    LegRequest,
+    LegSkippedError,
+    Periods,
+    UpstreamAnswer,
+    VectorLookup,
+)
+from serving.ports.change_log import Consistency, Projection
+
+logger = logging.getLogger(__name__)
+
+PROJECTION_OF_LEG: Mapping[str, Projection] = {
+    DENSE: "embedding",
+    FACTS: "embedding",
+    GRAPH: "graph",
+    RELATED: "embedding",
+}
+"""The projection that a leg reads; the other legs read PostgreSQL alone."""
+
+
+DEPENDENCY_OF_LEG: Mapping[str, str] = {
+    LEXICAL: "words",
+    TEMPORAL: "words",
+    DENSE: "index",
+    FACTS: "index",
+    GRAPH: "graph",
+}
+"""What a leg asks, and whose breaker it uses: PostgreSQL; the index and its embedder; Neo4j.
+
+`related` has none of its own: it begins with what these legs found.
+"""
+
+
+class LegState(StrEnum):
+    """How a leg ended."""
+
+    OK = "ok"
+    TIMED_OUT = "timed_out"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    STALE = "stale"
+    PARTIAL = "partial"
+    """It answered without an upstream leg's candidates, or without some rows."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether its candidates are used."""
+        return self in (LegState.OK, LegState.STALE, LegState.PARTIAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegReport:
+    """How one leg ended."""
+
+    leg: str
+    state: LegState
+    reason: str = ""
+    candidates: int = 0
+    below_floor: int = 0
+    elapsed_s: float = 0.0
+    dead_letter_count: int = 0
+    standbys: tuple[str, ...] = ()
+    """The parts, "embedder" or "index", that were answered by their standby on a CPU."""
+    pending: int = 0
+    """The tenant's changed rows that its projection lacked, as of a second ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegResult:
+    """A leg's report and, if it answered, its candidates."""
+
+    report: LegReport
+    ranked: RankedList | None = None
+    index_epoch: int | None = None
+    store_error: StoreUnavailableError | None = None
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """Its candidates; empty if it did not answer."""
+        return () if self.ranked is None else self.ranked.candidates
+
+
+class LegRunner:
+    """Runs the legs of a profile.
+
+    Args:
+        legs: By name.
+        consistency: Knows what the projections lack.
+        breakers: By dependency; one that is not given has none.
+    """
+
+    def __init__(
+        self,
+        legs: Mapping[str, Leg],
+        consistency: Consistency,
+        breakers: Mapping[str, Breaker] = MappingProxyType({}),
+    ) -> None:
+        self._legs = legs
+        self._consistency = consistency
+        self._breakers = breakers
+
+    async def run(
+        self,
+        query: Query,
+        profile: Profile,
+        lookup: VectorLookup,
+        periods: Periods,
+        deadline: Deadline,
+        shed: frozenset[str] = NOTHING,
+    ) -> list[LegResult]:
+        """Runs every leg of the profile concurrently until the deadline; returns results in order.
+
+        Legs that are shed are skipped.
+
+        Raises:
+            StoreUnavailableError: A leg could not reach PostgreSQL.
+            AllLegsFailedError: Every leg that ran failed.
+        """
+        tasks: dict[str, asyncio.Task[LegResult]] = {}
+        for spec in profile.legs:
+            request = LegRequest(
+                query=_with_lookback(query, spec),
+                spec=spec,
+                lookup=lookup,
+                deadline=deadline,
+                depth=depth_to_read(spec.depth_for(profile.limit), profile.rank_style),
+                limit=profile.limit,
+                periods=periods,
+                found_by={name: partial(_upstream_answer, tasks[name]) for name in spec.leans_on},
+            )
+            tasks[spec.name] = asyncio.create_task(
+                self._run(request, profile, shed=spec.name in shed)
+            )
+        counting = self._consistency.pending_counts(query.scope.tenant, deadline)
+        pending, results = await asyncio.gather(counting, asyncio.gather(*tasks.values()))
+        _require_postgres(results)
+        _require_one_answer([result.report for result in results])
+        dead_letters: Mapping[Projection, int] = {}
+        if query.token is not None:
+            dead_letters = await self._consistency.dead_letter_counts(query.token)
+        return [_with_counts(result, pending, dead_letters) for result in results]
+
+    async def _run(self, request: LegRequest, profile: Profile, *, shed: bool) -> LegResult:
+        """Runs one leg; any outcome, errors included, becomes its report."""
+        spec = request.spec
+        started = time.perf_counter()
+        answer: LegAnswer | None = None
+        try:
+            answer = await self._find(request, shed=shed)
+            state, reason = _state_of(answer)
+        except LegSkippedError as error:
+            state, reason = LegState.SKIPPED, str(error)
+        except NotReadyError as error:
+            state, reason = LegState.SKIPPED, error.why
+        except TimeoutError:
+            state, reason = LegState.TIMED_OUT, "the budget ran out"
+        except StoreUnavailableError as error:
+            report = LegReport(leg=spec.name, state=LegState.FAILED, reason=str(error))
+            return LegResult(report, store_error=error)
+        except TriviumError as error:
+            state, reason = LegState.FAILED, str(error)
+        except Exception:
+            logger.exception("leg failed unexpectedly", extra={"leg": spec.name})
+            state, reason = LegState.FAILED, "internal error"
+        report = LegReport(
+            leg=spec.name, state=state, reason=reason, elapsed_s=time.perf_counter() - started
+        )
+        return LegResult(report) if answer is None else _with_answer(report, answer, spec, profile)
+
+    async def _find(self, request: LegRequest, *, shed: bool) -> LegAnswer:
+        leg = self._legs.get(request.spec.name)
+        if leg is None:
+            raise LegSkippedError("this service has no such leg")
+        if request.spec.weight == 0:
+            raise LegSkippedError("its weight is 0")
+        if shed:
+            raise LegSkippedError(SHED_REASON)
+        with self._guard(request):
+            async with asyncio.timeout(request.deadline.remaining()):
+                return await leg.find(request)
+
+    def _guard(self, request: LegRequest) -> AbstractContextManager[None]:
+        """Returns the breaker of what the leg asks.
+
+        A leg that waits for others has none, since it may be late through no fault of its own.
+        """
+        breaker = self._breakers.get(DEPENDENCY_OF_LEG.get(request.spec.name, ""))
+        if breaker is None or request.spec.leans_on:
+            return nullcontext()
+        return breaker.guard(request.lookup, request.deadline)
+
+
+def _state_of(answer: LegAnswer) -> tuple[LegState, str]:
+    """Returns the state of a leg that answered, and the reason if it is not plain OK."""
+    state, reason = LegState.OK, ""
+    if answer.lacking:
+        state, reason = LegState.PARTIAL, f"without what others find; {answer.lacking}"
+    if answer.unsearched:
+        state, reason = LegState.PARTIAL, f"not all was searched; {answer.unsearched}"
+    if answer.stale:
+        state, reason = LegState.STALE, "the write behind the token is not there yet"
+    return state, reason
+
+
+def _with_lookback(query: Query, spec: LegSpec) -> Query:
+    """Returns the query with the leg's lookback as a lower bound of the event time."""
+    if spec.lookback is None:
+        return query
+    start = _earlier(query.scope.as_of, spec.lookback)
+    return replace(query, scope=query.scope.within(TimeRange(start)))
+
+
+def _earlier(instant: datetime, by: timedelta) -> datetime | None:
+    """Returns the earlier instant; None if that is before the year 1."""
+    try:
+        return instant - by
+    except OverflowError:
+        return None
+
+
+async def _upstream_answer(leg: asyncio.Task[LegResult]) -> UpstreamAnswer:
+    """Awaits a leg for another one that depends on it."""
+    # A leg that gives up waiting must not cancel it for the others.
+    result = await asyncio.shield(leg)
+    report = result.report
+    if report.state.answered:
+        return UpstreamAnswer(result.candidates)
+    why = f"{report.leg}: {report.reason or report.state.value}"
+    return (
+        UpstreamAnswer(skipped=(why,))
+        if report.state is LegState.SKIPPED
+        else UpstreamAnswer(broken=(why,))
+    )
+
+
+def _with_answer(
+    report: LegReport, answer: LegAnswer, spec: LegSpec, profile: Profile
+) -> LegResult:
+    depth = spec.depth_for(profile.limit)
+    within = within_depth(answer.candidates, depth, profile.rank_style)
+    ranked = RankedList(spec.name, tuple(within))
+    report = replace(
+        report,
+        candidates=len(ranked.candidates),
+        below_floor=answer.below_floor,
+        standbys=answer.standbys,
+    )
+    return LegResult(report, ranked, answer.index_epoch)
+
+
+def _with_counts(
+    result: LegResult, pending: Mapping[Projection, int], dead_letters: Mapping[Projection, int]
+) -> LegResult:
+    projection = PROJECTION_OF_LEG.get(result.report.leg)
+    if projection is None or not (pending.get(projection) or dead_letters.get(projection)):
+        return result
+    report = replace(
+        result.report,
+        pending=pending.get(projection, 0),
+        dead_letter_count=dead_letters.get(projection, 0),
+    )
+    return replace(result, report=report)
+
+
+def _require_postgres(results: Sequence[LegResult]) -> None:
+    """Fails the request without PostgreSQL: an empty answer would look like an empty memory."""
+    for result in results:
+        if result.store_error is not None:
+            raise result.store_error
+
+
+def _require_one_answer(reports: Sequence[LegReport]) -> None:
+    asked = [report for report in reports if report.state is not LegState.SKIPPED]
+    if asked and all(report.state is LegState.FAILED for report in asked):
+        raise AllLegsFailedError({report.leg: report.reason for report in asked})

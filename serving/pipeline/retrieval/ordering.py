@@ -1,0 +1,405 @@
+"""Turns the fused list into hits: priors, near-duplicates, reranking, diversity, the cut.
+
+No step depends on a profile's name: what a profile leaves unset is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import chain, takewhile
+
+from serving.domain.items.records import (
+    DEFAULT_IMPORTANCE,
+    Fact,
+    Item,
+    ItemId,
+    Segment,
+    TenantName,
+    time_of,
+)
+from serving.domain.items.text import text_of
+from serving.domain.questions.query import Scope, TimeRange
+from serving.domain.ranking.diversity import (
+    Chosen,
+    fold_near_duplicates,
+    maximal_marginal_relevance,
+)
+from serving.domain.ranking.fusion import Fused
+from serving.domain.ranking.ledger import DecayTerm, DiversityTerm, FusionMethod, Ledger, RerankTerm
+from serving.domain.ranking.priors import ImportanceStyle, decay_term, importance_term
+from serving.domain.ranking.profile import Profile, Sort
+
+FACT_KIND = "relationship"
+"""The kind under which a fact ages."""
+
+
+class Stage(StrEnum):
+    """Whether a hit was reranked, if the profile reranks."""
+
+    RERANKED = "reranked"
+    COARSE = "coarse"
+    """It lies beyond the head or is sensitive, and follows in coarse order; or reranking would have
+    taken longer than the time left, and the coarse order stands."""
+    COARSE_FALLBACK = "coarse_fallback"
+    """Nothing could be reranked; the coarse order stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """An item of the answer, with the ledger that explains its place.
+
+    `score` is that of the ledger, before diversification; `stage` is None if the profile does not
+    rerank.
+    """
+
+    item: Item
+    ledger: Ledger
+    folded: tuple[ItemId, ...] = ()
+    stage: Stage | None = None
+    score: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score", self.ledger.score)
+
+
+class Ordering:
+    """Orders the fused candidates, and says whose rows have to be read.
+
+    If the fused order is final, only as many rows are read as the answer needs. Priors, reranking
+    and diversity may lift any candidate, so with them all rows are read.
+
+    Args:
+        profile: The steps.
+        scope: What may be shown.
+        fused: The candidates, best first.
+        thorough: Whether all rows are read in any case, to explain where an item was lost.
+    """
+
+    def __init__(
+        self, profile: Profile, scope: Scope, fused: Sequence[Fused], *, thorough: bool = False
+    ) -> None:
+        self.profile = profile
+        self.scope = scope
+        self._fused = fused
+        self._rows: dict[ItemId, Item] = {}
+        self._logits: Mapping[ItemId, float] | None = None
+        self._waiting = list(fused)
+        self._reads_all = thorough or not _fused_order_is_final(profile)
+        self._hits: list[Hit] = []
+        self.folded_into: dict[ItemId, ItemId] = {}
+        self.vanished: list[ItemId] = []
+
+    @property
+    def tenant(self) -> TenantName:
+        """The tenant whose rows are read."""
+        return self.scope.tenant
+
+    # ------------------------------------------------------------ reading rows
+
+    def next_to_load(self) -> list[ItemId]:
+        """Returns the items whose rows are needed next; empty when there are enough."""
+        if self._reads_all:
+            return [fused.item for fused in self._waiting]
+        missing = self.profile.limit - len(self._hits)
+        if missing <= 0:
+            return []
+        # Half as many again: some will turn out to be near-duplicates or gone. Equal scores are
+        # read together, since their times order them.
+        count = missing + missing // 2 + 1
+        wanted, rest = self._waiting[:count], self._waiting[count:]
+        tied = takewhile(lambda fused: fused.score == wanted[-1].score, rest)
+        return [fused.item for fused in chain(wanted, tied)]
+
+    def take(self, batch: Sequence[ItemId], rows: Mapping[ItemId, Item]) -> None:
+        """Takes the rows that were read for `next_to_load()`."""
+        self._rows.update(rows)
+        taken, self._waiting = self._waiting[: len(batch)], self._waiting[len(batch) :]
+        present = [
+            Hit(item=rows[fused.item], ledger=_ledger(self.profile, self.scope, fused, rows))
+            for fused in taken
+            if fused.item in rows and visible(rows[fused.item], self.scope)
+        ]
+        found = {hit.item.item for hit in present}
+        self.vanished += [fused.item for fused in taken if fused.item not in found]
+        self._hits = self._folded(sorted([*self._hits, *present], key=self._place))
+
+    def _place(self, hit: Hit) -> tuple[object, ...]:
+        """Orders hits; equal ones by time, so that what was said first is before its duplicate."""
+        since = time_of(hit.item).timestamp()
+        match self.profile.sort:
+            case Sort.RELEVANCE:
+                return (-hit.score, since, hit.item.item)
+            case Sort.IMPORTANCE:
+                return (-hit.score, -_importance(hit.item), since, hit.item.item)
+            case Sort.RECENCY:
+                return (-since, -hit.score, hit.item.item)
+
+    def _folded(self, hits: list[Hit]) -> list[Hit]:
+        if self.profile.fold_from is None:
+            return hits
+        texts = [text_of(hit.item) for hit in hits]
+        stands_for = fold_near_duplicates(texts, self.profile.fold_from)
+        kept: dict[int, Hit] = {}
+        for place, (hit, by) in enumerate(zip(hits, stands_for, strict=True)):
+            if by == place:
+                kept[place] = hit
+            else:
+                self.folded_into[hit.item.item] = kept[by].item.item
+                folded = (*kept[by].folded, hit.item.item, *hit.folded)
+                kept[by] = replace(kept[by], folded=folded)
+        return list(kept.values())
+
+    # ------------------------------------------------------------ reranking
+
+    def head(self) -> list[Hit]:
+        """Returns the hits to rerank; never a sensitive one."""
+        if self.profile.rerank is None:
+            return []
+        return [hit for hit in self._hits if not hit.item.sensitive][: self.profile.rerank.head]
+
+    def take_logits(self, logits: Mapping[ItemId, float]) -> None:
+        """Takes the logits of `head()`; the other hits follow in coarse order."""
+        rerank = self.profile.rerank
+        assert rerank is not None, "only called for a profile that reranks; this is a bug"
+        self._logits = logits
+        scale = self._scale()
+        reranked = [
+            replace(
+                hit,
+                stage=Stage.RERANKED,
+                ledger=replace(
+                    hit.ledger,
+                    rerank=RerankTerm(
+                        logit=logits[hit.item.item], weight=rerank.weight, scale=scale
+                    ),
+                ),
+            )
+            for hit in self._hits
+            if hit.item.item in logits
+        ]
+        coarse = [
+            replace(hit, stage=Stage.COARSE) for hit in self._hits if hit.item.item not in logits
+        ]
+        self._hits = [*sorted(reranked, key=self._place), *coarse]
+
+    def leave_coarse(self, stage: Stage) -> None:
+        """Marks all hits as not reranked: the coarse order stands.
+
+        Args:
+            stage: COARSE or COARSE_FALLBACK.
+        """
+        self._hits = [replace(hit, stage=stage) for hit in self._hits]
+
+    def _scale(self) -> float:
+        """Returns the divisor of coarse scores before they are mixed with probabilities.
+
+        Cosines already have that scale; sums of reciprocal ranks do not.
+        """
+        if self.profile.fusion is FusionMethod.SCORE:
+            return 1.0
+        return max((hit.score for hit in self._hits), default=1.0) or 1.0
+
+    # ------------------------------------------------------------ looking back
+
+    def under(self, profile: Profile) -> Ordering:
+        """Returns the same candidates and rows under another profile, not reranked yet."""
+        again = Ordering(profile, self.scope, self._fused, thorough=True)
+        again.take(again.next_to_load(), self._rows)
+        return again
+
+    def known_logits(self, hits: Sequence[Hit]) -> dict[ItemId, float] | None:
+        """Returns the logits of these hits; None if one of them was not reranked."""
+        known = self._logits
+        if known is None or any(hit.item.item not in known for hit in hits):
+            return None
+        return {hit.item.item: known[hit.item.item] for hit in hits}
+
+    def gave_way(self) -> dict[ItemId, Hit]:
+        """Returns the hits that lost their place to a reserved one, by the item that lost it."""
+        return _with_reserved(self.before_the_cut(), self.profile)[1]
+
+    # ------------------------------------------------------------ the answer
+
+    def before_the_cut(self) -> list[Hit]:
+        """Returns all hits in their final order, without a limit."""
+        return _diversified(self._hits, self.profile)
+
+    def hits(self) -> tuple[Hit, ...]:
+        """Returns the hits, best first, at most the profile's limit."""
+        return tuple(_with_reserved(self.before_the_cut(), self.profile)[0])
+
+
+def _fused_order_is_final(profile: Profile) -> bool:
+    return (
+        profile.importance.style is ImportanceStyle.OFF
+        and profile.decay is None
+        and profile.rerank is None
+        and profile.diversity is None
+        and profile.sort is Sort.RELEVANCE
+        and not any(leg.reserved for leg in profile.legs)
+    )
+
+
+def _ledger(profile: Profile, scope: Scope, fused: Fused, rows: Mapping[ItemId, Item]) -> Ledger:
+    item = rows[fused.item]
+    return Ledger(
+        rank_constant=profile.rank_constant,
+        method=profile.fusion,
+        leg_terms=fused.terms,
+        importance=importance_term(profile.importance, _importance(item), profile.rank_constant),
+        decay=_decay(profile, item, scope.as_of),
+    )
+
+
+def _decay(profile: Profile, item: Item, as_of: datetime) -> DecayTerm | None:
+    if profile.decay is None:
+        return None
+    fresh = profile.decay.facts_are_fresh and isinstance(item, Fact)
+    since = as_of if fresh else time_of(item)
+    return decay_term(profile.decay, kind=_kind(item), since=since, as_of=as_of)
+
+
+def _diversified(hits: list[Hit], profile: Profile) -> list[Hit]:
+    diversity = profile.diversity
+    if diversity is None or not hits:
+        return hits
+    pool = max(diversity.pool, profile.limit)
+    # Not always the first hit's: hits that were not reranked come last, whatever their score.
+    best = max(hit.score for hit in hits[:pool])
+    whole = best if diversity.relative and best > 0 else 1.0
+    chosen = maximal_marginal_relevance(
+        [_text(hit.item) for hit in hits],
+        [hit.score / whole for hit in hits],
+        trade_off=diversity.trade_off,
+        pool=pool,
+    )
+    head = [
+        replace(
+            hits[one.place],
+            ledger=replace(
+                hits[one.place].ledger, diversity=_diversity_term(one, hits, diversity.trade_off)
+            ),
+        )
+        for one in chosen
+    ]
+    return head + hits[pool:]
+
+
+def _diversity_term(chosen: Chosen, hits: Sequence[Hit], trade_off: float) -> DiversityTerm:
+    closest = None if chosen.closest is None else hits[chosen.closest].item.item
+    return DiversityTerm(trade_off, chosen.relevance, chosen.max_similarity, chosen.value, closest)
+
+
+def _with_reserved(hits: Sequence[Hit], profile: Profile) -> tuple[list[Hit], dict[ItemId, Hit]]:
+    """Cuts to the limit; the last hits make room for those with a reserved place.
+
+    Returns:
+        The answer; and for each hit that was displaced, the hit that took its place.
+    """
+    reserved: dict[ItemId, str] = {}
+    for leg in profile.legs:
+        if leg.reserved:
+            reserved.update(dict.fromkeys(_best_of(leg.name, leg.reserved, hits), leg.name))
+    if not reserved:
+        return list(hits[: profile.limit]), {}
+    answer = [hit.item.item for hit in hits[: profile.limit]]
+    taken: dict[ItemId, ItemId] = {}
+    for item in [item for item in reserved if item not in answer]:
+        give_way = [place for place, there in enumerate(answer) if there not in reserved]
+        if not give_way:
+            break
+        taken[answer[give_way[-1]]] = item
+        answer[give_way[-1]] = item
+    lifted = set(taken.values())
+    shown = {
+        hit.item.item: replace(hit, ledger=replace(hit.ledger, reserved_by=reserved[hit.item.item]))
+        if hit.item.item in lifted
+        else hit
+        for hit in hits
+        if hit.item.item in answer
+    }
+    return list(shown.values()), {item: shown[by] for item, by in taken.items()}
+
+
+def _best_of(leg: str, count: int, hits: Sequence[Hit]) -> list[ItemId]:
+    """Returns a leg's best hits."""
+    ranks = {
+        hit.item.item: term.rank for hit in hits for term in hit.ledger.leg_terms if term.leg == leg
+    }
+    return sorted(ranks, key=lambda item: (ranks[item], item))[:count]
+
+
+def visible(item: Item, scope: Scope) -> bool:
+    """Returns whether a stored row may be shown: by its time, validity and the scope's filter.
+
+    The legs check the same on their own copies; this is the final check, on the current row.
+    """
+    if isinstance(item, Segment):
+        return item.event_time <= scope.as_of and scope.segment_filter.accepts(item)
+    return item.holds(scope.clocks) and _holds_within(item, scope)
+
+
+def hidden_by(item: Item, scope: Scope, evidence: Sequence[Segment]) -> str:
+    """Returns why the scope hides a stored item; empty if it does not.
+
+    Args:
+        item: The row.
+        scope: What may be shown.
+        evidence: The evidence segments of a fact, one of which must pass the filter.
+    """
+    if isinstance(item, Segment):
+        if item.event_time > scope.as_of:
+            return f"as_of: it was said later, at {item.event_time.isoformat()}"
+        if scope.known_at and item.created_at and scope.known_at < item.created_at:
+            return f"known_at: it was recorded later, at {item.created_at.isoformat()}"
+        return _named([f"filter.{name}" for name in scope.filter.failed_by(item)])
+    if reason := _why_not_held(item, scope):
+        return reason
+    if not _holds_within(item, scope):
+        return _named(["filter.event_time"])
+    of_evidence = replace(scope.filter, event_time=TimeRange())
+    if not of_evidence.restricts or any(map(of_evidence.accepts, evidence)):
+        return ""
+    failed = [name for segment in evidence for name in of_evidence.failed_by(segment)]
+    return _named([f"filter.{name}" for name in dict.fromkeys(failed)]) or "filter: no evidence"
+
+
+def _named(fields: Sequence[str]) -> str:
+    return f"{' and '.join(fields)}: it does not pass" if fields else ""
+
+
+def _holds_within(fact: Fact, scope: Scope) -> bool:
+    """Returns whether the validity of a fact overlaps the filter's event time."""
+    return scope.filter.event_time.overlaps(fact.valid_from, fact.held_until(scope.clocks))
+
+
+def _why_not_held(fact: Fact, scope: Scope) -> str:
+    if fact.holds(scope.clocks):
+        return ""
+    if scope.known_at is not None and fact.recorded_at > scope.known_at:
+        return f"known_at: it was recorded later, at {fact.recorded_at.isoformat()}"
+    closed = [
+        closing.by
+        for closing in fact.closings
+        if closing.at <= scope.as_of and closing.known_by(scope.clocks)
+    ]
+    if closed and replace(fact, closings=()).holds(scope.clocks):
+        return f"as_of: the fact does not hold then, it was closed by {closed[0]}"
+    if fact.retracted_at is not None and not scope.clocks.know(fact.recorded_at, fact.retracted_at):
+        return f"known_at: it was retracted, at {fact.retracted_at.isoformat()}"
+    return "as_of: the fact does not hold then"
+
+
+def _importance(item: Item) -> float:
+    return item.importance if isinstance(item, Segment) else DEFAULT_IMPORTANCE
+
+
+def _kind(item: Item) -> str:
+    return item.kind if isinstance(item, Segment) else FACT_KIND
+
+
+def _text(item: Item) -> str:
+    return item.text if isinstance(item, Segment) else item.statement

@@ -1,0 +1,1 @@
+"""Writing and what follows from it: ingest, forget, the projections, statistics."""

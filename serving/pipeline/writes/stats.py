@@ -1,0 +1,132 @@
+"""The state of the service: what is stored, how far each projection is, what is degraded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from serving.domain.errors import TriviumError
+from serving.domain.items.records import TenantName
+from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.ports.change_log import ChangeLog, DeadLetter, ProjectionStatus
+from serving.ports.embedding import EmbeddingModel
+from serving.ports.graph import Graph
+from serving.ports.memory_store import Catalog, TenantCounts
+from serving.ports.vector_index import IndexStatus
+
+MAX_DEAD_LETTERS = 100
+UNKNOWN_COUNT = -1
+PATIENCE_S = 0.75
+"""The time that each part has to answer, well within the two seconds that clients wait."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """The deployed service."""
+
+    version: str
+    placement: str
+    ingress: str
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The state of the service, for one tenant."""
+
+    about: About
+    tenant: TenantCounts
+    projections: list[ProjectionStatus]
+    dead_letters: list[DeadLetter]
+    index: IndexStatus
+    model: EmbeddingModel | None
+    entities: int
+    degraded: list[str] = field(default_factory=list)
+
+
+class Troubled(Protocol):
+    """A dependency that may not be asked."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not asked; empty if it is."""
+        ...
+
+
+class Observer:
+    """Reads the state of every part; parts that cannot be reached are listed, not raised."""
+
+    def __init__(
+        self,
+        *,
+        about: About,
+        catalog: Catalog,
+        log: ChangeLog,
+        spaces: VectorSpaces,
+        graph: Graph,
+        breakers: Sequence[Troubled] = (),
+    ) -> None:
+        self._about = about
+        self._catalog = catalog
+        self._log = log
+        self._spaces = spaces
+        self._graph = graph
+        self._breakers = breakers
+        self._model: EmbeddingModel | None = None
+        """The model as it was last known, to count its vectors while the embedder is lost."""
+
+    async def overview(self, tenant: TenantName) -> Overview:
+        """Reads the state.
+
+        Raises:
+            StoreUnavailableError: PostgreSQL, which holds most of it, cannot be reached.
+        """
+        degraded: list[str] = []
+        space = self._spaces.current
+        unknown = IndexStatus(ready=False, vector_count=0, epoch=0, reason="it cannot be reached")
+        model, index, entities = await asyncio.gather(
+            _or_else(self._model, space.embedder.model(), "embedder", degraded),
+            _or_else(unknown, space.index.status(tenant), "index", degraded),
+            _or_else(UNKNOWN_COUNT, self._graph.count_entities(tenant), "graph", degraded),
+        )
+        self._model = model
+        if not index.ready:
+            degraded.append(f"index: {index.reason}{self._meanwhile()}")
+        elif index.reason:
+            degraded.append(f"index: {index.reason}")
+        degraded += [f"{each.name}: {each.trouble}" for each in self._breakers if each.trouble]
+        return Overview(
+            about=self._about,
+            tenant=await self._catalog.tenant_counts(tenant, model),
+            projections=await self._log.status(model),
+            dead_letters=await self._catalog.dead_letters(tenant, MAX_DEAD_LETTERS),
+            index=index,
+            model=model,
+            entities=entities,
+            degraded=list(dict.fromkeys(degraded)),
+        )
+
+    def _meanwhile(self) -> str:
+        return ", the previous model answers" if self._spaces.previous is not None else ""
+
+
+async def _or_else(
+    substitute: Value, answer: Awaitable[Value], name: str, degraded: list[str]
+) -> Value:
+    """Awaits the answer of a part, but not for as long as it takes a lost one to come back."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await answer
+    except (TriviumError, TimeoutError) as error:
+        degraded.append(str(error) or f"{name}: no answer in time")
+        return substitute

@@ -1,0 +1,35 @@
+"""The bearer keys of callers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from serving.domain.identity import AccessKey
+
+
+class AccessKeys(Protocol):
+    """Stores keys; only their hashes."""
+
+    async def add(self, key: AccessKey) -> None:
+        """Stores a new key.
+
+        Raises:
+            StoreUnavailableError: PostgreSQL cannot be reached.
+        """
+        ...
+
+    async def revoke(self, key_id: str) -> bool:
+        """Revokes a key; False if there is none with this id. Idempotent.
+
+        Raises:
+            StoreUnavailableError: PostgreSQL cannot be reached.
+        """
+        ...
+
+    async def all(self) -> list[AccessKey]:
+        """All keys, also expired and revoked ones, in the order of their creation.
+
+        Raises:
+            StoreUnavailableError: PostgreSQL cannot be reached.
+        """
+        ...

@@ -1,0 +1,180 @@
+"""The change log, its projections, and whether they have seen a write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken, Snapshot
+from serving.domain.items.records import ItemId, TenantName
+from serving.ports.embedding import EmbeddingModel, Vectors
+from serving.ports.graph import GraphChanges
+
+Projection = Literal["embedding", "graph"]
+
+
+"""What the projector derives from PostgreSQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A row that could not be projected."""
+
+    projection: Projection
+    item: ItemId
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One changed item; its current row is read from the tables."""
+
+    key: int
+    tenant: TenantName
+    item: ItemId
+    xid: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Whole transactions from the log, oldest first, and the position after them.
+
+    `last` is True if the log held no more.
+    """
+
+    changes: list[Change]
+    position: Snapshot
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingTask:
+    """A text to embed. `text_hash` detects that the row has changed when its vector is saved."""
+
+    change: Change
+    text: str
+    text_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionStatus:
+    """The state of a projection."""
+
+    projection: Projection
+    pending: int
+    lag_s: float
+    dead_letter_count: int
+
+
+class ChangeLog(Protocol):
+    """The change log, as the projector reads it."""
+
+    def leadership(
+        self, projection: Projection, model: EmbeddingModel | None
+    ) -> AbstractAsyncContextManager[None]:
+        """Waits for leadership of the projection to `model`, which ends with the context.
+
+        Leadership is lost with the connection: then the next call of the log raises
+        `StoreUnavailableError`.
+        """
+        ...
+
+    async def next_batch(
+        self, projection: Projection, model: EmbeddingModel | None, limit: int
+    ) -> ChangeBatch:
+        """Returns the next changes: whole transactions, the last of which may exceed `limit`.
+
+        `model` is that of the embedding projection (each model has its own position) and None for
+        the graph. An empty batch still advances the position.
+        """
+        ...
+
+    async def newest_waiting(self, model: EmbeddingModel, limit: int) -> list[Change]:
+        """Returns changes beyond the position without a vector: of each tenant in turn the newest.
+
+        So a tenant with few does not wait behind one with many.
+        """
+        ...
+
+    async def embedding_tasks(
+        self, changes: Sequence[Change], model: EmbeddingModel
+    ) -> list[EmbeddingTask]:
+        """Returns the rows that need a vector: existing, not sensitive, not up to date."""
+        ...
+
+    async def save_embeddings(
+        self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]
+    ) -> None:
+        """Stores vectors (fp16) of the rows that have not changed, and logs that."""
+        ...
+
+    async def graph_changes(self, changes: Sequence[Change]) -> GraphChanges:
+        """Returns the state of the changed rows in the graph; sensitive rows are removed."""
+        ...
+
+    async def dead_letter(
+        self, projection: Projection, model: EmbeddingModel | None, change: Change, reason: str
+    ) -> None:
+        """Records that the row could not be projected; replaces an older record."""
+        ...
+
+    async def advance(
+        self,
+        projection: Projection,
+        model: EmbeddingModel | None,
+        position: Snapshot,
+        *,
+        complete: bool = False,
+    ) -> None:
+        """Stores that everything up to `position` is projected.
+
+        Args:
+            projection: The projection.
+            model: Its model, if it has one.
+            position: The position.
+            complete: Whether every row has a vector of `model`. From then on only the latest rows
+                lack one, until another model is complete.
+        """
+        ...
+
+    async def wait(self, timeout_s: float) -> None:
+        """Returns when something changed, or after the timeout."""
+        ...
+
+    async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
+        """Returns how far each projection is."""
+        ...
+
+    async def compact(self) -> int:
+        """Deletes entries that no reader needs any more; returns how many."""
+        ...
+
+
+class Consistency(Protocol):
+    """How far the projections are, for requests with a token."""
+
+    async def graph_has_seen(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        """Waits until the graph holds the write; False if the deadline passes first."""
+        ...
+
+    async def dead_letter_counts(self, token: ConsistencyToken) -> Mapping[Projection, int]:
+        """Returns how many rows of the write each projection has dead-lettered."""
+        ...
+
+    async def pending_counts(
+        self, tenant: TenantName, deadline: Deadline
+    ) -> Mapping[Projection, int]:
+        """Returns how many changed rows of the tenant each projection lacks; 0 may be left out.
+
+        It may be a second old, and raises nothing: it is for reports.
+        """
+        ...
+
+    async def epoch(self) -> str:
+        """Returns the log's epoch."""
+        ...

@@ -1,0 +1,139 @@
+"""The store of segments and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.items.records import Fact, Item, ItemId, Segment, TenantName
+from serving.domain.questions.query import Filter
+from serving.ports.change_log import DeadLetter
+from serving.ports.embedding import EmbeddingModel
+
+Outcome = Literal["created", "updated", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReceipt:
+    """The outcomes of a transaction, in the order of the items."""
+
+    outcomes: list[Outcome]
+    token: ConsistencyToken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """What to erase: exactly one field is set."""
+
+    items: tuple[ItemId, ...] | None = None
+    session: str | None = None
+    speaker: str | None = None
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EraseReceipt:
+    """The erased items, their keys, and how many rows each derived store lost.
+
+    The token is that of the last erasure if nothing was erased.
+    """
+
+    items: list[ItemId]
+    token: ConsistencyToken
+    keys: Sequence[int] = ()
+    removed: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantCounts:
+    """The row counts of a tenant. `text_search_config` is empty for an unknown tenant."""
+
+    segments: int
+    sensitive_segments: int
+    facts: int
+    embedded: int
+    embeddable: int
+    text_search_config: str
+
+
+class MemoryStore(Protocol):
+    """The source of truth, written in transactions."""
+
+    async def write(
+        self,
+        tenant: TenantName,
+        items: Sequence[Item],
+        text_search_config: str = "",
+        extracted: frozenset[ItemId] = frozenset(),
+        undated: frozenset[ItemId] = frozenset(),
+    ) -> WriteReceipt:
+        """Stores the items, whose names are distinct, in one transaction.
+
+        An item whose content is stored already is unchanged; the token covers the write that stored
+        it. The entities of the segments in `extracted` and the times of the items in `undated` were
+        set by the service and are not part of their content: writing them again changes neither.
+
+        Raises:
+            TextSearchConfigConflictError: The tenant has another one.
+            InvalidRequestError: `text_search_config` names none that exists.
+        """
+        ...
+
+    async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
+        """Erases what is selected, and facts that are left without evidence."""
+        ...
+
+    async def load(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> dict[ItemId, Item]:
+        """Reads the rows of the items that exist."""
+        ...
+
+    async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
+        """Returns the names of the tenant's entities, by `name_key`."""
+        ...
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """Returns how many of the items it still holds."""
+        ...
+
+    async def count_derived(self, keys: Sequence[int]) -> Mapping[str, int]:
+        """Returns how many rows each derived store has of the keys of an `EraseReceipt`."""
+        ...
+
+    async def ready(self) -> bool:
+        """Returns whether a call would succeed now. Never raises."""
+        ...
+
+
+class Catalog(Protocol):
+    """Reads stored rows in pages, by id."""
+
+    async def list_segments(
+        self, tenant: TenantName, filter_: Filter, after: str, limit: int
+    ) -> list[Segment]:
+        """Returns the segments whose id follows `after`, by id."""
+        ...
+
+    async def list_facts(
+        self,
+        tenant: TenantName,
+        entities: Sequence[str],
+        valid_at: datetime | None,
+        after: str,
+        limit: int,
+    ) -> list[Fact]:
+        """Returns the facts whose id follows `after`, by id."""
+        ...
+
+    async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
+        """Returns the row counts of the tenant."""
+        ...
+
+    async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
+        """Returns the tenant's dead letters, newest first."""
+        ...

@@ -1,0 +1,194 @@
+"""The vector index: its searches, by vector and by text, and its status."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.questions.query import Query, Scope
+from serving.domain.ranking.ranked_list import Candidate
+from serving.domain.ranking.signals import Traits
+from serving.ports.embedding import VectorLike
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The recall of a number of probes, measured on the corpus itself.
+
+    `share` is the expected share of all rows that such a search reads.
+    """
+
+    n_probes: int
+    recall: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class WantedNeighbours:
+    """The wanted neighbours of a question: the `depth` nearest items that `scope` accepts.
+
+    An item with several vectors counts by its best one. A fact must hold by `scope.clocks`; if the
+    filter restricts anything, one of its evidence segments must pass it.
+
+    Attributes:
+        kind: Segments or facts.
+        scope: The scope of the items.
+        depth: The most items.
+        only: The only items to consider; None considers all.
+        token: A write to wait for. An engine, which follows no log, ignores it.
+    """
+
+    kind: ItemKind
+    scope: Scope
+    depth: int
+    only: Collection[ItemId] | None = None
+    token: ConsistencyToken | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexAnswer:
+    """The neighbours found, best first, and whether the index has seen the caller's write.
+
+    `evidence` has, for each fact found, the ids of its segments that the scope accepts, strongest
+    first. `embedding_s` is how long a `TextSearch` waited for the vector. `unsearched` says why
+    some rows were not searched; empty if all were. `standbys` are the parts, "embedder" and
+    "index", whose standbys on a CPU answered.
+    """
+
+    candidates: list[Candidate]
+    epoch: int
+    stale: bool = False
+    evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    embedding_s: float = 0.0
+    unsearched: str = ""
+    standbys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexTier:
+    """How the rows of one kind of a tenant are searched, and with what recall.
+
+    Without inverted lists the numbers about them are 0 and the curve is empty. `rows` counts live
+    rows, `tail` those that are in no list, `dead` deleted rows that still take memory. `recall` is
+    the last audited value, or that of the calibration. `rebuilding` is the progress of new lists,
+    `failure` why there are none; both are empty otherwise. `memory_bytes` is planned, not measured.
+    """
+
+    kind: ItemKind
+    rows: int
+    dead: int
+    memory_bytes: int
+    tail: int = 0
+    n_lists: int = 0
+    n_probes: int = 0
+    recall_target: float = 1.0
+    recall: float = 1.0
+    audited: bool = False
+    curve: tuple[CurvePoint, ...] = ()
+    rebuilding: str = ""
+    failure: str = ""
+
+    @property
+    def dead_share(self) -> float:
+        """The share of dead rows among all rows; 0 if there are none."""
+        return self.dead / (self.rows + self.dead) if self.dead else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """The state of a vector index.
+
+    A ready index has a `reason` if its standby answers in its place. One that is not ready is
+    `incomplete` if rows still lack a vector of its model, as after a change of the model; otherwise
+    it is being filled, or has failed. `epoch` counts how often it was filled or restructured, from
+    1. `tiers` are those of one tenant.
+    """
+
+    ready: bool
+    vector_count: int
+    epoch: int
+    reason: str = ""
+    incomplete: bool = False
+    tiers: tuple[IndexTier, ...] = ()
+
+
+Question = TypeVar("Question", contravariant=True)
+
+
+class NeighbourSearch(Protocol[Question]):
+    """Finds the nearest neighbours of a question, given as a vector or as a text."""
+
+    async def search(
+        self, question: Question, /, wanted: WantedNeighbours, deadline: Deadline
+    ) -> IndexAnswer:
+        """Finds the wanted neighbours of the question; scores are cosines.
+
+        Waits for the token until the deadline, then answers with `stale` set.
+
+        Raises:
+            ValueError: The question is a vector of another dimension than the index.
+            OverloadedError: The question is a text, and the embedder's queue is full.
+            TimeoutError: The deadline passed first.
+            DependencyError: The index is not ready; `why` says why.
+        """
+        ...
+
+
+class VectorIndex(NeighbourSearch[VectorLike], Protocol):
+    """Searches by vector, among the vectors of segments and facts."""
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """Returns how many of the items it still holds."""
+        ...
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        """Waits until the index has seen the write; False if the deadline passes first."""
+        ...
+
+    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
+        """Waits until no snapshot on a disk is older than the write.
+
+        Returns how many are at the deadline.
+        """
+        ...
+
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
+        """Returns its state; `tiers` are filled if a tenant is named."""
+        ...
+
+
+class RelatedSearch(Protocol):
+    """Finds segments that share mentions with others, in an index that holds all rows."""
+
+    async def related(
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> IndexAnswer:
+        """Finds what `Graph.related` finds, among the segments that have a vector.
+
+        Waits for the query's token until the deadline, then answers with `stale` set.
+
+        Raises:
+            TimeoutError: The deadline passed first.
+            DependencyError: The index is not ready; `why` says why.
+        """
+        ...
+
+
+class WholeIndex(VectorIndex, RelatedSearch, Protocol):
+    """A vector index of all rows."""
+
+
+class CandidateIndex(WholeIndex, Protocol):
+    """A vector index of all rows in this process, which knows its items."""
+
+    def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
+        """Returns what signals ask of those items that it has; none before it is filled."""
+        ...
+
+
+class TextSearch(NeighbourSearch[str], Protocol):
+    """Searches by text: embeds a question, and finds the neighbours of its vector."""

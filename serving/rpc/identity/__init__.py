@@ -1,0 +1,1 @@
+"""Who may call what: credentials, and the rule of each RPC."""

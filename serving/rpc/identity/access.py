@@ -1,0 +1,146 @@
+"""Decides, for each call, who calls and whether the call is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+
+from serving.domain.errors import UnauthenticatedError
+from serving.domain.identity import Caller, Role
+from serving.rpc.identity.rules import RULES, Rule
+from serving.rpc.registration import Malformed
+
+AUTHORIZATION = "authorization"
+_BEARER = "bearer "
+_KEY_PREFIX = "trv_"
+
+ANYONE = Caller(name="anyone", roles=frozenset({Role.ADMIN}), tenants=None)
+"""The caller of a service without authentication."""
+
+
+class CallMetadata(Protocol):
+    """The part of a call that says who calls."""
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None:
+        """The caller's metadata."""
+        ...
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        """How the connection is secured, and by which certificate."""
+        ...
+
+
+Verify = Callable[[str], Caller]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The ways to authenticate; with none of them, everything is open to anyone.
+
+    Attributes:
+        keys: Verifies bearer keys.
+        tokens: Verifies JSON Web Tokens.
+        certificates: The callers by a name in their certificate.
+        encrypted: Whether a call must come over TLS.
+        open_methods: Methods that need no credentials.
+    """
+
+    keys: Verify | None = None
+    tokens: Verify | None = None
+    certificates: Mapping[str, Caller] = field(default_factory=dict)
+    encrypted: bool = False
+    open_methods: Collection[str] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no authentication."""
+        return self.keys is None and self.tokens is None and not self.certificates
+
+    def caller_of(self, method: str, call: CallMetadata) -> Caller:
+        """Authenticates the caller, and checks its role.
+
+        Raises:
+            UnauthenticatedError: The credentials are missing or not valid.
+            PermissionDeniedError: The caller lacks the role.
+        """
+        if self.encrypted and b"ssl" not in call.auth_context().get("transport_security_type", ()):
+            raise UnauthenticatedError("this service is called over TLS only")
+        if self.is_open:
+            return ANYONE
+        credentials = [
+            value for key, value in call.invocation_metadata() or () if key == AUTHORIZATION
+        ]
+        if not credentials and method in self.open_methods:
+            return Caller(name="anyone", roles=frozenset({RULES[method].role}), tenants=frozenset())
+        caller = self._by_bearer(credentials) if credentials else self._by_certificate(call)
+        caller.require(RULES[method].role)
+        return caller
+
+    def _by_bearer(self, credentials: Sequence[str | bytes]) -> Caller:
+        given = credentials[0]
+        if len(credentials) > 1 or not isinstance(given, str):
+            raise UnauthenticatedError("authorization must be sent once, as text")
+        if given[: len(_BEARER)].lower() != _BEARER:
+            raise UnauthenticatedError("authorization must be 'Bearer ' and a key or a token")
+        text = given[len(_BEARER) :].strip()
+        verify = self.keys if text.startswith(_KEY_PREFIX) else self.tokens
+        if verify is None:
+            raise UnauthenticatedError("credentials of this kind are not accepted")
+        return verify(text)
+
+    def _by_certificate(self, call: CallMetadata) -> Caller:
+        names = call.auth_context() if self.certificates else {}
+        for field_ in ("x509_subject_alternative_name", "x509_common_name"):
+            for name in names.get(field_, ()):
+                if caller := self.certificates.get(name.decode(errors="replace")):
+                    return caller
+        raise UnauthenticatedError("send credentials as the metadata authorization")
+
+
+OPEN = Access()
+"""No authentication."""
+
+
+def within_tenants(rule: Rule, caller: Caller, request: Any) -> None:
+    """Fills in the tenant of a request.
+
+    Raises:
+        PermissionDeniedError: The caller may not name the tenant of the request.
+    """
+    if rule.tenant_in is None:
+        return
+    for name in rule.tenant_in:
+        request = getattr(request, name)
+    tenant = caller.tenant(request.tenant)
+    if tenant != request.tenant:
+        request.tenant = tenant
+
+
+async def each_within_tenants(
+    access: Access, method: str, call: CallMetadata, stream: AsyncIterator[Any]
+) -> AsyncIterator[Any]:
+    """Checks each message of a stream; the caller too, so that a revoked key ends the stream."""
+    async for request in stream:
+        if not isinstance(request, Malformed):
+            within_tenants(RULES[method], access.caller_of(method, call), request)
+        yield request
+
+
+def hide_from(caller: Caller, rule: Rule, response: Message) -> None:
+    """Clears what is about all tenants, for a caller that is bound to some."""
+    if caller.tenants is not None:
+        for path in rule.hidden:
+            _clear(response, path)
+
+
+def _clear(message: Message, path: str) -> None:
+    name, _, rest = path.partition(".")
+    if not rest:
+        message.ClearField(name)
+        return
+    inner = getattr(message, name)
+    for each in [inner] if isinstance(inner, Message) else inner:
+        _clear(each, rest)

@@ -1,0 +1,72 @@
+"""The valid bearer keys, in memory.
+
+All keys are read again every `REFRESH_S`. So a key costs a call no query, a flood of invented keys
+does not reach PostgreSQL, and a revoked key is rejected within seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from serving.domain.errors import StoreUnavailableError, UnauthenticatedError
+from serving.domain.identity import AccessKey, Caller, KeyText
+from serving.ports.access_keys import AccessKeys
+
+REFRESH_S = 2.0
+STALE_S = 5.0
+"""Keys that were read longer ago are not trusted: one of them may be revoked by now."""
+
+
+class KeyRing:
+    """Verifies keys against the last reading of the store.
+
+    Args:
+        keys: The store.
+        monotonic: A clock in seconds, for the age of the reading.
+        now: The time that the expiry of a key is compared with.
+    """
+
+    def __init__(
+        self,
+        keys: AccessKeys,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._keys = keys
+        self._monotonic = monotonic
+        self._now = now
+        self._by_id: Mapping[str, AccessKey] = MappingProxyType({})
+        self._read_at = float("-inf")
+
+    def verify(self, text: str) -> Caller:
+        """The caller of a key.
+
+        Raises:
+            UnauthenticatedError: The key is malformed, unknown, expired or revoked. The message is
+                the same, so that it does not tell which.
+            StoreUnavailableError: The keys could not be read for too long.
+        """
+        if self._monotonic() - self._read_at > STALE_S:
+            raise StoreUnavailableError("the keys of callers could not be read")
+        given = KeyText.parse(text)
+        key = None if given is None else self._by_id.get(given.id)
+        if given is None or key is None or not key.accepts(given.secret, self._now()):
+            raise UnauthenticatedError(
+                f"the key is not valid; a new key is valid after {REFRESH_S:g} s"
+            )
+        return key.caller
+
+    async def refresh(self) -> None:
+        """Reads all keys.
+
+        Raises:
+            StoreUnavailableError: PostgreSQL cannot be reached.
+        """
+        began = self._monotonic()
+        self._by_id = {key.id: key for key in await self._keys.all()}
+        # The reading is as old as its beginning.
+        self._read_at = began

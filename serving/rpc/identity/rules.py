@@ -1,0 +1,48 @@
+"""The rule of each RPC: the role that it needs, and where its request names the tenant.
+
+The decorator `rpc` reads this table when a method is declared: an RPC without a rule cannot be
+imported. The RPCs of grpc.health.v1 have no rule, because they are open to everyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from serving.domain.identity import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may call an RPC.
+
+    `tenant_in` is the path of the message with the field `tenant`: () is the request itself, None
+    means that the request has no tenant. `hidden` are the paths of fields in the response that are
+    about all tenants; they are cleared for a caller that is bound to some.
+    """
+
+    role: Role
+    tenant_in: tuple[str, ...] | None = ()
+    hidden: tuple[str, ...] = ()
+
+
+RULES: Mapping[str, Rule] = {
+    "Retrieve": Rule(Role.READER),
+    "ListProfiles": Rule(Role.READER, tenant_in=None),
+    "Compare": Rule(Role.READER, tenant_in=("retrieve",)),
+    "ExplainAbsence": Rule(Role.READER, tenant_in=("retrieve",)),
+    "Ingest": Rule(Role.WRITER),
+    "IngestStream": Rule(Role.WRITER),
+    "Forget": Rule(Role.ERASER),
+    "GetSegments": Rule(Role.READER),
+    "ListSegments": Rule(Role.READER),
+    "ListFacts": Rule(Role.READER),
+    "GetStats": Rule(
+        Role.READER,
+        hidden=(
+            "projections.pending_count",
+            "projections.dead_letter_count",
+            "index.vector_count",
+        ),
+    ),
+}

@@ -1,0 +1,150 @@
+"""What a user of the desk sees and what stays: the demonstration, failed starts, Ctrl-C, doctor."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.desk import PROJECT, RunCommand
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.timeout(300),
+]
+
+ONE_SCREEN = 24
+SAMPLE = PROJECT / "clients/python/examples/sample"
+ASKED_TO_END = 130
+MISCONFIGURED = 2
+
+
+def test_the_demonstration_answers_its_questions_and_leaves_nothing(
+    run_command: RunCommand,
+) -> None:
+    lines = (SAMPLE / "questions.jsonl").read_text().splitlines()
+    questions = [json.loads(line) for line in lines]
+
+    demo = run_command("demo", "--once")
+
+    assert demo.code == 0, demo.said
+    assert all(question["text"] in demo.said for question in questions)
+    assert f"{len(questions)} of {len(questions)}" in demo.said
+    assert "Traceback" not in demo.said
+    assert demo.leaves_nothing, demo
+
+
+def test_a_port_in_use_is_named_before_anything_starts(
+    run_command: RunCommand, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+
+        failed = run_command(
+            "serve", TRIVIUM_SERVE__GRPC_PORT=port, TRIVIUM_CACHE_DIR=str(tmp_path / "cache")
+        )
+
+    assert failed.code == 1
+    assert f"port {port} is in use" in failed.said
+    assert "TRIVIUM_SERVE__GRPC_PORT" in failed.said
+    assert "starting" not in failed.said
+    assert is_short(failed.said)
+    assert failed.leaves_nothing, failed
+
+
+@pytest.mark.parametrize("setting", ["TRIVIUM_DATA_DIR", "TRIVIUM_CACHE_DIR"])
+def test_a_folder_that_cannot_be_made_is_named_before_anything_starts(
+    run_command: RunCommand, tmp_path: Path, setting: str
+) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "folder"
+
+    failed = run_command("serve", **{"TRIVIUM_CACHE_DIR": str(tmp_path), setting: str(folder)})
+
+    assert failed.code == 1
+    assert str(folder) in failed.said
+    assert "Not a directory" in failed.said
+    assert setting in failed.said
+    assert "starting" not in failed.said
+    assert is_short(failed.said)
+    assert failed.leaves_nothing, failed
+
+
+@pytest.mark.parametrize("command", ["serve", "check-config"])
+def test_a_dsn_that_does_not_parse_is_named_and_not_shown(
+    run_command: RunCommand, tmp_path: Path, command: str
+) -> None:
+    failed = run_command(
+        command,
+        TRIVIUM_POSTGRES__DSN="host=127.0.0.1 password=two words",
+        TRIVIUM_CACHE_DIR=str(tmp_path),
+    )
+
+    assert failed.code == MISCONFIGURED
+    assert "postgres.dsn does not parse" in failed.said
+    assert "TRIVIUM_POSTGRES__DSN" in failed.said
+    assert "words" not in failed.said
+    assert is_short(failed.said)
+    assert failed.leaves_nothing, failed
+
+
+def test_a_profile_that_is_wrong_is_reported_before_anything_starts(
+    run_command: RunCommand, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: default\nlegs: {dense: {depth: -1}}\n")
+
+    failed = run_command("serve", TRIVIUM_RETRIEVAL__PROFILES=str(tmp_path))
+
+    assert failed.code == MISCONFIGURED
+    assert "mine.yaml): legs.dense.depth: must be from 1" in failed.said
+    assert "starting" not in failed.said
+    assert is_short(failed.said)
+    assert failed.leaves_nothing, failed
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("starting Ray, PostgreSQL and Neo4j", signal.SIGTERM),
+        ("deploying the service", signal.SIGINT),
+    ],
+)
+def test_a_start_that_is_interrupted_says_so_at_once_and_leaves_nothing(
+    run_command: RunCommand, line: str, number: signal.Signals
+) -> None:
+    interrupted = run_command("serve", signal_at=[(line, number), ("stopping", signal.SIGINT)])
+
+    assert interrupted.code == ASKED_TO_END, interrupted.said
+    assert interrupted.said.count("stopping") == 1
+    assert interrupted.said.endswith("trivium: stopped\n")
+    assert is_short(interrupted.said)
+    assert interrupted.leaves_nothing, interrupted
+
+
+def test_doctor_says_what_will_be_used(run_command: RunCommand) -> None:
+    doctor = run_command("doctor")
+
+    assert doctor.code == 0, doctor.said
+    parts = [line.split()[1] for line in doctor.said.splitlines()]
+    assert {"python", "ray", "postgres", "neo4j", "grpc_port", "model"} <= set(parts)
+    assert "FAIL" not in doctor.said
+    assert doctor.leaves_nothing, doctor
+
+
+def test_check_config_masks_secrets(run_command: RunCommand) -> None:
+    printed = run_command("check-config", TRIVIUM_POSTGRES__DSN="host=/run password=swordfish")
+
+    assert printed.code == 0, printed.said
+    assert "dsn: '**********'" in printed.said
+    assert "swordfish" not in printed.said
+
+
+def is_short(said: str) -> bool:
+    """Whether it is no traceback and fits on one screen."""
+    return "Traceback" not in said and len(said.splitlines()) <= ONE_SCREEN

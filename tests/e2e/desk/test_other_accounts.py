@@ -1,0 +1,91 @@
+"""Another account of the machine meets closed doors: files, sockets and command lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.fixtures.service import Service
+from tests.support.processes import tree_of
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+
+OUTSIDER = 54_321
+"""An account that runs nothing; not `nobody`, which runs PostgreSQL for root."""
+
+
+def folders(service: Service) -> list[Path]:
+    """What the desk has written for itself: Ray's folder with the one around it, and the data."""
+    ray = service.log_dir.parents[1]
+    return [ray.parent, ray, *service.data_dir.iterdir()]
+
+
+def can_reach(path: Path) -> bool:
+    """Whether this process can list, connect to or read what a path names."""
+    try:
+        kind = path.lstat().st_mode
+        if stat.S_ISDIR(kind):
+            os.listdir(path)
+        elif stat.S_ISSOCK(kind):
+            with socket.socket(socket.AF_UNIX) as attempt:
+                attempt.connect(str(path))
+        else:
+            path.open("rb").close()
+    except OSError:
+        return False
+    return True
+
+
+def reached_by_outsider(paths: list[Path]) -> list[str]:
+    """The paths that a process of another account reaches."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.setgroups([])
+        os.setgid(OUTSIDER)
+        os.setuid(OUTSIDER)
+        reached = [str(path) for path in paths if can_reach(path)]
+        with os.fdopen(writing, "w") as pipe:
+            json.dump(reached, pipe)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        found: list[str] = json.load(pipe)
+    os.waitpid(child, 0)
+    return found
+
+
+def test_another_account_reaches_no_file_and_no_socket_of_the_desk(service: Service) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as another account; the next test looks at the modes")
+    tops = folders(service)
+    paths = [*tops, *(path for top in tops for path in top.rglob("*"))]
+    kinds = {stat.S_IFMT(path.lstat().st_mode) for path in paths if path.exists()}
+
+    assert {stat.S_IFSOCK, stat.S_IFREG, stat.S_IFDIR} <= kinds
+    assert any(path.name == "admin" for path in paths), "HAProxy's admin socket is elsewhere"
+    assert reached_by_outsider(paths) == []
+
+
+def test_the_folders_of_the_desk_are_for_their_owners_alone(service: Service) -> None:
+    ray_parent, _, *data = folders(service)
+
+    assert [path.name for path in (ray_parent, *data) if path.stat().st_mode & 0o077] == []
+
+
+def test_no_command_line_shows_a_secret(service: Service) -> None:
+    lines = []
+    for process in tree_of(service.process.pid):
+        try:
+            lines.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+
+    assert lines
+    assert not [line for line in lines if service.token in line]

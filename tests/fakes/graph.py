@@ -1,0 +1,328 @@
+"""The graph in memory: every item is checked, the reference for what a walk may find."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from serving.domain.budget import Deadline
+from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.items.text import name_key, names_entity, words_to_name_by
+from serving.domain.questions.query import Query, Scope, TimeRange
+from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
+from serving.domain.ranking.profile import Yields
+from serving.domain.ranking.ranked_list import Candidate, best_first
+from serving.pipeline.retrieval.ordering import visible
+from serving.ports.graph import GraphChanges
+
+HOP_DECAY = 0.5
+MOST_MENTIONS = 50
+STOP_WORDS = frozenset({"a", "does", "in", "is", "of", "on", "the", "what", "when", "where", "who"})
+
+Items = dict[ItemId, Item]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Where a walk has come: what it passes on there, how it went, and over which facts."""
+
+    at: str
+    activation: float
+    path: str
+    over: tuple[Fact, ...] = ()
+    seed: str = ""
+    """The entity that a given segment stands for, if it began there; it finds none of those."""
+
+
+@dataclass(frozen=True)
+class _Gain:
+    """What one way gives to one item."""
+
+    item: ItemId
+    amount: float
+    path: str
+    facts: tuple[str, ...] = ()
+    seed: int = 0
+    """The place of the segment that the way began at, among those given."""
+
+
+class InMemoryGraph:
+    """A `Graph` without bounds on fan-out and without near misses."""
+
+    def __init__(self) -> None:
+        self._tenants: defaultdict[TenantName, Items] = defaultdict(dict)
+
+    async def prepare(self) -> None:
+        """Nothing needs setting up."""
+
+    async def apply(self, changes: GraphChanges) -> None:
+        for tenant, item in changes.removed:
+            self._tenants[tenant].pop(item, None)
+        for segment in changes.segments:
+            self._tenants[segment.tenant][segment.segment.item] = segment.segment
+        for fact in changes.facts:
+            self._tenants[fact.tenant][fact.fact.item] = fact.fact
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        return len(self._tenants[tenant].keys() & set(items))
+
+    async def count_entities(self, tenant: TenantName) -> int:
+        return len(_names(self._tenants[tenant]))
+
+    async def search(
+        self,
+        query: Query,
+        walk: Walk,
+        seeds: Sequence[ItemId] | None,
+        depth: int,
+        yields: Yields,
+        deadline: Deadline,
+    ) -> list[Candidate]:
+        if deadline.passed:
+            raise TimeoutError
+        memory = _Memory(self._tenants[query.scope.tenant], query.scope, walk)
+        starts = memory.named(query.text) if seeds is None else memory.standing_for(seeds)
+        if walk.order is WalkOrder.DISTANCE:
+            return _nearest(memory.by_distance(starts, yields))[:depth]
+        find = memory.facts if yields is Yields.FACTS else memory.segments
+        return _added_up(find(starts))[:depth]
+
+    async def related(
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        if deadline.passed:
+            raise TimeoutError
+        scope, asked = query.scope, words_to_name_by(query.text)
+        items = self._tenants[scope.tenant]
+        segments = [item for item in items.values() if isinstance(item, Segment)]
+        names = _names(items)
+        found: defaultdict[ItemId, list[tuple[float, str]]] = defaultdict(list)
+        for rank, seed in enumerate(map(items.get, seeds), start=1):
+            for key in _mentioned(seed) if isinstance(seed, Segment) else ():
+                if names_entity(asked, key):
+                    continue
+                mentioning = [segment for segment in segments if key in _mentioned(segment)]
+                for segment in mentioning if len(mentioning) <= MOST_MENTIONS else ():
+                    if segment is not seed and visible(segment, scope):
+                        found[segment.item].append((1 / ((rank + 1) * len(mentioning)), key))
+        return best_first(_sharing(item, gains, names) for item, gains in found.items())[:depth]
+
+
+def _sharing(item: ItemId, gains: list[tuple[float, str]], names: dict[str, str]) -> Candidate:
+    """A candidate with the names that it shares, those that give most first."""
+    shared = dict.fromkeys(
+        names[key] for _, key in sorted(gains, key=lambda gain: (-gain[0], gain[1]))
+    )
+    return Candidate(item, math.fsum(gain for gain, _ in gains), ", ".join([*shared][:4]))
+
+
+class _Memory:
+    """What one tenant's items say within a scope."""
+
+    def __init__(self, items: Items, scope: Scope, walk: Walk) -> None:
+        self._scope = scope
+        self._relations = list(dict.fromkeys(map(str.lower, walk.relations)))
+        self._hops = walk.hops
+        self._direction = walk.direction
+        self._names = _names(items)
+        self._segments = {i.id: i for i in items.values() if isinstance(i, Segment)}
+        self._facts = [i for i in items.values() if isinstance(i, Fact)]
+
+    # ------------------------------------------------------------ where to start
+
+    def named(self, question: str) -> list[_Way]:
+        """The entities named, a longer name for more, and for less within a longer one."""
+        words = name_key(question).split()
+        spans = {
+            (start, end): " ".join(words[start:end])
+            for start in range(len(words))
+            for end in range(start + 1, len(words) + 1)
+            if not STOP_WORDS.issuperset(words[start:end])
+        }
+        named = {span: key for span, key in spans.items() if key in self._names}
+        weights: dict[str, float] = {}
+        for (start, end), key in named.items():
+            within = any(a <= start and end <= b and (a, b) != (start, end) for a, b in named)
+            weights[key] = max(weights.get(key, 0.0), (end - start) * (0.25 if within else 1.0))
+        return [_Way(key, weight, self._names[key]) for key, weight in weights.items()]
+
+    def standing_for(self, seeds: Sequence[ItemId]) -> list[_Way]:
+        """The entities that the segments stand for."""
+        given = [self._segments.get(item.id) for item in seeds if item.kind is ItemKind.SEGMENT]
+        keys = dict.fromkeys(name_key(segment.entity) for segment in given if segment)
+        return [_Way(key, 1.0, self._names[key], seed=key) for key in keys if key]
+
+    # ------------------------------------------------------------ what is found
+
+    def segments(self, starts: Sequence[_Way]) -> Iterator[_Gain]:
+        """What arrives at segments."""
+        for start in starts:
+            yield from self._at(start, mentions=1.0)
+            for first in self._steps(start):
+                yield from self._evidence(first)
+                yield from self._at(first, mentions=HOP_DECAY)
+                for second in self._further(first):
+                    yield from self._evidence(second)
+                    yield from self._at(second, mentions=0.0)
+
+    def facts(self, starts: Sequence[_Way]) -> Iterator[_Gain]:
+        """What arrives at facts."""
+        for start in starts:
+            for first in self._steps(start):
+                for way in (first, *self._further(first)):
+                    if self._passes(way.over[-1]):
+                        yield _Gain(way.over[-1].item, way.activation, way.path)
+
+    def by_distance(self, starts: Sequence[_Way], yields: Yields) -> Iterator[_Gain]:
+        """How near each is, on every way to it, and from which of the given segments."""
+        for place, start in enumerate(starts):
+            seed = place if start.seed else 0
+            for first in self._steps(replace(start, seed=start.at)):
+                for way in (first, *self._further(first)):
+                    near = replace(way, activation=self._nearness(way))
+                    for gain in self._ended(near, yields):
+                        yield replace(gain, seed=seed)
+
+    def _ended(self, way: _Way, yields: Yields) -> Iterator[_Gain]:
+        """What a way by distance brings."""
+        if yields is Yields.EVIDENCE:
+            yield from self._reached(way)
+        elif self._passes(way.over[-1]):
+            yield _Gain(way.over[-1].item, way.activation, way.path)
+
+    def _nearness(self, way: _Way) -> float:
+        relations = self._relations
+        place = relations.index(way.over[-1].relation.lower()) if relations else 0
+        return 1 / (len(way.over) + place / (len(relations) + 1))
+
+    def _reached(self, way: _Way) -> Iterator[_Gain]:
+        """What is the entity that a way ends at, or the evidence for it where nothing is."""
+        is_there = any(name_key(segment.entity) == way.at for segment in self._segments.values())
+        yield from self._at(way, mentions=0.0) if is_there else self._evidence(way)
+
+    # ------------------------------------------------------------ walking
+
+    def _further(self, way: _Way) -> list[_Way]:
+        return self._steps(way, HOP_DECAY) if self._hops > 1 else []
+
+    def _steps(self, way: _Way, decay: float = 1.0) -> list[_Way]:
+        """On from an entity over every fact that holds, never back to where one was."""
+        leaving = [fact for fact in self._facts if way.at in _ends(fact)]
+        links = sum(_ends(fact).count(way.at) for fact in leaving)
+        been = {way.at, *(end for fact in way.over for end in _ends(fact))}
+        return [
+            self._step(way, fact, decay * way.activation / math.sqrt(links))
+            for fact in leaving
+            if self._followed(fact, way.at) and not been.issuperset(_ends(fact))
+        ]
+
+    def _step(self, way: _Way, fact: Fact, share: float) -> _Way:
+        subject, object_ = _ends(fact)
+        forward = subject == way.at
+        reached = object_ if forward else subject
+        arrow = f"-[{fact.relation}]->" if forward else f"<-[{fact.relation}]-"
+        path = f"{way.path} {arrow} {self._names[reached]}"
+        return _Way(reached, share * fact.weight, path, (*way.over, fact), way.seed)
+
+    def _evidence(self, way: _Way) -> Iterator[_Gain]:
+        fact = way.over[-1]
+        for id_ in fact.evidence:
+            segment = self._segments.get(id_)
+            if segment is not None and self._found_from(way, segment):
+                yield _Gain(segment.item, way.activation, way.path, (fact.id,))
+
+    def _at(self, way: _Way, *, mentions: float) -> Iterator[_Gain]:
+        """What mentions the entity that a walk has come to, and what is it."""
+        naming = [s for s in self._segments.values() if way.at in _mentioned(s)]
+        share = mentions * way.activation / math.sqrt(len(naming) or 1)
+        for segment in naming:
+            if share and self._found_from(way, segment):
+                yield _Gain(segment.item, share, way.path)
+        for segment in self._segments.values():
+            if name_key(segment.entity) == way.at and self._found_from(way, segment):
+                yield _Gain(segment.item, way.activation, way.path)
+
+    def _found_from(self, way: _Way, segment: Segment) -> bool:
+        its_own = bool(way.seed) and name_key(segment.entity) == way.seed
+        return self._visible(segment) and not its_own
+
+    def _followed(self, fact: Fact, at: str) -> bool:
+        wanted = not self._relations or fact.relation.lower() in self._relations
+        subject, object_ = _ends(fact)
+        along = {
+            WalkDirection.BOTH: True,
+            WalkDirection.FORWARD: at == subject,
+            WalkDirection.BACKWARD: at == object_,
+        }
+        return wanted and along[self._direction] and fact.holds(self._scope.clocks)
+
+    def _visible(self, segment: Segment) -> bool:
+        accepted = self._scope.segment_filter.accepts(segment)
+        return segment.event_time <= self._scope.as_of and accepted
+
+    def _passes(self, fact: Fact) -> bool:
+        filter_ = self._scope.filter
+        if not filter_.event_time.overlaps(fact.valid_from, fact.held_until(self._scope.clocks)):
+            return False
+        if not replace(filter_, event_time=TimeRange()).restricts:
+            return True
+        timeless = replace(self._scope.segment_filter, event_time=TimeRange())
+        evidence = [self._segments[id_] for id_ in fact.evidence if id_ in self._segments]
+        return any(
+            segment.event_time <= self._scope.as_of and timeless.accepts(segment)
+            for segment in evidence
+        )
+
+
+def _ends(fact: Fact) -> tuple[str, str]:
+    return name_key(fact.subject), name_key(fact.object)
+
+
+def _mentioned(segment: Segment) -> set[str]:
+    return {key for key in map(name_key, (*segment.entities, segment.speaker)) if key}
+
+
+def _names(items: Items) -> dict[str, str]:
+    """The names of all entities, by their keys."""
+    names: dict[str, str] = {}
+    for item in items.values():
+        if isinstance(item, Segment):
+            named = (*item.entities, item.speaker, item.entity)
+        else:
+            named = (item.subject, item.object)
+        names.update((name_key(name), name) for name in named if name_key(name))
+    return names
+
+
+def _added_up(gains: Iterator[_Gain]) -> list[Candidate]:
+    """By what arrives in all."""
+    return best_first(
+        _candidate(
+            sorted(ways, key=lambda way: (not way.facts, -way.amount)),
+            round(math.fsum(way.amount for way in ways), 9),
+        )
+        for ways in _by_item(gains)
+    )
+
+
+def _nearest(gains: Iterator[_Gain]) -> list[Candidate]:
+    """By the nearest way; what is equally near by the first seed that leads there, then by id."""
+    nearest = [
+        sorted(ways, key=lambda way: (-way.amount, way.seed, way.path)) for ways in _by_item(gains)
+    ]
+    ordered = sorted(nearest, key=lambda ways: (-ways[0].amount, ways[0].seed, ways[0].item))
+    return [_candidate(ways, ways[0].amount) for ways in ordered]
+
+
+def _by_item(gains: Iterator[_Gain]) -> list[list[_Gain]]:
+    ways: defaultdict[ItemId, list[_Gain]] = defaultdict(list)
+    for gain in gains:
+        ways[gain.item].append(gain)
+    return list(ways.values())
+
+
+def _candidate(ways: list[_Gain], score: float) -> Candidate:
+    facts = dict.fromkeys(fact for way in ways for fact in way.facts)
+    return Candidate(ways[0].item, score, ways[0].path, tuple(facts))

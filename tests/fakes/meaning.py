@@ -1,0 +1,584 @@
+"""Meaning without a model: an encoder of words, a feed in memory, a brute-force index."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+import zlib
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
+from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
+from serving.domain.items.text import (
+    MOST_MENTIONS,
+    MOST_NAMES_SHOWN,
+    name_key,
+    names_entity,
+    words_to_name_by,
+)
+from serving.domain.items.validity import held_until
+from serving.domain.questions.query import Filter, Query, Scope, TimeRange, segment_terms
+from serving.domain.ranking.ranked_list import Candidate, best_first
+from serving.domain.ranking.signals import Traits
+from serving.domain.shards import Shard
+from serving.domain.soundness import sound_rows
+from serving.ports.embedding import Device, EmbeddingModel, TokenIds, Vector, VectorLike, Vectors
+from serving.ports.index_engine import (
+    DamagedSnapshotError,
+    FeedDelta,
+    FeedLostError,
+    FeedPosition,
+    IndexEngine,
+    IndexRow,
+    Neighbours,
+    UnsoundRowsError,
+)
+from serving.ports.vector_index import IndexAnswer, IndexStatus, IndexTier, WantedNeighbours
+from tests.support.builders import TENANT
+
+FAKE_MODEL = EmbeddingModel("fake", 16)
+
+
+def unit(seed: int, dimension: int = FAKE_MODEL.dimension) -> Vector:
+    """The direction number `seed`."""
+    vector = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+class FakeEncoder:
+    """A `TextEncoder` that adds up one direction per word; equal words, near texts."""
+
+    def __init__(self, *, window: int = 8, overlap: int = 2, is_accelerator: bool = False) -> None:
+        self._window = window
+        self._step = window - overlap
+        self._device = Device(is_accelerator=is_accelerator, token_budget=4096)
+
+    def model(self) -> EmbeddingModel:
+        return FAKE_MODEL
+
+    def device(self) -> Device:
+        return self._device
+
+    def tokenize_query(self, text: str) -> TokenIds:
+        return self.tokenize_document(text)[0]
+
+    def tokenize_document(self, text: str) -> list[TokenIds]:
+        tokens = [zlib.crc32(word.encode()) for word in text.lower().split()] or [0]
+        starts = range(0, max(1, len(tokens) - self._window + self._step), self._step)
+        return [tokens[start : start + self._window] for start in starts]
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        sums = [np.sum([unit(token) for token in window], axis=0) for window in windows]
+        return np.stack([total / np.linalg.norm(total) for total in sums])
+
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
+        return sound_rows(self.encode(windows))
+
+
+class GatedEncoder(FakeEncoder):
+    """Holds every batch until the test lets it go on, and remembers them."""
+
+    def __init__(self, *, window: int = 8, is_accelerator: bool = False) -> None:
+        super().__init__(window=window, is_accelerator=is_accelerator)
+        self.batches: list[list[TokenIds]] = []
+        self._entered = threading.Semaphore(0)
+        self._released = threading.Semaphore(0)
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        self.batches.append(list(windows))
+        self._entered.release()
+        if not self._released.acquire(timeout=10):
+            raise AssertionError("the test never released the batch")
+        return super().encode(windows)
+
+    async def entered(self) -> None:
+        """Waits until the next batch is in the encoder."""
+        assert await asyncio.to_thread(self._entered.acquire, timeout=10), "no batch came"
+
+    def release(self, batches: int = 1) -> None:
+        """Lets so many batches go on, now or when they come."""
+        self._released.release(batches)
+
+
+class WatchedEncoder(GatedEncoder):
+    """Remembers which threads tokenized and which encoded; signals when a text is tokenized."""
+
+    def __init__(self, *, is_accelerator: bool = False) -> None:
+        super().__init__(is_accelerator=is_accelerator)
+        self.tokenized_by: dict[str, str] = {}
+        self.encoded_by: set[str] = set()
+        self._tokenized = threading.Semaphore(0)
+
+    def tokenize_document(self, text: str) -> list[TokenIds]:
+        windows = super().tokenize_document(text)
+        self.tokenized_by[text] = threading.current_thread().name
+        self._tokenized.release()
+        return windows
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        self.encoded_by.add(threading.current_thread().name)
+        return super().encode(windows)
+
+    async def tokenized(self) -> None:
+        """Waits until the next text is tokenized."""
+        assert await asyncio.to_thread(self._tokenized.acquire, timeout=10), "none is tokenized"
+
+
+class PoisonedEncoder(FakeEncoder):
+    """Fails each batch that has the word "poison"."""
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        poison = zlib.crc32(b"poison")
+        if any(poison in window for window in windows):
+            raise RuntimeError("poisoned batch")
+        return super().encode(windows)
+
+
+class FakeEmbedder:
+    """An `Embedder` that makes no batches."""
+
+    def __init__(self) -> None:
+        self._encoder = FakeEncoder()
+
+    async def model(self) -> EmbeddingModel:
+        return self._encoder.model()
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        if deadline.passed:
+            raise TimeoutError
+        vector: Vector = self._encoder.encode([self._encoder.tokenize_query(text)])[0]
+        return vector
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        return [self._encoder.encode(self._encoder.tokenize_document(text)) for text in texts]
+
+
+def segment_row(segment: Segment, *vectors: Vector, tenant: TenantName = TENANT) -> IndexRow:
+    """The row of a segment as the feed brings it; without vectors it is there for filters."""
+    return IndexRow(
+        tenant=tenant,
+        item=segment.item,
+        vectors=np.stack(vectors).astype(np.float16) if vectors else np.empty((0, 0), np.float16),
+        terms=segment_terms(segment),
+        entities=segment.entities,
+        speaker=segment.speaker,
+        entity=segment.entity,
+        importance=segment.importance,
+        event_time=segment.event_time,
+        created_at=segment.created_at,
+        updated_at=segment.updated_at,
+    )
+
+
+def fact_row(fact: Fact, *vectors: Vector, tenant: TenantName = TENANT) -> IndexRow:
+    """The row of a fact as the feed brings it."""
+    return IndexRow(
+        tenant=tenant,
+        item=fact.item,
+        vectors=np.stack(vectors).astype(np.float16),
+        valid_from=fact.valid_from,
+        valid_to=fact.valid_to,
+        recorded_at=fact.recorded_at,
+        retracted_at=fact.retracted_at,
+        closings=fact.closings,
+        evidence=fact.evidence,
+    )
+
+
+def _mentioned(row: IndexRow) -> dict[str, str]:
+    names = ((name_key(name), name) for name in (*row.entities, row.speaker))
+    return {key: name for key, name in names if key}
+
+
+def _first_names(gains: list[tuple[int, str, str]]) -> str:
+    names: dict[str, str] = {}
+    for _, key, name in sorted(gains, key=lambda gain: gain[:2]):
+        names.setdefault(key, name)
+    return ", ".join([*names.values()][:MOST_NAMES_SHOWN])
+
+
+def _unknown_or_in(instant: datetime | None, allowed: TimeRange) -> bool:
+    return instant is None or instant in allowed
+
+
+def _has_length(vector: NDArray[Any]) -> bool:
+    return bool(0 < np.linalg.norm(vector.astype(np.float64)) < np.inf)
+
+
+class InMemoryIndex:
+    """An `IndexEngine` that checks every row: the reference for the others."""
+
+    def __init__(self, dimension: int = FAKE_MODEL.dimension) -> None:
+        self._dimension = dimension
+        self._rows: dict[tuple[TenantName, ItemId], IndexRow] = {}
+
+    def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
+        for row in rows:
+            if len(row.vectors):
+                self._check(row.vectors.shape[1])
+        if unsound := [row for row in rows if not all(map(_has_length, row.vectors))]:
+            raise UnsoundRowsError([(row.tenant, row.item) for row in unsound])
+        for name in removed:
+            self._rows.pop(name, None)
+        self._rows.update(((row.tenant, row.item), row) for row in rows)
+
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
+        self._check(len(vector))
+        if not _has_length(np.asarray(vector)):
+            raise ValueError("the vector to search for is zero or not finite")
+        found = best_first(
+            Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
+            for (tenant, _), row in self._rows.items()
+            if tenant == wanted.scope.tenant
+            and row.item.kind is wanted.kind
+            and len(row.vectors)
+            and self._accepts(row, wanted.scope)
+            and (wanted.only is None or row.item in wanted.only)
+        )[: wanted.depth]
+        evidence = {
+            candidate.item.id: self._evidence(candidate.item, wanted.scope)
+            for candidate in found
+            if wanted.kind is ItemKind.FACT
+        }
+        return Neighbours(found, evidence)
+
+    def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
+        asked = words_to_name_by(query.text)
+        tenant = query.scope.tenant
+        rows = {
+            item: row
+            for (owner, item), row in self._rows.items()
+            if owner == tenant and item.kind is ItemKind.SEGMENT and len(row.vectors)
+        }
+        found: defaultdict[ItemId, list[tuple[int, str, str]]] = defaultdict(list)
+        for place, seed in enumerate(dict.fromkeys(i for i in seeds if i.kind is ItemKind.SEGMENT)):
+            for key, name in _mentioned(rows[seed]).items() if seed in rows else ():
+                mentioning = [row for row in rows.values() if key in _mentioned(row)]
+                if len(mentioning) > MOST_MENTIONS or names_entity(asked, key):
+                    continue
+                for row in mentioning:
+                    if row.item != seed and self._accepts(row, query.scope):
+                        gain = int(1e9 / ((place + 2) * len(mentioning)))
+                        found[row.item].append((-gain, key, name))
+        return best_first(
+            Candidate(item, -sum(gain for gain, _, _ in gains) / 1e9, _first_names(gains))
+            for item, gains in found.items()
+        )[:depth]
+
+    def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
+        traits: dict[ItemId, Traits] = {}
+        for item in items:
+            row = self._rows.get((tenant, item))
+            if row is not None and len(row.vectors):
+                since = row.event_time or row.valid_from or row.recorded_at
+                assert since is not None, "every item has a time"
+                traits[item] = Traits(item, since, row.speaker)
+        return traits
+
+    def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
+        return sum(
+            len(row.vectors)
+            for (owner, item), row in self._rows.items()
+            if owner == tenant and item.kind is kind
+        )
+
+    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        return sum((tenant, item) in self._rows for item in set(items))
+
+    def save(self, folder: Path) -> None:
+        (folder / "rows").write_bytes(pickle.dumps(self._rows))
+
+    def restore(self, folder: Path) -> None:
+        try:
+            rows = pickle.loads((folder / "rows").read_bytes())
+        except (OSError, pickle.UnpicklingError, EOFError) as error:
+            raise DamagedSnapshotError(str(error)) from error
+        if any(
+            len(row.vectors) and row.vectors.shape[1] != self._dimension for row in rows.values()
+        ):
+            raise DamagedSnapshotError("another dimension")
+        self._rows = rows
+
+    @property
+    def rows(self) -> Mapping[tuple[TenantName, ItemId], IndexRow]:
+        """All that it holds, by name."""
+        return self._rows
+
+    @property
+    def vector_count(self) -> int:
+        return sum(len(row.vectors) for row in self._rows.values())
+
+    @property
+    def generation(self) -> int:
+        return 0
+
+    def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
+        return []
+
+    def maintain(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def _check(self, dimension: int) -> None:
+        if dimension != self._dimension:
+            raise ValueError(f"vectors must have {self._dimension} dimensions, got {dimension}")
+
+    def _accepts(self, row: IndexRow, scope: Scope) -> bool:
+        if row.item.kind is ItemKind.SEGMENT:
+            return self._accepts_segment(row, scope.segment_filter, scope.as_of)
+        return self._accepts_fact(row, scope)
+
+    def _accepts_segment(self, row: IndexRow, filter_: Filter, as_of: datetime) -> bool:
+        assert row.event_time is not None
+        return (
+            row.event_time <= as_of
+            and all(not row.terms.isdisjoint(group) for group in filter_.term_groups())
+            and row.importance >= filter_.min_importance
+            and row.event_time in filter_.event_time
+            and _unknown_or_in(row.created_at, filter_.created_at)
+            and _unknown_or_in(row.updated_at, filter_.updated_at)
+        )
+
+    def _accepts_fact(self, row: IndexRow, scope: Scope) -> bool:
+        assert row.recorded_at is not None
+        until = held_until(row.valid_to, row.closings, scope.clocks)
+        return (
+            scope.as_of in TimeRange(row.valid_from, until)
+            and scope.clocks.know(row.recorded_at, row.retracted_at)
+            and scope.filter.event_time.overlaps(row.valid_from, until)
+            and self._rests_on_accepted(row, scope)
+        )
+
+    def _rests_on_accepted(self, row: IndexRow, scope: Scope) -> bool:
+        if not replace(scope.filter, event_time=TimeRange()).restricts:
+            return True
+        filter_ = replace(scope.segment_filter, event_time=TimeRange())
+        segments = (self._rows.get((row.tenant, segment_id(id_))) for id_ in row.evidence)
+        return any(
+            segment is not None and self._accepts_segment(segment, filter_, scope.as_of)
+            for segment in segments
+        )
+
+    def _evidence(self, fact: ItemId, scope: Scope) -> tuple[str, ...]:
+        def accepts(id_: str) -> bool:
+            segment = self._rows.get((scope.tenant, segment_id(id_)))
+            if segment is None:
+                return not scope.filter.restricts
+            return self._accepts_segment(segment, scope.segment_filter, scope.as_of)
+
+        return tuple(filter(accepts, self._rows[scope.tenant, fact].evidence))
+
+
+class EngineIndex:
+    """A `CandidateIndex` of what an engine holds, which lacks nothing."""
+
+    def __init__(self, engine: IndexEngine) -> None:
+        self._engine = engine
+
+    async def search(
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
+    ) -> IndexAnswer:
+        found = self._engine.search(vector, wanted)
+        return IndexAnswer(found.candidates, epoch=1, evidence=found.evidence)
+
+    async def related(
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> IndexAnswer:
+        return IndexAnswer(self._engine.related(query, seeds, depth), epoch=1)
+
+    def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
+        return self._engine.traits(tenant, items)
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        return self._engine.count(tenant, items)
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        return True
+
+    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
+        return 0
+
+    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
+        return IndexStatus(True, self._engine.vector_count, 1)
+
+
+@dataclass(slots=True)
+class _Entry:
+    xid: int
+    tenant: TenantName
+    item: ItemId
+
+
+@dataclass
+class FakeFeed:
+    """An `IndexFeed` that the test writes to: `put`, `remove`, then `embed`.
+
+    A row that was put is in the log at once, and has its vectors after `embed`. `complete`
+    says whether all rows ever had. `failures` are raised by the next calls, one each. `lose`
+    makes a new epoch, and `prune` forgets the log so far.
+    """
+
+    epoch: str = "1"
+    complete: bool = True
+    failures: list[Exception] = field(default_factory=list)
+    bootstraps: int = 0
+    _erased: int = 0
+    _next_xid: int = NOTHING_SEEN.xmax
+    _embedded_below: int = NOTHING_SEEN.xmax
+    _pruned_below: int = NOTHING_SEEN.xmax
+    _rows: dict[tuple[TenantName, ItemId], tuple[int, IndexRow]] = field(default_factory=dict)
+    _log: list[_Entry] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _bootstrapped: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def put(self, *rows: IndexRow) -> ConsistencyToken:
+        """Writes rows in one transaction; their vectors come with `embed`."""
+        xid = self._write([(row.tenant, row.item) for row in rows])
+        self._rows.update({(row.tenant, row.item): (xid, row) for row in rows})
+        return ConsistencyToken.of(self.epoch, [xid])
+
+    def remove(self, *names: tuple[TenantName, ItemId]) -> ConsistencyToken:
+        """Erases rows in one transaction."""
+        for name in names:
+            self._rows.pop(name, None)
+        self._erased = self._write(names)
+        return ConsistencyToken.of(self.epoch, [self._erased])
+
+    def embed(self) -> None:
+        """Makes the vectors of everything written so far."""
+        self._embedded_below = self._next_xid
+        self.complete = True
+        self._changed.set()
+
+    def lose(self, epoch: str) -> None:
+        """Forgets the log, as a restore from a dump does."""
+        self.epoch = epoch
+        self._changed.set()
+
+    def prune(self) -> None:
+        """Forgets what was written so far, as the log does in time."""
+        self._pruned_below = self._next_xid
+        self._changed.set()
+
+    async def bootstrapped(self, times: int) -> None:
+        """Waits until the index has begun so many times."""
+        async with asyncio.timeout(10), self._bootstrapped:
+            await self._bootstrapped.wait_for(lambda: self.bootstraps >= times)
+
+    def _write(self, names: Sequence[tuple[TenantName, ItemId]]) -> int:
+        xid, self._next_xid = self._next_xid, self._next_xid + 1
+        self._log.extend(_Entry(xid, tenant, item) for tenant, item in names)
+        self._changed.set()
+        return xid
+
+    def _position(self) -> FeedPosition:
+        return FeedPosition(
+            self.epoch,
+            log=Snapshot(self._next_xid),
+            embedded=Snapshot(self._embedded_below),
+            complete=self.complete,
+            erased=self._erased,
+        )
+
+    def _fail_if_told(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+    @asynccontextmanager
+    async def bootstrap(
+        self, model: EmbeddingModel
+    ) -> AsyncIterator[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
+        self._fail_if_told()
+        async with self._bootstrapped:
+            self.bootstraps += 1
+            self._bootstrapped.notify_all()
+
+        async def batches() -> AsyncIterator[list[IndexRow]]:
+            for xid, row in list(self._rows.values()):
+                if xid < self._embedded_below:
+                    yield [row]
+
+        yield self._position(), batches()
+
+    async def lag_s(self, position: FeedPosition) -> float:
+        """One second for each transaction since."""
+        since = {entry.xid for entry in self._log if not position.log.includes(entry.xid)}
+        return float(len(since))
+
+    async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
+        self._fail_if_told()
+        if position.epoch != self.epoch or position.log.xmax < self._pruned_below:
+            raise FeedLostError
+        names = {
+            (entry.tenant, entry.item)
+            for entry in self._log
+            if not (position.log.includes(entry.xid) and position.embedded.includes(entry.xid))
+        }
+        rows = [self._rows[name] for name in names if name in self._rows]
+        return FeedDelta(
+            rows=[row for xid, row in rows if xid < self._embedded_below],
+            removed=[name for name in names if name not in self._rows],
+            position=self._position(),
+        )
+
+    async def embedded_share(self, model: EmbeddingModel) -> float:
+        embedded = sum(xid < self._embedded_below for xid, _ in self._rows.values())
+        return embedded / len(self._rows) if self._rows else 1.0
+
+    async def wait(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+
+class FeedOfShard:
+    """An `IndexFeed` with a share of the rows of another, and all segments for its filters."""
+
+    def __init__(self, feed: FakeFeed, shard: Shard) -> None:
+        self._feed = feed
+        self._shard = shard
+
+    def _of_shard(self, rows: Sequence[IndexRow]) -> list[IndexRow]:
+        shared = []
+        for row in rows:
+            if self._shard.owns(row.tenant, row.item):
+                shared.append(row)
+            elif row.item.kind is ItemKind.SEGMENT:
+                shared.append(replace(row, vectors=np.empty((0, 0), np.float16)))
+        return shared
+
+    @asynccontextmanager
+    async def bootstrap(
+        self, model: EmbeddingModel
+    ) -> AsyncIterator[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
+        async with self._feed.bootstrap(model) as (position, batches):
+            yield position, (self._of_shard(rows) async for rows in batches)
+
+    async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
+        delta = await self._feed.changes_since(position, model)
+        return replace(delta, rows=self._of_shard(delta.rows))
+
+    async def lag_s(self, position: FeedPosition) -> float:
+        return await self._feed.lag_s(position)
+
+    async def embedded_share(self, model: EmbeddingModel) -> float:
+        return await self._feed.embedded_share(model)
+
+    async def wait(self, timeout_s: float) -> None:
+        await self._feed.wait(timeout_s)

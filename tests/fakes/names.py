@@ -1,0 +1,32 @@
+"""Names in memory: the reference for what a word may stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from serving.domain.budget import Deadline
+from serving.domain.items.records import TenantName
+from serving.domain.items.text import name_key, text_of
+from serving.domain.questions.name_index import NameIndex
+from serving.domain.questions.query import NO_FILTER
+from tests.fakes.store import InMemoryStore
+from tests.fakes.times import ALL
+
+
+class InMemoryNameResolver:
+    """The port `NameResolver`, over a store; it knows no other forms of a word."""
+
+    def __init__(self, store: InMemoryStore) -> None:
+        self._store = store
+
+    async def meant(
+        self, tenant: TenantName, words: Sequence[str], deadline: Deadline
+    ) -> dict[str, str]:
+        if deadline.passed:
+            raise TimeoutError
+        names = await self._store.known_names(tenant)
+        segments = await self._store.list_segments(tenant, NO_FILTER, "", ALL)
+        stored = {word for each in segments for word in name_key(text_of(each)).split()}
+        index = NameIndex(names.values())
+        alike = {word: index.meant_by(word) for word in words if word.casefold() not in stored}
+        return {word: name for word, name in alike.items() if name is not None}

@@ -1,0 +1,255 @@
+"""A memory store that lives in memory: the reference that PostgreSQL is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import (
+    InvalidRequestError,
+    StoreUnavailableError,
+    TextSearchConfigConflictError,
+    Violation,
+)
+from serving.domain.items.records import Fact, Item, ItemId, Segment, TenantName
+from serving.domain.items.superseding import closings_of
+from serving.domain.items.text import name_key
+from serving.domain.items.validity import Clocks
+from serving.domain.questions.query import Filter
+from serving.ports.change_log import DeadLetter
+from serving.ports.embedding import EmbeddingModel
+from serving.ports.memory_store import EraseReceipt, Outcome, Selector, TenantCounts, WriteReceipt
+
+EPOCH = "in-memory"
+TEXT_SEARCH_CONFIGS = ("english", "german", "simple")
+
+
+@dataclass(slots=True)
+class _Row:
+    item: Item
+    sent: Item
+    xid: int
+
+
+@dataclass(slots=True)
+class _Tenant:
+    text_search_config: str
+    rows: dict[ItemId, _Row] = field(default_factory=dict)
+
+
+class InMemoryStore:
+    """The ports `MemoryStore` and `Catalog`.
+
+    `available = False` makes every call fail as if PostgreSQL were away. Nothing is ever
+    embedded, and no dead letters but what a test puts into `notes`.
+    """
+
+    def __init__(self) -> None:
+        self.available = True
+        self.notes: dict[TenantName, list[DeadLetter]] = {}
+        self._tenants: dict[TenantName, _Tenant] = {}
+        self._xid = 100
+        self._erasures: list[int] = []
+
+    # ------------------------------------------------------------ MemoryStore
+
+    async def write(
+        self,
+        tenant: TenantName,
+        items: Sequence[Item],
+        text_search_config: str = "",
+        extracted: frozenset[ItemId] = frozenset(),
+        undated: frozenset[ItemId] = frozenset(),
+    ) -> WriteReceipt:
+        self._check_available()
+        rows = self._tenant(tenant, text_search_config).rows
+        self._xid += 1
+        outcomes = [
+            self._put(rows, item, _as_sent(item, item.item in extracted, item.item in undated))
+            for item in items
+        ]
+        _close(rows)
+        xids = {rows[item.item].xid for item in items}
+        return WriteReceipt(outcomes, ConsistencyToken.of(EPOCH, xids))
+
+    async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
+        self._check_available()
+        found = self._tenants.get(tenant)
+        if found is None:
+            return EraseReceipt([], ConsistencyToken.of(EPOCH, self._erasures[-1:]))
+        self._xid += 1
+        selected = [item for item, row in found.rows.items() if _is_selected(row.item, selector)]
+        erased = [found.rows.pop(item).item.item for item in selected]
+        gone = {item.id for item in (*erased, *(selector.items or ())) if item.kind == "segment"}
+        changed = self._withdraw(found.rows, gone, erased)
+        _close(found.rows)
+        if selector.everything:
+            del self._tenants[tenant]
+        if erased or changed:
+            self._erasures.append(self._xid)
+        return EraseReceipt(erased, ConsistencyToken.of(EPOCH, self._erasures[-1:]))
+
+    async def load(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> dict[ItemId, Item]:
+        self._check_available()
+        rows = self._rows(tenant)
+        return {item: rows[item].item for item in items if item in rows}
+
+    async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
+        self._check_available()
+        names = [name for row in self._rows(tenant).values() for name in _names_of(row.item)]
+        return {name_key(name): name for name in reversed(names)}
+
+    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        self._check_available()
+        return len(self._rows(tenant).keys() & set(items))
+
+    async def count_derived(self, keys: Sequence[int]) -> Mapping[str, int]:
+        self._check_available()
+        return {}
+
+    async def ready(self) -> bool:
+        return self.available
+
+    # ---------------------------------------------------------------- Catalog
+
+    async def list_segments(
+        self, tenant: TenantName, filter_: Filter, after: str, limit: int
+    ) -> list[Segment]:
+        self._check_available()
+        items = [row.item for row in self._rows(tenant).values()]
+        segments = [item for item in items if isinstance(item, Segment) and item.id > after]
+        return sorted(filter(filter_.accepts, segments), key=lambda item: item.id)[:limit]
+
+    async def list_facts(
+        self,
+        tenant: TenantName,
+        entities: Sequence[str],
+        valid_at: datetime | None,
+        after: str,
+        limit: int,
+    ) -> list[Fact]:
+        self._check_available()
+        keys = {name_key(name) for name in entities}
+        items = [row.item for row in self._rows(tenant).values()]
+        facts = [
+            item
+            for item in items
+            if isinstance(item, Fact)
+            and item.id > after
+            and (not keys or keys & {name_key(item.subject), name_key(item.object)})
+            and (valid_at is None or item.holds(Clocks(valid_at)))
+        ]
+        return sorted(facts, key=lambda item: item.id)[:limit]
+
+    async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
+        self._check_available()
+        found = self._tenants.get(tenant)
+        if found is None:
+            return TenantCounts(0, 0, 0, 0, 0, "")
+        items = [row.item for row in found.rows.values()]
+        segments = [item for item in items if isinstance(item, Segment)]
+        sensitive = {segment.id for segment in segments if segment.sensitive}
+        facts = [item for item in items if isinstance(item, Fact)]
+        visible = [f for f in facts if not f.sensitive and sensitive.isdisjoint(f.evidence)]
+        return TenantCounts(
+            segments=len(segments),
+            sensitive_segments=len(sensitive),
+            facts=len(facts),
+            embedded=0,
+            embeddable=len(segments) - len(sensitive) + len(visible),
+            text_search_config=found.text_search_config,
+        )
+
+    async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
+        self._check_available()
+        return self.notes.get(tenant, [])[:limit]
+
+    # --------------------------------------------------------------- the rest
+
+    def _check_available(self) -> None:
+        if not self.available:
+            raise StoreUnavailableError("it was stopped by the test")
+
+    def _rows(self, tenant: TenantName) -> dict[ItemId, _Row]:
+        return self._tenants[tenant].rows if tenant in self._tenants else {}
+
+    def _tenant(self, name: TenantName, text_search_config: str) -> _Tenant:
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            if text_search_config not in ("", *TEXT_SEARCH_CONFIGS):
+                raise InvalidRequestError([Violation("text_search_config", "does not exist")])
+            tenant = self._tenants[name] = _Tenant(text_search_config or "english")
+        if text_search_config not in ("", tenant.text_search_config):
+            raise TextSearchConfigConflictError(name, tenant.text_search_config, text_search_config)
+        return tenant
+
+    def _put(self, rows: dict[ItemId, _Row], item: Item, sent: Item) -> Outcome:
+        stored = rows.get(item.item)
+        if stored is not None and stored.sent == sent:
+            return "unchanged"
+        now = datetime.now(UTC)
+        created_at = now if stored is None else stored.item.created_at
+        rows[item.item] = _Row(
+            replace(item, created_at=created_at, updated_at=now), sent, self._xid
+        )
+        return "created" if stored is None else "updated"
+
+    def _withdraw(
+        self, rows: dict[ItemId, _Row], gone: set[str], erased: list[ItemId]
+    ) -> list[ItemId]:
+        """Takes evidence away; facts left without go to `erased`. Returns the others."""
+        resting = [
+            row.item
+            for row in rows.values()
+            if isinstance(row.item, Fact) and not gone.isdisjoint(row.item.evidence)
+        ]
+        changed: list[ItemId] = []
+        for fact in resting:
+            left = tuple(id_ for id_ in fact.evidence if id_ not in gone)
+            if left:
+                shorter = replace(fact, evidence=left, updated_at=datetime.now(UTC))
+                rows[fact.item] = _Row(shorter, shorter, self._xid)
+                changed.append(fact.item)
+            else:
+                del rows[fact.item]
+                erased.append(fact.item)
+        return changed
+
+
+def _as_sent(item: Item, extracted: bool, undated: bool) -> Item:
+    """The item without what the service gave it."""
+    if isinstance(item, Segment):
+        item = replace(item, entities=()) if extracted else item
+        return replace(item, event_time=datetime.min) if undated else item
+    return replace(item, recorded_at=datetime.min) if undated else item
+
+
+def _is_selected(item: Item, selector: Selector) -> bool:
+    if selector.everything:
+        return True
+    if selector.items is not None:
+        return item.item in selector.items
+    if not isinstance(item, Segment):
+        return False
+    if selector.session is not None:
+        return bool(item.session) and item.session == selector.session
+    return bool(item.speaker) and name_key(item.speaker) == name_key(selector.speaker or "")
+
+
+def _close(rows: dict[ItemId, _Row]) -> None:
+    """Writes down what ends each fact, all of them being there."""
+    facts = [row.item for row in rows.values() if isinstance(row.item, Fact)]
+    closings = closings_of(facts, facts)
+    for fact in facts:
+        rows[fact.item].item = replace(fact, closings=closings[fact.id])
+
+
+def _names_of(item: Item) -> list[str]:
+    if isinstance(item, Segment):
+        return [*item.entities, *([item.entity] if item.entity else [])]
+    return [item.subject, item.object]

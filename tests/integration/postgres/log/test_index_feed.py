@@ -1,0 +1,242 @@
+"""PostgreSQL as the source of a vector index."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.log.index_feed import BATCH_ROWS
+from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
+from serving.domain.questions.query import segment_terms
+from serving.domain.shards import Shard, all_shards
+from serving.ports.index_engine import FeedPosition, IndexFeed, IndexRow
+from serving.ports.memory_store import Selector
+from tests.integration.postgres.log.following import MODEL, OTHER_MODEL, bootstrap, embed
+from tests.support.builders import NOON, TENANT, days, fact, ids, segment
+
+pytestmark = pytest.mark.postgres
+
+
+async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
+    stored = segment("a", speaker="Ann", labels={"x": "y"}, entities=("Goa",), importance=0.75)
+    await postgres.store.write(TENANT, [stored])
+    await embed(postgres)
+
+    _, rows = await bootstrap(postgres)
+
+    row = rows[TENANT, segment_id("a")]
+    assert row.terms == segment_terms(stored)
+    assert (row.importance, row.event_time) == (0.75, NOON)
+    assert row.created_at is not None
+    assert row.vectors.dtype == np.float16
+    assert row.vectors.tolist() == [[1, 0, 0, 0]]
+
+
+async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> None:
+    stored = fact(
+        "f", "x", "y", "z", evidence=("b", "a"), valid_from=NOON, retracted_at=NOON + days(1)
+    )
+    await postgres.store.write(TENANT, [stored])
+    await embed(postgres)
+
+    _, rows = await bootstrap(postgres)
+
+    row = rows[TENANT, fact_id("f")]
+    assert row.evidence == ("b", "a")
+    assert (row.valid_from, row.valid_to, row.retracted_at) == (NOON, None, NOON + days(1))
+
+
+async def test_windows_come_in_their_order(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+    batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
+    (task,) = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
+    windows = np.eye(4, dtype=np.float32)[[2, 0, 3]]
+
+    await postgres.change_log.save_embeddings(MODEL, [(task, windows)])
+
+    _, rows = await bootstrap(postgres)
+    assert rows[TENANT, segment_id("a")].vectors.tolist() == windows.tolist()
+
+
+async def test_rows_of_all_tenants_come_in_batches(postgres: Postgres) -> None:
+    many = [segment(f"{place:04}") for place in range(BATCH_ROWS + 1)]
+    await postgres.store.write(TENANT, many)
+    await postgres.store.write(TenantName("other"), [segment("a")])
+    await embed(postgres)
+    await embed(postgres)
+
+    async with postgres.feed.bootstrap(MODEL) as (_, batches):
+        sizes = [len(batch) async for batch in batches]
+
+    assert sizes == [BATCH_ROWS, 2]
+
+
+async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment(f"{place}") for place in range(1000)])
+    await embed(postgres)
+
+    async with postgres.feed.bootstrap(MODEL) as (_, batches):
+        await anext(batches)
+
+    assert await postgres.store.ready()
+
+
+async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a"), segment("b"), segment("c")])
+    await embed(postgres)
+    position, rows = await bootstrap(postgres)
+    await postgres.store.write(TENANT, [segment("d"), segment("a", importance=1.0)])
+    await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
+
+    before = await postgres.feed.changes_since(position, MODEL)
+    await embed(postgres)
+    after = await postgres.feed.changes_since(before.position, MODEL)
+    nothing = await postgres.feed.changes_since(after.position, MODEL)
+
+    assert len(rows) == 3
+    assert [(row.item, row.importance) for row in before.rows] == [(segment_id("a"), 1.0)]
+    assert sorted(item for _, item in before.removed) == ids("b", "d")
+    assert [row.item for row in after.rows] == ids("d")
+    assert after.removed == []
+    assert (nothing.rows, nothing.removed) == ([], [])
+
+
+async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+    await embed(postgres)
+    position, _ = await bootstrap(postgres)
+    caught_up = await postgres.feed.lag_s(position)
+    await postgres.store.write(TENANT, [segment("b")])
+    between = await postgres.feed.lag_s(position)
+    await postgres.store.write(TENANT, [segment("c")])
+    after = await postgres.feed.lag_s(position)
+    reached = (await postgres.feed.changes_since(position, MODEL)).position
+
+    assert caught_up == 0
+    assert 0 < between < after
+    assert await postgres.feed.lag_s(reached) == 0
+
+
+async def test_a_row_is_removed_until_its_new_text_has_a_vector(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+    await embed(postgres)
+    position, _ = await bootstrap(postgres)
+
+    await postgres.store.write(TENANT, [segment("a", "changed")])
+    changed = await postgres.feed.changes_since(position, MODEL)
+    await embed(postgres)
+    mended = await postgres.feed.changes_since(changed.position, MODEL)
+
+    assert changed.removed == [(TENANT, segment_id("a"))]
+    assert [row.item for row in mended.rows] == ids("a")
+
+
+async def test_a_position_shows_which_writes_have_their_embeddings(postgres: Postgres) -> None:
+    receipt = await postgres.store.write(TENANT, [segment("a")])
+    before, _ = await bootstrap(postgres)
+    await embed(postgres)
+    after, _ = await bootstrap(postgres)
+
+    assert receipt.token.seen_by(before.log)
+    assert not receipt.token.seen_by(before.embedded)
+    assert receipt.token.seen_by(after.embedded)
+    assert before.epoch == after.epoch == receipt.token.epoch
+
+
+async def test_the_share_of_embedded_rows_leaves_the_sensitive_out(postgres: Postgres) -> None:
+    assert await postgres.feed.embedded_share(MODEL) == 1.0
+    await postgres.store.write(TENANT, [segment("a"), segment("s", sensitive=True)])
+    await embed(postgres)
+    await postgres.store.write(TENANT, [segment("b"), fact("f", "x", "y", "z", evidence=("s",))])
+
+    assert await postgres.feed.embedded_share(MODEL) == 0.5
+    assert await postgres.feed.embedded_share(OTHER_MODEL) == 0.0
+    counts = await postgres.catalog.tenant_counts(TENANT, MODEL)
+    assert (counts.embedded, counts.embeddable) == (1, 2)
+
+
+async def rows_of(feed: IndexFeed) -> tuple[FeedPosition, list[IndexRow]]:
+    """All rows of a feed."""
+    async with feed.bootstrap(MODEL) as (position, batches):
+        return position, [row async for batch in batches for row in batch]
+
+
+def owned(rows: list[IndexRow]) -> list[ItemId]:
+    """The items with vectors, in order."""
+    return sorted(row.item for row in rows if len(row.vectors))
+
+
+def witnesses(rows: list[IndexRow]) -> list[ItemId]:
+    """The items without vectors, which serve filters alone."""
+    return sorted(row.item for row in rows if not len(row.vectors))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+async def test_each_row_is_of_the_one_shard_that_owns_it(postgres: Postgres, count: int) -> None:
+    odd_names = ["a b", "\N{SNOWMAN}", "a/b", "'", "%s"]
+    items = [segment(id_) for id_ in [*map(str, range(40)), *odd_names]]
+    await postgres.store.write(TENANT, items)
+    await postgres.store.write(TenantName("other"), items)
+    await embed(postgres)
+
+    found: list[tuple[TenantName, ItemId]] = []
+    for shard in all_shards(count):
+        _, rows = await rows_of(postgres.feed_of(shard))
+        assert rows
+        assert all(shard.owns(row.tenant, row.item) for row in rows)
+        found += [(row.tenant, row.item) for row in rows]
+
+    assert len(found) == len(set(found)) == 2 * len(items)
+
+
+def home_of(item: ItemId, count: int = 2) -> Shard:
+    """The shard that owns the item."""
+    (home,) = (shard for shard in all_shards(count) if shard.owns(TENANT, item))
+    return home
+
+
+def away_from(home: Shard) -> str:
+    """The id of a segment that another of two shards owns."""
+    return next(id_ for id_ in map(str, range(100)) if home_of(segment_id(id_)) != home)
+
+
+async def test_a_shard_has_what_its_facts_rest_on_without_vectors(postgres: Postgres) -> None:
+    home = home_of(fact_id("f"))
+    elsewhere = away_from(home)
+    stated = fact("f", "x", "y", "z", evidence=(elsewhere,))
+    await postgres.store.write(TENANT, [segment(elsewhere, speaker="Ann"), stated])
+    await embed(postgres)
+
+    _, rows = await rows_of(postgres.feed_of(home))
+
+    assert (owned(rows), witnesses(rows)) == ([fact_id("f")], [segment_id(elsewhere)])
+    (witness,) = (row for row in rows if not len(row.vectors))
+    assert witness.terms == segment_terms(segment(elsewhere, speaker="Ann"))
+
+
+async def test_a_delta_brings_the_evidence_of_its_facts_and_what_becomes_of_it(
+    postgres: Postgres,
+) -> None:
+    home = home_of(fact_id("f"))
+    elsewhere = away_from(home)
+    feed = postgres.feed_of(home)
+    await postgres.store.write(TENANT, [segment(elsewhere)])
+    await embed(postgres)
+    position, rows = await rows_of(feed)
+    assert rows == []
+
+    await postgres.store.write(TENANT, [fact("f", "x", "y", "z", evidence=(elsewhere,))])
+    await embed(postgres)
+    stated = await feed.changes_since(position, MODEL)
+    await postgres.store.write(TENANT, [segment(elsewhere, speaker="Ann")])
+    renamed = await feed.changes_since(stated.position, MODEL)
+    await postgres.store.erase(TENANT, Selector(items=(segment_id(elsewhere),)))
+    erased = await feed.changes_since(renamed.position, MODEL)
+
+    assert (owned(stated.rows), witnesses(stated.rows)) == (
+        [fact_id("f")],
+        [segment_id(elsewhere)],
+    )
+    assert [row.terms for row in renamed.rows] == [segment_terms(segment(elsewhere, speaker="Ann"))]
+    assert set(erased.removed) == {(TENANT, segment_id(elsewhere)), (TENANT, fact_id("f"))}

@@ -1,0 +1,139 @@
+"""The projector over the log in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.domain.budget import Deadline
+from serving.domain.items.records import TenantName
+from serving.pipeline.writes.projector import EMBEDDING_CHUNK, EmbeddingWork, Projector
+from serving.ports.embedding import Vectors
+from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
+from tests.integration.postgres.log.following import bootstrap
+from tests.support.builders import TENANT, segment
+
+OTHER = TenantName("other")
+
+pytestmark = pytest.mark.postgres
+
+
+class InterruptedEmbedder(FakeEmbedder):
+    """An embedder during whose work the next of the named segments is written."""
+
+    def __init__(self, postgres: Postgres, meanwhile: str) -> None:
+        super().__init__()
+        self._postgres = postgres
+        self._meanwhile = meanwhile.split()
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        if self._meanwhile:
+            await self._postgres.store.write(TENANT, [segment(self._meanwhile.pop(0))])
+        return await super().embed_documents(texts)
+
+
+async def steps(postgres: Postgres, count: int, meanwhile: str) -> list[tuple[str, bool]]:
+    """The items with vectors after each step, and whether the model is marked complete."""
+    embedder = InterruptedEmbedder(postgres, meanwhile)
+    projector = Projector(postgres.change_log, EmbeddingWork(postgres.change_log, embedder))
+    after_each: list[tuple[str, bool]] = []
+    async with postgres.change_log.leadership("embedding", FAKE_MODEL):
+        for _ in range(count):
+            await projector.step(FAKE_MODEL)
+            position, rows = await bootstrap(postgres, FAKE_MODEL)
+            names = " ".join(sorted(item.id for _, item in rows))
+            after_each.append((names, position.complete))
+    return after_each
+
+
+async def test_a_model_is_complete_with_what_was_written_during_its_backlog_not_before(
+    postgres: Postgres,
+) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+
+    after_each = await steps(postgres, 2, meanwhile="b")
+
+    assert after_each == [("a", False), ("a b", True)]
+
+
+async def test_a_model_without_a_row_is_complete_at_once(postgres: Postgres) -> None:
+    assert await steps(postgres, 1, meanwhile="") == [("", True)]
+
+
+async def test_writes_that_never_cease_do_not_keep_a_model_from_being_complete(
+    postgres: Postgres,
+) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+
+    after_each = await steps(postgres, 3, meanwhile="b c d")
+
+    assert after_each == [("a", False), ("a b", True), ("a b c", True)]
+
+
+class NotingEmbedder(FakeEmbedder):
+    """An embedder that notes the texts of each call, and fails on one text."""
+
+    def __init__(self, bad: str = "") -> None:
+        super().__init__()
+        self.calls: list[list[str]] = []
+        self._bad = bad
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        self.calls.append(list(texts))
+        if self._bad and any(self._bad in text for text in texts):
+            raise ValueError("cannot be embedded")
+        return await super().embed_documents(texts)
+
+
+async def projected(postgres: Postgres, embedder: NotingEmbedder) -> None:
+    projector = Projector(postgres.change_log, EmbeddingWork(postgres.change_log, embedder))
+    async with postgres.change_log.leadership("embedding", FAKE_MODEL):
+        while await projector.step(FAKE_MODEL):
+            pass
+
+
+async def test_one_tenants_backlog_does_not_stall_another(postgres: Postgres) -> None:
+    backlog = [segment(f"a{number}", f"text {number}") for number in range(5 * EMBEDDING_CHUNK)]
+    await postgres.store.write(TENANT, backlog)
+    await postgres.store.write(OTHER, [segment("b1", "first"), segment("b2", "second")])
+    embedder = NotingEmbedder()
+
+    await projected(postgres, embedder)
+
+    early = {text for call in embedder.calls[:2] for text in call}
+    assert any("first" in text for text in early)
+    assert any("second" in text for text in early)
+    every = [text for call in embedder.calls for text in call]
+    assert len(every) == len(set(every)) == len(backlog) + 2, "none is embedded twice"
+
+
+async def test_a_row_that_cannot_be_embedded_does_not_hold_its_turn(postgres: Postgres) -> None:
+    backlog = [segment(f"a{number}", f"text {number}") for number in range(3 * EMBEDDING_CHUNK)]
+    await postgres.store.write(TENANT, backlog)
+    await postgres.store.write(OTHER, [segment("b1", "poison")])
+    embedder = NotingEmbedder("poison")
+
+    await projected(postgres, embedder)
+
+    alone = [call for call in embedder.calls if len(call) == 1 and "poison" in call[0]]
+    assert len(alone) <= 2
+    assert len(await postgres.catalog.dead_letters(OTHER, 10)) == 1
+
+
+async def test_what_waits_for_a_projection_is_counted_by_tenant(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a"), segment("b")])
+    await postgres.store.write(OTHER, [segment("c")])
+
+    waiting = await postgres.consistency.pending_counts(OTHER, Deadline.after(5))
+    same = await postgres.consistency.pending_counts(TENANT, Deadline.after(5))
+
+    assert (waiting, same) == ({"embedding": 1, "graph": 1}, {"embedding": 2, "graph": 2})
+
+
+async def test_what_is_embedded_does_not_wait_for_it_any_more(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a"), segment("b")])
+    await projected(postgres, NotingEmbedder())
+
+    assert await postgres.consistency.pending_counts(TENANT, Deadline.after(5)) == {"graph": 2}

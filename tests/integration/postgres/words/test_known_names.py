@@ -1,0 +1,143 @@
+"""The cache of entity names in each process."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.notifications import Channel
+from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
+from serving.domain.budget import Deadline
+from serving.domain.items.records import TenantName, segment_id
+from serving.ports.memory_store import Selector
+from tests.support.builders import TENANT, segment
+
+pytestmark = pytest.mark.postgres
+
+
+async def test_names_written_by_another_process_are_known_at_once(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    async with Postgres(postgres_dsn) as other:
+        await postgres.store.write(TENANT, [segment("a", entities=("Goa",))])
+        before = dict(await other.store.known_names(TENANT))
+
+        await postgres.store.write(TENANT, [segment("b", entities=("Rome", "Goa"))])
+
+        assert before == {"goa": "Goa"}
+        assert await other.store.known_names(TENANT) == {"goa": "Goa", "rome": "Rome"}
+
+
+async def test_a_name_committed_late_is_not_missed(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a")])
+    async with postgres.database.transaction() as slow:
+        await slow.execute("INSERT INTO entity SELECT id, 'slow', 'Slow' FROM tenant")
+        await postgres.store.write(TENANT, [segment("b", entities=("Quick",))])
+        during = dict(await postgres.store.known_names(TENANT))
+
+    assert during == {"quick": "Quick"}
+    assert await postgres.store.known_names(TENANT) == {"quick": "Quick", "slow": "Slow"}
+
+
+@pytest.mark.parametrize(
+    "selector", [Selector(items=(segment_id("a"),)), Selector(everything=True)]
+)
+async def test_names_erased_by_another_process_are_forgotten_at_once(
+    postgres: Postgres, postgres_dsn: str, selector: Selector
+) -> None:
+    async with Postgres(postgres_dsn) as other:
+        await postgres.store.write(TENANT, [segment("a", entities=("Goa",))])
+        await other.store.known_names(TENANT)
+
+        await postgres.store.erase(TENANT, selector)
+        await postgres.store.write(TENANT, [segment("b", entities=("Rome",))])
+
+        assert await other.store.known_names(TENANT) == {"rome": "Rome"}
+
+
+async def test_memory_for_names_is_bounded(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.words.known_names.MOST_NAMES", 2)
+    tenants = [TenantName(name) for name in "abc"]
+    for tenant in tenants:
+        await postgres.store.write(tenant, [segment("a", entities=(f"Goa {tenant}", "Rome"))])
+
+    for tenant in tenants * 2:
+        assert len(await postgres.store.known_names(tenant)) == 2
+
+
+async def test_names_that_take_longer_to_read_than_a_question_has_are_there_for_the_next(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    await postgres.store.write(TENANT, [segment("a", entities=("Melanie",))])
+    async with Postgres(postgres_dsn, work_connections=1) as other:
+        async with other.database.work():  # so that none is left to read with
+            with pytest.raises(TimeoutError):
+                await other.names.meant(TENANT, ["Melony"], Deadline.after(0.05))
+
+        async with other.database.work():  # lent after it was lent to the reading
+            corrected = await other.names.meant(TENANT, ["Melony"], Deadline.after(1))
+
+    assert corrected == {"Melony": "Melanie"}
+
+
+PLAIN = ["When", "did", "Melanie", "sail"]
+"""Words that are names or stop words: none may stand for another name."""
+
+
+async def meant(adapters: Postgres, *words: str) -> dict[str, str]:
+    return await adapters.names.meant(TENANT, words, Deadline.after(1))
+
+
+async def test_a_question_without_an_unknown_word_needs_no_connection(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    await postgres.store.write(TENANT, [segment("a", "We sail", entities=("Melanie", "Deborah"))])
+    async with Postgres(postgres_dsn, search_connections=1) as other:
+        for _ in range(2):  # the first reads the names, the second the words that resemble one
+            assert await meant(other, *PLAIN, "Deb") == {"Deb": "Deborah"}
+
+        async with other.database.search(Deadline.after(1)):  # so that none is left to ask with
+            assert await meant(other, *PLAIN) == {}
+            with pytest.raises(TimeoutError):
+                await other.names.meant(TENANT, ["Deb"], Deadline.after(0.05))
+
+
+async def test_a_name_that_was_just_written_is_meant(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a", entities=("Deborah",))])
+    assert await meant(postgres, "Melony") == {}
+
+    await postgres.store.write(TENANT, [segment("b", entities=("Melanie",))])
+
+    assert await meant(postgres, "Melony") == {"Melony": "Melanie"}
+
+
+async def test_a_name_that_another_process_wrote_is_meant_once_that_is_announced(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    async with Postgres(postgres_dsn) as other:
+        await postgres.store.write(TENANT, [segment("a", entities=("Deborah",))])
+        assert await meant(other, "Melony") == {}
+        before = other.notifications.received([Channel.CHANGES])
+
+        await postgres.store.write(TENANT, [segment("b", entities=("Melanie",))])
+        await other.notifications.wait_beyond(before, [Channel.CHANGES], 10)
+
+        assert await meant(other, "Melony") == {"Melony": "Melanie"}
+
+
+async def test_names_are_read_again_after_a_while_without_any_announcement(
+    postgres: Postgres,
+) -> None:
+    now_s = 0.0
+    names = KnownNames(postgres.database, postgres.notifications, clock=lambda: now_s)
+    await postgres.store.write(TENANT, [segment("a", entities=("Goa",))])
+    assert names.current(TENANT) is None
+    while names.current(TENANT) is None:  # until the announcement of the write has come
+        await names.of_tenant(TENANT)
+        now_s += UNCHECKED_S
+
+    now_s += UNCHECKED_S + 0.1
+
+    assert names.current(TENANT) is None

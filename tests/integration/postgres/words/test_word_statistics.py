@@ -1,0 +1,101 @@
+"""Word statistics, counted and estimated."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.words import word_statistics
+from serving.adapters.postgres.words.word_statistics import (
+    UNKNOWN_SHARE,
+    WordStatisticsCache,
+    count_words,
+    estimate_words,
+)
+from serving.domain.items.records import TenantName
+from tests.integration.postgres.log.following import eventually, scalar
+from tests.integration.postgres.words.searching import search
+from tests.support.builders import TENANT, ids, segment
+
+pytestmark = pytest.mark.postgres
+
+OTHER = TenantName("other")
+
+
+async def tenant_id(postgres: Postgres, tenant: TenantName) -> int:
+    async with postgres.database.work() as connection:
+        return int(await scalar(connection, "SELECT id FROM tenant WHERE name = %s", tenant))
+
+
+async def fill(postgres: Postgres) -> None:
+    """A tenant with four segments, of two and three words, and another with long ones."""
+    await postgres.store.write(
+        TENANT,
+        [
+            segment("a", "boat harbour"),
+            segment("b", "boat harbour"),
+            segment("c", "boat island"),
+            segment("d", "boat sail wind"),
+        ],
+    )
+    await postgres.store.write(
+        OTHER, [segment(f"{place}", "boat one two three four five six") for place in range(4)]
+    )
+
+
+async def test_a_tenants_words_are_counted_exactly(postgres: Postgres) -> None:
+    await fill(postgres)
+    async with postgres.database.work() as connection:
+        counted = await count_words(connection, await tenant_id(postgres, TENANT))
+
+    assert (counted.segments, counted.mean_length) == (4, 2.25)
+    assert counted.frequency("boat") == 4
+    assert counted.frequency("harbour") == 2
+    assert counted.frequency("island") == counted.frequency("never said") == 1
+
+
+async def test_estimates_take_the_words_of_all_tenants_and_the_length_of_one(
+    postgres: Postgres,
+) -> None:
+    await fill(postgres)
+    number = await tenant_id(postgres, TENANT)
+    async with postgres.database.work() as connection:
+        unknown = await estimate_words(connection, number, 4)
+        await connection.execute("ANALYZE segment")
+        estimated = await estimate_words(connection, number, 4)
+
+    assert unknown.frequency("boat") == unknown.frequency("harbour") == 4 * UNKNOWN_SHARE
+    assert estimated.mean_length == 2.25
+    assert estimated.frequency("boat") == 4
+    assert 0 < estimated.frequency("never said") < estimated.frequency("harbour") < 4
+
+
+async def test_a_large_tenant_is_searched_with_estimates(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word_statistics, "LARGEST_COUNTED_AT_ONCE", 0)
+    monkeypatch.setattr(word_statistics, "LARGEST_COUNTED", 0)
+    await fill(postgres)
+
+    for _ in range(3):
+        found = await search(postgres.lexical, "island harbour", depth=10)
+        assert sorted(candidate.item for candidate in found) == ids("a", "b", "c")
+
+
+async def test_what_is_old_is_used_once_more_and_then_counted_anew(postgres: Postgres) -> None:
+    now = 0.0
+    await fill(postgres)
+    number = await tenant_id(postgres, TENANT)
+    cache = WordStatisticsCache(postgres.database, clock=lambda: now)
+
+    async def counted(segments: int) -> bool:
+        async with postgres.database.work() as connection:
+            return (await cache.of_tenant(connection, number)).segments == segments
+
+    assert await counted(4)
+    await postgres.store.write(TENANT, [segment("e")])
+    assert await counted(4)
+    now = 10.0
+    assert await counted(4)
+    assert await eventually(lambda: counted(5))
+    await cache.close()

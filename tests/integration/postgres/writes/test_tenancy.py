@@ -1,0 +1,199 @@
+"""Isolation of tenants: two tenants with the same ids, and each statement run for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
+from serving.domain.budget import Deadline
+from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
+from serving.domain.questions.query import NO_FILTER
+from serving.domain.ranking.leg_options import WordsMode, WordsSearch
+from serving.ports.memory_store import Selector
+from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
+from tests.integration.postgres.words.searching import ids_of, search
+from tests.support.builders import NOON, TENANT, fact, ids, scope, segment
+
+pytestmark = pytest.mark.postgres
+
+OTHER = TenantName("other")
+MY_SEGMENT = segment("a", "mine", speaker="Ann", session="monday", entities=("Goa",))
+MINE: list[Item] = [
+    MY_SEGMENT,
+    fact("f", "Ann", "likes", "Goa", evidence=("a",)),
+]
+THEIRS: list[Item] = [
+    segment("a", "theirs", speaker="Ann", session="monday", entities=("Goa",)),
+    segment("b", "theirs too", entities=("Rome",)),
+    fact("f", "Ann", "likes", "Rome", evidence=("a", "b")),
+    fact("g", "Ann", "likes", "Oslo", evidence=("b",)),
+]
+ALL = (segment_id("a"), segment_id("b"), fact_id("f"), fact_id("g"))
+
+
+@pytest.fixture
+async def both(postgres: Postgres) -> Postgres:
+    """Both tenants stored and embedded."""
+    await postgres.store.write(TENANT, MINE)
+    await postgres.store.write(OTHER, THEIRS)
+    await embed(postgres)
+    return postgres
+
+
+async def stored(postgres: Postgres, tenant: TenantName) -> list[Item]:
+    """The tenant's items among `ALL`, in that order, without server-set fields."""
+    loaded = await postgres.store.load(tenant, ALL, Deadline.after(10))
+    return [
+        replace(loaded[item], created_at=None, updated_at=None) for item in ALL if item in loaded
+    ]
+
+
+async def test_items_are_loaded_of_one_tenant(both: Postgres) -> None:
+    assert await stored(both, TENANT) == MINE
+    assert await stored(both, OTHER) == THEIRS
+    assert await both.store.count(TENANT, ALL) == 2
+
+
+async def test_pages_are_of_one_tenant(both: Postgres) -> None:
+    segments = await both.catalog.list_segments(TENANT, NO_FILTER, "", 10)
+    facts = await both.catalog.list_facts(TENANT, ("Ann",), NOON, "", 10)
+    counts = await both.catalog.tenant_counts(TENANT, MODEL)
+    their_counts = await both.catalog.tenant_counts(OTHER, MODEL)
+
+    assert [found.text for found in segments] == ["mine"]
+    assert [found.object for found in facts] == ["Goa"]
+    assert (counts.segments, counts.facts, counts.embedded, counts.embeddable) == (1, 1, 2, 2)
+    assert (their_counts.segments, their_counts.facts, their_counts.embedded) == (2, 2, 4)
+
+
+async def test_scores_do_not_depend_on_other_tenants(both: Postgres) -> None:
+    before = await search(both.lexical, "mine")
+    await both.store.write(OTHER, [segment(f"m{place}", "mine, mine") for place in range(50)])
+
+    another_process = PostgresLexicalSearch(both.database)
+    after = await search(another_process, "mine")
+
+    assert before == after
+    assert len(after) == 1
+
+
+@pytest.mark.parametrize("enough", [0, 100], ids=["enough", "too few"])
+@pytest.mark.parametrize("mode", list(WordsMode))
+async def test_words_are_searched_in_one_tenant(
+    both: Postgres, mode: WordsMode, enough: int
+) -> None:
+    words = WordsSearch(mode=mode)
+
+    mine = await search(both.lexical, "mine", words, enough=enough)
+    theirs = await search(both.lexical, "mine", words, enough=enough, tenant=OTHER)
+
+    assert ids_of(mine) == ["a"]
+    assert ids_of(theirs) == []
+
+
+async def test_accesses_and_times_are_of_one_tenant(both: Postgres) -> None:
+    deadline = Deadline.after(10)
+
+    async def recent(tenant: TenantName) -> list[list[ItemId]]:
+        accessed = await both.access.recently_accessed(scope(tenant), 10, deadline)
+        said = await both.timeline.latest(scope(tenant), 10, deadline)
+        return [accessed, [candidate.item for candidate in said]]
+
+    async def counts(tenant: TenantName) -> dict[ItemId, int]:
+        return dict(await both.access.shown_counts(tenant, ALL, deadline))
+
+    for tenant, times in ((TENANT, 1), (OTHER, 2)):
+        for _ in range(times):
+            both.access.record(tenant, [segment_id("a"), fact_id("f")])
+    pending = [await recent(TENANT), await recent(OTHER), await counts(TENANT), await counts(OTHER)]
+    await both.access.flush()
+    stored = [await recent(TENANT), await recent(OTHER), await counts(TENANT), await counts(OTHER)]
+
+    assert pending == stored
+    assert stored == [
+        [ids("a"), ids("a")],
+        [ids("a", "b"), ids("a", "b")],
+        {segment_id("a"): 1, fact_id("f"): 1},
+        {segment_id("a"): 2, fact_id("f"): 2},
+    ]
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        Selector(items=(segment_id("a"),)),
+        Selector(items=ALL),
+        Selector(session="monday"),
+        Selector(speaker="Ann"),
+        Selector(everything=True),
+    ],
+    ids=["one id", "all ids", "session", "speaker", "everything"],
+)
+async def test_erasing_touches_one_tenant(both: Postgres, selector: Selector) -> None:
+    position, rows = await bootstrap(both)
+    theirs = {name: row for name, row in rows.items() if name[0] == OTHER}
+
+    receipt = await both.store.erase(TENANT, selector)
+
+    assert sorted(receipt.items) == [fact_id("f"), segment_id("a")]
+    assert await stored(both, OTHER) == THEIRS
+    assert dict(await both.store.known_names(OTHER)).keys() == {"goa", "rome", "ann", "oslo"}
+    assert (await both.store.known_names(TENANT)) == {}
+    delta = await both.feed.changes_since(position, MODEL)
+    assert {tenant for tenant, _ in delta.removed} == {TENANT}
+    _, left = await bootstrap(both)
+    assert left.keys() == theirs.keys()
+
+
+async def test_erasing_a_name_leaves_it_to_another_tenant(both: Postgres) -> None:
+    for tenant in (TENANT, OTHER):
+        await both.store.write(tenant, [segment("p", entities=("Paris",))])
+    await both.store.write(OTHER, [segment("p")])  # keeps the name, which nothing uses
+
+    await both.store.erase(TENANT, Selector(items=(segment_id("p"),)))
+
+    assert "paris" not in await both.store.known_names(TENANT)
+    assert "paris" in await both.store.known_names(OTHER)
+
+
+async def test_projections_are_given_each_item_under_its_tenant(both: Postgres) -> None:
+    changes = await project_graph(both)
+    _, rows = await bootstrap(both)
+
+    assert sorted((row.tenant, row.segment.text) for row in changes.segments) == [
+        (TENANT, "mine"),
+        (OTHER, "theirs"),
+        (OTHER, "theirs too"),
+    ]
+    assert sorted((row.tenant, row.fact.object) for row in changes.facts) == [
+        (TENANT, "Goa"),
+        (OTHER, "Oslo"),
+        (OTHER, "Rome"),
+    ]
+    assert len(rows) == 6
+
+
+async def test_the_feed_reads_the_changes_of_the_tenant_that_changed(both: Postgres) -> None:
+    position, _ = await bootstrap(both)
+    await both.store.write(TENANT, [replace(MY_SEGMENT, importance=1.0)])
+
+    delta = await both.feed.changes_since(position, MODEL)
+
+    assert [(row.tenant, row.item) for row in delta.rows] == [(TENANT, segment_id("a"))]
+
+
+async def test_turning_sensitive_hides_facts_of_one_tenant(both: Postgres) -> None:
+    await project_graph(both)
+
+    await both.store.write(OTHER, [segment("a", "theirs", sensitive=True)])
+
+    changes = await project_graph(both)
+    assert sorted(changes.removed) == [(OTHER, fact_id("f")), (OTHER, segment_id("a"))]
+    _, rows = await bootstrap(both)
+    assert {name for name in rows if name[0] == TENANT} == {
+        (TENANT, segment_id("a")),
+        (TENANT, fact_id("f")),
+    }

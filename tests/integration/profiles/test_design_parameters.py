@@ -1,0 +1,436 @@
+"""How long the lists of each published design are, and every other number that it gives.
+
+Each is asserted on answers of a service whose memory has more than enough of everything. Ranks
+by meaning and logits are chosen, as in `test_reference_designs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.fixtures.standing import NOW, Remember, Standing, ago
+from tests.support.answers import by_id, counts, ids, ledger, ranks
+from trivium import (
+    AsyncClient,
+    DiversityTerm,
+    Fact,
+    FusionMethod,
+    Item,
+    ItemKind,
+    ItemRef,
+    LegOverride,
+    Loss,
+    Retrieval,
+    Segment,
+    Stage,
+)
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
+
+DESIGNS = [
+    "annie",
+    "recollection",
+    "hybrid_recall",
+    "hybrid_recall_reachable",
+    "two_stage",
+    "two_stage_baseline",
+    "object_graph",
+]
+FULL = 120
+QUESTION = "Zelda's harbour report"
+
+
+def berth(number: int) -> Segment:
+    """A report that has the question's words, mentions its name, and stands for an object."""
+    return Segment(
+        id=f"b{number:03}",
+        text=f"harbour report of berth {number}",
+        entities=("Zelda",),
+        entity=f"berth {number}",
+        event_time=ago(number / 100),
+    )
+
+
+def relation(number: int, subject: str, name: str) -> Fact:
+    object_ = f"berth {number}"
+    return Fact(
+        id=f"{name} {number}",
+        subject=subject,
+        relation=name,
+        object=object_,
+        recorded_at=ago(9),
+    )
+
+
+# More than any design asks for: of words, of meaning, of what a name leads to, and of calls.
+HARBOUR: list[Item] = [
+    *(berth(number) for number in range(FULL)),
+    *(relation(number, "Zelda", "inspects") for number in range(60)),
+    *(relation(number, "berth 0", "calls") for number in range(60, FULL)),
+]
+HARBOUR_COSINES = {f"of berth {number}": 0.9 - number / 200 for number in range(FULL)}
+# So improbable that what is reranked scores less than what is not.
+HARBOUR_LOGITS = {f"of berth {number}": -9.0 for number in range(FULL)}
+
+
+@pytest.fixture(scope="module")
+async def harbour(standing: Standing) -> AsyncClient:
+    return await standing.remember("harbour", HARBOUR, HARBOUR_COSINES, HARBOUR_LOGITS)
+
+
+async def asked(
+    memory: AsyncClient,
+    profile: str,
+    *,
+    limit: int = 0,
+    changes: Mapping[str, Any] | None = None,
+) -> Retrieval:
+    return await memory.retrieve(
+        QUESTION,
+        profile=profile,
+        as_of=NOW,
+        limit=limit,
+        profile_overrides=changes or {},
+        explain=True,
+    )
+
+
+# ------------------------------------------------------------------ how long the lists are
+
+
+@pytest.mark.parametrize(
+    ("profile", "lengths", "hits"),
+    [
+        ("annie", {"lexical": 20, "dense": 10, "graph": 5}, 5),
+        ("hybrid_recall", {"lexical": 50, "dense": 50, "graph": 50}, 10),
+        ("hybrid_recall_reachable", {"lexical": 50, "dense": 50, "graph": 50}, 10),
+        ("two_stage", {"dense": 100}, 10),
+        ("two_stage_baseline", {"dense": 100}, 10),
+        ("object_graph", {"dense": 25, "graph": 20, "temporal": 12}, 10),
+    ],
+)
+async def test_each_leg_brings_as_many_as_the_document_says_and_the_answer_shows_as_many(
+    harbour: AsyncClient, profile: str, lengths: dict[str, int], hits: int
+) -> None:
+    answer = await asked(harbour, profile)
+
+    assert counts(answer) == lengths
+    assert len(answer.hits) == hits
+
+
+async def test_the_lists_of_annie_are_four_two_and_one_times_the_limit(
+    harbour: AsyncClient,
+) -> None:
+    answer = await asked(harbour, "annie", limit=12)
+
+    assert counts(answer) == {"lexical": 48, "dense": 24, "graph": 12}
+
+
+async def test_the_pool_of_recollection_is_two_hundred_and_the_fifty_found_by_words(
+    remembering: Remember,
+) -> None:
+    recent = [
+        Segment(id=f"r{n:03}", text=f"routine note {n}", event_time=ago(n / 100))
+        for n in range(260)
+    ]
+    barometers = [
+        Segment(id=f"o{n:03}", text=f"barometer {n}", event_time=ago(400 + n)) for n in range(60)
+    ]
+    memory = await remembering([*recent, *barometers], {})
+
+    answer = await memory.retrieve("barometer", profile="recollection", as_of=NOW, explain=True)
+
+    assert counts(answer) == {"lexical": 50, "dense": 250}
+    assert len(answer.hits) == 3
+
+
+async def test_the_graph_of_object_graph_walks_by_its_five_relations_in_their_order(
+    remembering: Remember,
+) -> None:
+    relations = ["calls", "imports", "defined_in", "depends_on", "authored_by"]
+    objects = [
+        Segment(id=name, text=f"the object {name}", entity=name, event_time=ago(30))
+        for name in ["hub", "admires", *relations]
+    ]
+    # Facts are stored the last relation first, so that their order is of no help.
+    facts = [
+        Fact(id=f"f-{name}", subject="hub", relation=name, object=name, recorded_at=ago(9))
+        for name in ["admires", *reversed(relations)]
+    ]
+    memory = await remembering([*objects, *facts], {})
+
+    answer = await memory.retrieve(
+        "?!",
+        profile="object_graph",
+        as_of=NOW,
+        seed_ids=["hub"],
+        leg_overrides={"dense": LegOverride(weight=0)},
+        explain=True,
+    )
+
+    assert ids(answer) == relations
+    assert [ranks(hit) for hit in answer.hits] == [{"graph": n} for n in range(1, 6)]
+
+
+async def test_object_graph_takes_the_latest_of_seven_days(remembering: Remember) -> None:
+    said = [
+        Segment(id=f"{age:g} days", text=f"object number {age:g}", event_time=ago(age))
+        for age in (6.9, 7.1)
+    ]
+    memory = await remembering(said, {})
+
+    answer = await memory.retrieve("?!", profile="object_graph", as_of=NOW, explain=True)
+
+    assert {hit.id for hit in answer.hits if "temporal" in ranks(hit)} == {"6.9 days"}
+
+
+# ------------------------------------------------------------------ what words must be worth
+
+
+async def test_hybrid_recall_drops_some_of_the_words_at_a_rank_of_one_hundredth(
+    remembering: Remember,
+) -> None:
+    # A row with one of n words has a rank of 0.608 / n, since a word of the text weighs 1.
+    said = [
+        Segment(id="one word", text="the barometer fell", event_time=ago(1)),
+        Segment(id="two words", text="the barometer and the sextant", event_time=ago(1)),
+    ]
+    memory = await remembering(said, {})
+
+    async def found_by_words(question: str) -> set[str]:
+        answer = await memory.retrieve(
+            question, profile="hybrid_recall", as_of=NOW, limit=3, explain=True
+        )
+        return {hit.id for hit in answer.hits if "lexical" in ranks(hit)}
+
+    sixty = " ".join(["barometer", "sextant", *(f"rope{number}" for number in range(58))])
+    assert await found_by_words(sixty) == {"one word", "two words"}
+    assert await found_by_words(f"{sixty} mast") == {"two words"}
+
+
+# ------------------------------------------------------------------ how scores are put together
+
+
+@pytest.mark.parametrize("profile", DESIGNS)
+async def test_a_convex_combination_maps_cosines_from_their_least_which_is_minus_one(
+    harbour: AsyncClient, profile: str
+) -> None:
+    convex = {"fusion": "convex", "signals": {"recency": None, "access": None}, "rerank": None}
+
+    answer = await asked(harbour, profile, changes=convex, limit=20)
+
+    terms = [
+        (term.rank, term.term / term.weight)
+        for hit in answer.hits
+        for term in ledger(hit).leg_terms
+        if term.leg == "dense" and term.rank > 1
+    ]
+    assert terms
+    for rank, share in terms:
+        cosine = 0.9 - (rank - 1) / 200
+        assert share == pytest.approx((cosine + 1) / (0.9 + 1), abs=1e-3)
+
+
+async def test_the_graphs_best_is_worth_less_than_the_fiftieth_by_meaning(
+    harbour: AsyncClient,
+) -> None:
+    meaning = await harbour.retrieve(
+        QUESTION,
+        profile="hybrid_recall",
+        as_of=NOW,
+        limit=60,
+        explain=True,
+        leg_overrides={"lexical": LegOverride(weight=0), "graph": LegOverride(weight=0)},
+    )
+    relations = await harbour.retrieve(
+        QUESTION,
+        profile="hybrid_recall",
+        as_of=NOW,
+        explain=True,
+        leg_overrides={"lexical": LegOverride(weight=0), "dense": LegOverride(weight=0)},
+    )
+
+    least, most = meaning.hits[-1], relations.hits[0]
+    assert (ranks(least), ranks(most)) == ({"dense": 50}, {"graph": 1})
+    assert ledger(least).fused_score == pytest.approx(1 / 110, abs=1e-12)
+    assert ledger(most).fused_score == pytest.approx(0.35 / 61, abs=1e-12)
+    # As the document has them.
+    assert round(ledger(least).fused_score, 4) == 0.0091
+    assert round(ledger(most).fused_score, 4) == 0.0057
+
+
+@pytest.mark.parametrize("profile", DESIGNS)
+async def test_no_design_folds_what_says_the_same(remembering: Remember, profile: str) -> None:
+    standbys = [
+        Segment(id=name, text="the ferry leaves at noon", event_time=ago(1)) for name in ("a", "b")
+    ]
+    logits = {"at noon": 0.0}
+    memory = await remembering(standbys, {"at noon": 0.5}, logits)
+    no_reranking = {"rerank": None}
+
+    answer = await memory.retrieve(
+        "ferry", profile=profile, as_of=NOW, profile_overrides=no_reranking
+    )
+
+    assert sorted(ids(answer)) == ["a", "b"]
+    assert answer.statistics.folded_count == 0
+
+
+# ------------------------------------------------------------------ what is reranked
+
+
+async def test_two_stage_reranks_fifty_and_the_rest_follows_in_coarse_order(
+    harbour: AsyncClient,
+) -> None:
+    answer = await asked(harbour, "two_stage", limit=60)
+
+    assert answer.rerank is not None
+    assert (answer.rerank.stage, answer.rerank.hit_count) == (Stage.RERANKED, 50)
+    assert [hit.stage for hit in answer.hits] == [Stage.RERANKED] * 50 + [Stage.COARSE] * 10
+    assert ids(answer) == [f"b{number:03}" for number in range(60)]
+    # Behind what was reranked, though its score is higher.
+    assert answer.hits[50].score > answer.hits[0].score
+    assert {ledger(hit).method for hit in answer.hits} == {FusionMethod.SCORE}
+
+
+# ------------------------------------------------------------------ who made room for whom
+
+
+# The nineteen nearest are alike, the two after them are like nothing; the rest is alike again.
+NOVEL = {20: "barometers fell overnight", 21: "somebody painted lighthouses"}
+ALIKE: list[Item] = [
+    Segment(
+        id=f"place {place}",
+        text=NOVEL.get(place, f"we saw boat number n{place}x"),
+        event_time=NOW,
+    )
+    for place in range(1, 26)
+]
+ALIKE_COSINES = {NOVEL.get(place, f"n{place}x"): 0.9 - place / 100 for place in range(1, 26)}
+AS_FAR_AS_NEEDED = {"dense": LegOverride(depth=25), "lexical": LegOverride(weight=0)}
+
+
+@pytest.fixture(scope="module")
+async def alike(standing: Standing) -> AsyncClient:
+    return await standing.remember("alike", ALIKE, ALIKE_COSINES, {})
+
+
+async def of_alike(memory: AsyncClient, limit: int = 0) -> Retrieval:
+    return await memory.retrieve(
+        "anything",
+        profile="annie",
+        as_of=NOW,
+        leg_overrides=AS_FAR_AS_NEEDED,
+        limit=limit,
+        explain=True,
+    )
+
+
+def diversity(answer: Retrieval, id_: str) -> DiversityTerm:
+    term = ledger(by_id(answer)[id_]).diversity
+    assert term is not None
+    return term
+
+
+async def test_annie_diversifies_the_first_twenty(alike: AsyncClient) -> None:
+    answer = await of_alike(alike)
+
+    assert ids(answer)[:2] == ["place 1", "place 20"]
+    assert "place 21" not in ids(answer)
+    last = diversity(answer, "place 20")
+    assert (last.trade_off, last.max_similarity, last.closest) == (0.7, 0.0, None)
+    assert last.relevance == by_id(answer)["place 20"].score
+
+
+async def test_the_hit_that_another_was_too_close_to_is_named(alike: AsyncClient) -> None:
+    answer = await of_alike(alike)
+
+    third = answer.hits[2]
+    term = diversity(answer, third.id)
+    assert term.closest == ItemRef(ItemKind.SEGMENT, "place 1")
+    assert term.max_similarity == pytest.approx(4 / 6)  # we, saw, boat and number, of six words
+    assert term.value == pytest.approx(0.7 * third.score - 0.3 * 4 / 6, abs=1e-12)
+
+
+async def test_an_answer_longer_than_the_pool_is_diversified_as_a_whole(
+    alike: AsyncClient,
+) -> None:
+    answer = await of_alike(alike, limit=25)
+
+    assert ids(answer)[:3] == ["place 1", "place 20", "place 21"]
+    assert all(ledger(hit).diversity is not None for hit in answer.hits)
+
+
+async def test_what_displaced_an_item_is_named_and_what_lay_beyond_the_pool_is_cut(
+    alike: AsyncClient,
+) -> None:
+    displaced, beyond = [
+        await alike.explain_absence(
+            "anything", segment_id=id_, profile="annie", as_of=NOW, leg_overrides=AS_FAR_AS_NEEDED
+        )
+        for id_ in ("place 5", "place 23")
+    ]
+
+    assert (displaced.loss, displaced.by) == (
+        Loss.DISPLACED,
+        ItemRef(ItemKind.SEGMENT, "place 1"),
+    )
+    assert (beyond.loss, beyond.rank) == (Loss.CUT, 23)
+
+
+async def test_the_leg_that_reserved_a_place_is_named(remembering: Remember) -> None:
+    near = [Segment(id=f"n{n}", text=f"near {n}x", event_time=ago(1)) for n in range(12)]
+    alone = Segment(id="alone", text="nobody came", entities=("Zelda",), event_time=ago(1))
+    memory = await remembering([*near, alone], {f"near {n}x": 0.9 - n / 50 for n in range(12)})
+
+    answer = await memory.retrieve(
+        "Zelda near?", profile="hybrid_recall_reachable", as_of=NOW, limit=3, explain=True
+    )
+
+    assert {hit.id: ledger(hit).reserved_by for hit in answer.hits} == {
+        **dict.fromkeys(ids(answer), ""),
+        "alone": "graph",
+    }
+    assert "alone" in ids(answer)
+
+
+# ------------------------------------------------------------------ what ages how
+
+
+@pytest.mark.parametrize("kind", ["person", "place", "relationship"])
+async def test_annie_keeps_three_tenths_of_what_never_gets_old(
+    remembering: Remember, kind: str
+) -> None:
+    known = Segment(id="known", text="of long ago", kind=kind, event_time=ago(400))
+    memory = await remembering([known], {"of long ago": 0.5})
+
+    answer = await memory.retrieve("then", profile="annie", as_of=NOW)
+
+    assert by_id(answer)["known"].score == pytest.approx(0.3 / 61, abs=1e-12)
+
+
+async def test_a_fact_ages_as_a_relationship_where_facts_are_not_fresh(
+    remembering: Remember,
+) -> None:
+    edge = Fact(
+        id="edge",
+        subject="Zelda",
+        relation="inspects",
+        object="berth 4",
+        valid_from=ago(400),
+        recorded_at=ago(400),
+    )
+    said = Segment(id="said", text="it rained", event_time=ago(1))
+    memory = await remembering([said, edge], {})
+
+    answer = await memory.retrieve(
+        "Zelda?",
+        profile="annie",
+        as_of=NOW,
+        profile_overrides={"decay": {"facts_are_fresh": False}},
+    )
+
+    assert by_id(answer)["edge"].score == pytest.approx(0.3 / 61, abs=1e-12)

@@ -1,0 +1,87 @@
+"""The edge of the service: what becomes of the bytes of a request before any store is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from serving.adapters.english_dates import EnglishDates
+from serving.adapters.neo4j.names import near_names_query, question_spans
+from serving.adapters.postgres.tables.filters import conditions_of
+from serving.config.profiles import ProfileBook
+from serving.domain.errors import TriviumError
+from serving.domain.questions.query import Query
+from serving.rpc import questions, requests
+from serving.rpc.status import to_status
+from tests.security.hostile import Hostility
+from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+PLAUSIBLE: Mapping[str, object] = {"tenant": "acme", "query": "where to?", "id": "a", "text": "b"}
+
+READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
+    "Retrieve": lambda r, p: questions.to_retrieve_call(r, p, NOW),
+    "Compare": lambda r, p: questions.to_compare_call(r, p, NOW),
+    "ExplainAbsence": lambda r, p: questions.to_explain_absence_call(r, p, NOW),
+    "ListProfiles": lambda r, _: requests.to_profile_page(r),
+    "Ingest": lambda r, _: requests.to_ingest_call(r, NOW),
+    "IngestStream": lambda r, _: requests.to_ingest_call(r, NOW),
+    "Forget": lambda r, _: requests.to_selector(r),
+    "GetSegments": lambda r, _: requests.to_ids(r),
+    "ListSegments": lambda r, _: requests.to_list_segments_call(r),
+    "ListFacts": lambda r, _: requests.to_list_facts_call(r),
+    "GetStats": lambda r, _: requests.to_stats_tenant(r),
+}
+
+METHODS: Mapping[str, MethodDescriptor] = {
+    method.name: method
+    for file in (catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+
+
+class Edge:
+    """Reads requests as the service does."""
+
+    def __init__(self) -> None:
+        self._profiles = ProfileBook.load()
+        self._dates = EnglishDates()
+
+    def receive(self, method: str, encoded: bytes) -> str:
+        """What becomes of a request: "accepted", "undecodable", or the reason of its rejection.
+
+        Raises:
+            Exception: The request is not read properly; a caller would get INTERNAL.
+        """
+        try:
+            request: Any = GetMessageClass(METHODS[method].input_type).FromString(encoded)
+        except DecodeError:
+            return "undecodable"
+        try:
+            call = READ[method](request, self._profiles)
+        except TriviumError as error:
+            status = to_status(error)
+            assert len(status.message) < 1_000_000, "a status repeats the request"
+            return error.reason
+        if isinstance(call, questions.RetrieveCall):
+            self._use(call.query)
+        return "accepted"
+
+    def _use(self, query: Query) -> None:
+        """What reads the question before a store is asked."""
+        self._dates.periods(query.text, query.scope.as_of)
+        question_spans(query.text)
+        near_names_query(query.scope.tenant, query.text, misspelt=True)
+        conditions_of(query.scope.segment_filter, query.scope.as_of)
+
+
+def inputs(seed: int) -> Callable[[str], bytes]:
+    """Makes hostile requests of a method."""
+    hostility = Hostility(seed, PLAUSIBLE)
+    return lambda method: hostility.encoded(METHODS[method].input_type)

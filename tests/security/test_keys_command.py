@@ -1,0 +1,66 @@
+"""`python -m serving keys`, as an operator types it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+from click.testing import CliRunner, Result
+
+from serving.__main__ import main
+from serving.adapters.postgres.assembly import Postgres
+from serving.domain.errors import UnauthenticatedError
+from serving.domain.identity import Role
+from serving.rpc.identity.key_ring import KeyRing
+
+pytestmark = pytest.mark.postgres
+
+
+def command(dsn: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["keys", *arguments], env={"TRIVIUM_POSTGRES__DSN": dsn})
+
+
+def test_a_key_is_shown_once_listed_without_its_secret_and_revoked(postgres_dsn: str) -> None:
+    made = command(
+        *(postgres_dsn, "create", "--tenant", "acme", "--role", "reader", "--days", "9"),
+        *("--note", "the bot"),
+    )
+    key = made.output.strip()
+    key_id = key.split("_")[1]
+
+    listed = command(postgres_dsn, "list").output
+    assert re.fullmatch(
+        rf"{key_id}  reader  tenant 'acme'  expires \d{{4}}-\d\d-\d\d  'the bot'\n", listed
+    )
+    assert key.rpartition("_")[2] not in listed
+    assert command(postgres_dsn, "revoke", key_id).exit_code == 0
+    assert "revoked" in command(postgres_dsn, "list").output
+    assert command(postgres_dsn, "revoke", "0" * 16).exit_code == 1
+
+
+async def test_the_service_accepts_a_key_until_it_is_revoked(postgres: Postgres) -> None:
+    dsn = postgres.database.dsn
+    made = await asyncio.to_thread(command, dsn, "create", "--all-tenants", "--role", "writer")
+    key = made.output.strip()
+    ring = KeyRing(postgres.access_keys)
+    await ring.refresh()
+    assert ring.verify(key).roles == frozenset({Role.WRITER})
+
+    await asyncio.to_thread(command, dsn, "revoke", key.split("_")[1])
+    await ring.refresh()
+
+    with pytest.raises(UnauthenticatedError):
+        ring.verify(key)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--role", "reader"],
+        ["--tenant", "a", "--all-tenants", "--role", "reader"],
+        ["--tenant", "a"],
+    ],
+)
+def test_a_key_for_nobody_in_particular_is_not_made(arguments: list[str]) -> None:
+    assert command("host=/nowhere", "create", *arguments).exit_code == 2

@@ -1,0 +1,55 @@
+"""Runs the tests that need a GPU: `make test-gpu`. Without one, says what it would need and run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+from serving.local.doctor.gpu import LEAST_DRIVER
+from serving.local.doctor.gpu_facts import GpuFacts, gather
+
+SELECTED = ("-m", "gpu")
+
+
+def main() -> int:
+    """Returns the exit status of pytest; 1 without a GPU."""
+    facts = gather()
+    if facts.devices:
+        return pytest_status("-v", "--durations", "5")
+    print(plan(facts, collected()))
+    return 1
+
+
+def pytest_status(*options: str) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *SELECTED, *options]).returncode
+
+
+def collected() -> list[str]:
+    """The ids of the tests."""
+    command = [sys.executable, "-m", "pytest", *SELECTED, "--collect-only", "-q", "--no-header"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [line for line in listed.splitlines() if "::" in line]
+
+
+def plan(facts: GpuFacts, tests: list[str]) -> str:
+    """What the tests need, what was found, and what would be run, on one screen."""
+    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
+    files = Counter(test.partition("::")[0] for test in tests)
+    return "\n".join(
+        [
+            "Needs: an NVIDIA GPU with 8 GiB, driver "
+            f"{LEAST_DRIVER[13]} or later for CUDA 13, `make install-gpu`.",
+            f"Found: driver {facts.driver or 'none'}, {len(facts.devices)} CUDA devices, "
+            f"{versions}.",
+            "",
+            f"pytest {' '.join(SELECTED)} would run {len(tests)} tests:",
+            *(f"{count:>5}  {file}" for file, count in files.items()),
+            "",
+            "There is no CUDA device: nothing was run.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Looking at processes that may end while they are looked at."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def tree_of(pid: int) -> list[psutil.Process]:
+    """A process and all that came of it; nothing if it has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    return []
+
+
+def is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def mentioning(folder: Path) -> list[psutil.Process]:
+    """The processes that have a folder in their command line or environment, whatever their parent.
+
+    A PostgreSQL that its starter has left behind is nobody's child.
+    """
+    return [each for each in psutil.process_iter() if is_alive(each) and _mentions(each, folder)]
+
+
+def _mentions(process: psutil.Process, folder: Path) -> bool:
+    with contextlib.suppress(psutil.Error):
+        texts = (*process.cmdline(), *process.environ().values())
+        return any(str(folder) in text for text in texts)
+    return False
+
+
+def listeners(process: psutil.Process) -> list[tuple[tuple[str, ...], Any]]:
+    """The beginning of the process' command line with each address that it listens on."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        command = tuple(process.cmdline()[:4])
+        return [
+            (command, connection.laddr)
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+    return []

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bench.harness.collection import Collection, read_collection
+
+CORPUS = [
+    {"id": "t1", "text": "I sailed to Goa.", "speaker": "Mira", "scope": "chat-1"},
+    {"id": "t2", "text": "Goa is warm.", "speaker": "Noam", "scope": "chat-2"},
+    {"id": "p1", "text": "Lothair II was a king.", "title": "Teutberga"},
+]
+FACTS = [
+    {"subject": "Mira", "relation": "observation", "object": "Mira likes boats.", "doc_id": "t1",
+     "scope": "chat-1"},
+]  # fmt: skip
+TRIPLES = [
+    {"subject": "Mira", "relation": "mentions:Where", "object": "Goa", "doc_id": "t1",
+     "scope": "chat-1"},
+    {"subject": "Teutberga", "relation": "mentions", "object": "Lothair II", "doc_id": "p1"},
+    {"subject": "Lothair II", "relation": "ruled", "object": "Lotharingia", "doc_id": "p1"},
+]  # fmt: skip
+QUERIES = [
+    {"id": "q1", "text": "Where to?", "scope": "chat-1", "as_of": "2024-01-21T07:19:56"},
+    {"id": "q2", "text": "Who flew?", "scope": "chat-1", "category": "adversarial"},
+    {"id": "q3", "text": "Who ruled?", "category": "bridge", "stratum": "multi-hop"},
+    {"id": "q4", "text": "Why?", "category": "bridge"},
+]
+JUDGMENTS = "q1\tt1\t1\nq1\tt9\t0\nq2\tt1\t1\nq3\tp1\t4\n"
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Collection:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    files: Mapping[str, list[dict[str, str]]] = {
+        "corpus.jsonl": CORPUS,
+        "facts.jsonl": FACTS,
+        "triples.jsonl": TRIPLES,
+        "queries.jsonl": QUERIES,
+    }
+    for name, lines in files.items():
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "qrels.tsv").write_text(JUDGMENTS)
+    return read_collection(folder)
+
+
+def test_a_scope_is_a_tenant_and_what_has_none_goes_to_the_folders_name(
+    collection: Collection,
+) -> None:
+    assert {
+        tenant: [segment.id for segment in memory.segments]
+        for tenant, memory in collection.memories.items()
+    } == {"chat-1": ["t1"], "chat-2": ["t2"], "small": ["p1"]}
+
+
+def test_mentions_speakers_and_titles_are_the_entities_of_segments(collection: Collection) -> None:
+    entities = {
+        segment.id: set(segment.entities)
+        for memory in collection.memories.values()
+        for segment in memory.segments
+    }
+
+    assert entities == {"t1": {"Mira", "Goa"}, "t2": {"Noam"}, "p1": {"Teutberga", "Lothair II"}}
+
+
+def test_mentions_by_a_title_and_all_other_relations_are_facts_on_their_document(
+    collection: Collection,
+) -> None:
+    facts = {
+        tenant: {(fact.subject, fact.relation, fact.object, fact.evidence) for fact in memory.facts}
+        for tenant, memory in collection.memories.items()
+    }
+
+    assert facts == {
+        "chat-1": {("Mira", "observation", "Mira likes boats.", ("t1",))},
+        "chat-2": set(),
+        "small": {
+            ("Teutberga", "mentions", "Lothair II", ("p1",)),
+            ("Lothair II", "ruled", "Lotharingia", ("p1",)),
+        },
+    }
+
+
+def test_an_observation_is_a_sentence_of_its_own(collection: Collection) -> None:
+    (fact,) = collection.memories["chat-1"].facts
+
+    assert fact.sentence == "Mira likes boats."
+
+
+def test_questions_ask_their_own_tenant_at_their_own_time(collection: Collection) -> None:
+    asked = {query.id: (query.tenant, query.as_of) for query in collection.queries}
+
+    assert asked["q1"] == ("chat-1", datetime(2024, 1, 21, 7, 19, 56, tzinfo=UTC))
+    assert asked["q3"] == ("small", None)
+
+
+def test_a_question_has_the_category_and_the_stratum_that_its_line_says(
+    collection: Collection,
+) -> None:
+    said = {query.id: (query.category, query.stratum) for query in collection.queries}
+
+    assert (said["q1"], said["q3"]) == (("", ""), ("bridge", "multi-hop"))
+
+
+def test_only_grades_above_0_are_relevant(collection: Collection) -> None:
+    relevant = {query.id: query.relevant for query in collection.queries}
+
+    assert (relevant["q1"], relevant["q3"]) == (frozenset({"t1"}), frozenset({"p1"}))
+
+
+def test_adversarial_and_unjudged_questions_do_not_count_for_quality(
+    collection: Collection,
+) -> None:
+    assert {query.id for query in collection.judged} == {"q1", "q3"}
+
+
+def test_nothing_of_a_well_formed_set_is_left_out(collection: Collection) -> None:
+    assert collection.problems == []
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    """A folder as the public downloads are."""
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text(
+        '{"_id": "d1", "title": "Teutberga", "text": "A queen.", "metadata": {"url": "x"}}\n'
+        '{"_id": "d2", "title": "", "text": "Goa is warm.", "metadata": {}}\n'
+    )
+    (tmp_path / "queries.jsonl").write_text(
+        '{"_id": "1", "text": "Who reigned?", "metadata": {}}\n'
+        '{"_id": "2", "text": "Of another split?", "metadata": {}}\n'
+    )
+    (tmp_path / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n1\td1\t2.0\n1\td2\t0\n")
+    return tmp_path
+
+
+def test_a_public_download_of_beir_is_read_as_it_comes(beir: Path) -> None:
+    collection = read_collection(beir)
+
+    (memory,) = collection.memories.values()
+    assert [(each.id, each.title, each.text) for each in memory.segments] == [
+        ("d1", "Teutberga", "A queen."),
+        ("d2", "", "Goa is warm."),
+    ]
+    assert [(query.id, query.relevant) for query in collection.judged] == [("1", frozenset({"d1"}))]
+    assert collection.problems == []
+
+
+def test_judgments_beside_the_questions_go_before_those_of_a_split(beir: Path) -> None:
+    (beir / "qrels.tsv").write_text("2\td2\t1\n")
+
+    assert [query.id for query in read_collection(beir).judged] == ["2"]
+
+
+def test_what_cannot_be_read_is_named_by_file_and_line(beir: Path) -> None:
+    with (beir / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "d3", "id": "d3", "text": "Twice named."}\n{"text": "Unnamed."}\n')
+    with (beir / "queries.jsonl").open("a") as queries:
+        queries.write('{"_id": "1", "text": "Again?"}\n{"_id": "4"}\n')
+    with (beir / "qrels/test.tsv").open("a") as judgments:
+        judgments.write("1\td9\t1\n1 d1 1\n1\td1\tgood\n")
+
+    problems = [
+        (Path(place.file).name, place.line, why) for place, why in read_collection(beir).problems
+    ]
+
+    assert problems == [
+        ("corpus.jsonl", 3, "has both 'id' and '_id'"),
+        ("corpus.jsonl", 4, "'id' is missing or blank"),
+        ("test.tsv", 4, "judges 'd9', which is not in corpus.jsonl"),
+        ("test.tsv", 5, "is not a question, a segment and a grade with tabs between: ['1 d1 1']"),
+        ("test.tsv", 6, "the grade is not a number: 'good'"),
+        ("queries.jsonl", 3, "is a second question of the id '1'"),
+        ("queries.jsonl", 4, "'text' is missing or blank"),
+    ]

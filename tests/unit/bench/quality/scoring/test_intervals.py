@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.quality.scoring.intervals import (
+    Estimate,
+    mean_interval,
+    paired_difference,
+)
+
+VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=20)
+
+TEN_CHATS = [f"chat-{number}" for number in range(10) for _ in range(20)]
+"""The chat of each of 200 questions."""
+
+BY_CHAT = [float(number < 5) for number in range(10) for _ in range(20)]
+"""All questions to five chats are answered, and none to the other five."""
+
+
+def width(estimate: Estimate) -> float:
+    return estimate.high - estimate.low
+
+
+def test_the_interval_holds_the_mean_and_narrows_with_more_questions() -> None:
+    few, many = mean_interval([0.0, 1.0] * 20), mean_interval([0.0, 1.0] * 2000)
+
+    assert few.low < few.mean < few.high
+    assert (few.mean, many.mean) == (0.5, 0.5)
+    # The normal approximation: 1.96 * 0.5 / sqrt(n).
+    assert width(few) == pytest.approx(2 * 0.155, abs=0.03)
+    assert width(many) == pytest.approx(2 * 0.0155, abs=0.003)
+
+
+def test_whole_chats_are_drawn_so_questions_that_go_together_count_as_few() -> None:
+    by_question, by_chat = mean_interval(BY_CHAT), mean_interval(BY_CHAT, TEN_CHATS)
+
+    assert by_question.mean == by_chat.mean == 0.5
+    # As of 200 and as of 10 coins: 1.96 * 0.5 / sqrt(n).
+    assert width(by_question) == pytest.approx(2 * 0.069, abs=0.02)
+    assert width(by_chat) == pytest.approx(2 * 0.31, abs=0.1)
+
+
+def test_chats_that_are_all_alike_make_the_interval_no_wider() -> None:
+    alike = [0.0, 1.0] * 100
+
+    assert width(mean_interval(alike, TEN_CHATS)) <= width(mean_interval(alike))
+
+
+def test_a_chat_counts_by_its_questions() -> None:
+    estimate = mean_interval([1.0] * 2 + [0.0] * 6, ["small"] * 2 + ["large"] * 6)
+
+    assert (estimate.mean, estimate.low, estimate.high) == (0.25, 0, 1)
+
+
+def test_one_chat_is_no_cluster_but_a_sample_of_questions() -> None:
+    values = [0.1, 0.7, 0.4] * 2
+
+    assert mean_interval(values, ["only"] * 6) == mean_interval(values)
+
+
+def test_of_five_questions_nothing_is_significant() -> None:
+    few = mean_interval([-1.0] * 5)
+
+    assert few.mean == -1
+    assert math.isnan(few.low)
+    assert math.isnan(few.high)
+    assert not few.below_zero
+    assert few.as_record() == {"mean": -1, "low": None, "high": None}
+    assert mean_interval([-1.0] * 6).below_zero
+
+
+def test_the_same_values_have_the_same_interval() -> None:
+    values = [0.1, 0.7, 0.4] * 2
+
+    assert mean_interval(values) == mean_interval(values)
+
+
+@settings(max_examples=20)
+@given(VALUES)
+def test_identical_lists_do_not_differ_at_all(values: list[float]) -> None:
+    difference = paired_difference(values, values)
+
+    assert difference.mean == 0
+    assert not difference.below_zero
+    assert not difference.above_zero
+
+
+def test_a_pair_tells_what_two_intervals_hide() -> None:
+    old = [number / 100 for number in range(100)]
+    new = [value - 0.01 * (number % 2) for number, value in enumerate(old)]
+
+    assert mean_interval(new).high > mean_interval(old).low
+    assert paired_difference(new, old).below_zero
+    assert not paired_difference(old, new).below_zero
+    assert paired_difference(new, old).mean == pytest.approx(-0.005)
+
+
+def test_a_loss_in_one_chat_of_ten_is_not_significant_though_it_is_by_question() -> None:
+    old = [1.0] * 200
+    new = [0.0 if chat == "chat-3" else 1.0 for chat in TEN_CHATS]
+
+    assert paired_difference(new, old).below_zero
+    assert not paired_difference(new, old, TEN_CHATS).below_zero
+
+
+def test_lists_of_other_questions_are_refused() -> None:
+    with pytest.raises(ValueError, match="longer"):
+        paired_difference([1.0], [1.0, 0.0])
+    with pytest.raises(ValueError, match="no values"):
+        mean_interval([])
+    with pytest.raises(ValueError, match="2 values are of 1 clusters"):
+        mean_interval([1.0, 0.0], ["a"])
+
+
+def test_a_record_has_four_decimals_and_no_negative_zero() -> None:
+    written = Estimate(0.123456, -0.00001, 0.5).as_record()
+
+    assert str(written) == "{'mean': 0.1235, 'low': 0.0, 'high': 0.5}"

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.json_format import ParseDict
+
+from bench.harness.collection import Query
+from bench.speed.ghz.__main__ import CONFIG, summary_of, write_descriptors, write_requests
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
+
+QUERY = Query(id="q", tenant="t", text="Where?", as_of=datetime(2024, 1, 1, tzinfo=UTC))
+
+
+def test_questions_are_written_as_requests_that_protobuf_reads(tmp_path: Path) -> None:
+    write_requests([QUERY, QUERY], tmp_path / "requests.json")
+
+    first, _ = json.loads((tmp_path / "requests.json").read_text())
+    request = ParseDict(first, RetrieveRequest())
+    assert (request.tenant, request.query, request.limit) == ("t", "Where?", 10)
+    assert request.as_of.ToDatetime(tzinfo=UTC) == QUERY.as_of
+
+
+def test_the_summary_leaves_the_list_of_calls_out() -> None:
+    summary = summary_of({"count": 2, "rps": 10.5, "details": [{"latency": 1}] * 2})
+
+    assert (summary["count"], summary["rps"]) == (2, 10.5)
+    assert "details" not in summary
+
+
+def test_the_descriptors_hold_the_method_that_is_called_and_all_it_imports(tmp_path: Path) -> None:
+    write_descriptors(tmp_path / "some.protoset")
+
+    files = FileDescriptorSet.FromString((tmp_path / "some.protoset").read_bytes()).file
+    methods = {
+        f"{file.package}.{service.name}.{method.name}"
+        for file in files
+        for service in file.service
+        for method in service.method
+    }
+    assert json.loads(CONFIG.read_text())["call"] in methods
+    assert {name for file in files for name in file.dependency} <= {file.name for file in files}

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+
+from serving.composition.access import NotAuthenticatedError, open_access, require_authentication
+from serving.config.settings import Settings, load_settings
+from serving.domain.errors import StoreUnavailableError, UnauthenticatedError
+from serving.domain.identity import Role
+from tests.unit.rpc.identity.callers import RULES, Call, FakeAccessKeys, Issuer, bearer
+
+TOKENS = {"issuer": RULES.issuer, "audience": RULES.audience}
+FILES = {"certificate": "/c", "key": "/k", "client_ca": "/a"}
+
+
+def settings(**auth: Any) -> Settings:
+    return load_settings({"auth": auth})
+
+
+def test_without_authentication_the_service_starts_only_if_a_setting_says_so() -> None:
+    with pytest.raises(NotAuthenticatedError):
+        require_authentication(settings())
+
+    require_authentication(settings(allow_anonymous=True))
+    require_authentication(settings(keys=True))
+    require_authentication(settings(jwks="/keys", **TOKENS))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"auth": {"jwks": "/keys"}}, "issuer and audience"),
+        ({"auth": {"jwks": "http://keys", **TOKENS}}, "https"),
+        (
+            {"auth": {"certificates": {"bot": {"tenants": ["a"], "roles": ["reader"]}}}},
+            "client_ca",
+        ),
+        ({"auth": {"certificates": {"bot": {"tenants": [], "roles": ["reader"]}}}}, "tenants"),
+        ({"auth": {"certificates": {"bot": {"tenants": ["a"], "roles": ["owner"]}}}}, "roles"),
+        ({"tls": {"certificate": "/c"}}, "set both or none"),
+        ({"tls": {"client_ca": "/a"}}, "set certificate and key"),
+    ],
+)
+def test_settings_that_would_let_outsiders_in_are_rejected(given: Any, why: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=why):
+        load_settings(given)
+
+
+async def test_each_way_to_authenticate_is_opened_that_the_settings_name(tmp_path: Path) -> None:
+    keys, issuer = FakeAccessKeys(), Issuer()
+    (tmp_path / "keys.json").write_bytes(issuer.key_set())
+    text = keys.make(Role.READER)
+    auth = {
+        "keys": True,
+        "jwks": str(tmp_path / "keys.json"),
+        **TOKENS,
+        "certificates": {"bot": {"tenants": ["*"], "roles": ["eraser"]}},
+        "open_profiles": True,
+    }
+    certificate = Call(
+        connection={"x509_common_name": [b"bot"], "transport_security_type": [b"ssl"]}
+    )
+
+    async with open_access(load_settings({"auth": auth, "tls": FILES}), keys) as access:
+        assert access.encrypted
+        for call in (bearer(text), bearer(issuer.token())):
+            call.connection = certificate.connection
+            assert access.caller_of("Retrieve", call).roles == frozenset({Role.READER})
+        assert access.caller_of("Forget", certificate).tenants is None
+        assert access.open_methods == {"ListProfiles"}
+
+
+async def test_while_the_keys_cannot_be_read_no_key_is_accepted() -> None:
+    keys = FakeAccessKeys()
+    text = keys.make(Role.READER)
+    keys.failing = StoreUnavailableError("down")
+
+    async with open_access(settings(keys=True), keys) as access:
+        with pytest.raises(StoreUnavailableError):
+            access.caller_of("Retrieve", bearer(text))
+
+
+async def test_a_key_set_that_cannot_be_read_fails_the_start(tmp_path: Path) -> None:
+    for content in (None, json.dumps({"keys": []})):
+        path = tmp_path / "keys.json"
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises((OSError, ValueError), match=r"No such file|not a JSON Web Key Set"):
+            async with open_access(settings(jwks=str(path), **TOKENS), FakeAccessKeys()):
+                pass
+
+
+async def test_without_ways_to_authenticate_everything_is_open() -> None:
+    async with open_access(settings(), FakeAccessKeys()) as access:
+        assert access.is_open
+        with pytest.raises(UnauthenticatedError):
+            access.__class__(encrypted=True).caller_of("Retrieve", Call())

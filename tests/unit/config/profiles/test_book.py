@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from serving.config.profiles import FieldError, ProfileBook
+from serving.domain.ranking.leg_options import WalkOrder, WordsMode
+from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
+from serving.domain.ranking.profile import Rerank
+from serving.domain.ranking.ranked_list import RankStyle
+from serving.domain.ranking.reachability import faults
+
+SHIPPED = ProfileBook.load()
+KEPT = ProfileBook.load(Path(__file__).with_name("kept"))
+"""A book with a profile `plain`, whose weights and depths are all equal."""
+REFERENCE_DESIGNS = {
+    "annie",
+    "hybrid_recall",
+    "hybrid_recall_reachable",
+    "object_graph",
+    "recollection",
+    "two_stage",
+    "two_stage_baseline",
+}
+
+
+def test_every_reference_design_is_shipped_as_a_profile() -> None:
+    assert set(SHIPPED) >= {"default", *REFERENCE_DESIGNS}
+    assert all(profile.description for profile in SHIPPED.values())
+
+
+def test_annie_has_its_pools_its_week_and_its_fresh_facts() -> None:
+    annie = SHIPPED["annie"]
+
+    assert [(leg.name, leg.depth_for(annie.limit)) for leg in annie.legs] == [
+        ("lexical", 20),
+        ("dense", 10),
+        ("graph", 5),
+    ]
+    assert annie.leg("lexical").lookback == timedelta(hours=168)
+    assert annie.leg("lexical").words.mode is WordsMode.ANY
+    assert annie.decay == Decay(facts_are_fresh=True)
+
+
+def test_recollection_ranks_a_pool_by_four_dense_lists() -> None:
+    recollection = SHIPPED["recollection"]
+
+    assert recollection.weights == {"lexical": 1.0, "dense": 1.0, "recency": 0.6, "access": 0.4}
+    assert recollection.rank_style is RankStyle.DENSE
+    assert recollection.leg("dense").leans_on == ("lexical",)
+    assert recollection.importance == Importance(style=ImportanceStyle.BOOST, boost_from=0.8)
+
+
+def test_a_profile_inherits_what_it_does_not_set() -> None:
+    written, reachable = SHIPPED["hybrid_recall"], SHIPPED["hybrid_recall_reachable"]
+
+    assert reachable.leg("lexical") == written.leg("lexical")
+    assert reachable.leg("graph").depth == written.leg("graph").depth == 50
+    assert (written.leg("graph").weight, reachable.leg("graph").weight) == (0.35, 1.0)
+    assert SHIPPED["two_stage"].rerank == Rerank(head=50, weight=0.7)
+    assert SHIPPED["two_stage_baseline"].rerank is None
+
+
+def test_the_graph_as_written_is_unreachable_and_the_repair_is_reachable() -> None:
+    written = SHIPPED["hybrid_recall"]
+    undeclared = SHIPPED.changed("hybrid_recall", {"legs": {"graph": {"reorders": False}}})
+
+    assert not faults(written)
+    assert [leg for leg, _ in faults(undeclared)] == ["graph"]
+    assert not SHIPPED["hybrid_recall_reachable"].leg("graph").reorders
+
+
+def test_objects_are_ordered_by_distance_from_the_dense_candidates() -> None:
+    walk = SHIPPED["object_graph"].leg("graph").walk
+
+    assert (walk.order, walk.seeds_from) == (WalkOrder.DISTANCE, "dense")
+    assert walk.relations[:3] == ("calls", "imports", "defined_in")
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (
+            {"legs": {"telepathy": {}}},
+            "legs.telepathy: unknown leg, must be one of lexical, ",
+        ),
+        ({"legs": {"dense": {"depth": -1}}}, "legs.dense.depth"),
+        ({"legs": {"dense": {"weight": "heavy"}}}, "legs.dense.weight"),
+        ({"legs": {"dense": {"weight": float("inf")}}}, "legs.dense.weight"),
+        ({"legs": {"dense": {"colour": 1}}}, "legs.dense.colour"),
+        ({"legs": {"lexical": {"words": {"rank_gate": -1}}}}, "legs.lexical.words.rank_gate"),
+        ({"legs": {"lexical": {"lookback": "PT0S"}}}, "legs.lexical.lookback"),
+        ({"legs": {"dense": {"pool": {"recently_accessed": -1}}}}, "legs.dense.pool.recently_ac"),
+        ({"legs": {"graph": {"walk": {"hops": 3}}}}, "legs.graph.walk.hops"),
+        ({"legs": {"graph": {"weight": 0.3}}}, "legs.graph: nothing that only it finds"),
+        ({"legs": {"graph": {"weight": 9}}}, "legs.graph: it can fill the answer alone"),
+        ({"legs": {leg: {"weight": 0} for leg in KEPT["plain"].weights}}, "legs: must not"),
+        ({"legs": {"lexical": {"pool": {"recently_accessed": 9}}}}, "legs.lexical.pool: not supp"),
+        ({"legs": {"lexical": {"walk": {}}}}, "legs.lexical.walk: not supported by this leg"),
+        ({"legs": {"lexical": {"yields": "facts"}}}, "legs.lexical.yields: not supported"),
+        ({"legs": {"dense": {"words": {}}}}, "legs.dense.words: not supported"),
+        ({"legs": {"temporal": {"floor": 1}}}, "legs.temporal.floor: not supported"),
+        (
+            {"legs": {"dense": {"pool": {"recently_accessed": 9, "joined_by": ["nobody"]}}}},
+            "legs.dense.pool.joined_by: the profile has no other leg 'nobody'",
+        ),
+        (
+            {"legs": {"graph": {"walk": {"seeds_from": "temporal"}}}},
+            "legs.graph.walk.seeds_from: the profile has no other leg 'temporal'",
+        ),
+        ({"legs": {"graph": {"walk": {"seeds_from": "graph"}}}}, "legs.graph.walk.seeds_from"),
+        (
+            {
+                "legs": {
+                    "dense": {"pool": {"recently_accessed": 9, "joined_by": ["graph"]}},
+                    "graph": {"walk": {"seeds_from": "dense"}},
+                }
+            },
+            "legs: depend on each other in a cycle",
+        ),
+        (
+            {"legs": {"dense": {"weight": 0}, "graph": {"walk": {"seeds_from": "dense"}}}},
+            "legs.graph: depends on 'dense', which has weight 0",
+        ),
+        ({"legs": {"graph": {"reserved": 11}}}, "legs.graph.reserved: is 11, but at most 10"),
+        (
+            {"legs": {"graph": {"depth": 2, "reserved": 3}}},
+            "legs.graph.reserved: is 3, but at most 2",
+        ),
+        (
+            {"legs": {"graph": {"weight": 0, "reserved": 1}}},
+            "legs.graph.reserved: the leg has weight 0",
+        ),
+        ({"legs": {"dense": {"floor": float("nan")}}}, "legs.dense.floor"),
+        ({"legs": {"dense": {"least_score": float("-inf")}}}, "legs.dense.least_score"),
+        ({"legs": {"dense": {"least_score": "-inf"}}}, "legs.dense.least_score: must be a number"),
+        ({"legs": {"dense": {"depth": True}}}, "legs.dense.depth: must be a number, got True"),
+        ({"legs": {"lexical": {"lookback": 7}}}, "legs.lexical.lookback: must be an ISO 8601"),
+        ({"importance": {"boost_from": "nan"}}, "importance.boost_from"),
+        ({"importance": {"boost_from": 1.1}}, "importance.boost_from"),
+        ({"decay": {"half_life": 30}}, "decay.half_life: must be an ISO 8601 duration"),
+        ({"decay": {"half_life": "30"}}, "decay.half_life: must be an ISO 8601 dur"),
+        (
+            {"diversity": {}, "sort": "recency"},
+            "diversity: is for relevance, and sort is recency: leave one out",
+        ),
+        ({1: 2}, "1"),
+        ({"rank_constant": 0}, "rank_constant"),
+        ({"decay": {"half_life": "PT0S"}}, "decay.half_life"),
+        ({"decay": {"floor": 2}}, "decay.floor"),
+        ({"rerank": {"head": 81}}, "rerank.head: is 81, but the legs bring at most 80"),
+        ({"rerank": {"weight": 1.5}}, "rerank.weight"),
+        (
+            {"rerank": {"head": 1}, "sort": "importance"},
+            "rerank: is for relevance, and sort is importance: leave one out",
+        ),
+        ({"diversity": {"trade_off": -0.1}}, "diversity.trade_off"),
+        ({"signals": {"astrology": 1}}, "signals.astrology"),
+        ({"signals": {"recency": 1}, "fusion": "score"}, "signals"),
+        ({"fold_from": 0}, "fold_from"),
+        ({"limit": 0}, "limit"),
+        ({"sort": "mood"}, "sort"),
+        ({"extends": "nobody"}, "extends"),
+        ({"extends": ["default"]}, "extends: no profile is called ['default']"),
+        ({"extends": {}}, "extends: no profile is called {}"),
+        ({"extends": "plain"}, "extends: forms a cycle: plain extends plain"),
+    ],
+)
+def test_a_bad_profile_is_refused_with_the_path_of_the_field(
+    change: Mapping[str, Any], path: str
+) -> None:
+    with pytest.raises(ValueError, match=r"profile 'plain': ") as refused:
+        KEPT.reconfigured({"plain": change})
+
+    assert str(refused.value).startswith(f"profile 'plain': {path}")
+
+
+def test_all_faults_are_reported_together() -> None:
+    changes: dict[str, dict[str, Any]] = {
+        "annie": {"limit": -1, "legs": {"dense": {"depth": "deep", "weight": float("nan")}}},
+        "plain": {
+            "legs": {"dense": {"depth": -1}, "graph": {"walk": {"hops": 3}}},
+            "decay": {"floor": 2},
+        },
+        "facts": {"legs": {"graph": {"weight": 0.3}, "facts": {"weight": 0.3}}},
+    }
+
+    with pytest.raises(ValueError, match=r"^profile 'annie': ") as refused:
+        KEPT.reconfigured(changes)
+
+    assert [each.split(": ")[:2] for each in str(refused.value).split("; ")] == [
+        ["profile 'annie'", "legs.dense.weight"],
+        ["profile 'annie'", "legs.dense.depth"],
+        ["profile 'facts'", "legs.facts"],
+        ["profile 'facts'", "legs.graph"],
+        ["profile 'plain'", "legs.dense.depth"],
+        ["profile 'plain'", "legs.graph.walk.hops"],
+        ["profile 'plain'", "decay.floor"],
+    ]
+
+
+def test_a_leg_that_crowds_out_is_reported_before_the_others_with_its_numbers() -> None:
+    with pytest.raises(ValueError, match="plain") as refused:
+        KEPT.reconfigured({"plain": {"legs": {"graph": {"weight": 9}}}})
+
+    first, second, *_ = str(refused.value).split("; ")
+    assert first.startswith("profile 'plain': legs.graph: it can fill the answer alone")
+    assert second.startswith("profile 'plain': legs.lexical: nothing that only it finds")
+    assert "20 candidates of other legs score more (20 of graph)" in second
+
+
+def test_a_fault_is_reported_for_the_profile_that_has_it_and_not_for_its_heirs() -> None:
+    with pytest.raises(ValueError, match="rank_constant") as refused:
+        SHIPPED.reconfigured({"two_stage_baseline": {"rank_constant": 0}})
+
+    assert str(refused.value).count("rank_constant") == 1
+    assert "'two_stage'" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [1, False, None])
+def test_a_name_that_yaml_does_not_read_as_text_is_refused(name: object) -> None:
+    changes: Any = {name: {"extends": "default"}}
+
+    with pytest.raises(ValueError, match="a name must be text"):
+        SHIPPED.reconfigured(changes)
+
+
+@pytest.mark.parametrize("changes", [None, ["default"], {"default": None}, {"default": [1]}])
+def test_changes_that_are_not_mappings_are_rejected(changes: Any) -> None:
+    with pytest.raises(ValueError, match="must be a mapping"):
+        SHIPPED.reconfigured(changes)
+
+
+def test_a_longer_cycle_is_reported_in_full() -> None:
+    with pytest.raises(ValueError, match=r"cycle: one extends two extends one;"):
+        SHIPPED.reconfigured({"one": {"extends": "two"}, "two": {"extends": "one"}})
+
+
+def test_a_rejected_change_does_not_change_the_book() -> None:
+    before = dict(SHIPPED)
+
+    with pytest.raises(ValueError, match="limit"):
+        SHIPPED.reconfigured({"annie": {"limit": 7}, "default": {"limit": -1}})
+
+    assert dict(SHIPPED) == before
+
+
+def test_a_change_reaches_those_who_extend_the_profile() -> None:
+    changed = SHIPPED.reconfigured({"two_stage_baseline": {"legs": {"dense": {"depth": 60}}}})
+
+    assert changed["two_stage"].leg("dense").depth == 60
+
+
+def test_a_leg_that_is_null_is_removed() -> None:
+    changed = KEPT.reconfigured({"plain": {"legs": {"facts": None}}})
+
+    assert [leg.name for leg in changed["plain"].legs] == ["lexical", "dense", "graph"]
+
+
+def test_a_leg_that_an_heir_sets_to_null_is_removed_from_files_and_changes(tmp_path: Path) -> None:
+    heir = {"extends": "default", "legs": {"facts": None}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(heir))
+
+    for book in (SHIPPED.reconfigured({"mine": heir}), ProfileBook.load(tmp_path)):
+        assert [leg.name for leg in book["mine"].legs] == [
+            "lexical",
+            "dense",
+            "graph",
+            "related",
+            "temporal",
+        ]
+
+
+def test_legs_may_be_given_in_any_order() -> None:
+    definition = SHIPPED.definition("recollection")
+    turned = {**definition, "legs": dict(reversed(definition["legs"].items()))}
+
+    book = SHIPPED.reconfigured({"turned": turned})
+
+    assert [leg.name for leg in book["turned"].legs] == ["lexical", "dense"]
+
+
+def test_a_definition_has_only_the_options_of_each_leg() -> None:
+    legs = SHIPPED.definition("default")["legs"]
+
+    assert "words" in legs["lexical"]
+    assert not {"words", "pool"} & legs["graph"].keys()
+    assert not {"walk", "yields"} & legs["dense"].keys()
+
+
+def test_a_call_may_ask_for_fewer_hits_than_are_reserved() -> None:
+    book = SHIPPED.reconfigured(
+        {"mine": {"extends": "default", "legs": {"graph": {"reserved": 3}}}}
+    )
+
+    assert book.changed("mine", {"limit": 1}).leg("graph").reserved == 3
+
+
+def test_names_are_matched_by_their_sound_only_where_a_profile_says_so() -> None:
+    book = ProfileBook({"correcting": KEPT.definition("plain") | {"resolve_names": True}})
+
+    assert (KEPT["plain"].resolve_names, book["correcting"].resolve_names) == (False, True)
+
+
+def test_questions_are_split_only_where_a_profile_says_so() -> None:
+    book = ProfileBook({"telling": KEPT.definition("plain") | {"split_questions": True}})
+
+    assert (KEPT["plain"].split_questions, book["telling"].split_questions) == (False, True)
+
+
+def test_a_call_may_disable_a_leg_that_a_stored_profile_may_not() -> None:
+    alone = SHIPPED.changed("default", {"legs": {"graph": {"weight": 0.1}}, "limit": 3})
+
+    assert (alone.leg("graph").weight, alone.limit) == (0.1, 3)
+
+
+def test_the_later_of_depth_and_depth_per_limit_counts() -> None:
+    book = ProfileBook.load()
+    heir = {"extends": "annie", "legs": {"lexical": {"depth": 7}}}
+    again = {"extends": "mine", "legs": {"lexical": {"depth_per_limit": 3}}}
+    own = book.reconfigured({"mine": heir, "again": again})
+
+    of_a_call = book.changed("annie", {"legs": {"lexical": {"depth": 9}}})
+
+    assert book["annie"].leg("lexical").depth_for(5) == 20
+    assert own["mine"].leg("lexical").depth_for(5) == 7
+    assert own["again"].leg("lexical").depth_for(5) == 15
+    assert of_a_call.leg("lexical").depth_for(5) == 9
+
+
+def test_a_leg_with_both_depths_is_refused() -> None:
+    both = {"legs": {"lexical": {"depth": 9, "depth_per_limit": 2}}}
+
+    with pytest.raises(FieldError, match=r"legs\.lexical\.depth: must not be set together with"):
+        ProfileBook.load().changed("annie", both)
+
+
+def test_a_call_may_not_extend() -> None:
+    with pytest.raises(FieldError, match="extends"):
+        SHIPPED.changed("default", {"extends": "annie"})
+
+
+def test_a_definition_makes_the_same_profile_again() -> None:
+    for name, profile in SHIPPED.items():
+        again = SHIPPED.changed(name, SHIPPED.definition(name))
+
+        assert again == profile
+
+
+def test_a_users_folder_adds_and_replaces(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: default\nlimit: 13\n")
+    (tmp_path / "annie.yaml").write_text("description: ours\nlegs: {lexical: {}}\n")
+
+    book = ProfileBook.load(tmp_path)
+
+    assert book["mine"].limit == 13
+    assert [leg.name for leg in book["annie"].legs] == ["lexical"]
+
+
+def test_a_users_profile_may_extend_the_shipped_one_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "default.yaml").write_text("extends: default\nlimit: 13\n")
+    (tmp_path / "two_stage.yml").write_text("extends: two_stage\nlimit: 4\n")
+
+    book = ProfileBook.load(tmp_path)
+
+    assert book["default"].limit == 13
+    assert book["default"].legs == SHIPPED["default"].legs
+    assert (book["two_stage"].limit, book["two_stage"].rerank) == (4, SHIPPED["two_stage"].rerank)
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        ProfileBook.load(tmp_path / "nowhere")
+
+
+def test_two_files_of_one_profile_are_refused(tmp_path: Path) -> None:
+    for suffix in (".yaml", ".yml"):
+        (tmp_path / f"mine{suffix}").write_text("extends: default\n")
+
+    with pytest.raises(ValueError, match=r"mine\.yaml and .*mine\.yml define the same profile"):
+        ProfileBook.load(tmp_path)
+
+
+def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: default\nlegs: {dense: {depth: -1}}\n")
+
+    with pytest.raises(ValueError, match=r"profile 'mine' \(file .*mine\.yaml\): legs\.dense\.dep"):
+        ProfileBook.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("a: [", "is not valid YAML"), ("- a", "must contain a mapping")]
+)
+def test_a_file_that_is_not_a_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+
+    with pytest.raises(ValueError, match=rf"odd\.yaml.* {said}"):
+        ProfileBook.load(tmp_path)

@@ -1,0 +1,129 @@
+"""Error messages for invalid settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pydantic import ValidationError
+
+from serving.__main__ import EXIT_MISCONFIGURED, main
+from serving.config.settings import load_settings
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("variable", "field"),
+    [
+        ("TRIVIUM_POSTGRES__DNS", "postgres.dns"),
+        ("TRIVIUM_NEO4J__PASSWD", "neo4j.passwd"),
+        ("TRIVIUM_SERVE__GRPC_PORT", "serve.grpc_port"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_its_value_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, variable: str, field: str
+) -> None:
+    monkeypatch.setenv(variable, SECRET)
+
+    with pytest.raises(ValidationError) as refused:
+        load_settings()
+
+    assert field in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("backend", ["onnx", "bfloat16"])
+def test_a_precision_that_a_backend_does_not_support_is_rejected(backend: str) -> None:
+    with pytest.raises(ValidationError, match=f"{backend} has (a fixed|the) precision"):
+        load_settings({"embedder": {"backend": backend, "precision": "float16"}})
+
+
+def test_a_wrong_argument_is_named_and_its_value_not_quoted() -> None:
+    with pytest.raises(ValidationError) as refused:
+        load_settings({"neo4j": {"passwd": SECRET}})
+
+    assert "neo4j.passwd" in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("variable", ["TRIVIUM_POSTGRES", "TRIVIUM_POSTGRES__DNS"])
+def test_the_command_reports_it_without_a_traceback(variable: str) -> None:
+    ended = CliRunner().invoke(main, ["check-config"], env={variable: SECRET})
+
+    assert ended.exit_code == EXIT_MISCONFIGURED
+    assert "invalid settings" in ended.stderr
+    assert "postgres" in ended.stderr
+    assert SECRET not in ended.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "extends: default\nlegs: {dense: {depth: -1}}\n",
+            r"mine.yaml): legs.dense.depth: must be",
+        ),
+        ("extends: [default]\n", "mine.yaml): extends: no profile is called ['default']"),
+        ("a: [", "mine.yaml is not valid YAML"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check-config", "doctor"])
+def test_an_invalid_profile_is_reported_with_its_file(
+    tmp_path: Path, command: str, text: str, said: str
+) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+
+    ended = CliRunner().invoke(main, [command], env={"TRIVIUM_RETRIEVAL__PROFILES": str(tmp_path)})
+
+    assert ended.exit_code == EXIT_MISCONFIGURED
+    assert said in ended.stderr
+    assert "TRIVIUM_RETRIEVAL__PROFILES" in ended.stderr
+
+
+def test_each_fault_of_a_profile_is_on_a_line_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "extends: default\nlegs: {dense: {depth: -1, weight: -1}}\n"
+    )
+    (tmp_path / "yours.yaml").write_text("extends: nobody\n")
+
+    ended = CliRunner().invoke(
+        main, ["check-config"], env={"TRIVIUM_RETRIEVAL__PROFILES": str(tmp_path)}
+    )
+
+    lines = ended.stderr.splitlines()
+    assert [line.split(":")[0] for line in lines[1:]] == [
+        f"  profile 'mine' (file {tmp_path}/mine.yaml)",
+        f"  profile 'yours' (file {tmp_path}/yours.yaml)",
+    ]
+
+
+def test_check_config_names_the_profiles_that_it_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("extends: default\n")
+
+    ended = CliRunner().invoke(
+        main, ["check-config"], env={"TRIVIUM_RETRIEVAL__PROFILES": str(tmp_path)}
+    )
+
+    assert f"# profile mine: {tmp_path}/mine.yaml" in ended.stdout.splitlines()
+    assert "# profile annie: " in ended.stdout
+
+
+def test_a_missing_folder_of_profiles_is_reported(tmp_path: Path) -> None:
+    folder = str(tmp_path / "nowhere")
+
+    ended = CliRunner().invoke(main, ["doctor"], env={"TRIVIUM_RETRIEVAL__PROFILES": folder})
+
+    assert ended.exit_code == EXIT_MISCONFIGURED
+    assert folder in ended.stderr
+
+
+def test_the_previous_model_does_not_use_the_attention_of_the_new_one() -> None:
+    previous = {"model": "minilm"}
+    settings = load_settings(
+        {"embedder": {"model": "q", "attention": "varlen", "previous": previous}}
+    )
+
+    assert settings.embedder.previous is not None
+    assert settings.embedder.previous.overrides()["attention"] == "padded"

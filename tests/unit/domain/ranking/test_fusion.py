@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.domain.items.records import segment_id
+from serving.domain.ranking.fusion import Fused, fuse
+from serving.domain.ranking.ledger import FusionMethod, Ledger
+from serving.domain.ranking.ranked_list import Candidate, RankedList, RankStyle
+from tests.support.builders import ranked
+
+LEGS = ("lexical", "dense", "facts", "graph")
+
+
+def names(fused: list[Fused]) -> list[str]:
+    return [one.item.id for one in fused]
+
+
+@st.composite
+def ranked_lists(draw: st.DrawFn) -> list[RankedList]:
+    lists = []
+    for leg in LEGS:
+        ids = draw(st.lists(st.sampled_from("abcdefghij"), unique=True))
+        lists.append(ranked(leg, " ".join(ids)))
+    return lists
+
+
+weights = st.fixed_dictionaries({leg: st.floats(0, 1000) for leg in LEGS})
+
+
+def test_a_hit_of_two_legs_beats_a_hit_of_one() -> None:
+    fused = fuse(
+        [ranked("dense", "a b"), ranked("lexical", "c b")], weights={"dense": 1, "lexical": 1}
+    )
+
+    assert names(fused) == ["b", "a", "c"]
+
+
+def test_score_is_the_sum_of_weight_over_k_plus_rank() -> None:
+    fused = fuse(
+        [ranked("dense", "a b"), ranked("lexical", "b")],
+        weights={"dense": 2.0, "lexical": 1.0},
+        rank_constant=60,
+    )
+
+    assert fused[0].score == pytest.approx(2 / 62 + 1 / 61, abs=1e-12)
+
+
+@given(lists=ranked_lists(), weights=weights, data=st.data())
+def test_order_of_the_legs_does_not_matter(
+    lists: list[RankedList], weights: dict[str, float], data: st.DataObject
+) -> None:
+    shuffled = data.draw(st.permutations(lists))
+
+    plain = [(one.item, one.score) for one in fuse(lists, weights=weights)]
+    other = [(one.item, one.score) for one in fuse(shuffled, weights=weights)]
+    assert plain == other
+
+
+def test_a_leg_of_weight_zero_adds_nothing() -> None:
+    fused = fuse([ranked("dense", "a"), ranked("graph", "b")], weights={"dense": 1, "graph": 0})
+
+    assert names(fused) == ["a"]
+
+
+def test_equal_scores_are_ordered_by_id() -> None:
+    fused = fuse([ranked("dense", "b"), ranked("lexical", "a")], weights={"dense": 1, "lexical": 1})
+
+    assert names(fused) == ["a", "b"]
+
+
+def test_a_style_says_which_ranks_equal_scores_have() -> None:
+    tied = scored("dense", a=0.9, b=0.9, c=0.5, d=0.5, e=0.5, f=0.1)
+
+    assert tied.ranks(RankStyle.MEAN) == [1.5, 1.5, 4, 4, 4, 6]
+    assert tied.ranks(RankStyle.ORDINAL) == [1, 2, 3, 4, 5, 6]
+    assert tied.ranks(RankStyle.DENSE) == [1, 1, 2, 2, 2, 3]
+
+
+def test_a_leg_that_cannot_tell_its_candidates_apart_decides_nothing() -> None:
+    mentions = scored("graph", **dict.fromkeys("abcdefghij", 0.3))
+
+    fused = fuse([ranked("lexical", "j i"), mentions], weights={"lexical": 1, "graph": 1})
+
+    assert names(fused)[:2] == ["j", "i"]
+    assert len({one.score for one in fused[2:]}) == 1
+
+
+def scored(leg: str, **scores: float) -> RankedList:
+    return RankedList(leg, tuple(Candidate(segment_id(id_), of) for id_, of in scores.items()))
+
+
+def test_a_convex_combination_scales_from_the_theoretical_minimum_to_the_best_score() -> None:
+    fused = fuse(
+        [scored("dense", a=0.8, b=0.2), scored("lexical", b=12.0, c=3.0)],
+        weights={"dense": 0.6, "lexical": 0.4},
+        method=FusionMethod.CONVEX,
+        least_scores={"dense": -1.0},
+    )
+
+    assert {one.item.id: one.score for one in fused} == pytest.approx(
+        {"a": 0.6, "b": 0.6 * 1.2 / 1.8 + 0.4, "c": 0.4 * 3 / 12}
+    )
+    assert names(fused) == ["b", "a", "c"]
+
+
+def test_by_score_a_single_leg_keeps_its_own() -> None:
+    fused = fuse([scored("dense", a=0.8, b=-0.2)], weights={"dense": 1}, method=FusionMethod.SCORE)
+
+    assert [(one.item.id, one.score) for one in fused] == [("a", 0.8), ("b", -0.2)]
+
+
+@given(lists=ranked_lists(), weights=weights, method=st.sampled_from(FusionMethod))
+def test_by_every_method_the_ledger_adds_up_to_the_fused_score(
+    lists: list[RankedList], weights: dict[str, float], method: FusionMethod
+) -> None:
+    for one in fuse(lists, weights=weights, method=method, least_scores={"dense": -1.0}):
+        ledger = Ledger(rank_constant=60, method=method, leg_terms=one.terms)
+        assert math.isclose(ledger.score, one.score, rel_tol=1e-12, abs_tol=1e-9)
+
+
+def test_a_rank_constant_of_zero_is_rejected() -> None:
+    with pytest.raises(ValueError, match="rank_constant"):
+        fuse([], weights={}, rank_constant=0)
+
+
+def test_a_list_with_an_item_twice_is_rejected() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        ranked("dense", "a a")
+
+
+def test_a_list_that_is_not_ordered_by_score_is_rejected() -> None:
+    with pytest.raises(ValueError, match="descending"):
+        RankedList("dense", (Candidate(segment_id("a"), 0.1), Candidate(segment_id("b"), 0.2)))

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.domain.items.records import segment_id
+from serving.domain.ranking.fusion import fuse
+from serving.domain.ranking.ledger import FusionMethod
+from serving.domain.ranking.profile import LegSpec, Profile
+from serving.domain.ranking.ranked_list import Candidate, RankedList
+from serving.domain.ranking.reachability import Reach, faults, notes, reaches
+
+LIMIT = 10
+
+
+def profile(*weights: float, depth: int = 50, limit: int = LIMIT) -> Profile:
+    """Legs a, b, c ... with these weights."""
+    legs = tuple(
+        LegSpec(name=name, weight=weight, depth=depth)
+        for name, weight in zip("abcdef", weights, strict=False)
+    )
+    return Profile(name="p", legs=legs, limit=limit, fold_from=None)
+
+
+def reach(of: Profile, leg: str) -> Reach:
+    return next(each for each in reaches(of) if each.leg == leg)
+
+
+def test_against_two_others_the_bounds_are_those_of_the_formula() -> None:
+    of_c = reach(profile(1, 1, 1), "c")
+
+    assert of_c.needs_if_agreeing == pytest.approx(1.74, abs=0.005)
+    assert of_c.fills_from == pytest.approx(2.30, abs=0.006)
+
+
+@pytest.mark.parametrize(("weight", "reaches_"), [(61 / 65 + 1e-9, True), (61 / 65 - 1e-9, False)])
+def test_disjoint_others_leave_a_place_from_the_ratio_of_their_last_rank_on(
+    weight: float, reaches_: bool
+) -> None:
+    # (k + 1) / (k + ceil(K / m)) with m = 2 others.
+    assert reach(profile(1, 1, weight), "c").reaches is reaches_
+
+
+def test_a_third_of_the_weight_is_unreachable_and_the_fault_has_the_numbers() -> None:
+    [(leg, why)] = faults(profile(1, 1, 0.35))
+
+    assert leg == "c"
+    assert "0.00574" in why
+    assert "100 candidates of other legs" in why
+
+
+def test_a_leg_that_declares_reorders_or_has_reserved_places_is_accepted() -> None:
+    silent = profile(1, 1, 0.35)
+    *others, last = silent.legs
+
+    assert not faults(replace(silent, legs=(*others, replace(last, reorders=True))))
+    assert not faults(replace(silent, legs=(*others, replace(last, reserved=1))))
+
+
+def test_a_leg_that_can_fill_the_answer_alone_is_a_fault_unless_declared() -> None:
+    loud = profile(0.95, 1, 2.4)
+    [(leg, why)] = [fault for fault in faults(loud) if "alone: its weight" in fault[1]]
+
+    assert leg == "c"
+    assert "above 2.24" in why
+    *others, last = loud.legs
+    declared = replace(loud, legs=(*others, replace(last, may_fill=True)))
+    assert not [fault for fault in faults(declared) if fault[0] == "c"]
+
+
+def test_agreement_of_the_others_is_noted_with_the_weight_needed() -> None:
+    assert ("c", "1.74") in [(leg, note[-4:]) for leg, note in notes(profile(1, 1, 1))]
+    assert not [leg for leg, _ in notes(profile(1, 1, 1.75)) if leg == "c"]
+
+
+def test_a_single_leg_crowds_out_no_other() -> None:
+    assert not faults(profile(1))
+    assert not notes(profile(1))
+
+
+def test_fusion_by_score_has_no_rank_bounds() -> None:
+    assert not reaches(replace(profile(1, 0.01), fusion=FusionMethod.SCORE))
+
+
+legs = st.lists(st.tuples(st.floats(0.01, 20), st.integers(1, 40)), min_size=2, max_size=4)
+
+
+def disjoint(of: Profile, alone: str) -> list[RankedList]:
+    """Lists without a common item; that of `alone` has one."""
+    return [
+        RankedList(
+            leg.name,
+            tuple(
+                # Ids that lose every tie against the expected one.
+                Candidate(segment_id(f"{leg.name}{place}" if leg.name != alone else "A"), -place)
+                for place in range(1 if leg.name == alone else leg.depth)
+            ),
+        )
+        for leg in of.legs
+    ]
+
+
+@given(legs=legs, limit=st.integers(1, 20))
+def test_the_bound_for_disjoint_lists_matches_fusion(
+    legs: list[tuple[float, int]], limit: int
+) -> None:
+    of = Profile(
+        name="p",
+        legs=tuple(
+            LegSpec(name=name, weight=weight, depth=depth)
+            for name, (weight, depth) in zip("abcd", legs, strict=False)
+        ),
+        limit=limit,
+        fold_from=None,
+    )
+
+    for each in reaches(of):
+        fused = fuse(disjoint(of, each.leg), weights=of.weights)
+        place = next(n for n, one in enumerate(fused, 1) if one.item.id == "A")
+        assert each.reaches == (place <= limit)
+        assert each.ahead_if_disjoint == place - 1
+
+
+@given(weights=st.lists(st.floats(0.1, 5), min_size=2, max_size=4), limit=st.integers(1, 20))
+def test_the_bound_for_agreeing_lists_matches_fusion(weights: list[float], limit: int) -> None:
+    of = profile(*weights, depth=30, limit=limit)
+    agreed = tuple(Candidate(segment_id(f"b{place:02}"), -place) for place in range(limit))
+
+    for each in reaches(of):
+        if math.isclose(of.leg(each.leg).weight, each.needs_if_agreeing, rel_tol=1e-9):
+            continue
+        lists = [RankedList(leg.name, agreed) for leg in of.legs if leg.name != each.leg]
+        alone = RankedList(each.leg, (Candidate(segment_id("z"), 1.0),))
+        fused = fuse([*lists, alone], weights=of.weights)
+        shown = "z" in [one.item.id for one in fused[:limit]]
+        assert each.shows_if_agreeing == shown
+
+
+@given(weights=st.lists(st.floats(0.1, 5), min_size=2, max_size=4), limit=st.integers(1, 20))
+def test_a_leg_that_crowds_out_leaves_no_place_for_hits_of_all_others(
+    weights: list[float], limit: int
+) -> None:
+    of = profile(*weights, depth=30, limit=limit)
+
+    for each in reaches(of):
+        if math.isclose(of.leg(each.leg).weight, each.fills_from, rel_tol=1e-9):
+            continue
+        agreed = (Candidate(segment_id("z"), 1.0),)
+        lists = [RankedList(leg.name, agreed) for leg in of.legs if leg.name != each.leg]
+        own = tuple(Candidate(segment_id(f"a{place:02}"), -place) for place in range(limit))
+        fused = fuse([*lists, RankedList(each.leg, own)], weights=of.weights)
+        shown = "z" in [one.item.id for one in fused[:limit]]
+        assert each.crowds_out == (not shown)

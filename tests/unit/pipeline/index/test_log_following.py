@@ -1,0 +1,575 @@
+"""A vector index that follows its feed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import NotReadyError, StoreUnavailableError
+from serving.domain.items.records import ItemKind, segment_id
+from serving.pipeline.index import log_following
+from serving.pipeline.index.log_following import LogFollowingIndex
+from serving.pipeline.index.snapshots import SnapshotWriter
+from serving.ports.embedding import EmbeddingModel, VectorLike
+from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours, SnapshotLabel
+from serving.ports.vector_index import IndexAnswer, WantedNeighbours
+from tests.fakes.meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
+from tests.support.builders import TENANT, ids, query, scope, segment
+from tests.unit.pipeline.index.test_vector_spaces import until
+
+WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 10)
+
+
+def row(name: str, seed: int = 1) -> IndexRow:
+    return segment_row(segment(name), unit(seed))
+
+
+def following(feed: FakeFeed) -> LogFollowingIndex:
+    """An index that polls often enough for a test and backs off hardly."""
+    return LogFollowingIndex(feed, FAKE_MODEL, InMemoryIndex, poll_s=0.01, back_off_s=0.001)
+
+
+def filled_feed(*names: str) -> FakeFeed:
+    feed = FakeFeed()
+    feed.put(*(row(name) for name in names))
+    feed.embed()
+    return feed
+
+
+async def ready(index: LogFollowingIndex) -> None:
+    assert await index.ready(Deadline.after(10))
+
+
+async def ask(
+    index: LogFollowingIndex, token: ConsistencyToken | None = None, within_s: float = 10
+) -> IndexAnswer:
+    return await index.search(unit(1), replace(WANTED, token=token), Deadline.after(within_s))
+
+
+def found(answer: IndexAnswer) -> list[object]:
+    return [candidate.item for candidate in answer.candidates]
+
+
+async def test_it_answers_from_the_snapshot_once_it_is_filled() -> None:
+    async with following(filled_feed("a", "b")) as index:
+        await ready(index)
+        answer = await ask(index)
+
+    assert found(answer) == ids("a", "b")
+    assert (answer.epoch, answer.stale) == (1, False)
+
+
+async def test_before_it_is_filled_it_says_that_it_starts() -> None:
+    index = following(filled_feed("a"))
+
+    with pytest.raises(NotReadyError, match="starting"):
+        await ask(index)
+    with pytest.raises(NotReadyError, match="starting"):
+        await index.count(TENANT, ids("a"))
+    await index.stop()
+
+
+async def test_a_write_is_found_by_a_read_that_carries_its_token() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        token = feed.put(row("b"))
+        reading = asyncio.create_task(ask(index, token))
+        await asyncio.sleep(0)
+        feed.embed()
+        answer = await reading
+
+    assert found(answer) == ids("a", "b")
+    assert not answer.stale
+
+
+async def test_a_read_that_cannot_wait_longer_answers_and_says_it_is_stale() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        answer = await ask(index, feed.put(row("b")), within_s=0.05)
+
+    assert found(answer) == ids("a")
+    assert answer.stale
+
+
+async def test_a_token_of_another_epoch_is_never_waited_for() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        answer = await ask(index, ConsistencyToken.of("another", [3]), within_s=3600)
+
+    assert answer.stale
+
+
+async def test_a_wait_that_began_before_the_fill_does_not_take_another_epoch_for_its_own() -> None:
+    index = following(filled_feed("a"))
+    token = ConsistencyToken.of("another", [3])
+    waiting = asyncio.create_task(index.caught_up(token, Deadline.after(0.1)))
+    await asyncio.sleep(0)
+    async with index:
+        await ready(index)
+
+        assert not await waiting
+
+
+async def test_its_lag_is_that_of_the_changes_it_has_not_taken() -> None:
+    feed = filled_feed("a")
+    index = following(feed)
+    before = await index.lag_s()
+    async with index:
+        await ready(index)
+        taken = await index.lag_s()
+        feed.failures = [StoreUnavailableError("away")] * 1000
+        feed.put(row("b"))
+        waiting = await index.lag_s()
+
+    assert (before, taken, waiting) == (None, 0.0, 1.0)
+
+
+class Reshaping(InMemoryIndex):
+    """An engine that puts its rows into another shape when it is maintained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_reshape = threading.Event()
+        self.reshaped = threading.Event()
+
+    @property
+    def generation(self) -> int:
+        return int(self.reshaped.is_set())
+
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
+        return replace(super().search(vector, wanted), generation=self.generation)
+
+    def maintain(self) -> None:
+        assert self.may_reshape.wait(10)
+        self.reshaped.set()
+
+    def close(self) -> None:
+        self.may_reshape.set()
+
+
+async def test_each_filling_and_each_new_shape_is_an_epoch_and_none_comes_again() -> None:
+    engines: list[Reshaping] = []
+
+    def make_engine() -> Reshaping:
+        engines.append(Reshaping())
+        return engines[-1]
+
+    feed, epochs = filled_feed("a"), list[int]()
+    async with LogFollowingIndex(
+        feed, FAKE_MODEL, make_engine, poll_s=0.01, back_off_s=0.001
+    ) as index:
+        await ready(index)
+        for number in (1, 2):
+            epochs.append((await ask(index)).epoch)
+            engines[-1].may_reshape.set()
+            assert await asyncio.to_thread(engines[-1].reshaped.wait, 10)
+            epochs.append((await ask(index)).epoch)
+            if number == 1:
+                feed.lose("2")
+                await feed.bootstrapped(2)
+                token = feed.put(row("c"))
+                feed.embed()
+                assert await index.caught_up(token, Deadline.after(10))
+        status = await index.status(TENANT)
+
+    assert epochs == [1, 2, 3, 4]
+    assert (status.epoch, status.tiers) == (4, ())
+
+
+async def test_an_erased_row_is_gone_before_its_erasure_is_caught_up() -> None:
+    feed = filled_feed("a", "b")
+    async with following(feed) as index:
+        await ready(index)
+        token = feed.remove((TENANT, segment_id("a")))
+        feed.embed()
+
+        assert await index.caught_up(token, Deadline.after(10))
+        assert await index.count(TENANT, ids("a", "b")) == 1
+        assert found(await ask(index)) == ids("b")
+
+
+async def test_caught_up_gives_up_at_the_deadline() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+
+        assert not await index.caught_up(feed.put(row("b")), Deadline.after(0.01))
+
+
+async def test_a_large_change_is_applied_whole() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        names = [f"n{number}" for number in range(2 * log_following.INLINE_CHANGES)]
+        token = feed.put(*(row(name) for name in names))
+        feed.embed()
+        assert await index.caught_up(token, Deadline.after(10))
+
+        assert await index.count(TENANT, ids(*names)) == len(names)
+
+
+class ManyRows(InMemoryIndex):
+    def scan_size(self, *_: object) -> int:
+        return log_following.INLINE_ROWS + 1
+
+
+async def test_a_large_scan_answers_from_a_thread_in_the_same_way() -> None:
+    index = LogFollowingIndex(filled_feed("a", "b"), FAKE_MODEL, ManyRows)
+    async with index:
+        await ready(index)
+        answer = await ask(index)
+
+    assert found(answer) == ids("a", "b")
+
+
+@pytest.mark.parametrize("engine", [InMemoryIndex, ManyRows], ids=["small", "large"])
+async def test_only_those_asked_for_are_considered(engine: type[InMemoryIndex]) -> None:
+    async with LogFollowingIndex(filled_feed("a", "b", "c"), FAKE_MODEL, engine) as index:
+        await ready(index)
+        wanted = replace(WANTED, only=ids("c", "b", "unknown"))
+        answer = await index.search(unit(1), wanted, Deadline.after(10))
+
+    assert found(answer) == ids("b", "c")
+
+
+async def test_while_postgresql_is_away_it_answers_and_then_goes_on() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        feed.failures += [StoreUnavailableError("gone")] * 3
+        token = feed.put(row("b"))
+        feed.embed()
+
+        assert found(await ask(index)) == ids("a")
+        assert found(await ask(index, token)) == ids("a", "b")
+        assert feed.bootstraps == 1
+
+
+async def test_a_start_without_postgresql_heals() -> None:
+    feed = filled_feed("a")
+    feed.failures += [StoreUnavailableError("not yet"), TimeoutError()]
+    async with following(feed) as index:
+        await ready(index)
+
+        assert found(await ask(index)) == ids("a")
+
+
+async def test_a_lost_log_makes_a_new_epoch_from_a_new_snapshot() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        before = await ask(index)
+        feed.lose("2")
+        feed.remove((TENANT, segment_id("a")))
+        token = feed.put(row("b"))
+        feed.embed()
+        await feed.bootstrapped(2)
+
+        assert await index.caught_up(token, Deadline.after(10))
+        answer = await ask(index)
+
+    assert found(answer) == ids("b")
+    assert (before.epoch, answer.epoch) == (1, 2)
+
+
+async def test_an_unexpected_failure_makes_it_start_again() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        feed.failures.append(KeyError("a bug"))
+        token = feed.put(row("b"))
+        feed.embed()
+        await feed.bootstrapped(2)
+
+        assert await index.caught_up(token, Deadline.after(10))
+        assert found(await ask(index)) == ids("a", "b")
+
+
+async def test_rows_without_vectors_of_the_model_hold_it_back_with_the_progress() -> None:
+    feed = FakeFeed()
+    embedded = feed.put(row("a"))
+    feed.embed()
+    feed.put(*(row(name) for name in "bcd"))
+    feed.complete = False
+    async with following(feed) as index:
+        assert await index.caught_up(embedded, Deadline.after(10))
+
+        with pytest.raises(NotReadyError, match="re-embedding 25 %"):
+            await ask(index)
+        assert (await index.status()).incomplete
+        feed.embed()
+        await ready(index)
+        assert len(found(await ask(index))) == 4
+
+
+async def test_a_backlog_of_a_complete_model_does_not_hold_it_back() -> None:
+    feed = filled_feed("a")
+    feed.put(*(row(name) for name in "bcd"))
+    async with following(feed) as index:
+        await ready(index)
+
+        assert found(await ask(index)) == ids("a")
+        assert (await index.status()).ready
+
+
+async def test_an_index_that_was_complete_goes_on_when_another_model_overtakes_its_own() -> None:
+    feed = filled_feed("a")
+    async with following(feed) as index:
+        await ready(index)
+        feed.complete = False
+        erased = feed.remove((TENANT, segment_id("a")))
+        assert await index.caught_up(erased, Deadline.after(0.01)) is False
+
+        assert (await index.status()).ready
+
+
+@pytest.mark.parametrize("many", [1, 2 * log_following.INLINE_CHANGES])
+async def test_a_row_that_no_search_could_score_is_left_out_and_takes_the_place_of_its_former(
+    many: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed = filled_feed("a", "b")
+    async with following(feed) as index:
+        await ready(index)
+        unsound = segment_row(segment("a"), np.full(FAKE_MODEL.dimension, np.nan, np.float32))
+        token = feed.put(unsound, *(row(f"c{place}") for place in range(many)))
+        feed.embed()
+
+        assert await index.caught_up(token, Deadline.after(10))
+        assert await index.count(TENANT, ids("a")) == 0
+        assert await index.count(TENANT, ids("b", *(f"c{place}" for place in range(many)))) == (
+            1 + many
+        )
+        assert feed.bootstraps == 1
+    (said,) = [each for each in caplog.records if "unsound" in each.message]
+    assert vars(said)["reason"] == "a vector of 'a' is zero or not finite"
+
+
+async def test_stopped_it_answers_no_more() -> None:
+    index = following(filled_feed("a"))
+    async with index:
+        await ready(index)
+
+    with pytest.raises(NotReadyError, match="stopped"):
+        await ask(index)
+
+
+async def test_a_vector_of_another_dimension_is_refused() -> None:
+    async with following(filled_feed("a")) as index:
+        await ready(index)
+
+        with pytest.raises(ValueError, match="16 dimensions, got 3"):
+            await index.search(unit(1, 3), WANTED, Deadline.after(1))
+
+
+# ---------------------------------------------------------------- snapshots
+
+
+class FakeSnapshots:
+    """An `IndexSnapshots` in memory, that keeps the last one."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, IndexRow] = {}
+        self.label: SnapshotLabel | None = None
+        self.broken = False
+
+    def save(self, engine: IndexEngine, label: SnapshotLabel) -> None:
+        if self.broken:
+            raise OSError("no space left on device")
+        assert isinstance(engine, InMemoryIndex)
+        self.rows, self.label = dict(engine.rows), label
+
+    def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
+        if self.label is not None:
+            engine.apply(list(self.rows.values()), [])
+        return self.label
+
+    def delete_outdated(self, write: ConsistencyToken) -> None:
+        if self.broken:
+            raise OSError("the disk is read-only")
+        if self.outdated_count(write):
+            self.rows, self.label = {}, None
+
+    def outdated_count(self, write: ConsistencyToken) -> int:
+        if self.label is None:
+            return 0
+        position = self.label.position
+        return int(position.epoch != write.epoch or not write.seen_by(position.log))
+
+
+def kept(feed: FakeFeed, snapshots: FakeSnapshots, every_s: float = 3600) -> LogFollowingIndex:
+    """An index that is kept on the snapshots when it stops, and every so often."""
+    return LogFollowingIndex(
+        feed,
+        FAKE_MODEL,
+        InMemoryIndex,
+        poll_s=0.01,
+        back_off_s=0.001,
+        maintain_every_s=0.001,
+        snapshot_writer=SnapshotWriter(snapshots, every_s=every_s),
+    )
+
+
+async def test_the_next_start_begins_where_the_last_one_stopped_and_reads_the_log_since() -> None:
+    feed, snapshots = filled_feed("a", "b"), FakeSnapshots()
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+    feed.put(row("c"))
+    feed.embed()
+    feed.remove((TENANT, segment_id("a")))
+    feed.bootstraps = 0
+
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+        answer = await ask(index)
+
+    assert found(answer) == ids("b", "c")
+    assert feed.bootstraps == 0
+    assert answer.epoch == 2
+
+
+async def test_a_snapshot_that_the_log_does_not_reach_back_to_is_left_and_all_is_read() -> None:
+    feed, snapshots = filled_feed("a"), FakeSnapshots()
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+    feed.lose("2")
+    feed.put(row("b"))
+    feed.embed()
+
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+        answer = await ask(index)
+
+    assert found(answer) == ids("a", "b")
+
+
+async def test_a_snapshot_is_written_every_so_often_and_not_twice_of_the_same() -> None:
+    feed, snapshots = filled_feed("a"), FakeSnapshots()
+    async with kept(feed, snapshots, every_s=0) as index:
+        await ready(index)
+        await until(lambda: snapshots.label is not None)
+        first = snapshots.label
+        feed.put(row("b"))
+        feed.embed()
+        await until(lambda: len(snapshots.rows) == 2)
+
+        assert snapshots.label != first
+
+
+async def test_a_disk_that_is_full_is_no_reason_not_to_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed, snapshots = filled_feed("a"), FakeSnapshots()
+    snapshots.broken = True
+    async with kept(feed, snapshots, every_s=0) as index:
+        await ready(index)
+        await until(lambda: any("snapshot write failed" in each.message for each in caplog.records))
+
+        assert found(await ask(index)) == ids("a")
+
+
+async def test_without_a_snapshot_it_is_filled_from_the_feed() -> None:
+    async with kept(filled_feed("a"), FakeSnapshots()) as index:
+        await ready(index)
+
+        assert found(await ask(index)) == ids("a")
+
+
+async def related(
+    index: LogFollowingIndex, token: ConsistencyToken | None = None, within_s: float = 5
+) -> IndexAnswer:
+    asked = replace(query("?"), token=token)
+    return await index.related(asked, ids("a"), 10, Deadline.after(within_s))
+
+
+async def test_what_is_related_to_a_write_is_found_by_a_read_that_carries_its_token() -> None:
+    feed = FakeFeed()
+    feed.put(segment_row(segment("a", speaker="Mara"), unit(1)))
+    feed.embed()
+    async with following(feed) as index:
+        await ready(index)
+        token = feed.put(segment_row(segment("b", speaker="Mara"), unit(1)))
+        stale = await related(index, token, within_s=0.05)
+        reading = asyncio.create_task(related(index, token))
+        await asyncio.sleep(0)
+        feed.embed()
+        answer = await reading
+        with pytest.raises(TimeoutError):
+            await related(index, within_s=-1)
+
+    assert (found(stale), stale.stale) == ([], True)
+    assert (found(answer), answer.stale, answer.epoch) == (ids("b"), False, 1)
+
+
+async def test_before_it_is_filled_nothing_is_related_and_no_traits_are_known() -> None:
+    index = following(filled_feed("a"))
+
+    with pytest.raises(NotReadyError, match="starting"):
+        await related(index)
+    assert index.traits(TENANT, ids("a")) == {}
+    await index.stop()
+    async with following(filled_feed("a")) as filled:
+        await ready(filled)
+        assert filled.traits(TENANT, ids("a", "b")).keys() == set(ids("a"))
+
+
+async def test_an_erasure_deletes_the_snapshots_from_before_it() -> None:
+    feed, snapshots = filled_feed("a", "b"), FakeSnapshots()
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+    assert len(snapshots.rows) == 2
+
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+        write = feed.remove((TENANT, segment_id("a")))
+        feed.embed()
+
+        assert await index.outdated_snapshots(write, Deadline.after(10)) == 0
+        assert snapshots.label is None
+
+    assert list(snapshots.rows) == [(TENANT, segment_id("b"))]
+
+
+async def test_an_erasure_while_it_was_down_deletes_the_snapshots_at_the_next_start() -> None:
+    feed, snapshots = filled_feed("a"), FakeSnapshots()
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+    write = feed.remove((TENANT, segment_id("a")))
+    feed.embed()
+    feed.prune()  # the log no longer tells of it
+
+    async with kept(feed, snapshots) as index:
+        assert await index.outdated_snapshots(write, Deadline.after(10)) == 0
+
+
+async def test_deleting_snapshots_is_tried_again_and_what_is_left_is_counted() -> None:
+    feed, snapshots = filled_feed("a"), FakeSnapshots()
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+    async with kept(feed, snapshots) as index:
+        await ready(index)
+        snapshots.broken = True
+        write = feed.remove((TENANT, segment_id("a")))
+        feed.embed()
+        assert await index.caught_up(write, Deadline.after(10))
+
+        assert await index.outdated_snapshots(write, Deadline.after(0)) == 1
+        snapshots.broken = False
+        assert await index.outdated_snapshots(write, Deadline.after(10)) == 0
+
+
+async def test_an_index_without_snapshots_has_none_that_are_outdated() -> None:
+    feed = filled_feed("a")
+    async with LogFollowingIndex(feed, FAKE_MODEL, InMemoryIndex) as index:
+        write = feed.remove((TENANT, segment_id("a")))
+
+        assert await index.outdated_snapshots(write, Deadline.after(10)) == 0

@@ -1,0 +1,54 @@
+"""Maintaining an engine in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from serving.pipeline.index.maintenance import Maintenance
+from tests.fakes.meaning import InMemoryIndex
+
+
+class WatchedEngine(InMemoryIndex):
+    """Counts how often it was maintained, and whether it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds = threading.Semaphore(0)
+        self.closed = threading.Event()
+        self.errors: list[Exception] = []
+
+    def maintain(self) -> None:
+        self.rounds.release()
+        if self.errors:
+            raise self.errors.pop()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
+    engine = WatchedEngine()
+    maintenance = Maintenance(engine, every_s=0.001)
+    maintenance.start()
+    for _ in range(3):
+        assert engine.rounds.acquire(timeout=10)
+
+    maintenance.end()
+    maintenance.join(10)
+
+    assert engine.closed.is_set()
+
+
+def test_a_round_that_fails_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    engine = WatchedEngine()
+    engine.errors = [RuntimeError("what nobody thought of")]
+    maintenance = Maintenance(engine, every_s=0.001)
+    maintenance.start()
+    for _ in range(2):
+        assert engine.rounds.acquire(timeout=10)
+    maintenance.end()
+    maintenance.join(10)
+
+    assert "index maintenance failed" in caplog.text

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import OverloadedError
+from serving.domain.items.records import ItemKind
+from serving.domain.questions.query import Query
+from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
+from serving.pipeline.index.vector_spaces import VectorSpace
+from serving.pipeline.retrieval.legs import VectorLookup
+from serving.ports.embedding import Vector
+from serving.ports.vector_index import IndexAnswer, WantedNeighbours
+from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row
+from tests.fakes.pipeline import FixedIndex
+from tests.fakes.placed import DeafEmbedder
+from tests.support.builders import query, scope, segment
+
+GOA = "we sailed to goa"
+WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 5)
+
+
+class GatedEmbedder(FakeEmbedder):
+    """Notes what it is asked, and answers when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.gate = asyncio.Event()
+        self.cancelled = 0
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        self.asked.append(text)
+        try:
+            async with asyncio.timeout(deadline.remaining()):
+                await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return await super().embed_query(text, deadline)
+
+
+class RefusingEmbedder(GatedEmbedder):
+    """Has no room, once."""
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        first = not self.asked
+        vector = await super().embed_query(text, deadline)
+        if first:
+            raise OverloadedError("the embedder's queue")
+        return vector
+
+
+async def asked(embedder: GatedEmbedder, times: int = 1) -> None:
+    async with asyncio.timeout(10):
+        while len(embedder.asked) < times:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0)
+
+
+def soon() -> Deadline:
+    return Deadline.after(30)
+
+
+async def test_a_question_is_embedded_once_for_all_that_ask_it() -> None:
+    embedder = GatedEmbedder()
+    vectors = QuestionVectors(embedder)
+    together = [asyncio.create_task(vectors.of(GOA, soon())) for _ in range(2)]
+    await asked(embedder)
+
+    embedder.gate.set()
+    made = [*await asyncio.gather(*together), await vectors.of(GOA, soon())]
+
+    assert embedder.asked == [GOA]
+    assert all(np.array_equal(each.vector, made[0].vector) for each in made)
+
+
+async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> None:
+    embedder = GatedEmbedder()
+    vectors = QuestionVectors(embedder)
+    first = asyncio.create_task(vectors.of(GOA, soon()))
+    await asked(embedder)
+    second = asyncio.create_task(vectors.of(GOA, soon()))
+
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    embedder.gate.set()
+
+    assert len((await second).vector)
+    assert embedder.asked == [GOA]
+
+
+async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another() -> None:
+    embedder = GatedEmbedder()
+    vectors = QuestionVectors(embedder)
+    hasty = asyncio.create_task(vectors.of(GOA, Deadline.after(0.01)))
+    await asked(embedder)
+    patient = asyncio.create_task(vectors.of(GOA, soon()))
+
+    with pytest.raises(TimeoutError):
+        await hasty
+    await asked(embedder, times=2)
+    embedder.gate.set()
+
+    assert len((await patient).vector)
+
+
+async def test_what_nobody_waits_for_any_more_is_not_embedded() -> None:
+    embedder = GatedEmbedder()
+    vectors = QuestionVectors(embedder)
+    together = [asyncio.create_task(vectors.of(GOA, soon())) for _ in range(2)]
+    await asked(embedder)
+
+    for each in together:
+        each.cancel()
+    await asyncio.gather(*together, return_exceptions=True)
+    again = asyncio.create_task(vectors.of(GOA, soon()))
+    await asked(embedder, times=2)
+    embedder.gate.set()
+
+    assert len((await again).vector)
+    assert embedder.cancelled == 1
+
+
+async def test_an_error_is_told_to_those_who_wait_and_to_nobody_after_them() -> None:
+    embedder = RefusingEmbedder()
+    vectors = QuestionVectors(embedder)
+    together = [asyncio.create_task(vectors.of(GOA, soon())) for _ in range(2)]
+    await asked(embedder)
+    embedder.gate.set()
+
+    told = await asyncio.gather(*together, return_exceptions=True)
+
+    assert [type(error) for error in told] == [OverloadedError] * 2
+    assert len((await vectors.of(GOA, soon())).vector)
+
+
+async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
+    embedder = GatedEmbedder()
+    embedder.gate.set()
+    vectors = QuestionVectors(embedder, capacity=2)
+
+    for text in ["a", "b", "a", "c", "a", "b"]:
+        await vectors.of(text, soon())
+
+    assert embedder.asked == ["a", "b", "c", "b"]
+
+
+async def test_what_is_nearest_to_the_text_is_found_and_the_time_for_its_vector_told() -> None:
+    embedder, engine = FakeEmbedder(), InMemoryIndex()
+    for id_, text in {"goa": GOA, "dog": "the dog sleeps"}.items():
+        [vectors] = await embedder.embed_documents([text])
+        engine.apply([segment_row(segment(id_, text), *vectors)], [])
+    search = EmbeddedSearch(QuestionVectors(embedder), EngineIndex(engine))
+
+    answer = await search.search(GOA, replace(WANTED, depth=1), soon())
+
+    assert [candidate.item.id for candidate in answer.candidates] == ["goa"]
+    assert answer.embedding_s > 0
+
+
+class NotedSearch:
+    """Notes the texts that it is asked, and takes three seconds by its own account."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
+        self.asked.append(text)
+        return IndexAnswer([], epoch=7, embedding_s=3.0)
+
+
+async def looked_up(question: Query, space: VectorSpace) -> tuple[int, float]:
+    """The epoch of the index that answers, and how long the vector is said to have taken."""
+    lookup = VectorLookup(question, space)
+    answer = await lookup.nearest(WANTED, soon())
+    return answer.epoch, lookup.embedding_s
+
+
+async def test_a_space_that_does_both_is_asked_with_the_text_and_embeds_nothing_here() -> None:
+    semantic = NotedSearch()
+
+    found = await looked_up(query(GOA), VectorSpace(DeafEmbedder(), FixedIndex(), semantic))
+
+    assert semantic.asked == [GOA]
+    assert found == (7, 3.0)
+
+
+async def test_a_vector_of_the_callers_is_looked_up_in_such_a_space_as_it_is() -> None:
+    semantic = NotedSearch()
+    question = query(GOA, vector=(1.0, 0.0))
+
+    epoch, _ = await looked_up(question, VectorSpace(DeafEmbedder(), FixedIndex(), semantic))
+
+    assert (epoch, semantic.asked) == (1, [])
+
+
+PARTS = (GOA, "the dog sleeps")
+
+
+async def placed(*ids_and_texts: tuple[str, str]) -> VectorSpace:
+    """A space that holds these segments."""
+    embedder, engine = FakeEmbedder(), InMemoryIndex()
+    for id_, text in ids_and_texts:
+        [vectors] = await embedder.embed_documents([text])
+        engine.apply([segment_row(segment(id_, text), *vectors)], [])
+    return VectorSpace.of(embedder, EngineIndex(engine))
+
+
+async def test_what_is_near_one_of_several_questions_is_found_by_its_cosine_to_that_one() -> None:
+    space = await placed(("goa", PARTS[0]), ("dog", PARTS[1]), ("far", "a red moon rose"))
+    question = query("? ".join(PARTS))
+    lookup = VectorLookup(question, space, PARTS)
+
+    answer = await lookup.nearest(replace(WANTED, depth=2), soon())
+
+    assert {each.item.id: each.score for each in answer.candidates} == {
+        "goa": pytest.approx(1.0, abs=1e-4),
+        "dog": pytest.approx(1.0, abs=1e-4),
+    }
+
+
+async def test_each_of_several_questions_is_asked_where_embedding_and_searching_are_one() -> None:
+    semantic = NotedSearch()
+    space = VectorSpace(DeafEmbedder(), FixedIndex(), semantic)
+    lookup = VectorLookup(query(GOA), space, PARTS)
+
+    answer = await lookup.nearest(WANTED, soon())
+
+    assert sorted(semantic.asked) == sorted(PARTS)
+    assert (answer.epoch, lookup.embedding_s) == (7, 3.0)
+
+
+async def test_one_stale_answer_among_several_makes_the_whole_stale() -> None:
+    class HalfStaleSearch(NotedSearch):
+        async def search(
+            self, text: str, wanted: WantedNeighbours, deadline: Deadline
+        ) -> IndexAnswer:
+            return IndexAnswer([], epoch=len(text), stale=text == GOA)
+
+    space = VectorSpace(DeafEmbedder(), FixedIndex(), HalfStaleSearch())
+    lookup = VectorLookup(query(GOA), space, PARTS)
+
+    answer = await lookup.nearest(WANTED, soon())
+
+    assert answer.stale
+    assert answer.epoch == min(map(len, PARTS))

@@ -1,0 +1,250 @@
+"""A device that fails in a way that stays: noticed where it computes, and nothing of it is used."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import DependencyError, DeviceLostError
+from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.pipeline.index import log_following
+from serving.pipeline.index.log_following import LogFollowingIndex
+from serving.pipeline.index.snapshots import SnapshotWriter
+from serving.pipeline.inference.device_watch import LOST, DeviceWatch, Watch
+from serving.pipeline.inference.embedder import BatchedEmbedder
+from serving.pipeline.inference.reranker import QueuedReranker
+from serving.pipeline.writes.projector import EmbeddingWork
+from serving.ports.change_log import Change, EmbeddingTask
+from serving.ports.embedding import EmbeddingModel, TokenIds, VectorLike, Vectors
+from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours, SnapshotLabel
+from serving.ports.reranking import Pair
+from serving.ports.vector_index import WantedNeighbours
+from tests.fakes.meaning import (
+    FAKE_MODEL,
+    FakeEncoder,
+    FakeFeed,
+    InMemoryIndex,
+    segment_row,
+    unit,
+)
+from tests.fakes.reranker import FakeCrossEncoder, settled
+from tests.support.builders import TENANT, scope, segment
+from tests.unit.pipeline.retrieval.retrieving import soon
+
+
+class StickyError(RuntimeError):
+    """As torch raises it of a device that will do nothing more."""
+
+
+class Device:
+    """A device that fails on command, for once or for good."""
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+        self.ended = 0
+
+    def watch(self, name: str) -> Watch:
+        return DeviceWatch(name, lambda error: isinstance(error, StickyError), self.end).over
+
+    def end(self) -> None:
+        self.ended += 1
+
+    def use(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+
+class EncoderOnDevice(FakeEncoder):
+    """An encoder on such a device."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__()
+        self._its = device
+
+    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+        self._its.use()
+        return super().encode(windows)
+
+
+class CrossEncoderOnDevice(FakeCrossEncoder):
+    """A cross-encoder on such a device."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__()
+        self._its = device
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        self._its.use()
+        return super().score(pairs)
+
+
+async def test_a_lost_device_is_told_to_all_who_ask_and_ends_its_process_once() -> None:
+    device = Device()
+    async with BatchedEmbedder(EncoderOnDevice(device), watch=device.watch("embedder")) as embedder:
+        await embedder.embed_query("goa", soon())
+        device.fault = StickyError("CUDA error: an illegal memory access was encountered")
+        with pytest.raises(DeviceLostError, match=f"embedder: {LOST}"):
+            await embedder.embed_query("goa", soon())
+
+        device.fault = None
+        with pytest.raises(DeviceLostError):
+            await embedder.embed_query("goa", soon())
+
+    assert device.ended == 1
+
+
+async def test_an_error_after_which_the_device_goes_on_ends_nothing() -> None:
+    device = Device()
+    async with BatchedEmbedder(EncoderOnDevice(device), watch=device.watch("embedder")) as embedder:
+        device.fault = RuntimeError("CUDA error: invalid configuration argument")
+        with pytest.raises(RuntimeError, match="invalid configuration"):
+            await embedder.embed_query("goa", soon())
+
+        device.fault = None
+        await embedder.embed_query("goa", soon())
+
+    assert not device.ended
+
+
+def test_what_was_being_computed_when_the_device_was_lost_is_not_used() -> None:
+    """Its kernels may have run or not; only the one that failed says so."""
+    device = Device()
+    watch = device.watch("index")
+
+    def lose() -> None:
+        device.fault = StickyError()
+        with pytest.raises(DeviceLostError), watch():
+            device.use()
+
+    with pytest.raises(DeviceLostError), watch():
+        lose()
+    with pytest.raises(DeviceLostError), watch():
+        pass
+    assert device.ended == 1
+
+
+class EngineUnderWatch(InMemoryIndex):
+    """An index engine that notes whether each use of its device is watched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unwatched: set[str] = set()
+        self.watched: set[str] = set()
+        self.maintained = threading.Event()
+        self._watching = threading.local()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        self._watching.now = True
+        yield
+        self._watching.now = False
+
+    def _note(self, use: str) -> None:
+        (self.watched if getattr(self._watching, "now", False) else self.unwatched).add(use)
+
+    def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
+        self._note("apply")
+        super().apply(rows, removed)
+
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
+        self._note("search")
+        return super().search(vector, wanted)
+
+    def maintain(self) -> None:
+        self._note("maintain")
+        self.maintained.set()
+
+    def save(self, folder: Path) -> None:
+        self._note("save")
+
+    def restore(self, folder: Path) -> None:
+        self._note("restore")
+
+
+class NoSnapshots:
+    """Uses the engine and stores nothing."""
+
+    def save(self, engine: IndexEngine, label: SnapshotLabel) -> None:
+        engine.save(Path())
+
+    def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
+        engine.restore(Path())
+        return None
+
+    def delete_outdated(self, write: ConsistencyToken) -> None:
+        pass
+
+    def outdated_count(self, write: ConsistencyToken) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("inline", [True, False])
+async def test_an_index_watches_each_use_of_its_engines_device(
+    inline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not inline:
+        monkeypatch.setattr(log_following, "INLINE_ROWS", -1)
+        monkeypatch.setattr(log_following, "INLINE_CHANGES", -1)
+    engine, feed = EngineUnderWatch(), FakeFeed()
+    feed.put(segment_row(segment("1"), unit(1)))
+    feed.embed()
+    writer = SnapshotWriter(NoSnapshots(), watch=engine.watch)
+    async with LogFollowingIndex(
+        feed, FAKE_MODEL, lambda: engine, snapshot_writer=writer, watch=engine.watch
+    ) as index:
+        assert await index.ready(soon())
+        await index.search(unit(1), WantedNeighbours(ItemKind.SEGMENT, scope(), 3), soon())
+        assert await asyncio.to_thread(engine.maintained.wait, 10)
+
+    assert engine.watched == {"apply", "search", "maintain", "save", "restore"}
+    assert not engine.unwatched
+
+
+async def test_hits_keep_their_order_while_the_rerankers_device_is_lost() -> None:
+    device = Device()
+    async with QueuedReranker(
+        lambda: CrossEncoderOnDevice(device), load_at_start=True, watch=device.watch("reranker")
+    ) as reranker:
+        await settled(reranker)
+        device.fault = StickyError()
+        with pytest.raises(DependencyError, match="reranker: the model failed"):
+            await reranker.rerank("goa", ["we sailed"], soon())
+
+    assert device.ended == 1
+
+
+class OneTask:
+    """A change log with one row to embed, which remembers what was dead-lettered."""
+
+    def __init__(self) -> None:
+        self.aside: list[str] = []
+
+    async def embedding_tasks(
+        self, changes: Sequence[Change], model: EmbeddingModel
+    ) -> list[EmbeddingTask]:
+        return [EmbeddingTask(change, "goa", b"") for change in changes]
+
+    async def save_embeddings(self, *what: object) -> None:
+        raise AssertionError("nothing was embedded")
+
+    async def dead_letter(self, *what: object) -> None:
+        self.aside.append(str(what))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+async def test_no_row_is_dead_lettered_for_what_was_the_devices_fault(rows: int) -> None:
+    device = Device()
+    device.fault = StickyError()
+    log = OneTask()
+    async with BatchedEmbedder(EncoderOnDevice(device), watch=device.watch("embedder")) as embedder:
+        work = EmbeddingWork(log, embedder)  # type: ignore[arg-type]
+        with pytest.raises(DeviceLostError):
+            await work.project([Change(1, TENANT, segment("1").item, 1)] * rows)
+
+    assert not log.aside

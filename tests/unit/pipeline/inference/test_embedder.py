@@ -1,0 +1,472 @@
+"""One encoder, many callers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
+from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
+from serving.ports.embedding import TextEncoder, Vector
+from tests.fakes.meaning import (
+    FAKE_MODEL,
+    FakeEncoder,
+    GatedEncoder,
+    PoisonedEncoder,
+    WatchedEncoder,
+)
+from tests.fakes.reranker import Gate
+
+Result = TypeVar("Result")
+
+ONE_WINDOW = BatchLimits(query_tokens=1, bulk_tokens=1)
+
+
+def soon() -> Deadline:
+    return Deadline.after(30)
+
+
+def alone(text: str) -> Vector:
+    encoder = FakeEncoder()
+    vector: Vector = encoder.encode([encoder.tokenize_query(text)])[0]
+    return vector
+
+
+async def begin(work: Awaitable[Result]) -> asyncio.Task[Result]:
+    """Starts work and lets it get as far as the queue."""
+    task = asyncio.ensure_future(work)
+    assert isinstance(task, asyncio.Task)
+    await asyncio.sleep(0)
+    return task
+
+
+async def cancel(task: asyncio.Task[Result]) -> None:
+    """Cancels a task and waits until it has left the queue."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def first_words(batches: Sequence[Sequence[Sequence[int]]], words: str) -> list[str]:
+    """For batches of one window: the word that each one begins with."""
+    encoder = FakeEncoder()
+    word_of = {encoder.tokenize_query(word)[0]: word for word in words.split()}
+    return [word_of[batch[0][0]] for batch in batches]
+
+
+async def test_a_question_gets_the_vector_of_its_text() -> None:
+    async with BatchedEmbedder(FakeEncoder()) as embedder:
+        vector = await embedder.embed_query("we sailed", soon())
+
+    np.testing.assert_allclose(vector, alone("we sailed"), rtol=1e-6)
+
+
+async def test_the_model_is_that_of_the_encoder() -> None:
+    async with BatchedEmbedder(FakeEncoder()) as embedder:
+        model = await embedder.model()
+
+    assert model == FAKE_MODEL
+
+
+async def test_questions_that_come_while_the_encoder_works_make_one_batch() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        later = [await begin(embedder.embed_query(f"later {n}", soon())) for n in range(5)]
+        encoder.release(2)
+        await asyncio.gather(first, *later)
+
+    assert [len(batch) for batch in encoder.batches] == [1, 5]
+
+
+async def test_each_batch_is_told_with_its_worker_and_its_windows() -> None:
+    told: list[tuple[str, int]] = []
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, None, lambda *batch: told.append(batch)) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        later = [await begin(embedder.embed_query(f"later {n}", soon())) for n in range(5)]
+        bulk = await begin(embedder.embed_documents(["a note", "another"]))
+        encoder.release(3)
+        await asyncio.gather(first, *later, bulk)
+
+    assert told == [("query", 1), ("query", 5), ("bulk", 2)]
+
+
+async def test_every_caller_of_a_batch_gets_its_own_answer() -> None:
+    encoder = GatedEncoder()
+    texts = ["red", "green sea", "blue", "red"]
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        tasks = [await begin(embedder.embed_query(text, soon())) for text in texts]
+        encoder.release(2)
+        vectors = await asyncio.gather(*tasks)
+        await first
+
+    for text, vector in zip(texts, vectors, strict=True):
+        np.testing.assert_allclose(vector, alone(text), rtol=1e-6)
+
+
+async def test_equal_questions_share_a_row() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        equal = [await begin(embedder.embed_query("who sailed", soon())) for _ in range(3)]
+        encoder.release(2)
+        one, other, _ = await asyncio.gather(*equal)
+        await first
+
+    assert [len(batch) for batch in encoder.batches] == [1, 1]
+    np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(one)[0] = 0
+
+
+async def test_a_batch_of_questions_keeps_to_its_budget() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, BatchLimits(query_tokens=4)) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        later = [await begin(embedder.embed_query(f"two {n}", soon())) for n in range(5)]
+        encoder.release(4)
+        await asyncio.gather(first, *later)
+
+    assert [len(batch) for batch in encoder.batches] == [1, 2, 2, 1]
+
+
+async def test_a_question_waits_behind_one_bulk_batch_at_most() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        bulk = await begin(embedder.embed_documents(["bulk"] * 4))
+        await encoder.entered()
+        question = await begin(embedder.embed_query("question", soon()))
+        encoder.release(5)
+        await asyncio.gather(question, bulk)
+
+    order = first_words(encoder.batches, "bulk question")
+    assert order == ["bulk", "question", "bulk", "bulk", "bulk"]
+
+
+async def test_a_long_document_is_cut_into_bulk_batches_too() -> None:
+    encoder = GatedEncoder(window=4)
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        bulk = await begin(embedder.embed_documents(["bulk " * 10]))
+        await encoder.entered()
+        question = await begin(embedder.embed_query("question", soon()))
+        encoder.release(5)
+        await asyncio.gather(question, bulk)
+
+    order = first_words(encoder.batches, "bulk question")
+    assert order == ["bulk", "question", "bulk", "bulk", "bulk"]
+
+
+async def test_documents_come_back_in_order_with_a_row_per_window() -> None:
+    encoder = FakeEncoder(window=4)
+    texts = ["one two three four five six", "one", "two three"]
+    async with BatchedEmbedder(encoder, BatchLimits(bulk_tokens=3)) as embedder:
+        rows = await embedder.embed_documents(texts)
+
+    expected = [encoder.encode(encoder.tokenize_document(text)) for text in texts]
+    assert [len(windows) for windows in rows] == [2, 1, 1]
+    for made, wanted in zip(rows, expected, strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-6)
+
+
+async def test_windows_of_several_calls_share_a_batch() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        calls = [await begin(embedder.embed_documents([f"text {n}"])) for n in range(3)]
+        encoder.release(2)
+        await asyncio.gather(first, *calls)
+
+    assert [len(batch) for batch in encoder.batches] == [1, 3]
+
+
+async def test_no_documents_need_no_encoder() -> None:
+    async with BatchedEmbedder(GatedEncoder()) as embedder:
+        assert await embedder.embed_documents([]) == []
+
+
+async def test_a_cancelled_question_is_dropped_before_it_runs() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        unwanted = await begin(embedder.embed_query("unwanted", soon()))
+        last = await begin(embedder.embed_query("last", soon()))
+        await cancel(unwanted)
+        encoder.release(2)
+        await asyncio.gather(first, last)
+
+    assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
+
+
+async def test_a_late_question_is_dropped_before_it_runs() -> None:
+    now = 0.0
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        late = await begin(embedder.embed_query("late", Deadline.after(30, lambda: now)))
+        now = 31.0
+        encoder.release(1)
+        await first
+
+        with pytest.raises(TimeoutError):
+            await late
+
+    assert first_words(encoder.batches, "first late") == ["first"]
+
+
+async def test_a_caller_does_not_wait_beyond_its_deadline() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+
+        with pytest.raises(TimeoutError):
+            await embedder.embed_query("late", Deadline.after(0.01))
+        encoder.release()
+        await first
+
+
+async def test_cancelled_documents_are_dropped_before_their_next_batch() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
+        unwanted = await begin(embedder.embed_documents(["unwanted"] * 3))
+        await encoder.entered()
+        await cancel(unwanted)
+        wanted = await begin(embedder.embed_documents(["wanted"]))
+        encoder.release(2)
+        await wanted
+
+    assert first_words(encoder.batches, "unwanted wanted") == ["unwanted", "wanted"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda embedder: embedder.embed_query("more", soon()),
+        lambda embedder: embedder.embed_documents(["more"]),
+    ],
+    ids=["questions", "documents"],
+)
+async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back(
+    ask: Callable[[BatchedEmbedder], Awaitable[object]],
+) -> None:
+    encoder = GatedEncoder()
+    limits = BatchLimits(waiting_queries=1, waiting_documents=1)
+    async with BatchedEmbedder(encoder, limits) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        waiting = await begin(ask(embedder))
+
+        with pytest.raises(OverloadedError) as refused:
+            await ask(embedder)
+        encoder.release(2)
+        await asyncio.gather(first, waiting)
+
+    assert refused.value.retry_after_s > 0
+
+
+async def test_a_call_larger_than_the_queue_is_let_in_when_nothing_waits() -> None:
+    async with BatchedEmbedder(FakeEncoder(), BatchLimits(waiting_documents=2)) as embedder:
+        rows = await embedder.embed_documents(["one", "two", "three"])
+
+    assert len(rows) == 3
+
+
+async def test_an_error_reaches_the_questions_of_its_batch_and_no_others() -> None:
+    async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
+        outcomes = await asyncio.gather(
+            *(embedder.embed_query(text, soon()) for text in ("before", "poison", "after")),
+            return_exceptions=True,
+        )
+
+    assert [isinstance(outcome, RuntimeError) for outcome in outcomes] == [False, True, False]
+
+
+async def test_an_error_reaches_the_documents_of_its_batch_and_no_others() -> None:
+    async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
+        outcomes = await asyncio.gather(
+            *(embedder.embed_documents([text, "more"]) for text in ("before", "poison", "after")),
+            return_exceptions=True,
+        )
+
+    assert [isinstance(outcome, RuntimeError) for outcome in outcomes] == [False, True, False]
+
+
+class Unsound(FakeEncoder):
+    """Makes no vector of the word "poison"."""
+
+    def __init__(self, made: float) -> None:
+        super().__init__()
+        self._made = made
+
+    def encode(self, windows: Sequence[Sequence[int]]) -> np.ndarray:
+        rows = super().encode(windows)
+        poisoned = [list(window) == self.tokenize_query("poison") for window in windows]
+        rows[poisoned] = self._made
+        return rows
+
+
+@pytest.mark.parametrize("made", [0.0, np.nan, np.inf])
+async def test_what_is_no_vector_is_an_error_of_its_own_text_alone(made: float) -> None:
+    texts = ("before", "poison", "after")
+    async with BatchedEmbedder(Unsound(made)) as embedder:
+        outcomes = await asyncio.gather(
+            *(embedder.embed_query(text, soon()) for text in texts),
+            *(embedder.embed_documents([text]) for text in texts),
+            return_exceptions=True,
+        )
+
+    unsound = [isinstance(outcome, UnsoundVectorError) for outcome in outcomes]
+    assert unsound == 2 * [False, True, False]
+
+
+class TooFewRows(FakeEncoder):
+    def encode(self, windows: Sequence[Sequence[int]]) -> np.ndarray:
+        return super().encode(windows)[:-1]
+
+
+class NoTokens(FakeEncoder):
+    def tokenize_query(self, text: str) -> Sequence[int]:
+        raise ValueError("no tokens")
+
+    def tokenize_document(self, text: str) -> list[Sequence[int]]:
+        raise ValueError("no tokens")
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [TooFewRows(), NoTokens(), NoTokens(is_accelerator=True)],
+    ids=["rows", "tokens", "tokens ahead"],
+)
+async def test_a_broken_encoder_leaves_nobody_waiting(encoder: TextEncoder) -> None:
+    async with BatchedEmbedder(encoder) as embedder:
+        with pytest.raises(ValueError, match=r"no tokens|shorter"):
+            await embedder.embed_query("question", soon())
+        with pytest.raises(ValueError, match=r"no tokens|shorter"):
+            await embedder.embed_documents(["document"])
+
+
+async def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
+    encoder = GatedEncoder()
+    embedder = BatchedEmbedder(encoder, ONE_WINDOW)
+    running = await begin(embedder.embed_query("running", soon()))
+    await encoder.entered()
+    question = await begin(embedder.embed_query("question", soon()))
+    documents = await begin(embedder.embed_documents(["document"]))
+    closing = await begin(embedder.close())
+    encoder.release()
+    await asyncio.gather(running, closing)
+
+    for waiting in (question, documents):
+        with pytest.raises(DependencyError, match="closed"):
+            await waiting
+    with pytest.raises(DependencyError, match="closed"):
+        await embedder.embed_query("later", soon())
+
+
+# ---------------------------------------------------------------- threads
+
+
+async def test_a_batch_never_holds_up_the_event_loop() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder) as embedder:
+        question = await begin(embedder.embed_query("question", soon()))
+        await encoder.entered()
+        # The encoder stands still; that this line is reached is the proof.
+        encoder.release()
+        await question
+
+
+@pytest.mark.parametrize("is_accelerator", [False, True])
+async def test_nothing_is_tokenized_or_encoded_in_the_event_loop(is_accelerator: bool) -> None:
+    encoder = WatchedEncoder(is_accelerator=is_accelerator)
+    encoder.release(100)
+    async with BatchedEmbedder(encoder) as embedder:
+        await asyncio.gather(
+            *(embedder.embed_query(f"question {number}", soon()) for number in range(20)),
+            *(embedder.embed_documents([f"text {number}", "more"]) for number in range(20)),
+        )
+
+    assert threading.current_thread().name not in encoder.tokenized_by.values()
+    assert encoder.encoded_by == {"embedder"}
+
+
+async def test_an_accelerator_works_while_the_next_texts_are_tokenized() -> None:
+    encoder = WatchedEncoder(is_accelerator=True)
+    async with BatchedEmbedder(encoder) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.tokenized()
+        await encoder.entered()
+        # The device is held from here on.
+        question = await begin(embedder.embed_query("question", soon()))
+        await encoder.tokenized()
+        documents = await begin(embedder.embed_documents(["document"]))
+        await encoder.tokenized()
+        encoder.release(3)
+        await asyncio.gather(first, question, documents)
+
+    names = {encoder.tokenized_by[text].rpartition("_")[0] for text in ("question", "document")}
+    assert names == {"tokenizer"}
+
+
+async def test_a_cpu_tokenizes_between_its_batches() -> None:
+    encoder = WatchedEncoder()
+    encoder.release(100)
+    async with BatchedEmbedder(encoder) as embedder:
+        await embedder.embed_query("question", soon())
+        await embedder.embed_documents(["document"])
+
+    assert {*encoder.tokenized_by.values()} == encoder.encoded_by
+
+
+async def test_what_is_cut_ahead_is_encoded_as_what_is_not() -> None:
+    texts = [f"one two three {'four ' * number}" for number in range(30)]
+    limits = BatchLimits(bulk_characters=40, bulk_tokens=8)
+    alone = FakeEncoder(window=4)
+    async with BatchedEmbedder(FakeEncoder(window=4, is_accelerator=True), limits) as embedder:
+        calls = [embedder.embed_documents(texts[start::3]) for start in range(3)]
+        made = await asyncio.gather(*calls)
+
+    for start, rows in enumerate(made):
+        for text, windows in zip(texts[start::3], rows, strict=True):
+            expected = alone.encode(alone.tokenize_document(text))
+            np.testing.assert_allclose(windows, expected, rtol=1e-6)
+
+
+async def test_closing_fails_what_is_being_cut_ahead() -> None:
+    gate = Gate()
+
+    class SlowTokens(FakeEncoder):
+        def tokenize_document(self, text: str) -> list[Sequence[int]]:
+            gate.pass_through()
+            return super().tokenize_document(text)
+
+    embedder = BatchedEmbedder(SlowTokens(is_accelerator=True))
+    first = await begin(embedder.embed_documents(["first"]))
+    second = await begin(embedder.embed_documents(["second"]))
+    await gate.entered()
+    gate.release()
+    await gate.entered()
+    # The first call has left the queue and is in the hands of the tokenizer's thread alone.
+    closing = await begin(embedder.close())
+    with pytest.raises(DependencyError, match="closed"):
+        await second
+    gate.release()
+    await closing
+
+    with pytest.raises(DependencyError, match="closed"):
+        await first

@@ -1,0 +1,70 @@
+"""A retriever over what a test gives it, and short ways to read its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from serving.domain.budget import Deadline
+from serving.domain.items.records import Item
+from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.retrieval.admission import Admission
+from serving.pipeline.retrieval.breaker import Breaker
+from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
+from serving.pipeline.retrieval.legs import Leg
+from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
+from serving.ports.reranking import Reranker
+from serving.ports.text_analysis import DateReader
+from serving.ports.words import NameResolver
+from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.pipeline import FixedConsistency, FixedDates, FixedIndex, RecordingAccess
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import TENANT
+
+
+async def store_of(*items: Item) -> InMemoryStore:
+    store = InMemoryStore()
+    await store.write(TENANT, items)
+    return store
+
+
+def some_spaces() -> VectorSpaces:
+    return VectorSpaces(VectorSpace.of(FakeEmbedder(), FixedIndex()))
+
+
+def retriever(
+    store: InMemoryStore,
+    legs: Mapping[str, Leg],
+    *,
+    consistency: FixedConsistency | None = None,
+    access: RecordingAccess | None = None,
+    dates: DateReader | None = None,
+    names: NameResolver | None = None,
+    reranker: Reranker | None = None,
+    admission: Admission | None = None,
+    breakers: Mapping[str, Breaker] = MappingProxyType({}),
+    spaces: VectorSpaces | None = None,
+) -> Retriever:
+    return Retriever(
+        legs=LegRunner(legs, consistency or FixedConsistency(), breakers),
+        spaces=spaces or some_spaces(),
+        store=store,
+        access=access or RecordingAccess(),
+        dates=dates or FixedDates(),
+        names=names,
+        reranker=reranker,
+        admission=admission,
+        store_breaker=breakers.get("store"),
+    )
+
+
+def hit_ids(answer: Retrieval) -> list[str]:
+    return [hit.item.id for hit in answer.hits]
+
+
+def states(answer: Retrieval) -> dict[str, LegState]:
+    return {report.leg: report.state for report in answer.reports}
+
+
+def soon() -> Deadline:
+    return Deadline.after(5)

@@ -1,0 +1,272 @@
+"""Whatever legs and store do, a question is answered in time, and the labels say what happened.
+
+Legs answer after a while, fail after a while, or hang; the store is slow; callers go away; all at
+random, in the time of a loop whose clock jumps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import (
+    AllLegsFailedError,
+    BudgetExhaustedError,
+    DependencyError,
+    OverloadedError,
+    StoreUnavailableError,
+    TriviumError,
+)
+from serving.domain.items.records import Item, ItemId, TenantName
+from serving.domain.ranking.profile import LegSpec, Profile
+from serving.pipeline.retrieval.admission import Admission
+from serving.pipeline.retrieval.breaker import FAILURES, Breaker
+from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG, LegReport, LegState
+from serving.pipeline.retrieval.legs import LegAnswer, LegRequest, LegSkippedError
+from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
+from tests.fakes.pipeline import FixedLeg
+from tests.fakes.store import InMemoryStore
+from tests.simulation.virtual_time import run_in_virtual_time
+from tests.support.builders import TENANT, query, segment
+from tests.unit.pipeline.retrieval.retrieving import retriever
+
+LEGS = ("lexical", "dense", "graph")
+PROFILE = Profile(name="three", legs=tuple(LegSpec(name=name) for name in LEGS))
+ROUNDING_S = 1e-9
+NEVER_S = 1e6
+BREAKERS = ("store", *set(DEPENDENCY_OF_LEG.values()))
+
+
+class How(Enum):
+    """How a leg ends, if it is given the time."""
+
+    ANSWERS = LegState.OK
+    FAILS = LegState.FAILED
+    RAISES = "raises"
+    SKIPS = LegState.SKIPPED
+    HANGS = LegState.TIMED_OUT
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a leg, and after how many seconds."""
+
+    how: How
+    after_s: float
+
+    @property
+    def takes_s(self) -> float:
+        return NEVER_S if self.how is How.HANGS else self.after_s
+
+    def state(self, time_s: float) -> LegState:
+        """What the leg is to be labelled, if it had so much time."""
+        if self.takes_s >= time_s:
+            return LegState.TIMED_OUT
+        return LegState.FAILED if self.how is How.RAISES else LegState(self.how.value)
+
+
+# Not a multiple of a millisecond, as the time of the legs is: it is clear which comes first.
+SECONDS = st.integers(0, 400).map(lambda number: number / 1e3 + 0.0003)
+FAULTS = st.builds(Fault, st.sampled_from(How), SECONDS)
+BUDGETS = st.integers(4, 60).map(lambda number: number / 200)
+
+
+class FaultyLeg:
+    """Ends as it is told, question by question, and counts what still runs."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._faults = list(faults)
+        self.time_s: list[float] = []
+        self.running = 0
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        fault = self._faults[len(self.time_s) % len(self._faults)]
+        self.time_s.append(request.deadline.remaining())
+        self.running += 1
+        try:
+            await asyncio.sleep(fault.takes_s)
+        finally:
+            self.running -= 1
+        match fault.how:
+            case How.FAILS:
+                raise DependencyError("leg", "refused")
+            case How.RAISES:
+                raise RuntimeError("a bug")
+            case How.SKIPS:
+                raise LegSkippedError("nothing to ask")
+            case _:
+                return await FixedLeg("a").find(request)
+
+
+class SlowStore(InMemoryStore):
+    """Reads rows after a while."""
+
+    def __init__(self, takes_s: float) -> None:
+        super().__init__()
+        self._takes_s = takes_s
+
+    async def load(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> dict[ItemId, Item]:
+        await asyncio.sleep(self._takes_s)
+        return await super().load(tenant, items, deadline)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question: when it comes, its budget, and when its caller goes away, if it does."""
+
+    at_s: float
+    budget_s: float
+    gone_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a question, after how long."""
+
+    seconds: float
+    answer: Retrieval | None = None
+    error: BaseException | None = None
+
+
+async def faulty(
+    legs: Mapping[str, FaultyLeg], store_s: float, *, breakers: Mapping[str, Breaker] | None = None
+) -> Retriever:
+    store = SlowStore(store_s)
+    await store.write(TENANT, [segment("a")])
+    clock = asyncio.get_running_loop().time
+    return retriever(store, legs, admission=Admission(clock=clock), breakers=breakers or {})
+
+
+async def ask(answering: Retriever, asked: Asked) -> Outcome:
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(asked.at_s - loop.time())
+    started = loop.time()
+    deadline = Deadline.after(asked.budget_s, loop.time)
+    task = asyncio.create_task(answering.retrieve(query("?"), PROFILE, deadline))
+    if asked.gone_s is not None:
+        loop.call_later(asked.gone_s, task.cancel)
+    try:
+        answer = await task
+    except (TriviumError, asyncio.CancelledError) as error:
+        return Outcome(loop.time() - started, error=error)
+    return Outcome(loop.time() - started, answer)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    faults=st.tuples(FAULTS, FAULTS, FAULTS),
+    budget_s=BUDGETS,
+    store_s=st.just(0.0) | SECONDS,
+)
+def test_a_question_ends_in_time_and_each_leg_is_labelled_as_what_happened_to_it(
+    faults: Sequence[Fault], budget_s: float, store_s: float
+) -> None:
+    legs = {name: FaultyLeg([fault]) for name, fault in zip(LEGS, faults, strict=True)}
+
+    async def one() -> Outcome:
+        return await ask(await faulty(legs, store_s), Asked(0, budget_s))
+
+    outcome = run_in_virtual_time(one())
+
+    assert outcome.seconds <= budget_s + ROUNDING_S
+    expected = [fault.state(legs[name].time_s[0]) for name, fault in zip(LEGS, faults, strict=True)]
+    if outcome.answer is not None:
+        assert [report.state for report in outcome.answer.reports] == expected
+        assert bool(outcome.answer.hits) is (LegState.OK in expected)
+    elif isinstance(outcome.error, AllLegsFailedError):
+        assert set(expected) - {LegState.SKIPPED} == {LegState.FAILED}
+    else:
+        assert isinstance(outcome.error, BudgetExhaustedError)
+        assert store_s > 0
+
+
+QUESTIONS = st.lists(
+    st.builds(Asked, SECONDS.map(lambda seconds: 4 * seconds), BUDGETS, st.none() | SECONDS),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    questions=QUESTIONS,
+    faults=st.tuples(*[st.lists(FAULTS, min_size=1, max_size=6)] * 3),
+    store_s=st.just(0.0) | SECONDS,
+)
+def test_many_questions_with_any_faults_each_end_in_time_and_leave_nothing_running(
+    questions: Sequence[Asked], faults: Sequence[Sequence[Fault]], store_s: float
+) -> None:
+    legs = {name: FaultyLeg(each) for name, each in zip(LEGS, faults, strict=True)}
+
+    async def all_of_them() -> list[Outcome]:
+        clock = asyncio.get_running_loop().time
+        breakers = {name: Breaker(name, clock=clock) for name in BREAKERS}
+        answering = await faulty(legs, store_s, breakers=breakers)
+        outcomes = await asyncio.gather(*(ask(answering, each) for each in questions))
+        await asyncio.sleep(0.001)
+        return outcomes
+
+    outcomes = run_in_virtual_time(all_of_them())
+
+    for asked, outcome in zip(questions, outcomes, strict=True):
+        assert outcome.seconds <= min(asked.budget_s, asked.gone_s or NEVER_S) + ROUNDING_S
+        if isinstance(outcome.error, OverloadedError):
+            assert outcome.seconds == 0
+        if outcome.answer is not None:
+            assert all(_is_labelled(report) for report in outcome.answer.reports)
+    assert [leg.running for leg in legs.values()] == [0, 0, 0]
+
+
+def _is_labelled(report: LegReport) -> bool:
+    """Whether it gives a reason, unless the leg answered."""
+    return (report.state is LegState.OK) is (report.reason == "")
+
+
+@pytest.mark.parametrize("name", LEGS)
+def test_a_leg_that_hangs_takes_its_share_of_three_questions_and_then_nothing(name: str) -> None:
+    budget_s, answers_s = 0.1, 0.005
+    legs = {
+        leg: FaultyLeg([Fault(How.HANGS if leg == name else How.ANSWERS, answers_s)])
+        for leg in LEGS
+    }
+
+    async def ten() -> list[Outcome]:
+        clock = asyncio.get_running_loop().time
+        breakers = {each: Breaker(each, clock=clock) for each in BREAKERS}
+        answering = await faulty(legs, 0, breakers=breakers)
+        return [await ask(answering, Asked(clock(), budget_s)) for _ in range(10)]
+
+    outcomes = run_in_virtual_time(ten())
+
+    assert all(outcome.answer is not None and outcome.answer.hits for outcome in outcomes)
+    slow = [outcome.seconds > 2 * answers_s for outcome in outcomes]
+    assert slow == [True] * FAILURES + [False] * (10 - FAILURES)
+    assert len(legs[name].time_s) == FAILURES
+
+
+def test_a_store_that_hangs_takes_the_budget_of_three_questions_and_then_they_fail_at_once() -> (
+    None
+):
+    budget_s, answers_s = 0.1, 0.005
+    legs = {leg: FaultyLeg([Fault(How.ANSWERS, answers_s)]) for leg in LEGS}
+
+    async def ten() -> list[Outcome]:
+        clock = asyncio.get_running_loop().time
+        breakers = {each: Breaker(each, clock=clock) for each in BREAKERS}
+        answering = await faulty(legs, NEVER_S, breakers=breakers)
+        return [await ask(answering, Asked(clock(), budget_s)) for _ in range(10)]
+
+    first, then = (outcomes := run_in_virtual_time(ten()))[:FAILURES], outcomes[FAILURES:]
+
+    assert {type(outcome.error) for outcome in first} == {BudgetExhaustedError}
+    assert {type(outcome.error) for outcome in then} == {StoreUnavailableError}
+    assert all(outcome.seconds <= 2 * answers_s for outcome in then)

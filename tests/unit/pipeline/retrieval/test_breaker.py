@@ -1,0 +1,267 @@
+"""When a dependency is not asked any more, and when again; on a clock that the test advances."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import (
+    BreakerOpenError,
+    DependencyError,
+    NotReadyError,
+    StoreUnavailableError,
+)
+from serving.domain.ranking.profile import LegSpec, Profile
+from serving.pipeline.retrieval.breaker import (
+    FAILURES,
+    FIRST_PAUSE_S,
+    MOST_PAUSE_S,
+    Breaker,
+    BreakerState,
+)
+from serving.pipeline.retrieval.leg_runner import LegState
+from serving.pipeline.retrieval.legs import LegAnswer, LegRequest
+from tests.fakes.pipeline import BrokenLeg, FixedLeg
+from tests.support.builders import query, segment
+from tests.support.stepped_clock import SteppedClock
+from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, states, store_of
+
+GONE = DependencyError("graph", "refused")
+PATIENCE_S = 0.08
+
+
+class Asked:
+    """A dependency behind a breaker."""
+
+    def __init__(self) -> None:
+        self.clock = SteppedClock()
+        self.states: list[BreakerState] = []
+        self.breaker = Breaker("graph", lambda _, state: self.states.append(state), self.clock)
+
+    def call(
+        self,
+        end: BaseException | None = None,
+        *,
+        question: object = None,
+        takes_s: float = 0.005,
+        within_s: float = PATIENCE_S,
+    ) -> None:
+        """A call that ends so after that time."""
+        deadline = Deadline.after(within_s, self.clock)
+        with self.breaker.guard(question or object(), deadline):
+            self.clock.now += takes_s
+            if end is not None:
+                raise end
+
+    def hang(self, *, question: object = None, within_s: float = PATIENCE_S) -> None:
+        """A call that is not answered in time."""
+        with suppress(TimeoutError):
+            self.call(TimeoutError(), question=question, takes_s=within_s, within_s=within_s)
+
+    def open(self) -> None:
+        for _ in range(FAILURES):
+            self.hang()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a call passes; it is one that tells nothing."""
+        try:
+            self.call(NotReadyError("graph", "filling"))
+        except BreakerOpenError:
+            return False
+        except NotReadyError:
+            return True
+        return True
+
+
+def test_a_dependency_that_hangs_costs_three_questions_and_then_nothing() -> None:
+    asked = Asked()
+    for _ in range(FAILURES):
+        assert not asked.breaker.trouble
+        asked.hang()
+    before = asked.clock.now
+
+    with pytest.raises(BreakerOpenError, match="failed 3 questions in a row"):
+        asked.call()
+
+    assert asked.clock.now == before
+    assert "no answer in time" in asked.breaker.trouble
+
+
+def test_the_calls_of_one_question_count_once() -> None:
+    asked, question = Asked(), object()
+    for _ in range(2 * FAILURES):
+        asked.hang(question=question)
+
+    assert asked.is_asked
+
+
+def test_an_answer_in_between_keeps_it_closed() -> None:
+    asked = Asked()
+    for _ in range(3):
+        asked.hang()
+        asked.hang()
+        asked.call()
+
+    assert asked.is_asked
+    assert not asked.states
+
+
+def test_errors_count_as_no_answer_does() -> None:
+    asked = Asked()
+    for _ in range(FAILURES):
+        with suppress(DependencyError):
+            asked.call(GONE)
+
+    assert not asked.is_asked
+    assert "graph: refused" in asked.breaker.trouble
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        NotReadyError("graph", "filling"),
+        StoreUnavailableError("refused"),
+        asyncio.CancelledError(),
+        ValueError("a bug"),
+    ],
+)
+def test_what_says_nothing_of_the_dependency_does_not_count(end: BaseException) -> None:
+    asked = Asked()
+    for _ in range(2 * FAILURES):
+        with suppress(BaseException):
+            asked.call(end)
+
+    assert asked.is_asked
+
+
+def test_callers_with_little_time_do_not_open_it() -> None:
+    asked = Asked()
+    for _ in range(2 * FAILURES):
+        asked.hang(within_s=0.010)
+
+    assert asked.is_asked
+
+
+def test_a_dependency_that_is_only_slower_than_the_budget_is_still_asked() -> None:
+    asked = Asked()
+    for _ in range(50):
+        asked.call(takes_s=0.060, within_s=0.5)
+    for _ in range(2 * FAILURES):
+        asked.hang(within_s=0.050)
+
+    assert asked.is_asked
+
+
+def test_a_dependency_that_was_slow_at_first_is_given_up_when_it_hangs() -> None:
+    asked = Asked()
+    for _ in range(50):
+        asked.call(takes_s=0.9, within_s=2)
+    for _ in range(FAILURES):
+        asked.hang(within_s=0.8)
+
+    assert not asked.is_asked
+
+
+def test_one_probe_passes_when_it_is_time_and_its_answer_closes_the_breaker() -> None:
+    asked = Asked()
+    asked.open()
+    asked.clock.now += FIRST_PAUSE_S
+
+    with (
+        asked.breaker.guard(object(), Deadline.after(PATIENCE_S, asked.clock)),
+        suppress(BreakerOpenError),
+    ):
+        asked.call()
+        raise AssertionError("a second call passed beside the probe")
+
+    assert asked.states == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
+    asked.call()
+
+
+def test_a_probe_that_fails_waits_longer_for_the_next_up_to_a_bound() -> None:
+    asked = Asked()
+    asked.open()
+    pauses = []
+    for _ in range(6):
+        opened = asked.clock.now
+        while not asked.breaker.trouble or asked.states[-1] is BreakerState.OPEN:
+            asked.clock.now += 0.25
+            try:
+                asked.call(TimeoutError(), takes_s=0.0)
+            except BreakerOpenError:
+                continue
+            except TimeoutError:
+                break
+        pauses.append(asked.clock.now - opened)
+
+    assert pauses == [0.5, 1, 2, 4, 4, 4]
+    assert pauses[-1] == MOST_PAUSE_S
+
+
+def test_a_probe_whose_caller_went_away_makes_way_for_the_next() -> None:
+    asked = Asked()
+    asked.open()
+    asked.clock.now += FIRST_PAUSE_S
+    with suppress(asyncio.CancelledError):
+        asked.call(asyncio.CancelledError())
+
+    asked.call()
+
+    assert asked.states[-1] is BreakerState.CLOSED
+
+
+def test_after_an_answer_it_takes_three_failures_again() -> None:
+    asked = Asked()
+    asked.open()
+    asked.clock.now += FIRST_PAUSE_S
+    asked.call()
+
+    asked.hang()
+
+    assert asked.is_asked
+
+
+async def test_without_the_truth_there_is_no_answer_however_often_it_failed() -> None:
+    profile = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
+    answering = retriever(
+        await store_of(),
+        {"lexical": BrokenLeg(StoreUnavailableError("refused")), "graph": FixedLeg()},
+        breakers={"words": Breaker("words")},
+    )
+
+    for _ in range(FAILURES + 4):
+        with pytest.raises(StoreUnavailableError):
+            await answering.retrieve(query("?"), profile, soon())
+
+
+async def test_the_leg_of_an_open_breaker_is_reported_as_failed_and_the_others_answer() -> None:
+    profile = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
+    graph = CountedBrokenLeg(GONE)
+    answering = retriever(
+        await store_of(segment("a")),
+        {"lexical": FixedLeg("a"), "graph": graph},
+        breakers={name: Breaker(name) for name in ("words", "index", "graph")},
+    )
+    for _ in range(FAILURES + 4):
+        answer = await answering.retrieve(query("?"), profile, soon())
+
+    assert graph.asked == FAILURES
+    assert hit_ids(answer) == ["a"]
+    assert states(answer) == {"lexical": LegState.OK, "graph": LegState.FAILED}
+    assert "graph: not asked" in answer.reports[1].reason
+
+
+class CountedBrokenLeg(BrokenLeg):
+    """Counts how often it was asked."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.asked = 0
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        self.asked += 1
+        return await super().find(request)

@@ -1,0 +1,708 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from serving.domain.errors import DependencyError
+from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
+from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.domain.ranking.ledger import FusionMethod
+from serving.domain.ranking.leg_options import CandidatePool, Walk, WordsMode, WordsSearch
+from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
+from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, Sort
+from serving.pipeline.retrieval.explain_absence import Absence, AbsenceExplainer, Loss
+from serving.pipeline.retrieval.explain_leg_absence import Miss
+from serving.pipeline.retrieval.legs import Leg, LegAnswer, LegRequest, LegSkippedError
+from serving.ports.graph import GraphChanges, GraphSegment
+from tests.fakes.graph import InMemoryGraph
+from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedReranker
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.unit.pipeline.retrieval.retrieving import retriever, some_spaces, soon, store_of
+
+PLAIN = Profile(
+    name="plain",
+    legs=(LegSpec(name="lexical", depth=2), LegSpec(name="dense", depth=2)),
+    limit=2,
+    fold_from=None,
+)
+
+
+async def explained(
+    store: InMemoryStore,
+    legs: Mapping[str, Leg],
+    item: str | ItemId,
+    profile: Profile = PLAIN,
+    *,
+    logits: Mapping[str, float] | None = None,
+    filter_: Filter = NO_FILTER,
+    known_at: datetime | None = None,
+) -> Absence:
+    reranker = FixedReranker(logits) if logits else None
+    explainer = AbsenceExplainer(
+        retriever(store, legs, reranker=reranker), store, some_spaces(), InMemoryGraph()
+    )
+    return await explainer.explain(
+        query("?", scope=scope(filter_=filter_, known_at=known_at)),
+        profile,
+        segment_id(item) if isinstance(item, str) else item,
+        soon(),
+    )
+
+
+def texts(names: str = "abcdef") -> list[Item]:
+    words = ["one", "two", "three", "four", "five", "six"]
+    return [segment(name, word) for name, word in zip(names, words, strict=False)]
+
+
+async def test_what_is_in_the_answer_was_not_lost() -> None:
+    absence = await explained(await store_of(*texts()), {"lexical": FixedLeg("a b")}, "b")
+
+    assert (absence.loss, absence.rank) == (Loss.NONE, 2)
+    assert absence.hit is not None
+
+
+async def test_what_is_not_stored_or_anothers_is_not_found() -> None:
+    store = await store_of(*texts())
+    await store.write(TenantName("other"), [segment("theirs")])
+
+    for name in ("nobody", "theirs"):
+        absence = await explained(store, {"lexical": FixedLeg("a")}, name)
+        assert absence == Absence(loss=Loss.NOT_STORED, reason="the tenant has no such item")
+
+
+@pytest.mark.parametrize(
+    ("filter_", "named"),
+    [
+        (Filter(speakers=("mel",)), "filter.speakers: it does not pass"),
+        (Filter(min_importance=0.9), "filter.min_importance: it does not pass"),
+        (
+            Filter(kinds=("note",), event_time=TimeRange(NOON + days(0.1))),
+            "filter.kinds and filter.event_time: it does not pass",
+        ),
+    ],
+)
+async def test_a_filter_that_hides_it_is_named(filter_: Filter, named: str) -> None:
+    absence = await explained(
+        await store_of(*texts()), {"lexical": FixedLeg("a")}, "b", filter_=filter_
+    )
+
+    assert (absence.loss, absence.reason) == (Loss.FILTERED, named)
+
+
+async def test_what_was_said_after_the_requests_clock_is_hidden_by_it() -> None:
+    store = await store_of(segment("later", event_time=NOON + days(9)))
+
+    absence = await explained(store, {"lexical": FixedLeg("later")}, "later")
+
+    assert absence.loss is Loss.FILTERED
+    assert absence.reason.startswith("as_of: it was said later")
+
+
+async def test_a_fact_is_hidden_by_its_time_or_by_what_it_rests_on() -> None:
+    store = await store_of(
+        segment("s", speaker="Tom"),
+        fact("over", "a", "b", "c", valid_to=NOON),
+        fact("wrong", "a", "b", "c", retracted_at=NOON),
+        fact("toms", "a", "b", "c", evidence=("s",), closes=("closed",)),
+        fact("closed", "a", "b", "c"),
+    )
+    legs = {"facts": FixedLeg()}
+    profile = replace(PLAIN, legs=(LegSpec(name="facts"),))
+
+    over = await explained(store, legs, fact_id("over"), profile)
+    wrong = await explained(store, legs, fact_id("wrong"), profile)
+    closed = await explained(store, legs, fact_id("closed"), profile)
+    mels = await explained(store, legs, fact_id("toms"), profile, filter_=Filter(speakers=("mel",)))
+
+    assert over.reason == "as_of: the fact does not hold then"
+    assert wrong.reason == f"known_at: it was retracted, at {NOON.isoformat()}"
+    assert closed.reason == "as_of: the fact does not hold then, it was closed by toms"
+    assert mels.reason == "filter.speakers: it does not pass"
+
+
+async def test_a_fact_with_sensitive_evidence_is_never_projected() -> None:
+    store = await store_of(
+        segment("s", sensitive=True), fact("on it", "a", "b", "c", evidence=("s",))
+    )
+    profile = replace(PLAIN, legs=(LegSpec(name="facts"),))
+
+    absence = await explained(store, {"facts": FixedLeg()}, fact_id("on it"), profile)
+
+    assert absence.loss is Loss.NOT_MATCHED
+    assert absence.reason == "its evidence is sensitive, so it is never embedded nor in the graph"
+
+
+async def test_what_closed_a_fact_is_named_as_far_as_it_was_known() -> None:
+    later = {"closes": ("closed",), "valid_from": NOON - days(9), "recorded_at": NOON + days(9)}
+    store = await store_of(
+        fact("closed", "a", "b", "c"),
+        fact("known", "a", "b", "c", closes=("closed",)),
+        fact("not known", "a", "b", "c", **later),
+    )
+    profile = replace(PLAIN, legs=(LegSpec(name="facts"),))
+
+    closed = await explained(
+        store, {"facts": FixedLeg()}, fact_id("closed"), profile, known_at=NOON + days(1)
+    )
+
+    assert closed.reason == "as_of: the fact does not hold then, it was closed by known"
+
+
+async def test_below_a_legs_depth_its_rank_and_score_there_are_told() -> None:
+    absence = await explained(
+        await store_of(*texts()), {"lexical": FixedLeg("a b c"), "dense": FixedLeg("a")}, "c"
+    )
+
+    assert absence.loss is Loss.BELOW_DEPTH
+    assert absence.reason == "lexical: its rank 3 is below the depth 2"
+    lexical, dense = absence.legs
+    assert (lexical.rank, lexical.score, lexical.depth) == (3, 1 / 3, 2)
+    assert (dense.rank, dense.reason) == (None, "not among its best 1000")
+
+
+class FlooredLeg(FixedLeg):
+    """Finds the given items, down to the floor that is asked for."""
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        finding = await super().find(request)
+        floor = request.spec.floor
+        kept = [one for one in finding.candidates if floor is None or one.score >= floor]
+        return replace(finding, candidates=kept)
+
+
+async def test_below_a_legs_floor_the_score_is_told() -> None:
+    profile = replace(PLAIN, legs=(LegSpec(name="dense", floor=0.9),))
+
+    absence = await explained(await store_of(*texts()), {"dense": FlooredLeg("a b")}, "b", profile)
+
+    assert absence.loss is Loss.BELOW_DEPTH
+    assert absence.reason == "dense: its score 0.5 is below the floor 0.9"
+
+
+async def test_what_no_leg_finds_is_not_matched_or_not_projected_yet() -> None:
+    store = await store_of(*texts())
+    legs = {"lexical": FixedLeg("a"), "dense": FixedLeg("a")}
+
+    by_words = await explained(store, legs, "b", replace(PLAIN, legs=(LegSpec(name="lexical"),)))
+    by_meaning = await explained(store, legs, "b")
+
+    assert by_words.loss is Loss.NOT_MATCHED
+    assert (by_meaning.loss, by_meaning.reason) == (
+        Loss.NOT_PROJECTED,
+        "not in the vector index yet",
+    )
+
+
+async def test_a_leg_that_was_not_asked_says_so() -> None:
+    legs: dict[str, Leg] = {
+        "lexical": FixedLeg("a"),
+        "dense": BrokenLeg(LegSkippedError("its weight is 0")),
+    }
+
+    absence = await explained(await store_of(*texts()), legs, "b")
+
+    assert [leg.reason for leg in absence.legs] == ["not among its best 1000", "its weight is 0"]
+
+
+async def test_a_leg_that_the_profile_silences_is_none_that_did_not_answer() -> None:
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical"), LegSpec(name="temporal", weight=0)))
+    legs = {"lexical": FixedLeg("a"), "temporal": FixedLeg("b")}
+
+    absence = await explained(await store_of(*texts()), legs, "b", profile)
+
+    assert (absence.loss, absence.legs[1].reason) == (Loss.NOT_MATCHED, "its weight is 0")
+
+
+async def test_a_near_duplicate_that_stands_for_it_is_named() -> None:
+    store = await store_of(segment("a", "we fly to Goa"), segment("b", "We fly to Goa!"))
+
+    absence = await explained(
+        store, {"lexical": FixedLeg("a b")}, "b", replace(PLAIN, fold_from=0.9)
+    )
+
+    assert (absence.loss, absence.by) == (Loss.FOLDED, segment_id("a"))
+
+
+async def test_below_the_last_place_its_place_is_told() -> None:
+    absence = await explained(
+        await store_of(*texts()),
+        {"lexical": FixedLeg("a b"), "dense": FixedLeg("a c")},
+        "c",
+        replace(PLAIN, limit=2),
+    )
+
+    assert (absence.loss, absence.rank) == (Loss.CUT, 3)
+    assert absence.reason == "its place is 3, and the answer has 2"
+
+
+async def test_age_that_cost_it_its_place_is_told() -> None:
+    store = await store_of(segment("old", "one", event_time=NOON - days(300)), *texts("bc"))
+
+    absence = await explained(
+        store,
+        {"lexical": FixedLeg("old b c")},
+        "old",
+        replace(PLAIN, legs=(LegSpec(name="lexical"),), decay=Decay()),
+    )
+
+    assert (absence.loss, absence.rank) == (Loss.DECAYED, 3)
+    assert absence.reason.endswith("its age takes it from place 1")
+
+
+async def test_who_displaced_it_for_diversity_is_told() -> None:
+    store = await store_of(
+        segment("a", "we fly to Goa in March"),
+        segment("b", "we fly to Goa in April"),
+        segment("c", "the cat is ill"),
+    )
+    profile = replace(PLAIN, legs=(LegSpec(name="dense"),), diversity=Diversity())
+
+    absence = await explained(store, {"dense": FixedLeg("a b c")}, "b", profile)
+
+    assert (absence.loss, absence.by) == (Loss.DISPLACED, segment_id("a"))
+    assert absence.reason.endswith("before diversification it was 2")
+
+
+async def test_the_displacer_is_the_one_it_is_like_and_not_the_first() -> None:
+    store = await store_of(
+        segment("first", "the cat is ill"),
+        segment("second", "we fly to Goa in March"),
+        segment("like it", "we fly to Goa in April"),
+        segment("novel", "an umbrella"),
+    )
+    profile = replace(
+        PLAIN, legs=(LegSpec(name="dense"),), limit=3, diversity=Diversity(trade_off=0.5)
+    )
+    found = ids("first", "second", "like it", "novel")
+
+    absence = await explained(store, {"dense": FixedLeg(found)}, "like it", profile)
+
+    assert (absence.loss, absence.by) == (Loss.DISPLACED, segment_id("second"))
+
+
+RERANKED = replace(
+    PLAIN,
+    legs=(LegSpec(name="dense", depth=9),),
+    fusion=FusionMethod.SCORE,
+    rerank=Rerank(head=3),
+    limit=2,
+)
+LOGITS = {"one": -9.0, "two": 0.0, "three": 3.0, "four": 9.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "said"),
+    [
+        ("a", Loss.RERANKED_DOWN, "before reranking it was 1"),
+        ("d", Loss.BELOW_HEAD, "it was not among the hits that are reranked"),
+    ],
+)
+async def test_reranking_that_cost_it_its_place_is_told(name: str, loss: Loss, said: str) -> None:
+    absence = await explained(
+        await store_of(*texts("abcd")),
+        {"dense": FixedLeg("a b c d")},
+        name,
+        RERANKED,
+        logits=LOGITS,
+    )
+
+    assert absence.loss is loss
+    assert absence.reason.endswith(said)
+
+
+async def test_to_look_deeper_asks_the_legs_alone_and_reranks_nothing_again() -> None:
+    store = await store_of(*texts("abcd"))
+    reranker = FixedReranker(LOGITS)
+    asked = retriever(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
+    explainer = AbsenceExplainer(asked, store, some_spaces(), InMemoryGraph())
+
+    await explainer.explain(query("?"), RERANKED, segment_id("d"), soon())
+    once = len(reranker.asked)
+    diverse = replace(RERANKED, diversity=Diversity())
+    await explainer.explain(query("?"), diverse, segment_id("d"), soon())
+
+    assert (once, len(reranker.asked)) == (3, 6)
+
+
+class LookingBackLeg(FixedLeg):
+    """Finds the given items, but for what was said before the time that it is asked for."""
+
+    def __init__(self, found: str, said: Mapping[str, datetime]) -> None:
+        super().__init__(found)
+        self._said = said
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        finding = await super().find(request)
+        asked = request.query.scope.filter.event_time
+        kept = [one for one in finding.candidates if self._said[one.item.id] in asked]
+        return replace(finding, candidates=kept)
+
+
+async def test_older_than_a_legs_lookback_is_told_with_its_rank_in_all_time() -> None:
+    old = segment("old", "one", event_time=NOON - days(30))
+    store = await store_of(old, segment("new", "two"))
+    leg = LookingBackLeg("old new", {"old": old.event_time, "new": NOON})
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", lookback=days(7)),))
+
+    absence = await explained(store, {"lexical": leg}, "old", profile)
+
+    assert absence.loss is Loss.NOT_SEARCHED
+    assert absence.reason == "lexical: it lies further back than its lookback of 7 days"
+    assert (absence.legs[0].rank, absence.legs[0].miss) == (1, Miss.HIDDEN)
+
+
+class PooledLeg(FixedLeg):
+    """Finds those of the given items that are in its pool."""
+
+    def __init__(self, found: str, recent: str) -> None:
+        super().__init__(found)
+        self._recent = ids(*recent.split())
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        finding = await super().find(request)
+        if request.spec.pool is None:
+            return finding
+        joined = await request.found_before(request.spec.pool.joined_by)
+        pool = {*self._recent, *joined.items}
+        kept = [one for one in finding.candidates if one.item in pool]
+        return replace(finding, candidates=kept)
+
+
+async def test_what_is_outside_of_a_legs_pool_is_told_though_a_deeper_leg_would_join_it() -> None:
+    pool = CandidatePool(recently_accessed=1, joined_by=("lexical",))
+    profile = replace(
+        PLAIN,
+        legs=(LegSpec(name="lexical", depth=1), LegSpec(name="dense", pool=pool)),
+    )
+    legs = {"lexical": FixedLeg("a b"), "dense": PooledLeg("b c a", "c")}
+
+    absence = await explained(await store_of(*texts()), legs, "b", profile)
+
+    lexical, dense = absence.legs
+    assert absence.loss is Loss.BELOW_DEPTH
+    assert lexical.reason == "its rank 2 is below the depth 1"
+    assert dense.reason == "it is not among the 1 accessed last, and not found by lexical"
+    assert (dense.rank, dense.miss) == (1, Miss.HIDDEN)
+
+
+async def test_what_two_restrictions_hide_at_once_is_told_with_both() -> None:
+    old = segment("old", "one", event_time=NOON - days(1.5))
+    said = {"old": old.event_time}
+    profile = replace(
+        PLAIN,
+        legs=(LegSpec(name="dense", lookback=days(1), pool=CandidatePool(recently_accessed=5)),),
+    )
+
+    class Both(LookingBackLeg):
+        async def find(self, request: LegRequest) -> LegAnswer:
+            finding = await super().find(request)
+            return finding if request.spec.pool is None else replace(finding, candidates=[])
+
+    absence = await explained(await store_of(old), {"dense": Both("old", said)}, "old", profile)
+
+    assert absence.reason == (
+        "dense: it lies further back than its lookback of 1 day, "
+        "and it is not among the 5 accessed last"
+    )
+
+
+class SeededLeg(FixedLeg):
+    """Finds the given items, once for each segment that it may start from."""
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        seeds = await request.found_before([request.spec.walk.seeds_from])
+        finding = await super().find(request)
+        return replace(finding, candidates=finding.candidates[: len(seeds.items)])
+
+
+async def test_a_walk_is_looked_at_from_the_finds_that_it_really_starts_from() -> None:
+    walk = Walk(seeds_from="dense")
+    profile = replace(
+        PLAIN, legs=(LegSpec(name="dense", depth=1), LegSpec(name="graph", walk=walk))
+    )
+    legs = {"dense": FixedLeg("a b c"), "graph": SeededLeg("d e")}
+
+    absence = await explained(await store_of(*texts()), legs, "e", profile)
+
+    assert absence.legs[1].rank is None
+    assert absence.legs[1].reason == "not among its best 1000, from what dense found"
+
+
+async def test_a_walk_is_looked_at_deeper_from_all_that_it_starts_from() -> None:
+    walk = Walk(seeds_from="dense")
+    profile = replace(
+        PLAIN, legs=(LegSpec(name="dense", depth=2), LegSpec(name="graph", depth=1, walk=walk))
+    )
+    legs = {"dense": FixedLeg("a b c"), "graph": SeededLeg("d e")}
+
+    absence = await explained(await store_of(*texts()), legs, "e", profile)
+
+    assert (absence.loss, absence.legs[1].rank) == (Loss.BELOW_DEPTH, 2)
+
+
+class WordsLeg(FixedLeg):
+    """Rows with all words, if any; else those with some, whose rank is above the gate."""
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        finding = await super().find(request)
+        words, (all_words, *some) = request.spec.words, finding.candidates
+        if words.mode is WordsMode.ANY:
+            return finding
+        if request.limit == 1:
+            return replace(finding, candidates=[all_words])
+        kept = [one for one in some if one.score > words.rank_gate]
+        return replace(finding, candidates=[all_words, *kept])
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        (1, "it has some of the words, and others that have all are enough"),
+        (2, "it has some of the words, and its rank is not above the gate of 0.9"),
+    ],
+)
+async def test_words_that_are_not_looked_for_are_told(limit: int, reason: str) -> None:
+    words = WordsSearch(mode=WordsMode.ALL_THEN_ANY, rank_gate=0.9)
+    profile = replace(PLAIN, legs=(LegSpec(name="lexical", words=words),), limit=limit)
+
+    absence = await explained(await store_of(*texts()), {"lexical": WordsLeg("a b")}, "b", profile)
+
+    assert (absence.loss, absence.reason) == (Loss.NOT_SEARCHED, f"lexical: {reason}")
+
+
+class TiringLeg(FixedLeg):
+    """Answers once."""
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        if self.requests:
+            raise DependencyError("index", "is tired")
+        return await super().find(request)
+
+
+async def test_a_leg_that_fails_when_asked_deeper_is_not_said_to_find_nothing() -> None:
+    legs = {"lexical": FixedLeg("a"), "dense": TiringLeg("a")}
+
+    both = await explained(await store_of(*texts()), legs, "b")
+    alone = await explained(
+        await store_of(*texts()),
+        {"dense": TiringLeg("a")},
+        "b",
+        replace(PLAIN, legs=(LegSpec(name="dense"),)),
+    )
+
+    said = "dense: asked to look deeper, it did not answer"
+    assert (both.loss, alone.loss) == (Loss.UNANSWERED, Loss.UNANSWERED)
+    assert both.reason.startswith(f"{said}: index")
+    assert alone.reason == said
+
+
+class WakingLeg(FixedLeg):
+    """Answers from the second time on."""
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        finding = await super().find(request)
+        if len(self.requests) == 1:
+            raise TimeoutError
+        return finding
+
+
+async def test_a_leg_that_was_late_is_said_to_have_been_that_and_not_shallow() -> None:
+    legs = {"lexical": FixedLeg("a"), "dense": WakingLeg("b")}
+
+    absence = await explained(await store_of(*texts()), legs, "b")
+
+    assert (absence.loss, absence.reason) == (Loss.UNANSWERED, "dense: the budget ran out")
+    assert absence.legs[1].rank == 1
+
+
+RESERVING = replace(
+    PLAIN,
+    legs=(LegSpec(name="dense"), LegSpec(name="graph", weight=0.1, reserved=2)),
+    limit=3,
+)
+
+
+async def test_who_took_its_place_by_a_reserved_one_is_told_with_the_leg() -> None:
+    legs = {"dense": FixedLeg("a b c d"), "graph": FixedLeg("e f")}
+    store = await store_of(*texts())
+
+    lost = [await explained(store, legs, name, RESERVING) for name in "bcd"]
+    shown = await explained(store, legs, "f", RESERVING)
+
+    assert [(each.loss, each.rank, each.by) for each in lost] == [
+        (Loss.DISPLACED, 2, segment_id("f")),
+        (Loss.DISPLACED, 3, segment_id("e")),
+        (Loss.CUT, 4, None),
+    ]
+    assert lost[1].reason == "its place is 3, and 'e' took it, for which graph has it reserved"
+    assert (shown.loss, shown.rank) == (Loss.NONE, 3)
+    assert shown.hit is not None
+    assert shown.hit.ledger.reserved_by == "graph"
+
+
+async def test_the_displacer_is_what_it_is_like_and_not_always_the_first() -> None:
+    store = await store_of(
+        segment("a", "the cat is ill"),
+        segment("b", "we fly to Goa in March"),
+        segment("c", "we fly to Goa in April"),
+        segment("d", "bread and salt"),
+    )
+    profile = replace(PLAIN, legs=(LegSpec(name="dense"),), diversity=Diversity(), limit=3)
+
+    absence = await explained(store, {"dense": FixedLeg("a b c d")}, "c", profile)
+
+    assert (absence.loss, absence.by) == (Loss.DISPLACED, segment_id("b"))
+
+
+async def test_what_is_sensitive_and_so_not_reranked_says_so() -> None:
+    store = await store_of(*texts("abc"), segment("s", "six", sensitive=True))
+    legs = {"dense": FixedLeg("a b s c")}
+
+    lost = await explained(store, legs, "s", RERANKED, logits=LOGITS)
+
+    assert (lost.loss, lost.reason) == (
+        Loss.BELOW_HEAD,
+        "its place is 4, and the answer has 2; it is sensitive, and so was not among the hits "
+        "that are reranked",
+    )
+
+
+# ------------------------------------------------ against runs that lack one step
+
+SAID = {
+    "a": "we fly to Goa in early March one",
+    "b": "we fly to Goa in early March two",
+    "c": "the cat of our neighbour is ill three",
+    "d": "the cat of our neighbour is ill four",
+    "e": "rain on all days five",
+    "f": "bread and salt six",
+}
+"""Two pairs of near-duplicates, which share seven words of nine, and two of their own."""
+
+names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
+places = st.integers(1, 6)
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> Profile:
+    floors = st.none() | st.sampled_from([0.2, 0.3, 0.5])
+    legs = tuple(
+        LegSpec(
+            name=name,
+            weight=draw(st.sampled_from([0.2, 1.0])),
+            depth=draw(places),
+            floor=draw(floors),
+            reserved=draw(st.sampled_from([0, 0, 1, 2])),
+        )
+        for name in ("lexical", "dense")
+    )
+    sort = draw(st.sampled_from([Sort.RELEVANCE, Sort.RELEVANCE, *Sort]))
+    by_relevance = sort is Sort.RELEVANCE
+    head = min(draw(places), sum(leg.depth for leg in legs))
+    return replace(
+        PLAIN,
+        legs=legs,
+        limit=draw(st.integers(1, 4)),
+        sort=sort,
+        decay=draw(st.none() | st.sampled_from([Decay(), Decay(half_life=days(400))])),
+        importance=draw(
+            st.sampled_from([Importance(), Importance(style=ImportanceStyle.MULTIPLY)])
+        ),
+        fold_from=draw(st.none() | st.just(0.7)),
+        diversity=draw(st.none() | st.just(Diversity())) if by_relevance else None,
+        rerank=draw(st.none() | st.just(Rerank(head=head))) if by_relevance else None,
+    )
+
+
+def unreserved(profile: Profile) -> Profile:
+    return replace(profile, legs=tuple(replace(leg, reserved=0) for leg in profile.legs))
+
+
+def bottomless(profile: Profile) -> Profile:
+    return replace(profile, legs=tuple(replace(leg, depth=100, floor=None) for leg in profile.legs))
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None
+)
+@given(
+    lexical=names,
+    dense=names,
+    profile=profiles(),
+    order=st.permutations([-9.0, -3.0, -1.0, 1.0, 3.0, 9.0]),
+)
+async def test_for_every_item_it_says_what_runs_without_one_step_show(
+    lexical: Sequence[str], dense: Sequence[str], profile: Profile, order: Sequence[float]
+) -> None:
+    store = await store_of(
+        *(
+            segment(name, text, event_time=NOON - days(place * 40), importance=place % 3 / 2)
+            for place, (name, text) in enumerate(SAID.items())
+        )
+    )
+    logits = dict(zip(SAID.values(), order, strict=True))
+    legs = {"lexical": FlooredLeg(" ".join(lexical)), "dense": FlooredLeg(" ".join(dense))}
+
+    async def shown(of: Profile) -> list[str]:
+        ask = retriever(store, legs, reranker=FixedReranker(logits))
+        return [hit.item.id for hit in (await ask.retrieve(query("?"), of, soon())).hits]
+
+    answer = await shown(profile)
+    endless = await shown(replace(profile, limit=6))
+    unfolded = await shown(replace(profile, limit=6, fold_from=None))
+    everything = await shown(bottomless(replace(profile, limit=6, fold_from=None)))
+    coarse = await shown(replace(profile, limit=6, rerank=None, diversity=None))
+    steps = {
+        Loss.DISPLACED: [unreserved(profile), replace(profile, diversity=None)],
+        Loss.RERANKED_DOWN: [replace(profile, rerank=None)],
+        Loss.DECAYED: [replace(profile, decay=None)],
+    }
+    lacking = {loss: [await shown(of) for of in ofs] for loss, ofs in steps.items()}
+
+    def expected(item: str) -> Loss:
+        if item in answer:
+            return Loss.NONE
+        if item not in unfolded:
+            return Loss.BELOW_DEPTH if item in everything else Loss.NOT_PROJECTED
+        if item not in endless:
+            return Loss.FOLDED
+        for loss, answers in lacking.items():
+            if any(item in other for other in answers):
+                return loss
+        if profile.rerank is not None and coarse.index(item) >= profile.rerank.head:
+            return Loss.BELOW_HEAD
+        return Loss.CUT
+
+    for item in SAID:
+        absence = await explained(store, legs, item, profile, logits=logits)
+        assert absence.loss is expected(item)
+        if item in answer:
+            assert absence.rank == answer.index(item) + 1
+        elif item in endless:
+            assert absence.rank == endless.index(item) + 1
+        else:
+            assert absence.rank is None
+        for leg, found in zip(absence.legs, (lexical, dense), strict=True):
+            assert leg.rank == (found.index(item) + 1 if item in found else None)
+
+
+async def test_what_the_graph_has_not_got_yet_is_told_and_what_it_has_is_not() -> None:
+    store = await store_of(*texts())
+    graph = InMemoryGraph()
+    profile = replace(PLAIN, legs=(LegSpec(name="graph"),))
+    answering = retriever(store, {"graph": FixedLeg()})
+    explainer = AbsenceExplainer(answering, store, some_spaces(), graph)
+
+    before = await explainer.explain(query("?"), profile, segment_id("a"), soon())
+    there = [GraphSegment(tenant=TENANT, segment=segment("a", "one"))]
+    await graph.apply(GraphChanges(segments=there))
+    after = await explainer.explain(query("?"), profile, segment_id("a"), soon())
+
+    assert (before.loss, before.reason) == (Loss.NOT_PROJECTED, "not in the graph yet")
+    assert after.loss is Loss.NOT_MATCHED

@@ -1,0 +1,96 @@
+"""A question's misspelt names, from the words to the legs and the answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.domain.errors import StoreUnavailableError, TriviumError
+from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
+from serving.pipeline.retrieval.legs import LegAnswer, LegRequest
+from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
+from tests.fakes.pipeline import FixedLeg, FixedNames
+from tests.support.builders import query, segment
+from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of
+
+PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
+CORRECTING = Profile(name="correcting", legs=(LegSpec(name="lexical"),), resolve_names=True)
+
+
+class ListeningLeg(FixedLeg):
+    """Keeps the question that it is asked."""
+
+    text = ""
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        self.text = request.query.text
+        return await super().find(request)
+
+
+async def test_every_place_of_a_misheard_name_is_read_as_the_name_and_nothing_else_is() -> None:
+    names = FixedNames(Melony="Melanie")
+
+    read, corrections = await correct_names(
+        query("Was Melony's Melonyade melony's, or Melony?"), names, soon()
+    )
+
+    assert read.text == "Was Melanie's Melonyade melony's, or Melanie?"
+    assert corrections == (NameCorrection("Melony", "Melanie"),)
+    assert names.asked == [["Was", "Melony", "Melonyade", "melony"]]
+
+
+async def test_a_question_without_words_asks_nobody() -> None:
+    names = FixedNames()
+
+    assert await correct_names(query("42?"), names, soon()) == (query("42?"), ())
+    assert names.asked == []
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("away"), TimeoutError()])
+async def test_where_nothing_can_be_learnt_the_question_stays(
+    error: TriviumError | TimeoutError,
+) -> None:
+    asked = query("Where is Melony?")
+
+    assert await correct_names(asked, FixedNames(error), soon()) == (asked, ())
+
+
+async def test_legs_and_signals_are_asked_what_was_meant_and_the_answer_says_so() -> None:
+    store = await store_of(
+        segment("a", "one", speaker="Noam"), segment("b", "two", speaker="Melanie")
+    )
+    leg = ListeningLeg("a b")
+    names = FixedNames(Melony="Melanie")
+    profile = Profile(
+        name="correcting",
+        legs=(LegSpec(name="lexical"),),
+        signals=(SignalSpec(name="speaker", weight=10),),
+        resolve_names=True,
+    )
+    asked = query("Where is Melony?")
+
+    answer = await retriever(store, {"lexical": leg}, names=names).retrieve(asked, profile, soon())
+
+    assert leg.text == "Where is Melanie?"
+    assert hit_ids(answer) == ["b", "a"]
+    assert answer.name_corrections == (NameCorrection("Melony", "Melanie"),)
+
+
+async def test_a_profile_that_does_not_ask_for_it_hears_the_question_as_it_is_written() -> None:
+    store = await store_of(segment("a", "one"))
+    leg = ListeningLeg("a")
+    names = FixedNames(Melony="Melanie")
+    legs = retriever(store, {"lexical": leg}, names=names)
+
+    answer = await legs.retrieve(query("Where is Melony?"), PLAIN, soon())
+
+    assert (leg.text, answer.name_corrections, names.asked) == ("Where is Melony?", (), [])
+
+
+async def test_legs_that_are_asked_alone_are_asked_what_was_meant_too() -> None:
+    store = await store_of(segment("a", "one"))
+    leg = ListeningLeg("a")
+    service = retriever(store, {"lexical": leg}, names=FixedNames(Melony="Melanie"))
+
+    await service.run_legs(query("Where is Melony?"), CORRECTING, soon())
+
+    assert leg.text == "Where is Melanie?"

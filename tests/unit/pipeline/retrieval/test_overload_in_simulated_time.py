@@ -1,0 +1,144 @@
+"""Above its capacity a service answers as much in time as at its capacity, in simulated time.
+
+The processor is shared: each question takes some milliseconds of it, in turns of a millisecond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import OverloadedError
+from serving.domain.ranking.profile import LegSpec, Profile
+from serving.pipeline.retrieval.admission import Admission
+from tests.simulation.virtual_time import run_in_virtual_time
+
+PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
+TURNS = 10
+TURN_S = 0.001
+CAPACITY_PER_S = 1 / (TURNS * TURN_S)
+SECONDS = 10
+
+
+@dataclass
+class Seen:
+    """What the callers saw."""
+
+    in_time: int = 0
+    late: int = 0
+    refused: int = 0
+
+    @property
+    def goodput_per_s(self) -> float:
+        return self.in_time / SECONDS
+
+
+class Service:
+    """One processor behind an admission.
+
+    Args:
+        arriving_turns: What each call takes of the processor before it can be admitted or refused.
+    """
+
+    def __init__(self, arriving_turns: int = 0) -> None:
+        self._arriving_turns = arriving_turns
+        self._clock = asyncio.get_running_loop().time
+        self._admission = Admission(clock=self._clock)
+        self._processor = asyncio.Lock()
+
+    async def ask(self, budget_s: float, seen: Seen) -> None:
+        try:
+            async with asyncio.timeout(budget_s):
+                await self._work(self._arriving_turns)
+                # As in the service, which does not know how long a call waited until now.
+                deadline = Deadline.after(budget_s, self._clock)
+                with self._admission.admitted(PLAIN, deadline):
+                    await self._work(TURNS)
+        except OverloadedError:
+            assert deadline.remaining() > budget_s - TURN_S, "a refusal is at once"
+            seen.refused += 1
+        except TimeoutError:
+            seen.late += 1
+        else:
+            seen.in_time += 1
+
+    async def _work(self, turns: int) -> None:
+        for _ in range(turns):
+            async with self._processor:
+                await asyncio.sleep(TURN_S)
+
+    async def load(self, rate_per_s: float, budget_s: float) -> Seen:
+        """Offers questions at even intervals."""
+        seen = Seen()
+        async with asyncio.TaskGroup() as asked:
+            for _ in range(round(rate_per_s * SECONDS)):
+                asked.create_task(self.ask(budget_s, seen))
+                await asyncio.sleep(1 / rate_per_s)
+        return seen
+
+
+async def loaded(share: float, budget_s: float) -> Seen:
+    return await Service().load(share * CAPACITY_PER_S, budget_s)
+
+
+@pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
+def test_below_capacity_nothing_is_refused(budget_s: float) -> None:
+    seen = run_in_virtual_time(loaded(0.5, budget_s))
+
+    assert (seen.refused, seen.late) == (0, 0)
+
+
+@pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
+@pytest.mark.parametrize("share", [1.5, 2, 3, 10])
+def test_above_capacity_what_is_admitted_is_in_time_and_the_capacity_is_used(
+    share: float, budget_s: float
+) -> None:
+    seen = run_in_virtual_time(loaded(share, budget_s))
+
+    assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S
+    assert seen.late <= 0.01 * seen.in_time
+    assert seen.refused > 0
+
+
+@pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
+@pytest.mark.parametrize("share", [2, 3, 5])
+def test_what_calls_wait_before_they_are_seen_is_allowed_for(share: float, budget_s: float) -> None:
+    rate_per_s = share * CAPACITY_PER_S
+
+    async def arriving() -> Seen:
+        return await Service(arriving_turns=1).load(rate_per_s, budget_s)
+
+    seen = run_in_virtual_time(arriving())
+
+    left_for_answers = 1 - rate_per_s * TURN_S
+    assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S * left_for_answers
+    assert seen.late <= 0.05 * seen.in_time
+
+
+async def _overloaded_and_then(share: float) -> Seen:
+    service = Service()
+    await service.load(3 * CAPACITY_PER_S, 0.1)
+    return await service.load(share * CAPACITY_PER_S, 0.1)
+
+
+def test_after_an_overload_nothing_is_refused() -> None:
+    seen = run_in_virtual_time(_overloaded_and_then(0.5))
+
+    assert (seen.refused, seen.late) == (0, 0)
+
+
+async def _floods(short_s: float, long_s: float) -> tuple[Seen, Seen]:
+    service = Service()
+    return await asyncio.gather(
+        service.load(2 * CAPACITY_PER_S, short_s), service.load(2 * CAPACITY_PER_S, long_s)
+    )
+
+
+def test_callers_with_more_time_are_admitted_rather_than_those_with_less() -> None:
+    short, long = run_in_virtual_time(_floods(0.1, 0.3))
+
+    assert short.goodput_per_s + long.goodput_per_s >= 0.9 * CAPACITY_PER_S
+    assert short.goodput_per_s < long.goodput_per_s

@@ -1,0 +1,398 @@
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import (
+    AllLegsFailedError,
+    BudgetExhaustedError,
+    DependencyError,
+    NotReadyError,
+    StoreUnavailableError,
+)
+from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
+from serving.domain.questions.period import Period
+from serving.domain.questions.query import Filter
+from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
+from serving.domain.ranking.profile import Diversity, LegSpec, Profile, SignalSpec
+from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.retrieval.leg_runner import LegState
+from serving.pipeline.retrieval.legs import DenseLeg, Leg, LegSkippedError
+from serving.ports.embedding import Vector
+from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.pipeline import (
+    BrokenLeg,
+    FixedConsistency,
+    FixedDates,
+    FixedIndex,
+    FixedLeg,
+    HangingLeg,
+    RecordingAccess,
+)
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import NOON, days, fact, ids, query, scope, segment
+from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, states, store_of
+
+TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
+TOKEN = ConsistencyToken.of("in-memory", [7])
+
+
+async def test_legs_are_fused_and_each_hit_says_who_found_it() -> None:
+    store = await store_of(segment("a", "one"), segment("b", "two"), segment("c", "three"))
+    legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("c b")}
+
+    answer = await retriever(store, legs).retrieve(query("?"), TWO_LEGS, soon())
+
+    assert hit_ids(answer) == ["b", "a", "c"]
+    assert [term.leg for term in answer.hits[0].ledger.leg_terms] == ["lexical", "dense"]
+
+
+@pytest.mark.parametrize(
+    ("leg", "state", "reason"),
+    [
+        (BrokenLeg(DependencyError("graph", "refused")), LegState.FAILED, "graph: refused"),
+        (BrokenLeg(RuntimeError("secret")), LegState.FAILED, "internal error"),
+        (BrokenLeg(TimeoutError()), LegState.TIMED_OUT, "the budget ran out"),
+        (BrokenLeg(LegSkippedError("nothing to ask")), LegState.SKIPPED, "nothing to ask"),
+        (
+            BrokenLeg(NotReadyError("index", "re-embedding 3 %")),
+            LegState.SKIPPED,
+            "re-embedding 3 %",
+        ),
+    ],
+)
+async def test_a_leg_that_ends_badly_is_reported_and_the_others_are_used(
+    leg: Leg, state: LegState, reason: str
+) -> None:
+    store = await store_of(segment("a"))
+    legs = {"lexical": FixedLeg("a"), "dense": leg}
+
+    answer = await retriever(store, legs).retrieve(query("?"), TWO_LEGS, soon())
+
+    assert hit_ids(answer) == ["a"]
+    assert (answer.reports[1].state, answer.reports[1].reason) == (state, reason)
+
+
+async def test_a_leg_that_hangs_is_cancelled_when_the_budget_runs_out() -> None:
+    store = await store_of(segment("a"))
+    hanging = HangingLeg()
+    legs: dict[str, Leg] = {"lexical": FixedLeg("a"), "dense": hanging}
+
+    answer = await retriever(store, legs).retrieve(query("?"), TWO_LEGS, Deadline.after(0.05))
+
+    assert hanging.cancelled
+    assert states(answer)["dense"] is LegState.TIMED_OUT
+
+
+async def test_all_legs_failing_is_an_error_with_each_reason() -> None:
+    broken = BrokenLeg(DependencyError("x", "gone"))
+    legs = {"lexical": broken, "dense": broken}
+
+    with pytest.raises(AllLegsFailedError) as failed:
+        await retriever(await store_of(), legs).retrieve(query("?"), TWO_LEGS, soon())
+
+    assert failed.value.reasons == {"lexical": "x: gone", "dense": "x: gone"}
+
+
+async def test_all_legs_timing_out_is_an_empty_answer_that_says_so() -> None:
+    hanging = HangingLeg()
+    legs = {"lexical": hanging, "dense": hanging}
+
+    answer = await retriever(await store_of(), legs).retrieve(
+        query("?"), TWO_LEGS, Deadline.after(0.05)
+    )
+
+    assert not answer.hits
+    assert set(states(answer).values()) == {LegState.TIMED_OUT}
+
+
+async def test_without_the_truth_there_is_no_answer() -> None:
+    store = await store_of(segment("a"))
+    store.available = False
+
+    with pytest.raises(StoreUnavailableError):
+        await retriever(store, {"lexical": FixedLeg("a")}).retrieve(query("?"), TWO_LEGS, soon())
+
+
+async def test_a_leg_without_the_truth_is_not_taken_for_nothing_found() -> None:
+    legs: dict[str, Leg] = {
+        "lexical": BrokenLeg(StoreUnavailableError("gone")),
+        "dense": FixedLeg(),
+    }
+
+    with pytest.raises(StoreUnavailableError):
+        await retriever(await store_of(), legs).retrieve(query("?"), TWO_LEGS, soon())
+
+
+class HangingStore(InMemoryStore):
+    async def load(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> dict[ItemId, Item]:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets this event")
+
+
+async def test_rows_that_do_not_come_in_time_are_an_exhausted_budget() -> None:
+    with pytest.raises(BudgetExhaustedError):
+        await retriever(HangingStore(), {"lexical": FixedLeg("a")}).retrieve(
+            query("?"), TWO_LEGS, Deadline.after(0.05)
+        )
+
+
+async def test_a_stale_leg_is_used_and_reported() -> None:
+    store = await store_of(segment("a"))
+    legs = {"dense": FixedLeg("a", stale=True)}
+
+    answer = await retriever(store, legs).retrieve(query("?", token=TOKEN), TWO_LEGS, soon())
+
+    assert hit_ids(answer) == ["a"]
+    assert states(answer)["dense"] is LegState.STALE
+
+
+async def test_rows_dead_lettered_are_counted_per_leg() -> None:
+    consistency = FixedConsistency(dead_letters={"embedding": 2})
+    legs = {"lexical": FixedLeg(), "dense": FixedLeg()}
+
+    answer = await retriever(await store_of(), legs, consistency=consistency).retrieve(
+        query("?", token=TOKEN), TWO_LEGS, soon()
+    )
+
+    assert [report.dead_letter_count for report in answer.reports] == [0, 2]
+
+
+async def test_a_leg_of_weight_zero_is_not_asked() -> None:
+    dense = FixedLeg("a")
+    profile = replace(TWO_LEGS, legs=(LegSpec(name="lexical"), LegSpec(name="dense", weight=0)))
+
+    answer = await retriever(await store_of(), {"lexical": FixedLeg(), "dense": dense}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert not dense.requests
+    assert states(answer)["dense"] is LegState.SKIPPED
+
+
+async def test_rows_that_are_gone_or_fail_the_scope_are_not_shown() -> None:
+    store = await store_of(
+        segment("fits", "one", speaker="Mel"),
+        segment("later", "two", speaker="Mel", event_time=NOON + days(5)),
+        segment("other", "three", speaker="Tom"),
+    )
+    legs = {"dense": FixedLeg("later gone other fits")}
+    narrow = scope(filter_=Filter(speakers=("mel",)))
+
+    answer = await retriever(store, legs).retrieve(query("?", scope=narrow), TWO_LEGS, soon())
+
+    assert hit_ids(answer) == ["fits"]
+    assert answer.vanished == 3
+
+
+async def test_only_what_had_been_recorded_is_shown() -> None:
+    long_ago = {"valid_from": NOON - days(9), "recorded_at": NOON - days(9)}
+    store = await store_of(
+        segment("said"),
+        fact("old", "Mel", "lives in", "Rome", **long_ago),
+        fact("new", "Mel", "lives in", "Oslo", valid_from=NOON - days(5), closes=("old",)),
+    )
+    legs = {"facts": FixedLeg([segment_id("said"), fact_id("new"), fact_id("old")])}
+    profile = Profile(name="f", legs=(LegSpec(name="facts"),))
+
+    async def shown(known_at: datetime | None) -> list[str]:
+        asked = query("?", scope=scope(known_at=known_at))
+        return hit_ids(await retriever(store, legs).retrieve(asked, profile, soon()))
+
+    assert await shown(None) == ["said", "new"]
+    assert await shown(NOON - days(1)) == ["old"]
+    assert await shown(NOON) == ["new"]
+
+
+async def test_a_fact_is_shown_only_while_it_holds() -> None:
+    store = await store_of(
+        fact("now", "Mel", "lives in", "Rome", valid_from=NOON - days(1)),
+        fact("over", "Mel", "lives in", "Oslo", valid_to=NOON),
+        fact("wrong", "Mel", "lives in", "Bern", retracted_at=NOON),
+    )
+    legs = {"facts": FixedLeg([fact_id("over"), fact_id("now"), fact_id("wrong")])}
+
+    answer = await retriever(store, legs).retrieve(
+        query("?"), Profile(name="f", legs=(LegSpec(name="facts"),)), soon()
+    )
+
+    assert hit_ids(answer) == ["now"]
+
+
+async def test_what_was_said_around_the_time_that_the_question_names_comes_first() -> None:
+    store = await store_of(
+        segment("march", "We sailed", event_time=NOON - days(90)),
+        segment("june", "We sailed again", event_time=NOON),
+        segment("july", "We sailed once more", event_time=NOON + days(30)),
+    )
+    dates = FixedDates(Period(NOON - days(3), NOON - days(1)))
+    timed = replace(TWO_LEGS, signals=(SignalSpec(name="time", weight=1.0),))
+    service = retriever(store, {"dense": FixedLeg("march july june")}, dates=dates)
+    asked = query("Who sailed in June?", scope=scope(as_of=NOON + days(60)))
+
+    plain = await service.retrieve(asked, TWO_LEGS, soon())
+    before = list(dates.asked)
+    answer = await service.retrieve(asked, timed, soon())
+
+    assert hit_ids(plain) == ["march", "july", "june"]
+    assert before == []
+    assert hit_ids(answer) == ["june", "march", "july"]
+    assert dates.asked == [("Who sailed in June?", NOON + days(60))]
+    assert [term.leg for term in answer.hits[0].ledger.leg_terms] == ["dense", "time"]
+
+
+async def test_near_duplicates_are_folded_into_the_best_and_named() -> None:
+    store = await store_of(
+        segment("a", "We fly to Goa in March", speaker="Mel"),
+        segment("b", "we fly to Goa in March!", speaker="Mel"),
+        segment("c", "The cat is ill", speaker="Mel"),
+    )
+
+    answer = await retriever(store, {"dense": FixedLeg("a b c")}).retrieve(
+        query("?"), TWO_LEGS, soon()
+    )
+
+    assert hit_ids(answer) == ["a", "c"]
+    assert answer.hits[0].folded == tuple(ids("b"))
+    assert answer.folded == 1
+
+
+async def test_the_limit_is_filled_although_the_first_rows_are_gone() -> None:
+    names = [f"s{place:02}" for place in range(20)]
+    store = await store_of(*(segment(name, f"words {name}") for name in names[15:]))
+    profile = replace(TWO_LEGS, limit=3)
+
+    answer = await retriever(store, {"dense": FixedLeg(" ".join(names))}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert hit_ids(answer) == ["s15", "s16", "s17"]
+
+
+async def test_decay_and_importance_enter_score_and_ledger() -> None:
+    store = await store_of(
+        segment("old", "one", event_time=NOON - days(59), importance=1.0),
+        segment("new", "two", event_time=NOON + days(1), importance=0.0),
+    )
+    profile = replace(
+        TWO_LEGS, decay=Decay(), importance=Importance(style=ImportanceStyle.MULTIPLY)
+    )
+
+    answer = await retriever(store, {"dense": FixedLeg("old new")}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    scores = {hit.item.id: hit.score for hit in answer.hits}
+    assert hit_ids(answer) == ["new", "old"]
+    assert math.isclose(scores["old"], 1 / 61 * 1.0 * 0.25, abs_tol=1e-9)
+    assert math.isclose(scores["new"], 1 / 62 * 0.7, abs_tol=1e-9)
+
+
+async def test_diversity_brings_forward_what_was_not_said_yet() -> None:
+    store = await store_of(
+        segment("a", "we fly to Goa in March"),
+        segment("b", "we fly to Goa in April"),
+        segment("c", "the cat is ill"),
+    )
+    profile = replace(TWO_LEGS, diversity=Diversity())
+
+    answer = await retriever(store, {"dense": FixedLeg("a b c")}).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert hit_ids(answer) == ["a", "c", "b"]
+    assert answer.hits[1].ledger.diversity is not None
+
+
+async def test_a_leg_says_how_many_rows_its_projection_lacks() -> None:
+    store = await store_of(segment("a"))
+    behind = FixedConsistency(pending={"embedding": 7})
+
+    answer = await retriever(
+        store, {"lexical": FixedLeg("a"), "dense": FixedLeg("a")}, consistency=behind
+    ).retrieve(query("?"), TWO_LEGS, soon())
+
+    assert {report.leg: report.pending for report in answer.reports} == {"lexical": 0, "dense": 7}
+
+
+async def test_a_preview_is_not_counted_as_an_access() -> None:
+    access = RecordingAccess()
+    store = await store_of(segment("a"))
+
+    answer = await retriever(store, {"dense": FixedLeg("a")}, access=access).preview(
+        query("?"), TWO_LEGS, soon()
+    )
+
+    assert hit_ids(answer) == ["a"]
+    assert access.recorded == []
+
+
+async def test_seeds_that_represent_no_entity_are_reported() -> None:
+    store = await store_of(segment("fuse", entity="fuse"), segment("turn"))
+    asked = replace(query("?"), seeds=("fuse", "turn", "nobody"))
+
+    answer = await retriever(store, {"dense": FixedLeg("turn")}).retrieve(asked, TWO_LEGS, soon())
+
+    assert answer.unknown_seeds == ("turn", "nobody")
+
+
+async def test_what_is_shown_is_counted_as_accessed() -> None:
+    access = RecordingAccess()
+    store = await store_of(segment("a"))
+
+    await retriever(store, {"dense": FixedLeg("a gone")}, access=access).retrieve(
+        query("?"), TWO_LEGS, soon()
+    )
+
+    assert access.recorded == ids("a")
+
+
+async def test_the_question_is_embedded_once_for_all_legs_and_not_without_need() -> None:
+    store = await store_of(segment("a"))
+
+    answer = await retriever(store, {"lexical": FixedLeg("a")}).retrieve(
+        query("?"), TWO_LEGS, soon()
+    )
+
+    assert timedelta(seconds=answer.timings.embedding_s) == timedelta(0)
+
+
+class PlacedEmbedder(FakeEmbedder):
+    """Notes what it embeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        self.asked.append(text)
+        return await super().embed_query(text, deadline)
+
+
+@pytest.mark.parametrize(
+    ("split", "embedded"),
+    [(False, ["Who is Mel? And where?"]), (True, ["Who is Mel?", "And where?"])],
+)
+async def test_each_question_of_a_text_is_embedded_where_the_profile_asks_for_that(
+    split: bool, embedded: list[str]
+) -> None:
+    embedder = PlacedEmbedder()
+    service = retriever(
+        await store_of(),
+        {"dense": DenseLeg(RecordingAccess())},
+        spaces=VectorSpaces(VectorSpace.of(embedder, FixedIndex())),
+    )
+    profile = Profile(name="split", legs=(LegSpec(name="dense"),), split_questions=split)
+
+    await service.retrieve(query("Who is Mel? And where?"), profile, soon())
+
+    assert embedder.asked == embedded

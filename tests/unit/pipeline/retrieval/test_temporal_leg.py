@@ -1,0 +1,94 @@
+"""What a question that names a time finds by that alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from serving.adapters.english_dates import EnglishDates
+from serving.domain.questions.period import Period
+from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
+from serving.pipeline.retrieval.legs import TemporalLeg
+from tests.fakes.pipeline import FixedDates
+from tests.fakes.times import InMemoryTimeline
+from tests.support.builders import NOON, days, query, scope, segment
+from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of
+
+SAID = [
+    segment("a", "one", event_time=NOON - days(3)),
+    segment("b", "two", event_time=NOON - days(2)),
+    segment("c", "three", event_time=NOON - days(1)),
+    segment("d", "four", event_time=NOON - days(0.1)),
+]
+
+
+async def asked(
+    *periods: Period, named_times: bool = True, depth: int = 10, filter_: Filter = NO_FILTER
+) -> list[str]:
+    store = await store_of(*SAID)
+    leg = TemporalLeg(InMemoryTimeline(store))
+    spec = LegSpec(name="temporal", named_times=named_times, depth=depth)
+    profile = Profile(name="times", legs=(spec,))
+    answer = await retriever(store, {"temporal": leg}, dates=FixedDates(*periods)).retrieve(
+        query("?", scope=scope(filter_=filter_, as_of=NOON)), profile, soon()
+    )
+    return hit_ids(answer)
+
+
+def period(begins: float, ends: float) -> Period:
+    return Period(NOON + days(begins), NOON + days(ends))
+
+
+async def test_what_is_of_a_named_time_is_found_the_latest_first() -> None:
+    assert await asked(period(-2.5, -0.5)) == ["c", "b"]
+
+
+async def test_each_of_several_named_times_is_searched() -> None:
+    assert await asked(period(-3.5, -2.5), period(-0.5, 0)) == ["d", "a"]
+    assert await asked(period(-3.5, -2.5), period(-0.5, 0), depth=1) == ["d"]
+
+
+async def test_a_named_time_is_searched_within_the_filter_only() -> None:
+    before = Filter(event_time=TimeRange(None, NOON - days(1.5)))
+
+    assert await asked(period(-2.5, -0.5), filter_=before) == ["b"]
+
+
+async def test_a_question_without_a_time_finds_nothing_by_it() -> None:
+    assert await asked() == []
+
+
+async def test_the_dates_of_a_question_are_read_once_for_leg_and_signal() -> None:
+    dates = FixedDates(period(-2.5, -0.5))
+    profile = Profile(
+        name="times",
+        legs=(LegSpec(name="temporal", named_times=True),),
+        signals=(SignalSpec(name="time", weight=1.0),),
+    )
+    store = await store_of(*SAID)
+    legs = {"temporal": TemporalLeg(InMemoryTimeline(store))}
+    await retriever(store, legs, dates=dates).retrieve(
+        query("?", scope=scope(as_of=NOON)), profile, soon()
+    )
+    assert dates.asked == [("?", NOON)]
+
+
+async def test_without_the_option_the_latest_of_all_are_found() -> None:
+    assert await asked(named_times=False) == ["d", "c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("question", "day"),
+    [
+        ("What happened on 19 March?", (2026, 3, 19)),
+        ("what did we say yesterday?", (2026, 3, 23)),
+        ("what was changed today?", (2026, 3, 24)),
+    ],
+)
+def test_the_time_of_a_question_is_in_its_text(question: str, day: tuple[int, int, int]) -> None:
+    (named,) = EnglishDates().periods(question, datetime(2026, 3, 24, 15, tzinfo=NOON.tzinfo))
+
+    assert (named.begins.year, named.begins.month, named.begins.day) == day
+    assert named.ends - named.begins == days(1)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from serving.domain.budget import Deadline
+from serving.domain.items.records import Item, Segment, segment_id
+from serving.pipeline.writes.ingest import Ingestor
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import TENANT, fact, segment
+
+
+class EveryWord:
+    """Names each capitalised word; and remembers which names were known."""
+
+    def __init__(self) -> None:
+        self.known: list[Mapping[str, str]] = []
+
+    def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
+        self.known.append(known_names)
+        return tuple(word for word in segment.text.split() if word[0].isupper())
+
+
+async def test_a_segment_without_entities_is_given_them() -> None:
+    store = InMemoryStore()
+    said = segment("a", "Mel sails to Goa")
+
+    await Ingestor(store, EveryWord()).ingest(TENANT, [said])
+
+    assert (await stored(store, "a")).entities == ("Mel", "Goa")
+
+
+async def test_given_entities_are_left_as_they_are() -> None:
+    store = InMemoryStore()
+
+    await Ingestor(store, EveryWord()).ingest(TENANT, [segment("a", "Mel", entities=("Tom",))])
+
+    assert (await stored(store, "a")).entities == ("Tom",)
+
+
+async def test_found_entities_are_no_part_of_the_content() -> None:
+    store = InMemoryStore()
+    ingestor = Ingestor(store, EveryWord())
+    await ingestor.ingest(TENANT, [segment("a", "Mel sails")])
+
+    again = await ingestor.ingest(TENANT, [segment("a", "Mel sails")])
+
+    assert again.outcomes == ["unchanged"]
+
+
+async def test_of_several_items_with_one_id_the_last_counts() -> None:
+    store = InMemoryStore()
+    items: list[Item] = [
+        segment("a", "first"),
+        fact("a", "Mel", "likes", "Tom"),
+        segment("a", "last"),
+    ]
+
+    result = await Ingestor(store, EveryWord()).ingest(TENANT, items)
+
+    assert result.outcomes == ["unchanged", "created", "created"]
+    assert (await stored(store, "a")).text == "last"
+
+
+async def stored(store: InMemoryStore, id_: str) -> Segment:
+
+    rows = await store.load(TENANT, [segment_id(id_)], Deadline.after(1))
+    row = rows[segment_id(id_)]
+    assert isinstance(row, Segment)
+    return row

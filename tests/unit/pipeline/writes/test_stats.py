@@ -1,0 +1,98 @@
+"""The state of the service, also while parts of it are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.retrieval.breaker import FAILURES, Breaker
+from serving.pipeline.writes import stats
+from serving.pipeline.writes.stats import UNKNOWN_COUNT, Observer
+from serving.ports.memory_store import TenantCounts
+from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.pipeline import FixedIndex
+from tests.support.builders import TENANT
+
+COUNTS = TenantCounts(3, 0, 1, 2, 3, "english")
+
+
+async def hangs(*_: object) -> Any:
+    await asyncio.Event().wait()
+
+
+def returns(value: object) -> Any:
+    async def answer(*_: object) -> object:
+        return value
+
+    return answer
+
+
+def observer(
+    embedder: Any, index: Any, count_entities: Any, breakers: Sequence[Breaker] = ()
+) -> Observer:
+    fakes: Any = SimpleNamespace
+    return Observer(
+        about=fakes(),
+        catalog=fakes(tenant_counts=returns(COUNTS), dead_letters=returns([])),
+        log=fakes(status=returns([])),
+        spaces=VectorSpaces(VectorSpace.of(embedder, index)),
+        graph=fakes(count_entities=count_entities),
+        breakers=breakers,
+    )
+
+
+async def test_lost_parts_are_named_and_the_others_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
+    embedder, index = FakeEmbedder(), FixedIndex()
+    lost: Any = SimpleNamespace(model=hangs, embed_query=hangs, embed_documents=hangs)
+    lost_index: Any = SimpleNamespace(status=hangs)
+
+    async with asyncio.timeout(10):
+        found = await observer(lost, lost_index, hangs).overview(TENANT)
+    well = await observer(embedder, index, returns(7)).overview(TENANT)
+
+    assert found.tenant == COUNTS
+    assert (found.index.ready, found.entities) == (False, UNKNOWN_COUNT)
+    assert set(found.degraded) == {
+        "embedder: no answer in time",
+        "index: no answer in time",
+        "graph: no answer in time",
+        "index: it cannot be reached",
+    }
+    assert (well.entities, well.degraded) == (7, [])
+
+
+async def test_a_dependency_that_is_not_asked_is_named() -> None:
+    asked, not_asked = Breaker("index"), Breaker("graph")
+    for question in range(FAILURES):
+        with suppress(TimeoutError), not_asked.guard(question, Deadline.after(1)):
+            raise TimeoutError
+
+    found = await observer(FakeEmbedder(), FixedIndex(), returns(7), [asked, not_asked]).overview(
+        TENANT
+    )
+
+    assert found.degraded == [f"graph: {not_asked.trouble}"]
+
+
+async def test_the_vectors_of_a_lost_embedder_are_still_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
+    embedder = FakeEmbedder()
+    observed = observer(embedder, FixedIndex(), returns(7))
+    known = (await observed.overview(TENANT)).model
+
+    monkeypatch.setattr(embedder, "model", hangs)
+
+    assert known is not None
+    assert (await observed.overview(TENANT)).model == known

@@ -1,0 +1,40 @@
+"""`make` without a target lists the targets."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[3]
+
+
+def test_the_list_shows_no_make_variable() -> None:
+    listed = subprocess.check_output(["make", "--no-print-directory"], cwd=PROJECT, text=True)
+
+    assert "clean" in listed
+    assert "$(" not in listed
+
+
+def test_everything_is_installed_by_hash() -> None:
+    joined = (PROJECT / "Makefile").read_text().replace("\\\n", "")
+    installs = [line for line in joined.splitlines() if "pip install" in line]
+    own = [line for line in installs if line.endswith("-e .")]
+    others = [line for line in installs if line not in own]
+
+    assert len(own) == 1
+    assert {"--no-deps", "--no-build-isolation"} <= set(own[0].split())
+    assert others
+    assert all("--require-hashes" in line.split() for line in others)
+
+
+@pytest.mark.parametrize(
+    "name", ["bootstrap", "serving", "desk", "models", "gpu", "gpu-cu12", "dev"]
+)
+def test_every_pin_has_a_hash(name: str) -> None:
+    pins = (PROJECT / "requirements" / f"{name}.txt").read_text().replace("\\\n", "")
+    listed = [line for line in pins.splitlines() if line and not line.lstrip().startswith("#")]
+
+    assert listed
+    assert [line for line in listed if "==" not in line or "--hash=sha256:" not in line] == []

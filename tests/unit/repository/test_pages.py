@@ -1,0 +1,100 @@
+"""The pages name files, functions and sections that exist, in lines of a readable length."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(
+    str(page.relative_to(ROOT))
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"))
+)
+FOLDERS = "bench|clients|deploy|docs|protos|requirements|serving|tests"
+PATH = re.compile(rf"`(?P<path>(?:{FOLDERS})/[\w./*-]*)(?:::(?P<test>\w+))?`")
+LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#\s]*)(?:#(?P<section>[^)]*))?\)")
+NAMED = re.compile(r"^\|(?:.*\|)? `(?P<file>[\w./]+\.py)` \| `(?P<name>[\w.]+)` \|", re.M)
+WRITTEN_BY_A_RUN = ("bench/results/",)
+NAMES_OF_BEFORE = ("CHANGELOG.md",)
+MOST_CHARACTERS = 119
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def outside_of_code(page: str) -> str:
+    return re.sub(r"^```.*?^```", "", text_of(page), flags=re.M | re.S)
+
+
+def sections(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def defined(file: Path) -> set[str]:
+    """The functions, classes, methods and constants of a module; methods as `Class.method`."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        match node:
+            case ast.ClassDef():
+                found.add(node.name)
+                functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+                found |= {
+                    f"{node.name}.{each.name}" for each in node.body if isinstance(each, functions)
+                }
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                found.add(node.name)
+            case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in NAMES_OF_BEFORE])
+def test_each_path_that_a_page_names_exists(page: str) -> None:
+    # The section on mutations has its own check.
+    text = text_of(page).partition("## Mutations")[0]
+    named = {
+        (found["path"], found["test"])
+        for found in PATH.finditer(text)
+        if not found["path"].startswith(WRITTEN_BY_A_RUN)
+    }
+
+    assert [path for path, _ in named if not list(ROOT.glob(path.rstrip("/")))] == []
+    tests = [(path, test) for path, test in named if test]
+    assert [each for each in tests if f"def {each[1]}(" not in text_of(each[0])] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_link_of_a_page_leads_to_a_file_and_a_section(page: str) -> None:
+    here = ROOT / page
+    dead = []
+    for link in LINK.finditer(outside_of_code(page)):
+        target = (here.parent / link["path"]).resolve() if link["path"] else here
+        if not target.exists() or (link["section"] and link["section"] not in sections(target)):
+            dead.append(link[0])
+
+    assert dead == []
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/extending.md"])
+def test_each_function_in_a_table_is_in_the_file_beside_it(page: str) -> None:
+    named = [(found["file"], found["name"]) for found in NAMED.finditer(text_of(page))]
+
+    assert named
+    assert [each for each in named if each[1] not in defined(ROOT / each[0])] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_lines_of_a_page_are_not_too_long(page: str) -> None:
+    # A generated table is as wide as its figures, and a marker as long as its arguments.
+    written_by_hand = re.sub(
+        r"^<!-- table .*?<!-- end -->", "", outside_of_code(page), flags=re.M | re.S
+    )
+    lines = [line for line in written_by_hand.splitlines() if "<!-- " not in line]
+
+    assert [line for line in lines if len(line) > MOST_CHARACTERS] == []

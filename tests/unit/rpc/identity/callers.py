@@ -1,0 +1,173 @@
+"""Callers of every kind, each with the call that it makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import grpc
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+
+from serving.domain.identity import AccessKey, Caller, KeyText, Role, hash_of_secret
+from serving.domain.items.records import TenantName
+from serving.rpc.identity.access import Access
+from serving.rpc.identity.key_ring import KeyRing
+from serving.rpc.identity.web_tokens import TokenRules, WebTokens
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+OURS, THEIRS = TenantName("ours"), TenantName("theirs")
+RULES = TokenRules(
+    issuer="https://issuer.example", audience="trivium", tenant_claim="tenant", roles_claim="roles"
+)
+
+
+@dataclass
+class Call:
+    """A call, as the boundary sees it, and the status that it gets."""
+
+    metadata: Sequence[tuple[str, str | bytes]] = ()
+    connection: Mapping[str, Iterable[bytes]] = field(default_factory=dict)
+    code: grpc.StatusCode = grpc.StatusCode.OK
+    details: str = ""
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        return self.metadata
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        return self.connection
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        self.details = details
+
+    def set_trailing_metadata(self, metadata: Sequence[tuple[str, str | bytes]]) -> None:
+        pass
+
+
+def bearer(text: object) -> Call:
+    return Call([("authorization", f"Bearer {text}")])
+
+
+class FakeAccessKeys:
+    """Keys in memory."""
+
+    def __init__(self) -> None:
+        self.stored: list[AccessKey] = []
+        self.failing: Exception | None = None
+
+    async def add(self, key: AccessKey) -> None:
+        self.stored.append(key)
+
+    async def revoke(self, key_id: str) -> bool:
+        raise NotImplementedError
+
+    async def all(self) -> list[AccessKey]:
+        if self.failing is not None:
+            raise self.failing
+        return list(self.stored)
+
+    def make(self, *roles: Role, tenant: TenantName | None = OURS, **more: Any) -> KeyText:
+        text = KeyText.new()
+        self.stored.append(
+            AccessKey(
+                id=text.id,
+                secret_hash=hash_of_secret(text.secret),
+                roles=frozenset(roles),
+                tenant=tenant,
+                created_at=NOW,
+                **more,
+            )
+        )
+        return text
+
+
+class Issuer:
+    """Signs tokens."""
+
+    def __init__(self) -> None:
+        self.private = generate_private_key(SECP256R1())
+
+    def key_set(self) -> bytes:
+        public = jwt.algorithms.ECAlgorithm.to_jwk(self.private.public_key(), as_dict=True)
+        return json.dumps({"keys": [{**public, "kid": "k1", "alg": "ES256"}]}).encode()
+
+    def token(self, algorithm: str = "ES256", key: Any = None, **claims: object) -> str:
+        given = {
+            "iss": RULES.issuer,
+            "aud": RULES.audience,
+            "exp": int((datetime.now(UTC) + timedelta(hours=1)).timestamp()),
+            "sub": "bot",
+            "tenant": OURS,
+            "roles": ["reader"],
+            **claims,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        signed_with = self.private if key is None else key
+        return jwt.encode(given, signed_with, algorithm=algorithm, headers={"kid": "k1"})
+
+
+@dataclass(frozen=True)
+class Door:
+    """A service's access, and callers of each kind."""
+
+    access: Access
+    accepted: Mapping[str, tuple[Call, Caller]]
+    rejected: Mapping[str, Call]
+
+
+async def door() -> Door:
+    """Access by keys, tokens and certificates."""
+    keys, issuer = FakeAccessKeys(), Issuer()
+    accepted: dict[str, tuple[Call, Caller]] = {}
+    certificates: dict[str, Caller] = {}
+    for role in Role:
+        for tenant in (OURS, None):
+            tenants = None if tenant is None else frozenset({tenant})
+            name = f"{role.value} of {tenant or 'all tenants'}"
+            caller = Caller(name=name, roles=frozenset({role}), tenants=tenants)
+            certificates[name] = caller
+            names = {"x509_common_name": [name.encode()]}
+            accepted[f"key, {name}"] = bearer(keys.make(role, tenant=tenant)), caller
+            token = issuer.token(roles=role.value, tenant=tenant or "*")
+            accepted[f"token, {name}"] = bearer(token), caller
+            accepted[f"certificate, {name}"] = Call(connection=names), caller
+    good = keys.make(Role.ADMIN)
+    outsider = Issuer()
+    rejected = {
+        "nothing": Call(),
+        "blank": Call([("authorization", "")]),
+        "basic": Call([("authorization", "Basic YTpi")]),
+        "bytes": Call([("authorization", b"Bearer x")]),
+        "twice": Call([("authorization", f"Bearer {good}"), ("authorization", "Bearer x")]),
+        "wrong secret": bearer(f"trv_{good.id}_{'A' * 43}"),
+        "unknown key": bearer(KeyText.new()),
+        "cut key": bearer(str(good)[:-1]),
+        "expired key": bearer(keys.make(Role.ADMIN, expires_at=NOW)),
+        "revoked key": bearer(keys.make(Role.ADMIN, revoked_at=NOW)),
+        "unknown certificate": Call(connection={"x509_common_name": [b"nobody"]}),
+        "token of a outsider": bearer(outsider.token(roles="admin", tenant="*")),
+        "token without a signature": bearer(issuer.token("none", key="", roles="admin")),
+        "token signed with the public key": bearer(
+            issuer.token("HS256", key=b"0" * 32, roles="admin")
+        ),
+        "expired token": bearer(issuer.token(exp=1)),
+        "token without an end": bearer(issuer.token(exp=None)),
+        "token of another issuer": bearer(issuer.token(iss="https://other.example")),
+        "token for another service": bearer(issuer.token(aud="other")),
+        "token without a tenant": bearer(issuer.token(tenant=None)),
+        "token without a role": bearer(issuer.token(roles=None)),
+        "token with an unknown role": bearer(issuer.token(roles=["owner"])),
+        "no token": bearer("a.b.c"),
+    }
+    ring = KeyRing(keys, now=lambda: NOW, monotonic=lambda: 0.0)
+    await ring.refresh()
+    tokens = WebTokens("keys", RULES, read=lambda _: issuer.key_set())
+    await tokens.refresh()
+    access = Access(keys=ring.verify, tokens=tokens.verify, certificates=certificates)
+    return Door(access, accepted, rejected)

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+
+import grpc
+import pytest
+
+from serving.config.profiles import ProfileBook
+from serving.domain.errors import (
+    PermissionDeniedError,
+    StoreUnavailableError,
+    UnauthenticatedError,
+)
+from serving.domain.identity import Caller, KeyText, Role
+from serving.domain.items.records import TenantName
+from serving.rpc.identity.access import ANYONE, OPEN, Access, each_within_tenants, hide_from
+from serving.rpc.identity.key_ring import STALE_S, KeyRing
+from serving.rpc.identity.rules import RULES
+from serving.rpc.identity.web_tokens import WebTokens, kind_of_source, read_source
+from serving.rpc.registration import Malformed
+from serving.rpc.service import TriviumService
+from tests.unit.rpc.identity import callers
+from tests.unit.rpc.identity.callers import NOW, OURS, Call, FakeAccessKeys, Issuer, bearer, door
+from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+
+OVER_TLS = {"transport_security_type": [b"ssl"]}
+
+
+class SteppedClock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_without_authentication_anyone_may_do_everything() -> None:
+    assert OPEN.caller_of("Forget", Call()) is ANYONE
+
+
+def test_where_calls_are_encrypted_one_in_clear_text_is_rejected() -> None:
+    encrypted = replace(OPEN, encrypted=True)
+
+    assert encrypted.caller_of("Retrieve", Call(connection=OVER_TLS)) is ANYONE
+    with pytest.raises(UnauthenticatedError, match="TLS"):
+        encrypted.caller_of("Retrieve", Call())
+
+
+async def test_an_open_method_needs_no_credentials_and_rejects_wrong_ones() -> None:
+    access = replace((await door()).access, open_methods={"ListProfiles"})
+
+    assert access.caller_of("ListProfiles", Call()).name == "anyone"
+    with pytest.raises(UnauthenticatedError):
+        access.caller_of("ListProfiles", bearer("wrong"))
+    with pytest.raises(UnauthenticatedError):
+        access.caller_of("Retrieve", Call())
+
+
+async def test_credentials_of_a_kind_that_is_not_accepted_are_rejected() -> None:
+    gate = await door()
+    for access in (replace(gate.access, keys=None), replace(gate.access, tokens=None)):
+        kind = "key" if access.keys is None else "token"
+        call, _ = gate.accepted[f"{kind}, admin of all tenants"]
+        with pytest.raises(UnauthenticatedError, match="not accepted"):
+            access.caller_of("Retrieve", call)
+
+
+async def test_malformed_bytes_tell_a_outsider_nothing() -> None:
+    service = TriviumService(
+        None,  # type: ignore[arg-type]
+        ProfileBook.load(),
+        access=(await door()).access,
+    )
+    call = Call()
+
+    await service.Retrieve(Malformed(), call)  # type: ignore[arg-type]
+
+    assert call.code is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_caller_of_several_tenants_names_one() -> None:
+    caller = Caller(name="x", roles=frozenset(), tenants=frozenset({OURS, callers.THEIRS}))
+
+    assert caller.tenant(OURS) == OURS
+    with pytest.raises(PermissionDeniedError):
+        caller.tenant("")
+
+
+def test_figures_of_all_tenants_are_hidden_from_a_caller_of_one() -> None:
+    stats = catalog_service_pb2.GetStatsResponse(
+        projections=[
+            catalog_service_pb2.ProjectionStats(
+                projection="graph", pending_count=3, dead_letter_count=2
+            )
+        ],
+        index=catalog_service_pb2.IndexStats(ready=True, vector_count=9),
+        tenant=catalog_service_pb2.TenantStats(segment_count=4),
+    )
+    ours = Caller(name="x", roles=frozenset({Role.ADMIN}), tenants=frozenset({OURS}))
+
+    hide_from(ANYONE, RULES["GetStats"], stats)
+    assert stats.index.vector_count == 9
+    hide_from(ours, RULES["GetStats"], stats)
+
+    assert stats == catalog_service_pb2.GetStatsResponse(
+        projections=[catalog_service_pb2.ProjectionStats(projection="graph")],
+        index=catalog_service_pb2.IndexStats(ready=True),
+        tenant=catalog_service_pb2.TenantStats(segment_count=4),
+    )
+
+
+# ---------------------------------------------------------------- keys
+
+
+async def test_a_revoked_key_is_rejected_once_the_keys_are_read_again() -> None:
+    keys = FakeAccessKeys()
+    text = keys.make(Role.READER)
+    ring = KeyRing(keys, now=lambda: NOW)
+    await ring.refresh()
+    assert ring.verify(str(text)).tenants == frozenset({OURS})
+
+    keys.stored[0] = replace(keys.stored[0], revoked_at=NOW)
+    await ring.refresh()
+
+    with pytest.raises(UnauthenticatedError):
+        ring.verify(str(text))
+
+
+async def test_keys_that_cannot_be_read_for_too_long_are_not_trusted() -> None:
+    keys, clock = FakeAccessKeys(), SteppedClock()
+    text = keys.make(Role.READER)
+    ring = KeyRing(keys, monotonic=clock, now=lambda: NOW)
+    await ring.refresh()
+    keys.failing = StoreUnavailableError("down")
+
+    clock.seconds += STALE_S
+    assert ring.verify(str(text)).name == f"key {text.id}"
+    clock.seconds += 0.1
+    with pytest.raises(StoreUnavailableError):
+        ring.verify(str(text))
+
+
+async def test_a_key_ends_when_it_expires_without_being_read_again() -> None:
+    keys, now = FakeAccessKeys(), [NOW]
+    text = keys.make(Role.READER, expires_at=NOW + timedelta(hours=1))
+    ring = KeyRing(keys, now=lambda: now[0])
+    await ring.refresh()
+    assert ring.verify(str(text)).name == f"key {text.id}"
+
+    now[0] += timedelta(hours=1)
+
+    with pytest.raises(UnauthenticatedError):
+        ring.verify(str(text))
+
+
+def test_a_stored_key_and_its_text_do_not_show_their_secrets() -> None:
+    keys = FakeAccessKeys()
+    text = keys.make(Role.READER)
+
+    assert text.secret not in repr(text)
+    assert repr(keys.stored[0].secret_hash) not in repr(keys.stored[0])
+    assert text.secret.encode() not in keys.stored[0].secret_hash
+    assert KeyText.parse(str(text)) == text
+
+
+# ---------------------------------------------------------------- tokens
+
+
+async def test_a_verified_token_is_verified_again_soon_and_never_after_its_end() -> None:
+    issuer, clock = Issuer(), SteppedClock()
+    tokens = WebTokens("keys", callers.RULES, read=lambda _: issuer.key_set(), clock=clock)
+    await tokens.refresh()
+    text = issuer.token()
+    assert tokens.verify(text).roles == {Role.READER}
+
+    issuer.private = Issuer().private
+    await tokens.refresh()
+    assert tokens.verify(text).name == "token of bot"
+    clock.seconds += 6
+
+    with pytest.raises(UnauthenticatedError):
+        tokens.verify(text)
+
+
+async def test_a_token_may_name_several_tenants() -> None:
+    issuer = Issuer()
+    tokens = WebTokens("keys", callers.RULES, read=lambda _: issuer.key_set())
+    await tokens.refresh()
+
+    tenants = tokens.verify(issuer.token(tenant=["a", "b"])).tenants
+    assert tenants == frozenset({TenantName("a"), TenantName("b")})
+
+
+@pytest.mark.parametrize("encoded", [b"", b"{}", b"[]", b'{"keys": 1}', b'{"keys": []}', b"\xff"])
+async def test_what_is_not_a_key_set_is_rejected(encoded: bytes) -> None:
+    with pytest.raises(ValueError, match="not a JSON Web Key Set"):
+        await WebTokens("keys", callers.RULES, read=lambda _: encoded).refresh()
+
+
+def test_a_key_set_comes_over_an_encrypted_connection() -> None:
+    assert kind_of_source("/etc/keys.json") == "file"
+    assert kind_of_source("https://issuer.example/keys") == "url"
+    with pytest.raises(ValueError, match="https"):
+        read_source("http://issuer.example/keys")
+
+
+def test_an_access_by_keys_is_not_open() -> None:
+    assert OPEN.is_open
+    assert not Access(keys=lambda _: ANYONE).is_open
+
+
+async def test_a_call_with_a_key_of_one_tenant_needs_no_tenant_in_the_request() -> None:
+    gate = await door()
+    call, _ = gate.accepted["key, reader of ours"]
+    request = retrieval_service_pb2.CompareRequest()
+    service = TriviumService(
+        None,  # type: ignore[arg-type]
+        ProfileBook.load(),
+        access=gate.access,
+    )
+
+    await service.Compare(request, call)
+
+    assert request.retrieve.tenant == OURS
+    assert call.code is grpc.StatusCode.INVALID_ARGUMENT  # it has no question
+
+
+async def test_a_key_that_is_revoked_during_a_stream_ends_it() -> None:
+    keys = FakeAccessKeys()
+    call = bearer(keys.make(Role.WRITER))
+    ring = KeyRing(keys, now=lambda: NOW)
+    await ring.refresh()
+    access = Access(keys=ring.verify)
+
+    async def batches() -> AsyncIterator[ingest_service_pb2.IngestStreamRequest]:
+        yield ingest_service_pb2.IngestStreamRequest()
+        keys.stored[0] = replace(keys.stored[0], revoked_at=NOW)
+        await ring.refresh()
+        yield ingest_service_pb2.IngestStreamRequest()
+
+    admitted = each_within_tenants(access, "IngestStream", call, batches())
+
+    assert (await anext(admitted)).tenant == OURS
+    with pytest.raises(UnauthenticatedError):
+        await anext(admitted)

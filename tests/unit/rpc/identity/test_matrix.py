@@ -1,0 +1,124 @@
+"""Every RPC, by every role, for every tenant, with every credential.
+
+The RPCs are read from the protos: one without a rule, or without an entry here, fails.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+import trivium.v1
+from serving.config.profiles import ProfileBook
+from serving.domain.identity import Caller, Role
+from serving.rpc.identity.rules import RULES
+from serving.rpc.service import TriviumService
+from tests.unit.rpc.identity.callers import OURS, THEIRS, Call, Door, door
+
+DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+ADMITTED = {
+    grpc.StatusCode.OK,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.INTERNAL,
+}
+PROFILES = ProfileBook.load()
+NO_USE_CASES: Any = None
+"""An admitted call then fails by itself."""
+
+MAY_CALL: Mapping[Role, set[str]] = {
+    Role.READER: {
+        *("Retrieve", "Compare", "ExplainAbsence", "ListProfiles"),
+        *("GetSegments", "ListSegments", "ListFacts", "GetStats"),
+    },
+    Role.WRITER: {"Ingest", "IngestStream"},
+    Role.ERASER: {"Forget"},
+}
+WITHOUT_TENANT = {"ListProfiles"}
+
+
+def methods() -> dict[str, MethodDescriptor]:
+    """All methods of all services of the protos."""
+    folder = Path(trivium.v1.__path__[0])
+    files = [
+        importlib.import_module(f"trivium.v1.{path.stem}").DESCRIPTOR
+        for path in folder.glob("*_pb2.py")
+    ]
+    services = [service for file in files for service in file.services_by_name.values()]
+    return {method.name: method for service in services for method in service.methods}
+
+
+def with_tenant(method: MethodDescriptor, tenant: str) -> Message:
+    """A request of a method that names a tenant, wherever its message has one."""
+    request: Any = GetMessageClass(method.input_type)()
+    named = request.retrieve if "retrieve" in method.input_type.fields_by_name else request
+    if "tenant" in named.DESCRIPTOR.fields_by_name:
+        named.tenant = tenant
+    return request  # type: ignore[no-any-return]
+
+
+def tenant_of(request: Any) -> str:
+    named = request.retrieve if hasattr(request, "retrieve") else request
+    return str(getattr(named, "tenant", ""))
+
+
+async def called(method: MethodDescriptor, request: Message, call: Call, gate: Door) -> None:
+    """Calls the service as Ray Serve does."""
+    service = TriviumService(NO_USE_CASES, PROFILES, access=gate.access)
+    call.code = grpc.StatusCode.OK
+    given = _stream(request) if method.client_streaming else request
+    await getattr(service, method.name)(given, call)
+
+
+async def _stream(request: Message) -> AsyncIterator[Message]:
+    yield request
+
+
+@pytest.fixture(scope="module")
+async def gate() -> Door:
+    return await door()
+
+
+def may(caller: Caller, method: str, named: str) -> bool:
+    role = next(iter(caller.roles))
+    allowed = role is Role.ADMIN or method in MAY_CALL[role]
+    return allowed and (
+        method in WITHOUT_TENANT or caller.tenants is None or named in {"", *caller.tenants}
+    )
+
+
+def test_each_rpc_has_a_rule_and_each_rule_an_rpc() -> None:
+    assert set(RULES) == set(methods()) == set().union(*MAY_CALL.values())
+
+
+@pytest.mark.parametrize("method", methods().values(), ids=methods())
+@pytest.mark.parametrize("named", ["", OURS, THEIRS])
+async def test_a_caller_may_what_its_role_and_its_tenant_allow(
+    method: MethodDescriptor, named: str, gate: Door
+) -> None:
+    for who, (call, caller) in gate.accepted.items():
+        request = with_tenant(method, named)
+
+        await called(method, request, call, gate)
+
+        admitted = may(caller, method.name, named)
+        assert call.code in (ADMITTED if admitted else DENIED), (who, call)
+        if admitted and caller.tenants and method.name not in WITHOUT_TENANT:
+            assert tenant_of(request) == OURS, who
+
+
+@pytest.mark.parametrize("method", methods().values(), ids=methods())
+async def test_without_valid_credentials_nothing_is_answered(
+    method: MethodDescriptor, gate: Door
+) -> None:
+    for who, call in gate.rejected.items():
+        await called(method, with_tenant(method, OURS), call, gate)
+
+        assert call.code in DENIED, who
