@@ -115,8 +115,11 @@ async def _until_projected(client: AsyncClient) -> None:
 
 def projected(stats: Stats) -> bool:
     """Whether everything that was written is embedded and in the graph."""
+    counts = stats.tenant
+    if counts is None or not stats.projections:
+        return False  # the service did not count in time
     caught_up = not any(each.pending_count for each in stats.projections)
-    return caught_up and stats.tenant.embedded_count >= stats.tenant.embeddable_count
+    return caught_up and counts.embedded_count >= counts.embeddable_count
 
 
 async def _until_fresh(client: AsyncClient, token: str) -> None:

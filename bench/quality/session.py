@@ -214,8 +214,10 @@ async def _is_stored(connections: Connections, collection: Collection) -> bool:
     """
     for tenant, memory in collection.memories.items():
         stats = await connections.client(tenant).stats(timeout=STATS_TIMEOUT_S)
-        stored = (stats.tenant.segment_count, stats.tenant.fact_count)
-        if stored != (len(memory.segments), len(memory.facts)) or not projected(stats):
+        counts = stats.tenant
+        if counts is None or not projected(stats):
+            return False
+        if (counts.segment_count, counts.fact_count) != (len(memory.segments), len(memory.facts)):
             return False
     return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -94,10 +94,17 @@ class ChangeLog(Protocol):
         """
         ...
 
-    async def newest_waiting(self, model: EmbeddingModel, limit: int) -> list[Change]:
-        """Returns changes beyond the position without a vector: of each tenant in turn the newest.
+    async def newest_waiting(
+        self,
+        projection: Projection,
+        model: EmbeddingModel | None,
+        limit: int,
+        done: Collection[int] = (),
+    ) -> list[Change]:
+        """Returns written rows beyond the position: of each tenant in turn the newest.
 
-        So a tenant with few does not wait behind one with many.
+        So a tenant with few does not wait behind one with many. Rows that have a vector of `model`
+        are left out, and those with a key in `done`.
         """
         ...
 

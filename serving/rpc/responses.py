@@ -9,6 +9,7 @@ from serving.domain.items.records import ItemId
 from serving.pipeline.writes.forget import Forgotten
 from serving.pipeline.writes.ingest import Ingested
 from serving.pipeline.writes.stats import Overview
+from serving.ports.memory_store import TenantCounts
 from serving.ports.vector_index import IndexTier
 from serving.rpc.items import duration, from_reference, timestamp
 from serving.rpc.requests import IngestCall
@@ -74,17 +75,8 @@ def from_forgotten(forgotten: Forgotten) -> ingest_service_pb2.ForgetResponse:
 
 def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
     """Writes the state of the service."""
-    counts = overview.tenant
     return catalog_service_pb2.GetStatsResponse(
-        tenant=catalog_service_pb2.TenantStats(
-            segment_count=counts.segments,
-            sensitive_segment_count=counts.sensitive_segments,
-            fact_count=counts.facts,
-            entity_count=overview.entities if overview.entities >= 0 else None,
-            embedded_count=counts.embedded,
-            embeddable_count=counts.embeddable,
-            text_search_config=counts.text_search_config,
-        ),
+        tenant=_tenant_stats(overview.tenant, overview.entities) if overview.tenant else None,
         projections=[
             catalog_service_pb2.ProjectionStats(
                 projection=status.projection,
@@ -119,6 +111,18 @@ def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
             )
             for row in overview.dead_letters
         ],
+    )
+
+
+def _tenant_stats(counts: TenantCounts, entities: int) -> catalog_service_pb2.TenantStats:
+    return catalog_service_pb2.TenantStats(
+        segment_count=counts.segments,
+        sensitive_segment_count=counts.sensitive_segments,
+        fact_count=counts.facts,
+        entity_count=entities if entities >= 0 else None,
+        embedded_count=counts.embedded,
+        embeddable_count=counts.embeddable,
+        text_search_config=counts.text_search_config,
     )
 
 

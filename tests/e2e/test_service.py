@@ -14,7 +14,7 @@ from bench.speed.ingest import only
 from tests.fixtures.service import Service
 from trivium import Client, Fact, Filter, Retrieval, Segment
 from trivium.errors import InvalidRequestError, PreconditionError, to_error
-from trivium.values import ItemState, LegState, TimeRange
+from trivium.values import ItemState, LegState, TenantStats, TimeRange
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
@@ -23,6 +23,12 @@ MAY = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 def day(count: int) -> datetime:
     return MAY + timedelta(days=count)
+
+
+def _counts(memory: Client) -> TenantStats:
+    counts = memory.stats().tenant
+    assert counts is not None
+    return counts
 
 
 CONVERSATION = [
@@ -195,7 +201,7 @@ def test_a_tenant_can_be_forgotten_whole(stored: tuple[Client, str]) -> None:
     assert receipt.verified, receipt
     assert receipt.segment_count == 4
     assert not memory.retrieve("Tom").hits
-    assert memory.stats().tenant.segment_count == 0
+    assert _counts(memory).segment_count == 0
 
 
 def test_nobody_sees_the_memory_of_another(service: Service, stored: tuple[Client, str]) -> None:
@@ -326,7 +332,7 @@ def test_a_stream_stores_everything_and_its_token_covers_it(memory: Client) -> N
         "number 699", consistency_token=stored.consistency_token, leg_overrides=only("dense")
     )
     assert states(answer)["dense"] is LegState.OK
-    assert memory.stats().tenant.embedded_count == 700
+    assert _counts(memory).embedded_count == 700
 
 
 def test_segments_and_facts_can_be_read_back_in_pages(stored: tuple[Client, str]) -> None:
@@ -443,8 +449,9 @@ def test_stats_say_what_serves(service: Service, stored: tuple[Client, str]) -> 
     assert stats.service.placement == service.placement
     assert stats.service.ingress == "haproxy"
     assert not stats.service.degraded
-    assert (stats.tenant.segment_count, stats.tenant.fact_count) == (4, 2)
-    assert stats.tenant.embedded_count == stats.tenant.embeddable_count == 6
+    counts = _counts(memory)
+    assert (counts.segment_count, counts.fact_count) == (4, 2)
+    assert counts.embedded_count == counts.embeddable_count == 6
     assert {projection.pending_count for projection in stats.projections} == {0}
 
 

@@ -110,6 +110,7 @@ async def test_a_poisoned_row_is_dead_lettered_and_the_rest_goes_on(
     assert [(row.projection, row.item.id, row.reason) for row in stats.dead_letters] == [
         ("embedding", "bad", "ValueError")
     ]
+    assert stats.tenant is not None
     assert stats.tenant.embedded_count == 1
 
 

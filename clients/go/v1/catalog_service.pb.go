@@ -452,7 +452,8 @@ func (x *GetStatsRequest) GetTenant() string {
 // Response message for CatalogService.GetStats.
 type GetStatsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts of the tenant's items.
+	// Counts of the tenant's items; unset if they did not arrive in time, which
+	// `service.degraded` then says.
 	Tenant *TenantStats `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// The lag of each projection, over all tenants.
 	Projections []*ProjectionStats `protobuf:"bytes,2,rep,name=projections,proto3" json:"projections,omitempty"`

@@ -629,7 +629,8 @@ class DeadLetter:
 class Stats:
     """Item counts, the lag of each projection, and the state of index and service."""
 
-    tenant: TenantStats
+    tenant: TenantStats | None
+    """None if the service did not count in time, which `service.degraded` then says."""
     projections: tuple[ProjectionStats, ...]
     index: IndexStats
     service: ServiceStats

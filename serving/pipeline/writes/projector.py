@@ -24,6 +24,10 @@ logger = logging.getLogger(__name__)
 BATCH_CHANGES = 512
 EMBEDDING_CHUNK = 64
 """Vectors are stored after so many texts, so that they are found before the batch is done."""
+GRAPH_CHUNK = 64
+"""A larger batch is part of a backlog; after it, so many rows are taken out of turn."""
+MOST_EARLY = 10_000
+"""How many rows taken out of turn are remembered, so that they are not taken again."""
 POLL_S = 1.0
 """Writers announce their changes; this finds those whose announcement was lost."""
 COMPACT_EVERY_S = 600.0
@@ -77,7 +81,7 @@ class EmbeddingWork:
             chunk = changes[start : start + EMBEDDING_CHUNK]
             if await self._embed_missing(chunk, model) and len(changes) > EMBEDDING_CHUNK:
                 await self._embed_missing(
-                    await self._log.newest_waiting(model, EMBEDDING_CHUNK), model
+                    await self._log.newest_waiting(self.projection, model, EMBEDDING_CHUNK), model
                 )
 
     async def _embed_missing(self, changes: Sequence[Change], model: EmbeddingModel) -> bool:
@@ -111,6 +115,7 @@ class GraphWork:
     def __init__(self, log: ChangeLog, graph: Graph) -> None:
         self._log = log
         self._graph = graph
+        self._early: set[int] = set()  # keys of the rows that were projected out of turn
 
     async def model(self) -> None:
         """Returns None: the graph has a single position."""
@@ -120,6 +125,20 @@ class GraphWork:
         await self._graph.prepare()
 
     async def project(self, changes: Sequence[Change]) -> None:
+        """Applies the changes, and after each batch of a backlog the newest rows of all tenants.
+
+        What was applied out of turn is applied again in its turn, which changes nothing.
+        """
+        await self._apply(changes)
+        if len(changes) <= GRAPH_CHUNK or len(self._early) > MOST_EARLY:
+            self._early.clear()
+            return
+        done = self._early | {change.key for change in changes}
+        newest = await self._log.newest_waiting(self.projection, None, GRAPH_CHUNK, done)
+        await self._apply(newest)
+        self._early.update(change.key for change in newest)
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
         """Applies the changes together; if that fails, one by one, to find the failing ones."""
         try:
             await self._graph.apply(await self._log.graph_changes(changes))
@@ -128,7 +147,7 @@ class GraphWork:
         except Exception as error:
             if len(changes) > 1:
                 for change in changes:
-                    await self.project([change])
+                    await self._apply([change])
                 return
             reason = type(error).__name__
             await self._log.dead_letter(self.projection, None, changes[0], reason)

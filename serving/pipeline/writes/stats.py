@@ -20,7 +20,8 @@ from serving.ports.vector_index import IndexStatus
 MAX_DEAD_LETTERS = 100
 UNKNOWN_COUNT = -1
 PATIENCE_S = 0.75
-"""The time that each part has to answer, well within the two seconds that clients wait."""
+"""The time that each part has to answer. They are asked in two steps, which end well within the
+two seconds that clients wait."""
 
 Value = TypeVar("Value")
 
@@ -40,7 +41,8 @@ class Overview:
     """The state of the service, for one tenant."""
 
     about: About
-    tenant: TenantCounts
+    tenant: TenantCounts | None
+    """None if PostgreSQL did not count in time."""
     projections: list[ProjectionStatus]
     dead_letters: list[DeadLetter]
     index: IndexStatus
@@ -86,11 +88,7 @@ class Observer:
         """The model as it was last known, to count its vectors while the embedder is lost."""
 
     async def overview(self, tenant: TenantName) -> Overview:
-        """Reads the state.
-
-        Raises:
-            StoreUnavailableError: PostgreSQL, which holds most of it, cannot be reached.
-        """
+        """Reads the state. Never raises: what is missing is listed in `degraded`."""
         degraded: list[str] = []
         space = self._spaces.current
         unknown = IndexStatus(ready=False, vector_count=0, epoch=0, reason="it cannot be reached")
@@ -100,6 +98,13 @@ class Observer:
             _or_else(UNKNOWN_COUNT, self._graph.count_entities(tenant), "graph", degraded),
         )
         self._model = model
+        counts, projections, dead_letters = await asyncio.gather(
+            _or_else(None, self._catalog.tenant_counts(tenant, model), "counts", degraded),
+            _or_else([], self._log.status(model), "projections", degraded),
+            _or_else(
+                [], self._catalog.dead_letters(tenant, MAX_DEAD_LETTERS), "dead letters", degraded
+            ),
+        )
         if not index.ready:
             degraded.append(f"index: {index.reason}{self._meanwhile()}")
         elif index.reason:
@@ -107,9 +112,9 @@ class Observer:
         degraded += [f"{each.name}: {each.trouble}" for each in self._breakers if each.trouble]
         return Overview(
             about=self._about,
-            tenant=await self._catalog.tenant_counts(tenant, model),
-            projections=await self._log.status(model),
-            dead_letters=await self._catalog.dead_letters(tenant, MAX_DEAD_LETTERS),
+            tenant=counts,
+            projections=projections,
+            dead_letters=dead_letters,
             index=index,
             model=model,
             entities=entities,

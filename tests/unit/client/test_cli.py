@@ -21,6 +21,7 @@ from trivium.v1.catalog_service_pb2 import (
     ListFactsResponse,
     ProjectionStats,
     RecallPoint,
+    ServiceStats,
     TenantStats,
 )
 from trivium.v1.fact_pb2 import Fact
@@ -363,7 +364,9 @@ def test_nothing_found_is_said(run: Run, fake_service: FakeService) -> None:
     assert "nothing found" in result.stdout
 
 
-def test_unknown_tenant_is_said(run: Run) -> None:
+def test_unknown_tenant_is_said(run: Run, fake_service: FakeService) -> None:
+    fake_service.will_answer("GetStats", GetStatsResponse(tenant=TenantStats()))
+
     result = run("ask", "Where did we sail?")
 
     assert result.exit_code == 1
@@ -557,6 +560,19 @@ def test_show_prints_segments_and_misses_none_silently(run: Run, fake_service: F
     assert result.exit_code == 1
     assert "We sailed to Goa." in result.stdout
     assert result.stderr == "t9: not found\n"
+
+
+def test_stats_show_that_the_service_did_not_count_in_time(
+    run: Run, fake_service: FakeService
+) -> None:
+    slow = ServiceStats(degraded=["counts: no answer in time"])
+    fake_service.will_answer("GetStats", GetStatsResponse(service=slow))
+
+    result = run("stats")
+
+    assert result.exit_code == 0
+    assert "unknown: not counted in time" in result.stdout
+    assert "counts: no answer in time" in result.stdout
 
 
 def test_neighbours_tell_when_a_relation_was_closed_and_by_what(

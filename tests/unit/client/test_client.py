@@ -325,7 +325,18 @@ def test_entity_count_of_an_unreachable_graph_is_none(
 ) -> None:
     fake_service.will_answer("GetStats", GetStatsResponse(tenant=TenantStats()))
 
-    assert client.stats().tenant.entity_count is None
+    counts = client.stats().tenant
+
+    assert counts is not None
+    assert counts.entity_count is None
+
+
+def test_counts_that_the_service_does_not_know_are_none(
+    client: Client, fake_service: FakeService
+) -> None:
+    fake_service.will_answer("GetStats", GetStatsResponse())
+
+    assert client.stats().tenant is None
 
 
 @pytest.mark.parametrize(

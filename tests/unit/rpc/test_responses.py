@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from serving.domain.items.records import ItemKind
@@ -52,6 +53,13 @@ def test_stats_tell_how_the_vectors_of_each_kind_are_searched() -> None:
             kind="fact", vector_count=40, dead_count=2, memory_bytes=50_000
         ),
     ]
+
+
+def test_counts_that_are_not_known_are_unset() -> None:
+    nothing = overview(IndexStatus(True, 0, 1))
+
+    assert from_overview(nothing).HasField("tenant")
+    assert not from_overview(replace(nothing, tenant=None)).HasField("tenant")
 
 
 def overview(index: IndexStatus) -> Overview:

@@ -57,9 +57,10 @@ class Connection:
 def is_unknown(client: Client) -> bool:
     """Whether nothing was ever stored for the tenant; False if the service does not say."""
     try:
-        return not client.stats().tenant.text_search_config
+        tenant = client.stats().tenant
     except TriviumError:
         return False
+    return tenant is not None and not tenant.text_search_config
 
 
 pass_connection = click.make_pass_decorator(Connection)

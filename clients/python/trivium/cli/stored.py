@@ -13,7 +13,7 @@ from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import day, json_option, plain, print_json, stdout, styled, table
 from trivium.cli.relations import Related, print_relations, related_to
-from trivium.values import ForgetResult, IndexTier, Segment, Stats
+from trivium.values import ForgetResult, IndexTier, Segment, Stats, TenantStats
 
 
 @click.command()
@@ -146,17 +146,10 @@ def _segment(segment: Segment) -> Group:
 
 
 def _stats(stats: Stats) -> Group:
-    tenant, index, service = stats.tenant, stats.index, stats.service
-    entities = (
-        "unknown: the graph is unreachable" if tenant.entity_count is None else tenant.entity_count
-    )
+    index, service = stats.index, stats.service
     about = Table.grid(padding=(0, 2))
     for name, value in {
-        "segments": f"{tenant.segment_count} ({tenant.sensitive_segment_count} sensitive)",
-        "facts": tenant.fact_count,
-        "entities": entities,
-        "embedded": f"{tenant.embedded_count} of {tenant.embeddable_count}",
-        "text search": tenant.text_search_config or "no such tenant",
+        **_counts(stats.tenant),
         "vector index": f"{index.vector_count} vectors, epoch {index.epoch}"
         if index.ready
         else f"not ready: {index.reason}",
@@ -168,6 +161,19 @@ def _stats(stats: Stats) -> Group:
     }.items():
         about.add_row(Text(name, style="dim"), styled(str(value)))
     return Group(about, Text(), _projections(stats), *_dead_letters(stats))
+
+
+def _counts(tenant: TenantStats | None) -> dict[str, object]:
+    if tenant is None:
+        return {"stored": "unknown: not counted in time"}
+    unreachable = tenant.entity_count is None
+    return {
+        "segments": f"{tenant.segment_count} ({tenant.sensitive_segment_count} sensitive)",
+        "facts": tenant.fact_count,
+        "entities": "unknown: the graph is unreachable" if unreachable else tenant.entity_count,
+        "embedded": f"{tenant.embedded_count} of {tenant.embeddable_count}",
+        "text search": tenant.text_search_config or "no such tenant",
+    }
 
 
 def _tier(tier: IndexTier) -> str:

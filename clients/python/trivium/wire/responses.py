@@ -254,7 +254,7 @@ def _index_tier(message: catalog_service_pb2.IndexTier) -> values.IndexTier:
 def to_stats(response: catalog_service_pb2.GetStatsResponse) -> values.Stats:
     """Reads the state of the service."""
     return values.Stats(
-        tenant=_tenant_stats(response.tenant),
+        tenant=_tenant_stats(response.tenant) if response.HasField("tenant") else None,
         projections=tuple(_projection_stats(each) for each in response.projections),
         index=values.IndexStats(
             ready=response.index.ready,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
@@ -75,11 +75,17 @@ class PostgresChangeLog:
         }
         return ChangeBatch(list(changes.values()), reached, last)
 
-    async def newest_waiting(self, model: EmbeddingModel, limit: int) -> list[Change]:
-        async with self._leadership.connection("embedding", model) as connection:
-            model_id = await find_or_make_model(connection, model)
-            position, _ = await _read_position(connection, "embedding", model_id)
-            return await newest_waiting(connection, position, model_id, limit)
+    async def newest_waiting(
+        self,
+        projection: Projection,
+        model: EmbeddingModel | None,
+        limit: int,
+        done: Collection[int] = (),
+    ) -> list[Change]:
+        async with self._leadership.connection(projection, model) as connection:
+            model_id = await _model_id(connection, model)
+            position, _ = await _read_position(connection, projection, model_id)
+            return await newest_waiting(connection, projection, position, model_id, limit, done)
 
     async def embedding_tasks(
         self, changes: Sequence[Change], model: EmbeddingModel

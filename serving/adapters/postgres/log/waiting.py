@@ -1,9 +1,9 @@
-"""The rows that wait for a projection: which to embed out of turn, and how many each tenant has."""
+"""The rows that wait for a projection: which to take out of turn, and how many each tenant has."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING
@@ -19,12 +19,24 @@ NOTHING = str(NOTHING_SEEN)
 
 
 async def newest_waiting(
-    connection: Connection, position: Snapshot, model_id: int, limit: int
+    connection: Connection,
+    projection: Projection,
+    position: Snapshot,
+    model_id: int,
+    limit: int,
+    done: Collection[int],
 ) -> list[Change]:
-    """Rows without a current vector beyond a position: of each tenant in turn the newest."""
+    """Rows beyond a position without a current vector: of each tenant in turn the newest."""
     cursor = await connection.execute(
         _NEWEST_WAITING,
-        {"position": str(position), "model_id": model_id, "newest": NEWEST, "limit": limit},
+        {
+            "projection": projection,
+            "position": str(position),
+            "model_id": model_id,
+            "newest": NEWEST,
+            "limit": limit,
+            "done": [*done],
+        },
         binary=True,
     )
     changes = {
@@ -72,8 +84,9 @@ WITH recent AS MATERIALIZED (
   SELECT xid, seq, tenant_id, key, kind FROM change_log
    WHERE op = 'written' AND xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
      AND NOT pg_visible_in_snapshot(xid, %(position)s::pg_snapshot)
+     AND key <> ALL (%(done)s::int8[])
      AND NOT EXISTS (SELECT FROM dead_letter
-                      WHERE projection = 'embedding' AND dead_letter.key = change_log.key)
+                      WHERE projection = %(projection)s::text AND dead_letter.key = change_log.key)
    ORDER BY xid DESC LIMIT %(newest)s::int4
 ), waiting AS (
   SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY seq DESC) AS turn

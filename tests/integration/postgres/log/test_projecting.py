@@ -9,8 +9,16 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
-from serving.pipeline.writes.projector import EMBEDDING_CHUNK, EmbeddingWork, Projector
+from serving.pipeline.writes.projector import (
+    BATCH_CHANGES,
+    EMBEDDING_CHUNK,
+    EmbeddingWork,
+    GraphWork,
+    Projector,
+)
 from serving.ports.embedding import Vectors
+from serving.ports.graph import GraphChanges
+from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.integration.postgres.log.following import bootstrap
 from tests.support.builders import TENANT, segment
@@ -107,6 +115,40 @@ async def test_one_tenants_backlog_does_not_stall_another(postgres: Postgres) ->
     assert any("second" in text for text in early)
     every = [text for call in embedder.calls for text in call]
     assert len(every) == len(set(every)) == len(backlog) + 2, "none is embedded twice"
+
+
+class NotingGraph(InMemoryGraph):
+    """A graph that notes the segments of each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[list[str]] = []
+
+    async def apply(self, changes: GraphChanges) -> None:
+        self.calls.append([each.segment.id for each in changes.segments])
+        await super().apply(changes)
+
+
+async def test_one_tenants_backlog_does_not_stall_the_graph_of_another(postgres: Postgres) -> None:
+    for start in range(0, 3 * BATCH_CHANGES, BATCH_CHANGES):
+        numbers = range(start, start + BATCH_CHANGES)
+        await postgres.store.write(TENANT, [segment(f"a{number}") for number in numbers])
+    await postgres.store.write(OTHER, [segment("b1"), segment("b2")])
+    graph = NotingGraph()
+    projector = Projector(postgres.change_log, GraphWork(postgres.change_log, graph))
+
+    async with postgres.change_log.leadership("graph", None):
+        while await projector.step(None):
+            pass
+
+    assert {"b1", "b2"} <= set(graph.calls[1])
+    early = graph.calls[1] + graph.calls[3]
+    assert len(early) == len(set(early)), "none is taken out of turn twice"
+    assert {name for call in graph.calls for name in call} == {
+        *(f"a{number}" for number in range(3 * BATCH_CHANGES)),
+        "b1",
+        "b2",
+    }
 
 
 async def test_a_row_that_cannot_be_embedded_does_not_hold_its_turn(postgres: Postgres) -> None:

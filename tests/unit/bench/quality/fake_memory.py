@@ -79,6 +79,7 @@ class FakeMemory(FakeService):
 
     def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
         response = catalog_service_pb2.GetStatsResponse()
+        response.tenant.SetInParent()
         pending = int(self._pending_answers > 0)
         self._pending_answers -= pending
         response.projections.add(projection="embedding", pending_count=pending)

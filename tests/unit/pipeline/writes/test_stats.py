@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from serving.domain.budget import Deadline
+from serving.domain.errors import StoreUnavailableError
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.retrieval.breaker import FAILURES, Breaker
 from serving.pipeline.writes import stats
@@ -35,13 +36,18 @@ def returns(value: object) -> Any:
 
 
 def observer(
-    embedder: Any, index: Any, count_entities: Any, breakers: Sequence[Breaker] = ()
+    embedder: Any,
+    index: Any,
+    count_entities: Any,
+    breakers: Sequence[Breaker] = (),
+    tenant_counts: Any = None,
+    status: Any = None,
 ) -> Observer:
     fakes: Any = SimpleNamespace
     return Observer(
         about=fakes(),
-        catalog=fakes(tenant_counts=returns(COUNTS), dead_letters=returns([])),
-        log=fakes(status=returns([])),
+        catalog=fakes(tenant_counts=tenant_counts or returns(COUNTS), dead_letters=returns([])),
+        log=fakes(status=status or returns([])),
         spaces=VectorSpaces(VectorSpace.of(embedder, index)),
         graph=fakes(count_entities=count_entities),
         breakers=breakers,
@@ -69,6 +75,26 @@ async def test_lost_parts_are_named_and_the_others_reported(
         "index: it cannot be reached",
     }
     assert (well.entities, well.degraded) == (7, [])
+
+
+async def test_a_slow_or_lost_database_is_named_and_the_others_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
+
+    async def lost(*_: object) -> Any:
+        raise StoreUnavailableError("connection refused")
+
+    observed = observer(FakeEmbedder(), FixedIndex(), returns(7), tenant_counts=hangs, status=lost)
+
+    async with asyncio.timeout(10):
+        found = await observed.overview(TENANT)
+
+    assert (found.tenant, found.projections, found.entities) == (None, [], 7)
+    assert found.degraded == [
+        "PostgreSQL cannot be reached (connection refused)",
+        "counts: no answer in time",
+    ]
 
 
 async def test_a_dependency_that_is_not_asked_is_named() -> None:

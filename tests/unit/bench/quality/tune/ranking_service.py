@@ -52,4 +52,5 @@ class Ranking(FakeMemory):
     def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
         response = catalog_service_pb2.GetStatsResponse()
         response.tenant.segment_count = len(self.segments[request.tenant])
+        response.projections.add(projection="embedding")
         return response

@@ -258,7 +258,8 @@ export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
  */
 export type GetStatsResponse = Message<"trivium.v1.GetStatsResponse"> & {
   /**
-   * Counts of the tenant's items.
+   * Counts of the tenant's items; unset if they did not arrive in time, which
+   * `service.degraded` then says.
    *
    * @generated from field: trivium.v1.TenantStats tenant = 1;
    */
