@@ -112,6 +112,10 @@ bench: $(VENV)/.dev ## Measure the speed of the service; DATA=FOLDER names a set
 overload: $(VENV)/.dev ## Load the service beyond its capacity; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.overload $(if $(DATA),--data $(DATA))
 
+.PHONY: faults
+faults: $(VENV)/.dev ## Let PostgreSQL and Neo4j fail in each way under load; DATA=FOLDER names a set
+	@$(BIN)/python -m bench.speed.faults $(if $(DATA),--data $(DATA))
+
 .PHONY: bench-index
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
 	@$(BIN)/python -m bench.index.searches $(DATA)

@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from bench.harness.latency import Latency, median_ms
@@ -32,11 +32,15 @@ Advance = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Answer]):
-    """One question: how long it took, and what came back, or the code of the error."""
+    """One question: how long it took, and what came back, or the code of the error.
+
+    `due_s` is when it was to be sent, from the start of an open loop.
+    """
 
     seconds: float
     answer: Answer | None = None
     code: str = ""
+    due_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +107,16 @@ async def open_loop(
     """
     calls: list[Call[Answer]] = []
 
-    async def one(query: Question, due: float) -> None:
-        calls.append(await _timed(ask, query, due))
+    async def one(query: Question, arrival_s: float) -> None:
+        call = await _timed(ask, query, started + arrival_s)
+        calls.append(replace(call, due_s=arrival_s))
         advance()
 
     started = time.perf_counter()
     async with asyncio.TaskGroup() as asked:
         for arrival_s, query in zip(arrivals_s, queries, strict=False):
-            due = started + arrival_s
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            asked.create_task(one(query, due))
+            await asyncio.sleep(max(0.0, started + arrival_s - time.perf_counter()))
+            asked.create_task(one(query, arrival_s))
     return Run(calls, time.perf_counter() - started)
 
 

@@ -9,9 +9,10 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import click
 import psutil
@@ -71,8 +72,14 @@ async def running(address: str | None) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def started(data_dir: Path) -> AsyncIterator[Target]:
+async def started(
+    data_dir: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[Target]:
     """Starts the service and waits until it is healthy; ends it by SIGTERM.
+
+    Args:
+        data_dir: For its data.
+        environment: More settings, such as `TRIVIUM_NEO4J__URI`.
 
     Raises:
         ServiceStartError: It ended, or was not healthy within four minutes.
@@ -86,6 +93,7 @@ async def started(data_dir: Path) -> AsyncIterator[Target]:
             "env",
             f"TRIVIUM_DATA_DIR={data_dir}",
             *(f"TRIVIUM_SERVE__{name}_PORT=0" for name in ("GRPC", "HTTP", "DASHBOARD", "METRICS")),
+            *(f"{name}={value}" for name, value in environment.items()),
             *(sys.executable, "-m", "serving", "serve"),
             stdout=PIPE,
             stderr=errors,

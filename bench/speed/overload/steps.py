@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
@@ -50,14 +50,10 @@ async def measure(address: str, plan: Plan, take: Take) -> None:
     """Measures the capacity, and then each share of it with each budget."""
     queries = cycle(plan.queries)
     async with connected(address, MAX_CONNECTIONS) as connections:
-        ask = partial(_ask, connections, CALL_TIMEOUT_S)
-        await closed_loop(ask, islice(queries, plan.warm_up_calls), CAPACITY_CALLERS, _silent)
-        reached = await closed_loop(
-            ask, islice(queries, plan.capacity_calls), CAPACITY_CALLERS, _silent
-        )
+        reached = await capacity(connections, queries, plan.warm_up_calls, plan.capacity_calls)
         take(_capacity(reached))
         for budget_s in plan.budgets_s:
-            ask = partial(_ask, connections, budget_s)
+            ask = partial(connections.ask, timeout=budget_s)
             await recovery(ask, queries, budget_s)
             for share in plan.shares:
                 rate_per_s = share * reached.throughput_per_s
@@ -106,8 +102,13 @@ async def recovery(
     return max(0.0, first - since)
 
 
-async def _ask(connections: Connections, timeout: float, query: Query) -> Retrieval:
-    return await connections.ask(query, timeout=timeout)
+async def capacity(
+    connections: Connections, queries: Iterator[Query], warm_up_calls: int, calls: int
+) -> Run[Retrieval]:
+    """Asks in a closed loop, first to warm up; returns the run after that."""
+    ask = partial(connections.ask, timeout=CALL_TIMEOUT_S)
+    await closed_loop(ask, islice(queries, warm_up_calls), CAPACITY_CALLERS, _silent)
+    return await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS, _silent)
 
 
 def _capacity(run: Run[Retrieval]) -> Result:

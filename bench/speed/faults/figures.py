@@ -1,0 +1,141 @@
+"""The figures of a fault: what was answered meanwhile, how, and when all was as before."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from bench.harness.latency import Latency, percentile
+from bench.harness.load import Call
+from bench.harness.results import Json, Record, Result, number, select, table
+from bench.reports.report import counts, figures, head, markdown_table
+from bench.speed.faults.experiment import Observed
+from bench.speed.overload.figures import LATE, is_whole_in_time, leg_states
+from bench.speed.overload.steps import CALM_ANSWERS
+from trivium.values import Retrieval
+
+FAULT = "fault"
+BIN_S = 0.5
+"""The width of a step of the timeline."""
+
+
+class Outcome(StrEnum):
+    """How a call ended for its caller."""
+
+    WHOLE = "whole"
+    PARTIAL = "without some leg"
+    REFUSED = "error at once"
+    LATE = "late"
+
+
+def outcome(call: Call[Retrieval], budget_s: float) -> Outcome:
+    """How a call ended: an answer after its budget, or DEADLINE_EXCEEDED, is late."""
+    if is_whole_in_time(call, budget_s):
+        return Outcome.WHOLE
+    if call.seconds > budget_s or call.code == LATE:
+        return Outcome.LATE
+    return Outcome.REFUSED if call.answer is None else Outcome.PARTIAL
+
+
+def result_of(observed: Observed, budget_s: float, rate_per_s: float) -> Result:
+    """Summarises the calls that were due while the dependency was faulty, and what came after."""
+    calls = sorted(observed.run.calls, key=lambda call: call.due_s)
+    during = [call for call in calls if observed.began_s <= call.due_s < observed.ended_s]
+    ended = Counter(outcome(call, budget_s) for call in during)
+    answered = [call for call in during if call.answer is not None]
+    failed = sorted(call.seconds for call in during if call.answer is None)
+    return Result(
+        scenario=FAULT,
+        parameters={
+            "dependency": observed.dependency,
+            "fault": observed.fault.value,
+            "budget_ms": round(budget_s * 1e3),
+            "rate_per_s": round(rate_per_s, 1),
+        },
+        n=len(during),
+        latency=Latency.of([call.seconds for call in answered]) if answered else None,
+        errors=dict(Counter(call.code for call in during if call.code)),
+        measured={
+            "outcomes": {each.value: ended[each] for each in Outcome},
+            "errors_p95_ms": round(percentile(failed, 0.95) * 1e3, 1) if failed else None,
+            "leg_states": leg_states([call.answer for call in during if call.answer is not None]),
+            "lasted_s": round(observed.ended_s - observed.began_s, 2),
+            "began_s": round(observed.began_s, 2),
+            "back_s": back_after(calls, observed.ended_s, budget_s),
+            "timeline": timeline(calls, budget_s),
+        },
+    )
+
+
+def back_after(calls: Sequence[Call[Retrieval]], since_s: float, budget_s: float) -> float | None:
+    """Seconds until answers were whole and in time again; None if that was not seen.
+
+    Args:
+        calls: By when they were due.
+        since_s: When the dependency was back.
+        budget_s: The time that each call had.
+    """
+    calm: list[float] = []
+    for call in calls:
+        if call.due_s < since_s:
+            continue
+        calm = [*calm, call.due_s] if is_whole_in_time(call, budget_s) else []
+        if len(calm) == CALM_ANSWERS:
+            return round(calm[0] - since_s, 2)
+    return None
+
+
+def timeline(calls: Sequence[Call[Retrieval]], budget_s: float) -> dict[str, Json]:
+    """Calls by outcome, in steps of `BIN_S` from the first."""
+    length = 1 + max((math.floor(call.due_s / BIN_S) for call in calls), default=0)
+    steps: dict[str, list[int]] = {each.value: [0] * length for each in Outcome}
+    for call in calls:
+        steps[outcome(call, budget_s).value][math.floor(call.due_s / BIN_S)] += 1
+    return dict(steps)
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The Markdown of a run; `records` has at least one."""
+    legs = markdown_table(
+        ("fault", "legs not OK", "errors"),
+        [
+            (
+                fault_name(each),
+                counts(table(each, "measured", "leg_states")) or "-",
+                counts(table(each, "errors")) or "-",
+            )
+            for each in select(records, FAULT)
+        ],
+    )
+    return f"{head(records[0])}\n{faults_table(records)}\n\n{legs}\n"
+
+
+def faults_table(records: Sequence[Record]) -> str:
+    """A line for each fault; empty for none."""
+    columns = ("fault", "calls", *(each.value for each in Outcome))
+    return markdown_table(
+        (*columns, "answers p95 ms", "errors p95 ms", "as before after, s"),
+        [_row(each) for each in select(records, FAULT)],
+    )
+
+
+def fault_name(record: Record) -> str:
+    """The name of a fault, such as "neo4j hung"."""
+    parameters = table(record, "parameters")
+    return f"{parameters.get('dependency')} {parameters.get('fault')}"
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    calls = number(record, "n") or 0.0
+    ended: Mapping[str, Json] = table(record, "measured", "outcomes")
+    shares = [(number(ended, each.value) or 0.0) / calls if calls else 0.0 for each in Outcome]
+    return (
+        fault_name(record),
+        figures(calls),
+        *(f"{share:.1%}" for share in shares),
+        figures(number(record, "latency", "p95_ms")),
+        figures(number(record, "measured", "errors_p95_ms")),
+        figures(number(record, "measured", "back_s")),
+    )
