@@ -15,7 +15,8 @@ LIMIT_S = 120
 
 @pytest.mark.timeout(SAMPLE * LIMIT_S)
 def test_a_sample_of_mutants_is_killed() -> None:
-    # Drawn by the commit: every commit tests others, and a failure stays until the next.
+    # Drawn by the catalog, so that a tree fails wherever it is tested, or nowhere. `make mutants`
+    # runs them all.
     command = ["-m", "tests.mutations", "--sample", str(SAMPLE), "--limit", str(LIMIT_S)]
 
     run = subprocess.run(

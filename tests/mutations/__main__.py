@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutations.catalog import NEEDS, ROOT, CatalogError, Mutant, entries
+from tests.mutations.catalog import CATALOG, NEEDS, ROOT, CatalogError, Mutant, entries
 from tests.mutations.runner import Copy, Verdict, run, unmutated_failure
 
 SHOWN_LINES = 30
@@ -66,7 +65,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("ids", nargs="*", metavar="ID", help="entries or mutants; default: all that can run")
     add("--needs", default="", metavar="NAMES", help=f"what can be had of {', '.join(NEEDS)}")
     add("--sample", type=int, metavar="N", help="run N of the fast ones, chosen at random")
-    add("--seed", help="of the choice; default: the commit")
+    add("--seed", help="of the choice; default: the catalog")
     add("--jobs", type=int, default=1, metavar="N", help="run so many at once")
     add("--limit", type=float, default=300, metavar="SECONDS", help="for each; default: 300")
     add("--list", action="store_true", help="print them and end")
@@ -89,16 +88,10 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
         available = {name for name in options.needs.split(",") if name}
         chosen = [each for _, each in mutants if each.needs <= available]
     if options.sample is not None:
-        seed = _commit() if options.seed is None else options.seed
+        seed = CATALOG.read_text() if options.seed is None else options.seed
         fast = [mutant for mutant in chosen if mutant.is_fast]
         chosen = random.Random(seed).sample(fast, min(options.sample, len(fast)))
     return chosen
-
-
-def _commit() -> str:
-    """The commit of the tree; empty without git."""
-    command = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":
