@@ -244,7 +244,7 @@ def ended_in_time(command: Sequence[str], limit_s: float) -> int | None:
     Returns:
         Its exit status; None if it was interrupted.
     """
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen(command, preexec_fn=_be_interruptible) as process:
         try:
             return process.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -252,6 +252,11 @@ def ended_in_time(command: Sequence[str], limit_s: float) -> int | None:
         finally:
             if process.poll() is None:
                 _interrupt(process)
+
+
+def _be_interruptible() -> None:
+    """Undoes that a shell lets commands in the background ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
