@@ -9,6 +9,7 @@
     |-- UnavailableError
     |   |-- StoreUnavailableError     PostgreSQL cannot be reached
     |   |-- AllLegsFailedError        no leg answered
+    |   |-- RequiredLegsError         a leg that the caller requires did not answer
     |   `-- DependencyError           the store or model of one leg is unavailable
     |       |-- NotReadyError         it is still being prepared
     |       |-- BreakerOpenError      it is not asked, as it failed before
@@ -168,6 +169,25 @@ class AllLegsFailedError(UnavailableError):
     def __str__(self) -> str:
         listed = "; ".join(f"{leg}: {why}" for leg, why in self.reasons.items())
         return f"no leg answered ({listed})"
+
+
+class RequiredLegsError(UnavailableError):
+    """Legs that the caller requires did not answer, or not in full."""
+
+    reason = "REQUIRED_LEG_MISSING"
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__(dict(reasons))
+        self.reasons = dict(reasons)
+
+    def __str__(self) -> str:
+        listed = "; ".join(f"{leg}: {why}" for leg, why in self.reasons.items())
+        return f"required legs did not answer ({listed})"
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """Why, by leg."""
+        return self.reasons
 
 
 class UnsoundVectorError(TriviumError):

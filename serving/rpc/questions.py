@@ -94,9 +94,11 @@ def to_retrieve_call(
         vector=to_vector(check, request.vector),
         token=to_token(check, request.consistency_token),
         seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
+        required=frozenset(request.required_legs),
     )
     limit = _limit(check, request.limit, coercions)
     profile = _profile(check, request, profiles, limit)
+    _required_legs(check, request, profile)
     time_budget_s = _time_budget(check, request, coercions)
     limits = _briefing(check, request)
     check.finish()
@@ -223,6 +225,18 @@ def _profile(
     except ValueError as error:
         check.reject("limit", str(error))
         return profile
+
+
+def _required_legs(
+    check: Checker, request: retrieval_service_pb2.RetrieveRequest, profile: Profile | None
+) -> None:
+    if profile is None:
+        return
+    known = [leg.name for leg in profile.legs if leg.weight]
+    required = check.texts("required_legs", request.required_legs, len(known), MAX_ID_BYTES)
+    for place, name in enumerate(required):
+        if name not in known:
+            check.reject(f"required_legs[{place}]", f"must be one of {', '.join(known)}")
 
 
 def _overridden_profile(

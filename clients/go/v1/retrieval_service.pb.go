@@ -373,7 +373,12 @@ type RetrieveRequest struct {
 	// `recorded_at`, and retractions and closings by when they were recorded.
 	// Previous versions of an updated segment are not stored. Unset hides
 	// nothing.
-	KnownAt       *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=known_at,json=knownAt,proto3" json:"known_at,omitempty"`
+	KnownAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=known_at,json=knownAt,proto3" json:"known_at,omitempty"`
+	// Legs of the profile, such as "graph", that an answer must not lack. If one
+	// of them ends otherwise than OK, the call fails with UNAVAILABLE and the
+	// reason REQUIRED_LEG_MISSING. Empty requires none: the answer is that of the
+	// legs that answered.
+	RequiredLegs  []string `protobuf:"bytes,16,rep,name=required_legs,json=requiredLegs,proto3" json:"required_legs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,6 +514,13 @@ func (x *RetrieveRequest) GetSeedIds() []string {
 func (x *RetrieveRequest) GetKnownAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.KnownAt
+	}
+	return nil
+}
+
+func (x *RetrieveRequest) GetRequiredLegs() []string {
+	if x != nil {
+		return x.RequiredLegs
 	}
 	return nil
 }
@@ -2473,7 +2485,7 @@ var File_trivium_v1_retrieval_service_proto protoreflect.FileDescriptor
 const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\n" +
 	"\"trivium/v1/retrieval_service.proto\x12\n" +
-	"trivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xf6\x04\n" +
+	"trivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\x9b\x05\n" +
 	"\x0fRetrieveRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05query\x18\x02 \x01(\tR\x05query\x12\x16\n" +
@@ -2491,7 +2503,8 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\bbriefing\x18\f \x01(\v2\x1b.trivium.v1.BriefingOptionsR\bbriefing\x12D\n" +
 	"\x11profile_overrides\x18\r \x01(\v2\x17.google.protobuf.StructR\x10profileOverrides\x12\x19\n" +
 	"\bseed_ids\x18\x0e \x03(\tR\aseedIds\x125\n" +
-	"\bknown_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aknownAt\"l\n" +
+	"\bknown_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aknownAt\x12#\n" +
+	"\rrequired_legs\x18\x10 \x03(\tR\frequiredLegs\"l\n" +
 	"\vLegOverride\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12\x1b\n" +
 	"\x06weight\x18\x02 \x01(\x01H\x00R\x06weight\x88\x01\x01\x12\x19\n" +

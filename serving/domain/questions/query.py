@@ -163,7 +163,7 @@ class Query:
 
     `vector`, if given, is the embedding of the question, of unit length; `text` is then not
     embedded and may be empty. `seeds` are segment ids: the graph walk starts from their entities
-    instead of from the names in `text`.
+    instead of from the names in `text`. An answer may not lack the legs `required`.
     """
 
     scope: Scope
@@ -171,3 +171,4 @@ class Query:
     vector: tuple[float, ...] | None = None
     token: ConsistencyToken | None = None
     seeds: tuple[str, ...] = ()
+    required: frozenset[str] = frozenset()

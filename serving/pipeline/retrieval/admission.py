@@ -103,14 +103,18 @@ class Admission:
         """By the number of the things of `SHED_ORDER` that are shed."""
 
     @contextmanager
-    def admitted(self, profile: Profile, deadline: Deadline) -> Iterator[frozenset[str]]:
+    def admitted(
+        self, profile: Profile, deadline: Deadline, required: frozenset[str] = NOTHING
+    ) -> Iterator[frozenset[str]]:
         """Counts a question while it is answered; yields what of `SHED_ORDER` it does without.
+
+        What is `required` is not among it.
 
         Raises:
             OverloadedError: It cannot be answered before the deadline.
         """
         budget_s = deadline.remaining()
-        level, shed = self._level(profile, budget_s)
+        level, shed = self._level(profile, budget_s, required)
         started, before = self._clock(), self._in_flight + 1
         self._in_flight = before
         seconds: float | None = None
@@ -128,13 +132,17 @@ class Admission:
             if seconds is not None:
                 self._costs.setdefault(level, _Cost()).take(seconds, concurrent, now)
 
-    def _level(self, profile: Profile, left_s: float) -> tuple[int, frozenset[str]]:
+    def _level(
+        self, profile: Profile, left_s: float, required: frozenset[str]
+    ) -> tuple[int, frozenset[str]]:
         """Returns how much is shed, and what of it the profile has."""
         if self._in_flight < LEAST_CONCURRENT:
             return 0, NOTHING
         concurrent = self._in_flight + 1
         cost = 0.0
         for level, shed in _levels(profile):
+            if shed & required:
+                break
             cost = self._cost(level, cost)
             if concurrent <= self._most and concurrent * cost <= FILL * left_s:
                 return level, shed

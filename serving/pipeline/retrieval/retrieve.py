@@ -21,6 +21,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import (
     BreakerOpenError,
     BudgetExhaustedError,
+    RequiredLegsError,
     StoreUnavailableError,
 )
 from serving.domain.items.records import Item, ItemId, Segment, segment_id
@@ -33,7 +34,7 @@ from serving.domain.ranking.signals import ACCESS, TIME, Known, Named, Traits, r
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import NOTHING, RERANK, Admission
 from serving.pipeline.retrieval.breaker import Breaker
-from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner
+from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
 from serving.pipeline.retrieval.legs import Periods, VectorLookup
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
 from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
@@ -134,6 +135,7 @@ class Retriever:
 
         Raises:
             AllLegsFailedError: Every leg that ran failed.
+            RequiredLegsError: A leg that the query requires is not OK.
             StoreUnavailableError: The candidates' rows cannot be read.
             BudgetExhaustedError: The time ran out between the legs and the rows.
             OverloadedError: The service is too busy to answer within the deadline.
@@ -148,7 +150,7 @@ class Retriever:
         Raises:
             As `retrieve`.
         """
-        with self._admission.admitted(profile, deadline) as shed:
+        with self._admission.admitted(profile, deadline, query.required) as shed:
             traced = await self._retrieve(query, profile, deadline, thorough=False, shed=shed)
         return traced.retrieval
 
@@ -235,6 +237,7 @@ class Retriever:
         query, corrections = await self._with_corrected_names(query, profile, deadline)
         periods = self._periods_of(query)
         results, embedding_s = await self._run_legs(query, profile, periods, deadline, shed)
+        _check_required(query, results)
         found = [result.ranked for result in results if result.ranked is not None]
 
         loading = _Loading(self._store, self._store_breaker, query, deadline)
@@ -355,6 +358,17 @@ class _Loading:
             raise BudgetExhaustedError("reading the candidates") from error
         except BreakerOpenError as error:
             raise StoreUnavailableError(error.why) from error
+
+
+def _check_required(query: Query, results: Sequence[LegResult]) -> None:
+    """Raises `RequiredLegsError` if a leg that the query requires is not OK."""
+    missing = {
+        report.leg: report.reason or report.state.value.replace("_", " ")
+        for report in (result.report for result in results)
+        if report.leg in query.required and report.state is not LegState.OK
+    }
+    if missing:
+        raise RequiredLegsError(missing)
 
 
 async def _unknown_seeds(query: Query, loading: _Loading) -> tuple[str, ...]:

@@ -124,11 +124,17 @@ def test_a_score_is_worked_out_from_all_that_the_ledger_holds(
 def test_changes_and_seeds_go_along_with_a_question(
     client: Client, fake_service: FakeService
 ) -> None:
-    client.retrieve("why?", profile_overrides={"sort": "recency", "limit": 3}, seed_ids=["a"])
+    client.retrieve(
+        "why?",
+        profile_overrides={"sort": "recency", "limit": 3},
+        seed_ids=["a"],
+        required_legs=["graph"],
+    )
 
     request = fake_service.request()
     assert request.profile_overrides == struct(sort="recency", limit=3)
     assert list(request.seed_ids) == ["a"]
+    assert list(request.required_legs) == ["graph"]
 
 
 def test_stages_are_read_with_what_became_of_reranking(

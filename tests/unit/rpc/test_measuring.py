@@ -15,7 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.pipeline.retrieval.admission import LEAST_CONCURRENT, SHED_REASON, Admission
+from serving.pipeline.retrieval.admission import LEAST_CONCURRENT, NOTHING, SHED_REASON, Admission
 from serving.pipeline.retrieval.legs import Leg
 from serving.rpc.boundary import STATUS_DETAILS
 from serving.rpc.service import TriviumService, UseCases
@@ -110,8 +110,10 @@ class Shedding(Admission):
     """Admits every question without the graph."""
 
     @contextmanager
-    def admitted(self, profile: Profile, deadline: Deadline) -> Iterator[frozenset[str]]:
-        with super().admitted(profile, deadline):
+    def admitted(
+        self, profile: Profile, deadline: Deadline, required: frozenset[str] = NOTHING
+    ) -> Iterator[frozenset[str]]:
+        with super().admitted(profile, deadline, required):
             yield frozenset({"graph"})
 
 

@@ -100,6 +100,8 @@ def changes(**fields: Any) -> Struct:
         (retrieve(profile="reranking", limit=5), "limit"),
         (retrieve(seed_ids=["a", ""]), "seed_ids[1]"),
         (retrieve(seed_ids=["a"] * 33), "seed_ids"),
+        (retrieve(profile="alone", required_legs=["lexical"]), "required_legs[0]"),
+        (retrieve(profile="alone", required_legs=["dense", "dense"]), "required_legs"),
         (
             retrieve(leg_overrides=override(leg="dense", weight=float("nan"))),
             "leg_overrides[0].weight",
@@ -239,6 +241,12 @@ def test_seeds_are_part_of_the_question() -> None:
     call = questions.to_retrieve_call(retrieve(seed_ids=["a", "b"]), PROFILES, NOON)
 
     assert call.query.seeds == ("a", "b")
+
+
+def test_required_legs_are_part_of_the_question() -> None:
+    call = questions.to_retrieve_call(retrieve(required_legs=["dense"]), PROFILES, NOON)
+
+    assert call.query.required == {"dense"}
 
 
 def compare(**fields: object) -> retrieval_service_pb2.CompareRequest:

@@ -40,6 +40,7 @@ class _Options:
     briefing: bool
     profile_overrides: Mapping[str, Any]
     seed_ids: Sequence[str]
+    required_legs: Sequence[str]
 
 
 @click.command()
@@ -71,6 +72,13 @@ class _Options:
 )
 @profile_overrides_option
 @seed_ids_option
+@click.option(
+    "--required-leg",
+    "required_legs",
+    multiple=True,
+    metavar="LEG",
+    help="Fail unless this leg of the profile answered.",
+)
 @click.option("--explain", is_flag=True, help="Show how each score was computed, and the timings.")
 @click.option("--briefing", is_flag=True, help="Show the prompt block instead of the hits.")
 @json_option
@@ -89,6 +97,7 @@ def ask(
     consistency_token: str,
     profile_overrides: Mapping[str, Any],
     seed_ids: Sequence[str],
+    required_legs: Sequence[str],
     explain: bool,
     briefing: bool,
     as_json: bool,
@@ -109,6 +118,7 @@ def ask(
         briefing=briefing,
         profile_overrides=profile_overrides,
         seed_ids=seed_ids,
+        required_legs=required_legs,
     )
     asked = _questions(questions, files, expect)
     answers: list[Answer] = []
@@ -156,5 +166,6 @@ def _answers(client: Client, questions: Sequence[Question], options: _Options) -
             explain=options.explain,
             profile_overrides=options.profile_overrides,
             seed_ids=options.seed_ids,
+            required_legs=options.required_legs,
         )
         yield Answer(question, retrieval)

@@ -65,6 +65,8 @@ class RetrieveOptions(TypedDict, total=False):
         profile_overrides: Changes to the profile, in the form of a profile file.
         seed_ids: Ids of segments that represent an entity: the graph walk starts from
             these entities instead of the names in the query.
+        required_legs: Legs that the answer must not lack: if one of them is not OK, the call
+            raises UnavailableError with the reason REQUIRED_LEG_MISSING.
     """
 
     vector: Sequence[float]
@@ -78,6 +80,7 @@ class RetrieveOptions(TypedDict, total=False):
     leg_overrides: Mapping[str, LegOverride | Mapping[str, Any]]
     profile_overrides: Mapping[str, Any]
     seed_ids: Sequence[str]
+    required_legs: Sequence[str]
 
 
 def retrieve(
@@ -97,6 +100,7 @@ def retrieve(
     leg_overrides: Mapping[str, LegOverride | Mapping[str, Any]] | None = None,
     profile_overrides: Mapping[str, Any] | None = None,
     seed_ids: Sequence[str] = (),
+    required_legs: Sequence[str] = (),
 ) -> retrieval_service_pb2.RetrieveRequest:
     """Builds a RetrieveRequest; its `time_budget` is `BUDGET_SHARE` of `timeout` seconds.
 
@@ -121,6 +125,7 @@ def retrieve(
         briefing=None if briefing is None else _briefing(briefing),
         profile_overrides=_struct(profile_overrides),
         seed_ids=seed_ids,
+        required_legs=required_legs,
         known_at=_timestamp(known_at),
     )
 

@@ -80,6 +80,21 @@ class Busy:
         return found
 
 
+def test_what_a_caller_requires_is_not_shed() -> None:
+    busy = Busy()
+    busy.learn(COST_S, profile=FULL)
+
+    with ExitStack() as stack:
+        while busy.admit(stack, FULL, 0.3) in (frozenset(), frozenset({"rerank"})):
+            pass
+
+        with pytest.raises(OverloadedError):
+            stack.enter_context(
+                busy.admission.admitted(FULL, busy.within(0.3), frozenset({"related"}))
+            )
+        assert busy.admit(stack, FULL, 0.3) == {"rerank", "related"}
+
+
 @pytest.mark.parametrize("budget_s", [0.1, 0.3, 1.0])
 def test_as_many_are_admitted_as_are_answered_within_the_budget(budget_s: float) -> None:
     busy = Busy()

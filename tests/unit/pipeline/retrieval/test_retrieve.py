@@ -15,6 +15,7 @@ from serving.domain.errors import (
     BudgetExhaustedError,
     DependencyError,
     NotReadyError,
+    RequiredLegsError,
     StoreUnavailableError,
 )
 from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
@@ -396,3 +397,31 @@ async def test_each_question_of_a_text_is_embedded_where_the_profile_asks_for_th
     await service.retrieve(query("Who is Mel? And where?"), profile, soon())
 
     assert embedder.asked == embedded
+
+
+@pytest.mark.parametrize(
+    ("dense", "why"),
+    [
+        (HangingLeg(), "the budget ran out"),
+        (BrokenLeg(DependencyError("index", "gone")), "index: gone"),
+        (BrokenLeg(LegSkippedError("no vector")), "no vector"),
+        (FixedLeg("a", stale=True), "not there yet"),
+    ],
+)
+async def test_an_answer_without_a_required_leg_is_none(dense: Leg, why: str) -> None:
+    answering = retriever(
+        await store_of(segment("a")),
+        {"lexical": FixedLeg("a"), "dense": dense},
+        consistency=FixedConsistency(),
+    )
+    required = query("?", required=frozenset({"dense"}), token=TOKEN)
+
+    with pytest.raises(RequiredLegsError) as caught:
+        await answering.retrieve(required, TWO_LEGS, Deadline.after(0.05))
+    without = await answering.retrieve(
+        query("?", required=frozenset({"lexical"})), TWO_LEGS, Deadline.after(0.05)
+    )
+
+    assert list(caught.value.metadata) == ["dense"]
+    assert why in caught.value.metadata["dense"]
+    assert hit_ids(without) == ["a"]
