@@ -42,6 +42,7 @@ LOGICAL_CPUS = 16
 """The CPUs that Ray assigns to replicas, a tenth each; not the cores of the machine."""
 OBJECT_STORE_BYTES = 80_000_000
 """The minimum of Ray: the service does not use the object store."""
+NODE_TIMEOUT_S = 90.0
 START_TIMEOUT_S = 240.0
 REPORT_EVERY_S = 10.0
 POLL_S = 0.1
@@ -98,6 +99,32 @@ def _signals_left_to_us() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
+@contextlib.contextmanager
+def patience() -> Iterator[None]:
+    """Lets Ray's node take up to `NODE_TIMEOUT_S` to register, which is 30 s in Ray itself.
+
+    On a busy machine with few cores it can take longer.
+    """
+    services: Any = ray._private.services
+    get_node = services.get_node
+
+    def wait_for_node(gcs_address: str, node_id: str) -> Any:
+        give_up = time.monotonic() + NODE_TIMEOUT_S
+        while True:
+            try:
+                return get_node(gcs_address, node_id)
+            except RuntimeError:  # not registered yet
+                if time.monotonic() >= give_up:
+                    raise
+                time.sleep(POLL_S)
+
+    services.get_node = wait_for_node
+    try:
+        yield
+    finally:
+        services.get_node = get_node
+
+
 class DeskRay:
     """Starts Ray and Serve in this process, deploys one application, and stops both.
 
@@ -116,7 +143,7 @@ class DeskRay:
     def start(self) -> DeskAddresses:
         """Starts Ray with the dashboard; takes 7-10 s."""
         ports = self._ports
-        with _signals_left_to_us():
+        with _signals_left_to_us(), patience():
             context = ray.init(
                 num_cpus=LOGICAL_CPUS,
                 object_store_memory=OBJECT_STORE_BYTES,

@@ -1,11 +1,17 @@
-"""What a start reports while Serve deploys."""
+"""How long a start waits for Ray, and what it reports while Serve deploys."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from serving.local.ray_cluster import waits_for
+import pytest
+import ray._private.services
+
+from serving.local import ray_cluster
+from serving.local.ray_cluster import patience, waits_for
+
+services: Any = ray._private.services
 
 
 def deployment(status: str, message: str = "") -> Any:
@@ -23,3 +29,34 @@ def test_what_is_not_running_yet_is_named_with_its_reason() -> None:
 
     assert waits_for(application) == "waiting for Embedder (loading the model), Fusion"
     assert waits_for(None) == "waiting for Serve"
+
+
+class LateNode:
+    """A node that Ray finds when it is asked for the third time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def get_node(self, gcs_address: str, node_id: str) -> str:
+        self.asked += 1
+        if self.asked < 3:
+            raise RuntimeError("not registered")
+        return f"{node_id} at {gcs_address}"
+
+
+def test_a_node_may_register_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "get_node", LateNode().get_node)
+    monkeypatch.setattr(ray_cluster, "POLL_S", 0)
+
+    with patience():
+        found = services.get_node("gcs", "node")
+
+    assert found == "node at gcs"
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "get_node", LateNode().get_node)
+    monkeypatch.setattr(ray_cluster, "NODE_TIMEOUT_S", 0)
+
+    with pytest.raises(RuntimeError), patience():
+        services.get_node("gcs", "node")
