@@ -251,7 +251,7 @@ test: lint types $(OTHER_CLIENTS) ## Run everything that CI runs; Node.js and Go
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY="ID ID" names some
-	@$(BIN)/python -m tests.mutations --jobs 2 --needs postgres,neo4j $(ONLY)
+	@$(BIN)/python -m tests.mutations --jobs 2 --needs postgres,neo4j,model $(ONLY)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge; INPUTS=N changes their number
