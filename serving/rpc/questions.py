@@ -26,6 +26,8 @@ MAX_QUERY_BYTES = 8192
 DEFAULT_TIME_BUDGET_S = 2.0
 MAX_TIME_BUDGET_S = 30.0
 MAX_SEEDS = 32
+MAX_STREAMED = 1000
+"""The most requests of a RetrieveStream: five minutes of transcripts every 300 ms."""
 MAX_DIMENSION = 4000
 """The most that PostgreSQL stores of an embedding model."""
 MAX_OVERRIDES_BYTES = 64 * 1024
@@ -53,6 +55,20 @@ class RetrieveCall:
     explain: bool
     briefing: BriefingLimits | None
     coercions: tuple[Coercion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedCall:
+    """A checked RetrieveStreamRequest, with its message and its number."""
+
+    retrieve: RetrieveCall
+    message: retrieval_service_pb2.RetrieveRequest
+    number: int
+    final: bool
+
+    def repeats(self, earlier: StreamedCall) -> bool:
+        """Whether both ask the same."""
+        return self.message == earlier.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +124,29 @@ def to_retrieve_call(
         explain=request.explain,
         briefing=limits,
         coercions=tuple(coercions),
+    )
+
+
+def to_streamed_call(
+    request: retrieval_service_pb2.RetrieveStreamRequest,
+    number: int,
+    profiles: ProfileBook,
+    now: datetime,
+) -> StreamedCall:
+    """Reads a RetrieveStreamRequest, which is the given one of its stream, from 1.
+
+    Raises:
+        InvalidRequestError: Fields are invalid, or the stream has too many requests.
+    """
+    if number >= MAX_STREAMED and not request.final:
+        raise InvalidRequestError(
+            [Violation("final", f"must be true in request {MAX_STREAMED} at the latest")]
+        )
+    return StreamedCall(
+        retrieve=_within({}, lambda: to_retrieve_call(request.retrieve, profiles, now)),
+        message=request.retrieve,
+        number=number,
+        final=request.final,
     )
 
 

@@ -84,6 +84,11 @@ class FakeService(
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("Retrieve", request, context, retrieval_service_pb2.RetrieveResponse())
 
+    def RetrieveStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+        """Answers the last request as it is told; the requests before it are only kept."""
+        default = retrieval_service_pb2.RetrieveStreamResponse()
+        yield self._answer("RetrieveStream", list(request_iterator), context, default)
+
     def ListProfiles(self, request: Any, context: Any) -> Any:  # noqa: N802
         default = retrieval_service_pb2.ListProfilesResponse()
         return self._answer("ListProfiles", request, context, default)

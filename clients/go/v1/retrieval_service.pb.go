@@ -513,6 +513,126 @@ func (x *RetrieveRequest) GetKnownAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// Request message for RetrievalService.RetrieveStream.
+type RetrieveStreamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The request, with the transcript so far as its `query`. Its
+	// `time_budget` begins when it is received.
+	Retrieve *RetrieveRequest `protobuf:"bytes,1,opt,name=retrieve,proto3" json:"retrieve,omitempty"`
+	// Whether the transcript is complete. Later requests are not read.
+	Final         bool `protobuf:"varint,2,opt,name=final,proto3" json:"final,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrieveStreamRequest) Reset() {
+	*x = RetrieveStreamRequest{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrieveStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrieveStreamRequest) ProtoMessage() {}
+
+func (x *RetrieveStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrieveStreamRequest.ProtoReflect.Descriptor instead.
+func (*RetrieveStreamRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RetrieveStreamRequest) GetRetrieve() *RetrieveRequest {
+	if x != nil {
+		return x.Retrieve
+	}
+	return nil
+}
+
+func (x *RetrieveStreamRequest) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+// Response message for RetrievalService.RetrieveStream.
+type RetrieveStreamResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The result.
+	Retrieved *RetrieveResponse `protobuf:"bytes,1,opt,name=retrieved,proto3" json:"retrieved,omitempty"`
+	// The number of the request that it answers, from 1.
+	RequestNumber int32 `protobuf:"varint,2,opt,name=request_number,json=requestNumber,proto3" json:"request_number,omitempty"`
+	// Whether it answers the final request, and so is the last response.
+	Final         bool `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrieveStreamResponse) Reset() {
+	*x = RetrieveStreamResponse{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrieveStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrieveStreamResponse) ProtoMessage() {}
+
+func (x *RetrieveStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrieveStreamResponse.ProtoReflect.Descriptor instead.
+func (*RetrieveStreamResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RetrieveStreamResponse) GetRetrieved() *RetrieveResponse {
+	if x != nil {
+		return x.Retrieved
+	}
+	return nil
+}
+
+func (x *RetrieveStreamResponse) GetRequestNumber() int32 {
+	if x != nil {
+		return x.RequestNumber
+	}
+	return 0
+}
+
+func (x *RetrieveStreamResponse) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
 // Changes to one leg of the profile.
 type LegOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -530,7 +650,7 @@ type LegOverride struct {
 
 func (x *LegOverride) Reset() {
 	*x = LegOverride{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +662,7 @@ func (x *LegOverride) String() string {
 func (*LegOverride) ProtoMessage() {}
 
 func (x *LegOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +675,7 @@ func (x *LegOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegOverride.ProtoReflect.Descriptor instead.
 func (*LegOverride) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{1}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LegOverride) GetLeg() string {
@@ -593,7 +713,7 @@ type BriefingOptions struct {
 
 func (x *BriefingOptions) Reset() {
 	*x = BriefingOptions{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +725,7 @@ func (x *BriefingOptions) String() string {
 func (*BriefingOptions) ProtoMessage() {}
 
 func (x *BriefingOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +738,7 @@ func (x *BriefingOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BriefingOptions.ProtoReflect.Descriptor instead.
 func (*BriefingOptions) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{2}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BriefingOptions) GetMaxChars() int32 {
@@ -658,7 +778,7 @@ type RetrieveResponse struct {
 
 func (x *RetrieveResponse) Reset() {
 	*x = RetrieveResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +790,7 @@ func (x *RetrieveResponse) String() string {
 func (*RetrieveResponse) ProtoMessage() {}
 
 func (x *RetrieveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +803,7 @@ func (x *RetrieveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrieveResponse.ProtoReflect.Descriptor instead.
 func (*RetrieveResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RetrieveResponse) GetHits() []*Hit {
@@ -764,7 +884,7 @@ type Hit struct {
 
 func (x *Hit) Reset() {
 	*x = Hit{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +896,7 @@ func (x *Hit) String() string {
 func (*Hit) ProtoMessage() {}
 
 func (x *Hit) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +909,7 @@ func (x *Hit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hit.ProtoReflect.Descriptor instead.
 func (*Hit) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Hit) GetItem() isHit_Item {
@@ -895,7 +1015,7 @@ type RerankReport struct {
 
 func (x *RerankReport) Reset() {
 	*x = RerankReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1027,7 @@ func (x *RerankReport) String() string {
 func (*RerankReport) ProtoMessage() {}
 
 func (x *RerankReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1040,7 @@ func (x *RerankReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankReport.ProtoReflect.Descriptor instead.
 func (*RerankReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{5}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RerankReport) GetStage() Stage {
@@ -985,7 +1105,7 @@ type Ledger struct {
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1117,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1130,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{6}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Ledger) GetLegTerms() []*LegTerm {
@@ -1106,7 +1226,7 @@ type LegTerm struct {
 
 func (x *LegTerm) Reset() {
 	*x = LegTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1238,7 @@ func (x *LegTerm) String() string {
 func (*LegTerm) ProtoMessage() {}
 
 func (x *LegTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1251,7 @@ func (x *LegTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegTerm.ProtoReflect.Descriptor instead.
 func (*LegTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{7}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LegTerm) GetLeg() string {
@@ -1212,7 +1332,7 @@ type RerankTerm struct {
 
 func (x *RerankTerm) Reset() {
 	*x = RerankTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1344,7 @@ func (x *RerankTerm) String() string {
 func (*RerankTerm) ProtoMessage() {}
 
 func (x *RerankTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1357,7 @@ func (x *RerankTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankTerm.ProtoReflect.Descriptor instead.
 func (*RerankTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RerankTerm) GetLogit() float64 {
@@ -1276,7 +1396,7 @@ type ImportanceTerm struct {
 
 func (x *ImportanceTerm) Reset() {
 	*x = ImportanceTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1408,7 @@ func (x *ImportanceTerm) String() string {
 func (*ImportanceTerm) ProtoMessage() {}
 
 func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1421,7 @@ func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportanceTerm.ProtoReflect.Descriptor instead.
 func (*ImportanceTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImportanceTerm) GetImportance() float64 {
@@ -1342,7 +1462,7 @@ type DecayTerm struct {
 
 func (x *DecayTerm) Reset() {
 	*x = DecayTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1474,7 @@ func (x *DecayTerm) String() string {
 func (*DecayTerm) ProtoMessage() {}
 
 func (x *DecayTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1487,7 @@ func (x *DecayTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecayTerm.ProtoReflect.Descriptor instead.
 func (*DecayTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DecayTerm) GetAge() *durationpb.Duration {
@@ -1418,7 +1538,7 @@ type DiversityTerm struct {
 
 func (x *DiversityTerm) Reset() {
 	*x = DiversityTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1550,7 @@ func (x *DiversityTerm) String() string {
 func (*DiversityTerm) ProtoMessage() {}
 
 func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1563,7 @@ func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiversityTerm.ProtoReflect.Descriptor instead.
 func (*DiversityTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DiversityTerm) GetTradeOff() float64 {
@@ -1512,7 +1632,7 @@ type LegReport struct {
 
 func (x *LegReport) Reset() {
 	*x = LegReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1644,7 @@ func (x *LegReport) String() string {
 func (*LegReport) ProtoMessage() {}
 
 func (x *LegReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1657,7 @@ func (x *LegReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegReport.ProtoReflect.Descriptor instead.
 func (*LegReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{12}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LegReport) GetLeg() string {
@@ -1630,7 +1750,7 @@ type Statistics struct {
 
 func (x *Statistics) Reset() {
 	*x = Statistics{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1762,7 @@ func (x *Statistics) String() string {
 func (*Statistics) ProtoMessage() {}
 
 func (x *Statistics) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1775,7 @@ func (x *Statistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Statistics.ProtoReflect.Descriptor instead.
 func (*Statistics) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Statistics) GetTotal() *durationpb.Duration {
@@ -1736,7 +1856,7 @@ type Coercion struct {
 
 func (x *Coercion) Reset() {
 	*x = Coercion{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1868,7 @@ func (x *Coercion) String() string {
 func (*Coercion) ProtoMessage() {}
 
 func (x *Coercion) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1881,7 @@ func (x *Coercion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coercion.ProtoReflect.Descriptor instead.
 func (*Coercion) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Coercion) GetField() string {
@@ -1799,7 +1919,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1931,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1944,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListProfilesRequest) GetPageSize() int32 {
@@ -1854,7 +1974,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1986,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1999,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -1914,7 +2034,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2046,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2059,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Profile) GetName() string {
@@ -1983,7 +2103,7 @@ type ProfileNote struct {
 
 func (x *ProfileNote) Reset() {
 	*x = ProfileNote{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2115,7 @@ func (x *ProfileNote) String() string {
 func (*ProfileNote) ProtoMessage() {}
 
 func (x *ProfileNote) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2128,7 @@ func (x *ProfileNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileNote.ProtoReflect.Descriptor instead.
 func (*ProfileNote) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProfileNote) GetLeg() string {
@@ -2042,7 +2162,7 @@ type CompareRequest struct {
 
 func (x *CompareRequest) Reset() {
 	*x = CompareRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2174,7 @@ func (x *CompareRequest) String() string {
 func (*CompareRequest) ProtoMessage() {}
 
 func (x *CompareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2187,7 @@ func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
 func (*CompareRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CompareRequest) GetRetrieve() *RetrieveRequest {
@@ -2109,7 +2229,7 @@ type CompareResponse struct {
 
 func (x *CompareResponse) Reset() {
 	*x = CompareResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2241,7 @@ func (x *CompareResponse) String() string {
 func (*CompareResponse) ProtoMessage() {}
 
 func (x *CompareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2254,7 @@ func (x *CompareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
 func (*CompareResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CompareResponse) GetRetrieved() *RetrieveResponse {
@@ -2180,7 +2300,7 @@ type RankChange struct {
 
 func (x *RankChange) Reset() {
 	*x = RankChange{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2312,7 @@ func (x *RankChange) String() string {
 func (*RankChange) ProtoMessage() {}
 
 func (x *RankChange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2325,7 @@ func (x *RankChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankChange.ProtoReflect.Descriptor instead.
 func (*RankChange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RankChange) GetItem() *ItemRef {
@@ -2242,7 +2362,7 @@ type ExplainAbsenceRequest struct {
 
 func (x *ExplainAbsenceRequest) Reset() {
 	*x = ExplainAbsenceRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2374,7 @@ func (x *ExplainAbsenceRequest) String() string {
 func (*ExplainAbsenceRequest) ProtoMessage() {}
 
 func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2387,7 @@ func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainAbsenceRequest) GetRetrieve() *RetrieveRequest {
@@ -2305,7 +2425,7 @@ type ExplainAbsenceResponse struct {
 
 func (x *ExplainAbsenceResponse) Reset() {
 	*x = ExplainAbsenceResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2437,7 @@ func (x *ExplainAbsenceResponse) String() string {
 func (*ExplainAbsenceResponse) ProtoMessage() {}
 
 func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2450,7 @@ func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainAbsenceResponse) GetLoss() Loss {
@@ -2398,7 +2518,7 @@ type LegAbsence struct {
 
 func (x *LegAbsence) Reset() {
 	*x = LegAbsence{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2530,7 @@ func (x *LegAbsence) String() string {
 func (*LegAbsence) ProtoMessage() {}
 
 func (x *LegAbsence) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2543,7 @@ func (x *LegAbsence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegAbsence.ProtoReflect.Descriptor instead.
 func (*LegAbsence) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LegAbsence) GetLeg() string {
@@ -2491,7 +2611,14 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\bbriefing\x18\f \x01(\v2\x1b.trivium.v1.BriefingOptionsR\bbriefing\x12D\n" +
 	"\x11profile_overrides\x18\r \x01(\v2\x17.google.protobuf.StructR\x10profileOverrides\x12\x19\n" +
 	"\bseed_ids\x18\x0e \x03(\tR\aseedIds\x125\n" +
-	"\bknown_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aknownAt\"l\n" +
+	"\bknown_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aknownAt\"f\n" +
+	"\x15RetrieveStreamRequest\x127\n" +
+	"\bretrieve\x18\x01 \x01(\v2\x1b.trivium.v1.RetrieveRequestR\bretrieve\x12\x14\n" +
+	"\x05final\x18\x02 \x01(\bR\x05final\"\x91\x01\n" +
+	"\x16RetrieveStreamResponse\x12:\n" +
+	"\tretrieved\x18\x01 \x01(\v2\x1c.trivium.v1.RetrieveResponseR\tretrieved\x12%\n" +
+	"\x0erequest_number\x18\x02 \x01(\x05R\rrequestNumber\x12\x14\n" +
+	"\x05final\x18\x03 \x01(\bR\x05final\"l\n" +
 	"\vLegOverride\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12\x1b\n" +
 	"\x06weight\x18\x02 \x01(\x01H\x00R\x06weight\x88\x01\x01\x12\x19\n" +
@@ -2691,9 +2818,10 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x0eLOSS_DISPLACED\x10\v\x12\f\n" +
 	"\bLOSS_CUT\x10\f\x12\x15\n" +
 	"\x11LOSS_NOT_SEARCHED\x10\r\x12\x13\n" +
-	"\x0fLOSS_UNANSWERED\x10\x0e2\xdd\x02\n" +
+	"\x0fLOSS_UNANSWERED\x10\x0e2\xbf\x03\n" +
 	"\x10RetrievalService\x12J\n" +
-	"\bRetrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12V\n" +
+	"\bRetrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12`\n" +
+	"\x0eRetrieveStream\x12!.trivium.v1.RetrieveStreamRequest\x1a\".trivium.v1.RetrieveStreamResponse\"\x03\x90\x02\x01(\x010\x01\x12V\n" +
 	"\fListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aCompare\x12\x1a.trivium.v1.CompareRequest\x1a\x1b.trivium.v1.CompareResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\x0eExplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01B\x16Z\x14trivium/v1;triviumv1b\x06proto3"
@@ -2711,110 +2839,116 @@ func file_trivium_v1_retrieval_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(Stage)(0),                     // 0: trivium.v1.Stage
 	(FusionMethod)(0),              // 1: trivium.v1.FusionMethod
 	(LegState)(0),                  // 2: trivium.v1.LegState
 	(Loss)(0),                      // 3: trivium.v1.Loss
 	(*RetrieveRequest)(nil),        // 4: trivium.v1.RetrieveRequest
-	(*LegOverride)(nil),            // 5: trivium.v1.LegOverride
-	(*BriefingOptions)(nil),        // 6: trivium.v1.BriefingOptions
-	(*RetrieveResponse)(nil),       // 7: trivium.v1.RetrieveResponse
-	(*Hit)(nil),                    // 8: trivium.v1.Hit
-	(*RerankReport)(nil),           // 9: trivium.v1.RerankReport
-	(*Ledger)(nil),                 // 10: trivium.v1.Ledger
-	(*LegTerm)(nil),                // 11: trivium.v1.LegTerm
-	(*RerankTerm)(nil),             // 12: trivium.v1.RerankTerm
-	(*ImportanceTerm)(nil),         // 13: trivium.v1.ImportanceTerm
-	(*DecayTerm)(nil),              // 14: trivium.v1.DecayTerm
-	(*DiversityTerm)(nil),          // 15: trivium.v1.DiversityTerm
-	(*LegReport)(nil),              // 16: trivium.v1.LegReport
-	(*Statistics)(nil),             // 17: trivium.v1.Statistics
-	(*Coercion)(nil),               // 18: trivium.v1.Coercion
-	(*ListProfilesRequest)(nil),    // 19: trivium.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),   // 20: trivium.v1.ListProfilesResponse
-	(*Profile)(nil),                // 21: trivium.v1.Profile
-	(*ProfileNote)(nil),            // 22: trivium.v1.ProfileNote
-	(*CompareRequest)(nil),         // 23: trivium.v1.CompareRequest
-	(*CompareResponse)(nil),        // 24: trivium.v1.CompareResponse
-	(*RankChange)(nil),             // 25: trivium.v1.RankChange
-	(*ExplainAbsenceRequest)(nil),  // 26: trivium.v1.ExplainAbsenceRequest
-	(*ExplainAbsenceResponse)(nil), // 27: trivium.v1.ExplainAbsenceResponse
-	(*LegAbsence)(nil),             // 28: trivium.v1.LegAbsence
-	(*Filter)(nil),                 // 29: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 31: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 32: google.protobuf.Struct
-	(*Segment)(nil),                // 33: trivium.v1.Segment
-	(*Fact)(nil),                   // 34: trivium.v1.Fact
-	(*ItemRef)(nil),                // 35: trivium.v1.ItemRef
+	(*RetrieveStreamRequest)(nil),  // 5: trivium.v1.RetrieveStreamRequest
+	(*RetrieveStreamResponse)(nil), // 6: trivium.v1.RetrieveStreamResponse
+	(*LegOverride)(nil),            // 7: trivium.v1.LegOverride
+	(*BriefingOptions)(nil),        // 8: trivium.v1.BriefingOptions
+	(*RetrieveResponse)(nil),       // 9: trivium.v1.RetrieveResponse
+	(*Hit)(nil),                    // 10: trivium.v1.Hit
+	(*RerankReport)(nil),           // 11: trivium.v1.RerankReport
+	(*Ledger)(nil),                 // 12: trivium.v1.Ledger
+	(*LegTerm)(nil),                // 13: trivium.v1.LegTerm
+	(*RerankTerm)(nil),             // 14: trivium.v1.RerankTerm
+	(*ImportanceTerm)(nil),         // 15: trivium.v1.ImportanceTerm
+	(*DecayTerm)(nil),              // 16: trivium.v1.DecayTerm
+	(*DiversityTerm)(nil),          // 17: trivium.v1.DiversityTerm
+	(*LegReport)(nil),              // 18: trivium.v1.LegReport
+	(*Statistics)(nil),             // 19: trivium.v1.Statistics
+	(*Coercion)(nil),               // 20: trivium.v1.Coercion
+	(*ListProfilesRequest)(nil),    // 21: trivium.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),   // 22: trivium.v1.ListProfilesResponse
+	(*Profile)(nil),                // 23: trivium.v1.Profile
+	(*ProfileNote)(nil),            // 24: trivium.v1.ProfileNote
+	(*CompareRequest)(nil),         // 25: trivium.v1.CompareRequest
+	(*CompareResponse)(nil),        // 26: trivium.v1.CompareResponse
+	(*RankChange)(nil),             // 27: trivium.v1.RankChange
+	(*ExplainAbsenceRequest)(nil),  // 28: trivium.v1.ExplainAbsenceRequest
+	(*ExplainAbsenceResponse)(nil), // 29: trivium.v1.ExplainAbsenceResponse
+	(*LegAbsence)(nil),             // 30: trivium.v1.LegAbsence
+	(*Filter)(nil),                 // 31: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 34: google.protobuf.Struct
+	(*Segment)(nil),                // 35: trivium.v1.Segment
+	(*Fact)(nil),                   // 36: trivium.v1.Fact
+	(*ItemRef)(nil),                // 37: trivium.v1.ItemRef
 }
 var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
-	5,  // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
-	29, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
-	30, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
-	31, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
-	6,  // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
-	32, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
-	30, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
-	16, // 8: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
-	17, // 9: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
-	18, // 10: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
-	9,  // 11: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
-	33, // 12: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
-	34, // 13: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
-	35, // 14: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
-	10, // 15: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
-	0,  // 16: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	0,  // 17: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	31, // 18: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
-	11, // 19: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
-	13, // 20: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
-	14, // 21: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
-	15, // 22: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
-	1,  // 23: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
-	12, // 24: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
-	31, // 25: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	31, // 26: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	35, // 27: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
-	2,  // 28: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	31, // 29: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	31, // 30: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	31, // 31: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	31, // 32: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	31, // 33: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	31, // 34: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
-	21, // 35: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	32, // 36: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
-	22, // 37: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	4,  // 38: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	32, // 39: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	7,  // 40: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	7,  // 41: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	25, // 42: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	35, // 43: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	4,  // 44: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	35, // 45: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	3,  // 46: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	35, // 47: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	8,  // 48: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	28, // 49: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	2,  // 50: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	4,  // 51: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	19, // 52: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	23, // 53: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	26, // 54: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	7,  // 55: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	20, // 56: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	24, // 57: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	27, // 58: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	55, // [55:59] is the sub-list for method output_type
-	51, // [51:55] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	7,  // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
+	31, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
+	32, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
+	33, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
+	8,  // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
+	34, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
+	32, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
+	4,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	9,  // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	10, // 9: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
+	18, // 10: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
+	19, // 11: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
+	20, // 12: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
+	11, // 13: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
+	35, // 14: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
+	36, // 15: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
+	37, // 16: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
+	12, // 17: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
+	0,  // 18: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
+	0,  // 19: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
+	33, // 20: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	13, // 21: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
+	15, // 22: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
+	16, // 23: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
+	17, // 24: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
+	1,  // 25: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
+	14, // 26: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
+	33, // 27: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	33, // 28: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	37, // 29: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	2,  // 30: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
+	33, // 31: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	33, // 32: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	33, // 33: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	33, // 34: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	33, // 35: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	33, // 36: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	23, // 37: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
+	34, // 38: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	24, // 39: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
+	4,  // 40: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	34, // 41: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	9,  // 42: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	9,  // 43: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	27, // 44: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	37, // 45: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	4,  // 46: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	37, // 47: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	3,  // 48: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	37, // 49: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	10, // 50: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	30, // 51: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	2,  // 52: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	4,  // 53: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	5,  // 54: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	21, // 55: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	25, // 56: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	28, // 57: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	9,  // 58: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	6,  // 59: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	22, // 60: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	26, // 61: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	29, // 62: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	58, // [58:63] is the sub-list for method output_type
+	53, // [53:58] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }
@@ -2826,21 +2960,21 @@ func file_trivium_v1_retrieval_service_proto_init() {
 	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_item_proto_init()
 	file_trivium_v1_segment_proto_init()
-	file_trivium_v1_retrieval_service_proto_msgTypes[1].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[4].OneofWrappers = []any{
+	file_trivium_v1_retrieval_service_proto_msgTypes[3].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[6].OneofWrappers = []any{
 		(*Hit_Segment)(nil),
 		(*Hit_Fact)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[21].OneofWrappers = []any{}
 	file_trivium_v1_retrieval_service_proto_msgTypes[23].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[24].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[25].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_retrieval_service_proto_rawDesc), len(file_trivium_v1_retrieval_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	RetrievalService_Retrieve_FullMethodName       = "/trivium.v1.RetrievalService/Retrieve"
+	RetrievalService_RetrieveStream_FullMethodName = "/trivium.v1.RetrievalService/RetrieveStream"
 	RetrievalService_ListProfiles_FullMethodName   = "/trivium.v1.RetrievalService/ListProfiles"
 	RetrievalService_Compare_FullMethodName        = "/trivium.v1.RetrievalService/Compare"
 	RetrievalService_ExplainAbsence_FullMethodName = "/trivium.v1.RetrievalService/ExplainAbsence"
@@ -51,6 +52,19 @@ type RetrievalServiceClient interface {
 	// with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
 	// failed.
 	Retrieve(ctx context.Context, in *RetrieveRequest, opts ...grpc.CallOption) (*RetrieveResponse, error)
+	// Retrieves while somebody speaks. Each request has the transcript so far; the
+	// newest replaces the one before it, whose search is cancelled. A transcript
+	// whose search ends before it is replaced is answered early, and not if that
+	// search fails.
+	//
+	// The request with `final` is answered as Retrieve answers it, with the same
+	// result or status, and ends the stream. If its `retrieve` equals that of the
+	// request before it, the search of that one is its answer. Only a final
+	// answer counts as an access to its hits.
+	//
+	// A stream is for one utterance: at most 1000 requests in 5 minutes. An
+	// invalid request ends it.
+	RetrieveStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RetrieveStreamRequest, RetrieveStreamResponse], error)
 	// Lists the ranking profiles that requests can name, in pages.
 	ListProfiles(ctx context.Context, in *ListProfilesRequest, opts ...grpc.CallOption) (*ListProfilesResponse, error)
 	// Runs one query under two profiles and compares the rankings.
@@ -80,6 +94,19 @@ func (c *retrievalServiceClient) Retrieve(ctx context.Context, in *RetrieveReque
 	}
 	return out, nil
 }
+
+func (c *retrievalServiceClient) RetrieveStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RetrieveStreamRequest, RetrieveStreamResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RetrievalService_ServiceDesc.Streams[0], RetrievalService_RetrieveStream_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RetrieveStreamRequest, RetrieveStreamResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RetrievalService_RetrieveStreamClient = grpc.BidiStreamingClient[RetrieveStreamRequest, RetrieveStreamResponse]
 
 func (c *retrievalServiceClient) ListProfiles(ctx context.Context, in *ListProfilesRequest, opts ...grpc.CallOption) (*ListProfilesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -127,6 +154,19 @@ type RetrievalServiceServer interface {
 	// with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
 	// failed.
 	Retrieve(context.Context, *RetrieveRequest) (*RetrieveResponse, error)
+	// Retrieves while somebody speaks. Each request has the transcript so far; the
+	// newest replaces the one before it, whose search is cancelled. A transcript
+	// whose search ends before it is replaced is answered early, and not if that
+	// search fails.
+	//
+	// The request with `final` is answered as Retrieve answers it, with the same
+	// result or status, and ends the stream. If its `retrieve` equals that of the
+	// request before it, the search of that one is its answer. Only a final
+	// answer counts as an access to its hits.
+	//
+	// A stream is for one utterance: at most 1000 requests in 5 minutes. An
+	// invalid request ends it.
+	RetrieveStream(grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]) error
 	// Lists the ranking profiles that requests can name, in pages.
 	ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error)
 	// Runs one query under two profiles and compares the rankings.
@@ -149,6 +189,9 @@ type UnimplementedRetrievalServiceServer struct{}
 
 func (UnimplementedRetrievalServiceServer) Retrieve(context.Context, *RetrieveRequest) (*RetrieveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retrieve not implemented")
+}
+func (UnimplementedRetrievalServiceServer) RetrieveStream(grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]) error {
+	return status.Error(codes.Unimplemented, "method RetrieveStream not implemented")
 }
 func (UnimplementedRetrievalServiceServer) ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProfiles not implemented")
@@ -197,6 +240,13 @@ func _RetrievalService_Retrieve_Handler(srv interface{}, ctx context.Context, de
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _RetrievalService_RetrieveStream_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(RetrievalServiceServer).RetrieveStream(&grpc.GenericServerStream[RetrieveStreamRequest, RetrieveStreamResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RetrievalService_RetrieveStreamServer = grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]
 
 func _RetrievalService_ListProfiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListProfilesRequest)
@@ -276,6 +326,13 @@ var RetrievalService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RetrievalService_ExplainAbsence_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "RetrieveStream",
+			Handler:       _RetrievalService_RetrieveStream_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "trivium/v1/retrieval_service.proto",
 }

@@ -65,9 +65,11 @@ from trivium.values import (
     Statistics,
     Stats,
     StoreReceipt,
+    StreamedRetrieval,
     StreamResult,
     TenantStats,
     TimeRange,
+    Transcript,
 )
 from trivium.wire.credentials import TLS
 
@@ -127,8 +129,10 @@ __all__ = [
     "Stats",
     "StoreReceipt",
     "StreamResult",
+    "StreamedRetrieval",
     "TenantStats",
     "TimeRange",
+    "Transcript",
     "TriviumError",
     "UnavailableError",
     "Violation",

@@ -18,7 +18,11 @@ from trivium.v1.catalog_service_pb2 import GetSegmentsRequest, GetStatsRequest
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
 from trivium.v1.ingest_service_pb2 import IngestStreamRequest
 from trivium.v1.ingest_service_pb2_grpc import IngestServiceStub
-from trivium.v1.retrieval_service_pb2 import ListProfilesRequest
+from trivium.v1.retrieval_service_pb2 import (
+    ListProfilesRequest,
+    RetrieveRequest,
+    RetrieveStreamRequest,
+)
 from trivium.v1.retrieval_service_pb2_grpc import RetrievalServiceStub
 from trivium.values import (
     BriefingOptions,
@@ -32,12 +36,14 @@ from trivium.values import (
     Segment,
     SegmentsFound,
     Stats,
+    StreamedRetrieval,
     StreamResult,
 )
 from trivium.wire import health, requests, responses
 from trivium.wire.channel import (
     DEFAULT_STREAM_TIMEOUT_S,
     DEFAULT_TIMEOUT_S,
+    DEFAULT_UTTERANCE_TIMEOUT_S,
     DEFAULT_WRITE_TIMEOUT_S,
     ChannelOptions,
     Metadata,
@@ -52,7 +58,7 @@ from trivium.wire.requests import (
     Progress,
     RetrieveOptions,
 )
-from trivium.wire.transport import Items, each, open_channel, wait_ready
+from trivium.wire.transport import Items, Transcripts, each, open_channel, wait_ready
 
 logger = logging.getLogger(__name__)
 
@@ -218,6 +224,49 @@ class Client:
         except TriviumError as error:
             logger.warning("starting without memory", extra={"reason": str(error)})
             return ""
+
+    def retrieve_stream(
+        self,
+        transcripts: Transcripts,
+        *,
+        briefing: BriefingOptions | None = None,
+        timeout: float | None = None,
+        stream_timeout: float = DEFAULT_UTTERANCE_TIMEOUT_S,
+        **options: Unpack[RetrieveOptions],
+    ) -> Iterator[StreamedRetrieval]:
+        """Retrieves while somebody speaks: iterates over the answers to transcripts of one turn.
+
+        Each transcript replaces the one before it, whose search is cancelled. One whose search ends
+        before that is answered early. The final one is answered as by `retrieve`; it ends the
+        stream. `trivium.conversation.Recall` is built on this.
+
+        Args:
+            transcripts: What was said so far, at most 1,000 times; read in another thread while
+                answers are read.
+            briefing: As in `retrieve`.
+            timeout: As in `retrieve`, for each transcript.
+            stream_timeout: For the whole stream, at most 300 s.
+            **options: As in `RetrieveOptions`.
+        """
+        within = self._reading(timeout)
+        stream = _Transcripts(
+            transcripts,
+            lambda text: requests.retrieve(
+                self.tenant, text, timeout=within, briefing=briefing, **options
+            ),
+        )
+        call = self._retrieval.RetrieveStream(
+            stream.messages(), timeout=stream_timeout, metadata=self._metadata
+        )
+        try:
+            for response in call:
+                yield responses.to_streamed(response)
+        except grpc.RpcError as error:
+            raise to_error(error) from None
+        finally:
+            call.cancel()
+        if stream.error is not None:
+            raise stream.error
 
     def list_profiles(
         self, *, page_size: int = 0, timeout: float | None = None
@@ -438,3 +487,24 @@ class _Stream:
             self.error = error
         for message in self._batcher.flush():
             yield message
+
+
+class _Transcripts:
+    """The messages of a stream of transcripts, and the error that ended reading them."""
+
+    def __init__(
+        self, transcripts: Transcripts, to_request: Callable[[str], RetrieveRequest]
+    ) -> None:
+        self._transcripts = transcripts
+        self._to_request = to_request
+        self.error: Exception | None = None
+
+    def messages(self) -> Iterator[RetrieveStreamRequest]:
+        # As in `_Stream`.
+        try:
+            for transcript in each(self._transcripts):
+                yield RetrieveStreamRequest(
+                    retrieve=self._to_request(transcript.text), final=transcript.final
+                )
+        except Exception as error:
+            self.error = error

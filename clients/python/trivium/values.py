@@ -452,6 +452,26 @@ class Retrieval:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What somebody has said so far, or all of it if it is final."""
+
+    text: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedRetrieval:
+    """An answer while somebody speaks: to the transcript of this number, from 1.
+
+    A final one is the answer to the final transcript, and the last.
+    """
+
+    retrieval: Retrieval
+    transcript_number: int
+    final: bool
+
+
 class ItemState(StrEnum):
     """Whether an item was stored."""
 

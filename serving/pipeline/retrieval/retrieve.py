@@ -139,18 +139,26 @@ class Retriever:
             OverloadedError: The service is too busy to answer within the deadline.
         """
         retrieval = await self.preview(query, profile, deadline)
-        self._access.record(query.scope.tenant, [hit.item.item for hit in retrieval.hits])
+        self.record_access(query, retrieval)
         return retrieval
 
-    async def preview(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
+    async def preview(
+        self, query: Query, profile: Profile, deadline: Deadline, *, replaceable: bool = False
+    ) -> Retrieval:
         """Does the same and is not recorded as an access, which would change later answers.
+
+        `replaceable` is a query that is cancelled when a newer one replaces it.
 
         Raises:
             As `retrieve`.
         """
-        with self._admission.admitted(profile, deadline) as shed:
+        with self._admission.admitted(profile, deadline, replaceable=replaceable) as shed:
             traced = await self._retrieve(query, profile, deadline, thorough=False, shed=shed)
         return traced.retrieval
+
+    def record_access(self, query: Query, retrieval: Retrieval) -> None:
+        """Records that the hits of a preview were used."""
+        self._access.record(query.scope.tenant, [hit.item.item for hit in retrieval.hits])
 
     async def trace(self, query: Query, profile: Profile, deadline: Deadline) -> Traced:
         """Does the same and keeps every step, with all rows read; is not recorded as an access.

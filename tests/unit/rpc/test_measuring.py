@@ -110,7 +110,9 @@ class Shedding(Admission):
     """Admits every question without the graph."""
 
     @contextmanager
-    def admitted(self, profile: Profile, deadline: Deadline) -> Iterator[frozenset[str]]:
+    def admitted(
+        self, profile: Profile, deadline: Deadline, *, replaceable: bool = False
+    ) -> Iterator[frozenset[str]]:
         with super().admitted(profile, deadline):
             yield frozenset({"graph"})
 

@@ -30,7 +30,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/retrieval_service.proto.
  */
 export const file_trivium_v1_retrieval_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIt4DCg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJYCgtMZWdPdmVycmlkZRILCgNsZWcYASABKAkSEwoGd2VpZ2h0GAIgASgBSACIAQESEgoFZGVwdGgYAyABKAVIAYgBAUIJCgdfd2VpZ2h0QggKBl9kZXB0aCI8Cg9CcmllZmluZ09wdGlvbnMSEQoJbWF4X2NoYXJzGAEgASgFEhYKDm1heF9saW5lX2NoYXJzGAIgASgFIv8BChBSZXRyaWV2ZVJlc3BvbnNlEh0KBGhpdHMYASADKAsyDy50cml2aXVtLnYxLkhpdBIqCgtsZWdfcmVwb3J0cxgCIAMoCzIVLnRyaXZpdW0udjEuTGVnUmVwb3J0EioKCnN0YXRpc3RpY3MYAyABKAsyFi50cml2aXVtLnYxLlN0YXRpc3RpY3MSEAoIYnJpZWZpbmcYBCABKAkSJwoJY29lcmNpb25zGAUgAygLMhQudHJpdml1bS52MS5Db2VyY2lvbhIPCgdwcm9maWxlGAYgASgJEigKBnJlcmFuaxgHIAEoCzIYLnRyaXZpdW0udjEuUmVyYW5rUmVwb3J0Iu0BCgNIaXQSJgoHc2VnbWVudBgBIAEoCzITLnRyaXZpdW0udjEuU2VnbWVudEgAEiAKBGZhY3QYAiABKAsyEC50cml2aXVtLnYxLkZhY3RIABIMCgRyYW5rGAMgASgFEg0KBXNjb3JlGAQgASgBEgwKBGxlZ3MYBSADKAkSIwoGZm9sZGVkGAYgAygLMhMudHJpdml1bS52MS5JdGVtUmVmEiIKBmxlZGdlchgHIAEoCzISLnRyaXZpdW0udjEuTGVkZ2VyEiAKBXN0YWdlGAggASgOMhEudHJpdml1bS52MS5TdGFnZUIGCgRpdGVtIn8KDFJlcmFua1JlcG9ydBIgCgVzdGFnZRgBIAEoDjIRLnRyaXZpdW0udjEuU3RhZ2USDgoGcmVhc29uGAIgASgJEhEKCWhpdF9jb3VudBgDIAEoBRIqCgdlbGFwc2VkGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIscCCgZMZWRnZXISJgoJbGVnX3Rlcm1zGAEgAygLMhMudHJpdml1bS52MS5MZWdUZXJtEhMKC2Z1c2VkX3Njb3JlGAIgASgBEhUKDXJhbmtfY29uc3RhbnQYAyABKAESLgoKaW1wb3J0YW5jZRgEIAEoCzIaLnRyaXZpdW0udjEuSW1wb3J0YW5jZVRlcm0SJAoFZGVjYXkYBSABKAsyFS50cml2aXVtLnYxLkRlY2F5VGVybRIsCglkaXZlcnNpdHkYBiABKAsyGS50cml2aXVtLnYxLkRpdmVyc2l0eVRlcm0SKAoGbWV0aG9kGAcgASgOMhgudHJpdml1bS52MS5GdXNpb25NZXRob2QSJgoGcmVyYW5rGAggASgLMhYudHJpdml1bS52MS5SZXJhbmtUZXJtEhMKC3Jlc2VydmVkX2J5GAkgASgJIpsBCgdMZWdUZXJtEgsKA2xlZxgBIAEoCRIMCgRyYW5rGAIgASgBEg4KBndlaWdodBgDIAEoARIRCglsZWdfc2NvcmUYBCABKAESDAoEdGVybRgFIAEoARIMCgRwYXRoGAYgASgJEhAKCGZhY3RfaWRzGAcgAygJEhEKCW1pbl9zY29yZRgIIAEoARIRCgltYXhfc2NvcmUYCSABKAEiOgoKUmVyYW5rVGVybRINCgVsb2dpdBgBIAEoARIOCgZ3ZWlnaHQYAiABKAESDQoFc2NhbGUYAyABKAEiRwoOSW1wb3J0YW5jZVRlcm0SEgoKaW1wb3J0YW5jZRgBIAEoARISCgptdWx0aXBsaWVyGAIgASgBEg0KBWJvb3N0GAMgASgBIoQBCglEZWNheVRlcm0SJgoDYWdlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCWhhbGZfbGlmZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVmbG9vchgDIAEoARISCgptdWx0aXBsaWVyGAQgASgBIoIBCg1EaXZlcnNpdHlUZXJtEhEKCXRyYWRlX29mZhgBIAEoARIRCglyZWxldmFuY2UYAiABKAESFgoObWF4X3NpbWlsYXJpdHkYAyABKAESDQoFdmFsdWUYBCABKAESJAoHY2xvc2VzdBgFIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiLxAQoJTGVnUmVwb3J0EgsKA2xlZxgBIAEoCRIjCgVzdGF0ZRgCIAEoDjIULnRyaXZpdW0udjEuTGVnU3RhdGUSDgoGcmVhc29uGAMgASgJEhcKD2NhbmRpZGF0ZV9jb3VudBgEIAEoBRIZChFiZWxvd19mbG9vcl9jb3VudBgFIAEoBRIqCgdlbGFwc2VkGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhkKEWRlYWRfbGV0dGVyX2NvdW50GAcgASgFEhAKCHN0YW5kYnlzGAggAygJEhUKDXBlbmRpbmdfY291bnQYCSABKAMixgIKClN0YXRpc3RpY3MSKAoFdG90YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJZW1iZWRkaW5nGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2xvYWRpbmcYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoHcmFua2luZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg9jYW5kaWRhdGVfY291bnQYBSABKAUSFAoMZm9sZGVkX2NvdW50GAYgASgFEhYKDnZhbmlzaGVkX2NvdW50GAcgASgFEhMKC2luZGV4X2Vwb2NoGAggASgDEiwKCXJlcmFua2luZxgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI2CghDb2VyY2lvbhINCgVmaWVsZBgBIAEoCRINCgVnaXZlbhgCIAEoCRIMCgR1c2VkGAMgASgJIjwKE0xpc3RQcm9maWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiVgoUTGlzdFByb2ZpbGVzUmVzcG9uc2USJQoIcHJvZmlsZXMYASADKAsyEy50cml2aXVtLnYxLlByb2ZpbGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoEBCgdQcm9maWxlEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSKwoKZGVmaW5pdGlvbhgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFbm90ZXMYBCADKAsyFy50cml2aXVtLnYxLlByb2ZpbGVOb3RlIigKC1Byb2ZpbGVOb3RlEgsKA2xlZxgBIAEoCRIMCgR0ZXh0GAIgASgJIoQBCg5Db21wYXJlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0Eg8KB2FnYWluc3QYAiABKAkSMgoRYWdhaW5zdF9vdmVycmlkZXMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IrABCg9Db21wYXJlUmVzcG9uc2USLwoJcmV0cmlldmVkGAEgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEi0KB2FnYWluc3QYAiABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2USDwoHb3ZlcmxhcBgDIAEoARIsCgxyYW5rX2NoYW5nZXMYBCADKAsyFi50cml2aXVtLnYxLlJhbmtDaGFuZ2UidwoKUmFua0NoYW5nZRIhCgRpdGVtGAEgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEhEKBHJhbmsYAiABKAVIAIgBARIZCgxhZ2FpbnN0X3JhbmsYAyABKAVIAYgBAUIHCgVfcmFua0IPCg1fYWdhaW5zdF9yYW5rImkKFUV4cGxhaW5BYnNlbmNlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0EiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYiyQEKFkV4cGxhaW5BYnNlbmNlUmVzcG9uc2USHgoEbG9zcxgBIAEoDjIQLnRyaXZpdW0udjEuTG9zcxIOCgZyZWFzb24YAiABKAkSHwoCYnkYAyABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSEQoEcmFuaxgEIAEoBUgAiAEBEhwKA2hpdBgFIAEoCzIPLnRyaXZpdW0udjEuSGl0EiQKBGxlZ3MYBiADKAsyFi50cml2aXVtLnYxLkxlZ0Fic2VuY2VCBwoFX3JhbmsilwEKCkxlZ0Fic2VuY2USCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIRCgRyYW5rGAMgASgBSACIAQESEgoFc2NvcmUYBCABKAFIAYgBARINCgVkZXB0aBgFIAEoBRIOCgZyZWFzb24YBiABKAlCBwoFX3JhbmtCCAoGX3Njb3JlKl8KBVN0YWdlEhUKEVNUQUdFX1VOU1BFQ0lGSUVEEAASEgoOU1RBR0VfUkVSQU5LRUQQARIQCgxTVEFHRV9DT0FSU0UQAhIZChVTVEFHRV9DT0FSU0VfRkFMTEJBQ0sQAyqDAQoMRnVzaW9uTWV0aG9kEh0KGUZVU0lPTl9NRVRIT0RfVU5TUEVDSUZJRUQQABIhCh1GVVNJT05fTUVUSE9EX1JFQ0lQUk9DQUxfUkFOSxABEhgKFEZVU0lPTl9NRVRIT0RfQ09OVkVYEAISFwoTRlVTSU9OX01FVEhPRF9TQ09SRRADKqkBCghMZWdTdGF0ZRIZChVMRUdfU1RBVEVfVU5TUEVDSUZJRUQQABIQCgxMRUdfU1RBVEVfT0sQARIXChNMRUdfU1RBVEVfVElNRURfT1VUEAISFAoQTEVHX1NUQVRFX0ZBSUxFRBADEhUKEUxFR19TVEFURV9TS0lQUEVEEAQSEwoPTEVHX1NUQVRFX1NUQUxFEAUSFQoRTEVHX1NUQVRFX1BBUlRJQUwQBiq1AgoETG9zcxIUChBMT1NTX1VOU1BFQ0lGSUVEEAASDQoJTE9TU19OT05FEAESEwoPTE9TU19OT1RfU1RPUkVEEAISEQoNTE9TU19GSUxURVJFRBADEhYKEkxPU1NfTk9UX1BST0pFQ1RFRBAEEhQKEExPU1NfTk9UX01BVENIRUQQBRIUChBMT1NTX0JFTE9XX0RFUFRIEAYSDwoLTE9TU19GT0xERUQQBxIQCgxMT1NTX0RFQ0FZRUQQCBITCg9MT1NTX0JFTE9XX0hFQUQQCRIWChJMT1NTX1JFUkFOS0VEX0RPV04QChISCg5MT1NTX0RJU1BMQUNFRBALEgwKCExPU1NfQ1VUEAwSFQoRTE9TU19OT1RfU0VBUkNIRUQQDRITCg9MT1NTX1VOQU5TV0VSRUQQDjLdAgoQUmV0cmlldmFsU2VydmljZRJKCghSZXRyaWV2ZRIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0GhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlIgOQAgESVgoMTGlzdFByb2ZpbGVzEh8udHJpdml1bS52MS5MaXN0UHJvZmlsZXNSZXF1ZXN0GiAudHJpdml1bS52MS5MaXN0UHJvZmlsZXNSZXNwb25zZSIDkAIBEkcKB0NvbXBhcmUSGi50cml2aXVtLnYxLkNvbXBhcmVSZXF1ZXN0GhsudHJpdml1bS52MS5Db21wYXJlUmVzcG9uc2UiA5ACARJcCg5FeHBsYWluQWJzZW5jZRIhLnRyaXZpdW0udjEuRXhwbGFpbkFic2VuY2VSZXF1ZXN0GiIudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlc3BvbnNlIgOQAgFCFloUdHJpdml1bS92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIt4DCg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVChVSZXRyaWV2ZVN0cmVhbVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBINCgVmaW5hbBgCIAEoCCJwChZSZXRyaWV2ZVN0cmVhbVJlc3BvbnNlEi8KCXJldHJpZXZlZBgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIWCg5yZXF1ZXN0X251bWJlchgCIAEoBRINCgVmaW5hbBgDIAEoCCJYCgtMZWdPdmVycmlkZRILCgNsZWcYASABKAkSEwoGd2VpZ2h0GAIgASgBSACIAQESEgoFZGVwdGgYAyABKAVIAYgBAUIJCgdfd2VpZ2h0QggKBl9kZXB0aCI8Cg9CcmllZmluZ09wdGlvbnMSEQoJbWF4X2NoYXJzGAEgASgFEhYKDm1heF9saW5lX2NoYXJzGAIgASgFIv8BChBSZXRyaWV2ZVJlc3BvbnNlEh0KBGhpdHMYASADKAsyDy50cml2aXVtLnYxLkhpdBIqCgtsZWdfcmVwb3J0cxgCIAMoCzIVLnRyaXZpdW0udjEuTGVnUmVwb3J0EioKCnN0YXRpc3RpY3MYAyABKAsyFi50cml2aXVtLnYxLlN0YXRpc3RpY3MSEAoIYnJpZWZpbmcYBCABKAkSJwoJY29lcmNpb25zGAUgAygLMhQudHJpdml1bS52MS5Db2VyY2lvbhIPCgdwcm9maWxlGAYgASgJEigKBnJlcmFuaxgHIAEoCzIYLnRyaXZpdW0udjEuUmVyYW5rUmVwb3J0Iu0BCgNIaXQSJgoHc2VnbWVudBgBIAEoCzITLnRyaXZpdW0udjEuU2VnbWVudEgAEiAKBGZhY3QYAiABKAsyEC50cml2aXVtLnYxLkZhY3RIABIMCgRyYW5rGAMgASgFEg0KBXNjb3JlGAQgASgBEgwKBGxlZ3MYBSADKAkSIwoGZm9sZGVkGAYgAygLMhMudHJpdml1bS52MS5JdGVtUmVmEiIKBmxlZGdlchgHIAEoCzISLnRyaXZpdW0udjEuTGVkZ2VyEiAKBXN0YWdlGAggASgOMhEudHJpdml1bS52MS5TdGFnZUIGCgRpdGVtIn8KDFJlcmFua1JlcG9ydBIgCgVzdGFnZRgBIAEoDjIRLnRyaXZpdW0udjEuU3RhZ2USDgoGcmVhc29uGAIgASgJEhEKCWhpdF9jb3VudBgDIAEoBRIqCgdlbGFwc2VkGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIscCCgZMZWRnZXISJgoJbGVnX3Rlcm1zGAEgAygLMhMudHJpdml1bS52MS5MZWdUZXJtEhMKC2Z1c2VkX3Njb3JlGAIgASgBEhUKDXJhbmtfY29uc3RhbnQYAyABKAESLgoKaW1wb3J0YW5jZRgEIAEoCzIaLnRyaXZpdW0udjEuSW1wb3J0YW5jZVRlcm0SJAoFZGVjYXkYBSABKAsyFS50cml2aXVtLnYxLkRlY2F5VGVybRIsCglkaXZlcnNpdHkYBiABKAsyGS50cml2aXVtLnYxLkRpdmVyc2l0eVRlcm0SKAoGbWV0aG9kGAcgASgOMhgudHJpdml1bS52MS5GdXNpb25NZXRob2QSJgoGcmVyYW5rGAggASgLMhYudHJpdml1bS52MS5SZXJhbmtUZXJtEhMKC3Jlc2VydmVkX2J5GAkgASgJIpsBCgdMZWdUZXJtEgsKA2xlZxgBIAEoCRIMCgRyYW5rGAIgASgBEg4KBndlaWdodBgDIAEoARIRCglsZWdfc2NvcmUYBCABKAESDAoEdGVybRgFIAEoARIMCgRwYXRoGAYgASgJEhAKCGZhY3RfaWRzGAcgAygJEhEKCW1pbl9zY29yZRgIIAEoARIRCgltYXhfc2NvcmUYCSABKAEiOgoKUmVyYW5rVGVybRINCgVsb2dpdBgBIAEoARIOCgZ3ZWlnaHQYAiABKAESDQoFc2NhbGUYAyABKAEiRwoOSW1wb3J0YW5jZVRlcm0SEgoKaW1wb3J0YW5jZRgBIAEoARISCgptdWx0aXBsaWVyGAIgASgBEg0KBWJvb3N0GAMgASgBIoQBCglEZWNheVRlcm0SJgoDYWdlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCWhhbGZfbGlmZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVmbG9vchgDIAEoARISCgptdWx0aXBsaWVyGAQgASgBIoIBCg1EaXZlcnNpdHlUZXJtEhEKCXRyYWRlX29mZhgBIAEoARIRCglyZWxldmFuY2UYAiABKAESFgoObWF4X3NpbWlsYXJpdHkYAyABKAESDQoFdmFsdWUYBCABKAESJAoHY2xvc2VzdBgFIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiLxAQoJTGVnUmVwb3J0EgsKA2xlZxgBIAEoCRIjCgVzdGF0ZRgCIAEoDjIULnRyaXZpdW0udjEuTGVnU3RhdGUSDgoGcmVhc29uGAMgASgJEhcKD2NhbmRpZGF0ZV9jb3VudBgEIAEoBRIZChFiZWxvd19mbG9vcl9jb3VudBgFIAEoBRIqCgdlbGFwc2VkGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhkKEWRlYWRfbGV0dGVyX2NvdW50GAcgASgFEhAKCHN0YW5kYnlzGAggAygJEhUKDXBlbmRpbmdfY291bnQYCSABKAMixgIKClN0YXRpc3RpY3MSKAoFdG90YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJZW1iZWRkaW5nGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2xvYWRpbmcYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoHcmFua2luZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg9jYW5kaWRhdGVfY291bnQYBSABKAUSFAoMZm9sZGVkX2NvdW50GAYgASgFEhYKDnZhbmlzaGVkX2NvdW50GAcgASgFEhMKC2luZGV4X2Vwb2NoGAggASgDEiwKCXJlcmFua2luZxgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI2CghDb2VyY2lvbhINCgVmaWVsZBgBIAEoCRINCgVnaXZlbhgCIAEoCRIMCgR1c2VkGAMgASgJIjwKE0xpc3RQcm9maWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiVgoUTGlzdFByb2ZpbGVzUmVzcG9uc2USJQoIcHJvZmlsZXMYASADKAsyEy50cml2aXVtLnYxLlByb2ZpbGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoEBCgdQcm9maWxlEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSKwoKZGVmaW5pdGlvbhgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFbm90ZXMYBCADKAsyFy50cml2aXVtLnYxLlByb2ZpbGVOb3RlIigKC1Byb2ZpbGVOb3RlEgsKA2xlZxgBIAEoCRIMCgR0ZXh0GAIgASgJIoQBCg5Db21wYXJlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0Eg8KB2FnYWluc3QYAiABKAkSMgoRYWdhaW5zdF9vdmVycmlkZXMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IrABCg9Db21wYXJlUmVzcG9uc2USLwoJcmV0cmlldmVkGAEgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEi0KB2FnYWluc3QYAiABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2USDwoHb3ZlcmxhcBgDIAEoARIsCgxyYW5rX2NoYW5nZXMYBCADKAsyFi50cml2aXVtLnYxLlJhbmtDaGFuZ2UidwoKUmFua0NoYW5nZRIhCgRpdGVtGAEgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEhEKBHJhbmsYAiABKAVIAIgBARIZCgxhZ2FpbnN0X3JhbmsYAyABKAVIAYgBAUIHCgVfcmFua0IPCg1fYWdhaW5zdF9yYW5rImkKFUV4cGxhaW5BYnNlbmNlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0EiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYiyQEKFkV4cGxhaW5BYnNlbmNlUmVzcG9uc2USHgoEbG9zcxgBIAEoDjIQLnRyaXZpdW0udjEuTG9zcxIOCgZyZWFzb24YAiABKAkSHwoCYnkYAyABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSEQoEcmFuaxgEIAEoBUgAiAEBEhwKA2hpdBgFIAEoCzIPLnRyaXZpdW0udjEuSGl0EiQKBGxlZ3MYBiADKAsyFi50cml2aXVtLnYxLkxlZ0Fic2VuY2VCBwoFX3JhbmsilwEKCkxlZ0Fic2VuY2USCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIRCgRyYW5rGAMgASgBSACIAQESEgoFc2NvcmUYBCABKAFIAYgBARINCgVkZXB0aBgFIAEoBRIOCgZyZWFzb24YBiABKAlCBwoFX3JhbmtCCAoGX3Njb3JlKl8KBVN0YWdlEhUKEVNUQUdFX1VOU1BFQ0lGSUVEEAASEgoOU1RBR0VfUkVSQU5LRUQQARIQCgxTVEFHRV9DT0FSU0UQAhIZChVTVEFHRV9DT0FSU0VfRkFMTEJBQ0sQAyqDAQoMRnVzaW9uTWV0aG9kEh0KGUZVU0lPTl9NRVRIT0RfVU5TUEVDSUZJRUQQABIhCh1GVVNJT05fTUVUSE9EX1JFQ0lQUk9DQUxfUkFOSxABEhgKFEZVU0lPTl9NRVRIT0RfQ09OVkVYEAISFwoTRlVTSU9OX01FVEhPRF9TQ09SRRADKqkBCghMZWdTdGF0ZRIZChVMRUdfU1RBVEVfVU5TUEVDSUZJRUQQABIQCgxMRUdfU1RBVEVfT0sQARIXChNMRUdfU1RBVEVfVElNRURfT1VUEAISFAoQTEVHX1NUQVRFX0ZBSUxFRBADEhUKEUxFR19TVEFURV9TS0lQUEVEEAQSEwoPTEVHX1NUQVRFX1NUQUxFEAUSFQoRTEVHX1NUQVRFX1BBUlRJQUwQBiq1AgoETG9zcxIUChBMT1NTX1VOU1BFQ0lGSUVEEAASDQoJTE9TU19OT05FEAESEwoPTE9TU19OT1RfU1RPUkVEEAISEQoNTE9TU19GSUxURVJFRBADEhYKEkxPU1NfTk9UX1BST0pFQ1RFRBAEEhQKEExPU1NfTk9UX01BVENIRUQQBRIUChBMT1NTX0JFTE9XX0RFUFRIEAYSDwoLTE9TU19GT0xERUQQBxIQCgxMT1NTX0RFQ0FZRUQQCBITCg9MT1NTX0JFTE9XX0hFQUQQCRIWChJMT1NTX1JFUkFOS0VEX0RPV04QChISCg5MT1NTX0RJU1BMQUNFRBALEgwKCExPU1NfQ1VUEAwSFQoRTE9TU19OT1RfU0VBUkNIRUQQDRITCg9MT1NTX1VOQU5TV0VSRUQQDjK/AwoQUmV0cmlldmFsU2VydmljZRJKCghSZXRyaWV2ZRIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0GhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlIgOQAgESYAoOUmV0cmlldmVTdHJlYW0SIS50cml2aXVtLnYxLlJldHJpZXZlU3RyZWFtUmVxdWVzdBoiLnRyaXZpdW0udjEuUmV0cmlldmVTdHJlYW1SZXNwb25zZSIDkAIBKAEwARJWCgxMaXN0UHJvZmlsZXMSHy50cml2aXVtLnYxLkxpc3RQcm9maWxlc1JlcXVlc3QaIC50cml2aXVtLnYxLkxpc3RQcm9maWxlc1Jlc3BvbnNlIgOQAgESRwoHQ29tcGFyZRIaLnRyaXZpdW0udjEuQ29tcGFyZVJlcXVlc3QaGy50cml2aXVtLnYxLkNvbXBhcmVSZXNwb25zZSIDkAIBElwKDkV4cGxhaW5BYnNlbmNlEiEudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlcXVlc3QaIi50cml2aXVtLnYxLkV4cGxhaW5BYnNlbmNlUmVzcG9uc2UiA5ACAUIWWhR0cml2aXVtL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for RetrievalService.Retrieve.
@@ -171,6 +171,70 @@ export const RetrieveRequestSchema: GenMessage<RetrieveRequest> = /*@__PURE__*/
   messageDesc(file_trivium_v1_retrieval_service, 0);
 
 /**
+ * Request message for RetrievalService.RetrieveStream.
+ *
+ * @generated from message trivium.v1.RetrieveStreamRequest
+ */
+export type RetrieveStreamRequest = Message<"trivium.v1.RetrieveStreamRequest"> & {
+  /**
+   * Required. The request, with the transcript so far as its `query`. Its
+   * `time_budget` begins when it is received.
+   *
+   * @generated from field: trivium.v1.RetrieveRequest retrieve = 1;
+   */
+  retrieve?: RetrieveRequest | undefined;
+
+  /**
+   * Whether the transcript is complete. Later requests are not read.
+   *
+   * @generated from field: bool final = 2;
+   */
+  final: boolean;
+};
+
+/**
+ * Describes the message trivium.v1.RetrieveStreamRequest.
+ * Use `create(RetrieveStreamRequestSchema)` to create a new message.
+ */
+export const RetrieveStreamRequestSchema: GenMessage<RetrieveStreamRequest> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 1);
+
+/**
+ * Response message for RetrievalService.RetrieveStream.
+ *
+ * @generated from message trivium.v1.RetrieveStreamResponse
+ */
+export type RetrieveStreamResponse = Message<"trivium.v1.RetrieveStreamResponse"> & {
+  /**
+   * The result.
+   *
+   * @generated from field: trivium.v1.RetrieveResponse retrieved = 1;
+   */
+  retrieved?: RetrieveResponse | undefined;
+
+  /**
+   * The number of the request that it answers, from 1.
+   *
+   * @generated from field: int32 request_number = 2;
+   */
+  requestNumber: number;
+
+  /**
+   * Whether it answers the final request, and so is the last response.
+   *
+   * @generated from field: bool final = 3;
+   */
+  final: boolean;
+};
+
+/**
+ * Describes the message trivium.v1.RetrieveStreamResponse.
+ * Use `create(RetrieveStreamResponseSchema)` to create a new message.
+ */
+export const RetrieveStreamResponseSchema: GenMessage<RetrieveStreamResponse> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 2);
+
+/**
  * Changes to one leg of the profile.
  *
  * @generated from message trivium.v1.LegOverride
@@ -205,7 +269,7 @@ export type LegOverride = Message<"trivium.v1.LegOverride"> & {
  * Use `create(LegOverrideSchema)` to create a new message.
  */
 export const LegOverrideSchema: GenMessage<LegOverride> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 1);
+  messageDesc(file_trivium_v1_retrieval_service, 3);
 
 /**
  * Options of the prompt block.
@@ -234,7 +298,7 @@ export type BriefingOptions = Message<"trivium.v1.BriefingOptions"> & {
  * Use `create(BriefingOptionsSchema)` to create a new message.
  */
 export const BriefingOptionsSchema: GenMessage<BriefingOptions> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 2);
+  messageDesc(file_trivium_v1_retrieval_service, 4);
 
 /**
  * Response message for RetrievalService.Retrieve.
@@ -297,7 +361,7 @@ export type RetrieveResponse = Message<"trivium.v1.RetrieveResponse"> & {
  * Use `create(RetrieveResponseSchema)` to create a new message.
  */
 export const RetrieveResponseSchema: GenMessage<RetrieveResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 3);
+  messageDesc(file_trivium_v1_retrieval_service, 5);
 
 /**
  * A segment or fact found.
@@ -377,7 +441,7 @@ export type Hit = Message<"trivium.v1.Hit"> & {
  * Use `create(HitSchema)` to create a new message.
  */
 export const HitSchema: GenMessage<Hit> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 4);
+  messageDesc(file_trivium_v1_retrieval_service, 6);
 
 /**
  * The outcome of reranking.
@@ -420,7 +484,7 @@ export type RerankReport = Message<"trivium.v1.RerankReport"> & {
  * Use `create(RerankReportSchema)` to create a new message.
  */
 export const RerankReportSchema: GenMessage<RerankReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 5);
+  messageDesc(file_trivium_v1_retrieval_service, 7);
 
 /**
  * How a score was computed:
@@ -503,7 +567,7 @@ export type Ledger = Message<"trivium.v1.Ledger"> & {
  * Use `create(LedgerSchema)` to create a new message.
  */
 export const LedgerSchema: GenMessage<Ledger> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 6);
+  messageDesc(file_trivium_v1_retrieval_service, 8);
 
 /**
  * The term of one leg or signal, by the ledger's method.
@@ -583,7 +647,7 @@ export type LegTerm = Message<"trivium.v1.LegTerm"> & {
  * Use `create(LegTermSchema)` to create a new message.
  */
 export const LegTermSchema: GenMessage<LegTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 7);
+  messageDesc(file_trivium_v1_retrieval_service, 9);
 
 /**
  * The effect of reranking on a score; see Ledger for the formula.
@@ -618,7 +682,7 @@ export type RerankTerm = Message<"trivium.v1.RerankTerm"> & {
  * Use `create(RerankTermSchema)` to create a new message.
  */
 export const RerankTermSchema: GenMessage<RerankTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 8);
+  messageDesc(file_trivium_v1_retrieval_service, 10);
 
 /**
  * The effect of importance on a score.
@@ -653,7 +717,7 @@ export type ImportanceTerm = Message<"trivium.v1.ImportanceTerm"> & {
  * Use `create(ImportanceTermSchema)` to create a new message.
  */
 export const ImportanceTermSchema: GenMessage<ImportanceTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 9);
+  messageDesc(file_trivium_v1_retrieval_service, 11);
 
 /**
  * The effect of age on a score: max(floor, 2^(-age / half_life)).
@@ -695,7 +759,7 @@ export type DecayTerm = Message<"trivium.v1.DecayTerm"> & {
  * Use `create(DecayTermSchema)` to create a new message.
  */
 export const DecayTermSchema: GenMessage<DecayTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 10);
+  messageDesc(file_trivium_v1_retrieval_service, 12);
 
 /**
  * Maximal marginal relevance when the hit was chosen:
@@ -745,7 +809,7 @@ export type DiversityTerm = Message<"trivium.v1.DiversityTerm"> & {
  * Use `create(DiversityTermSchema)` to create a new message.
  */
 export const DiversityTermSchema: GenMessage<DiversityTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 11);
+  messageDesc(file_trivium_v1_retrieval_service, 13);
 
 /**
  * The outcome of one leg.
@@ -826,7 +890,7 @@ export type LegReport = Message<"trivium.v1.LegReport"> & {
  * Use `create(LegReportSchema)` to create a new message.
  */
 export const LegReportSchema: GenMessage<LegReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 12);
+  messageDesc(file_trivium_v1_retrieval_service, 14);
 
 /**
  * Timings and counts of a call.
@@ -903,7 +967,7 @@ export type Statistics = Message<"trivium.v1.Statistics"> & {
  * Use `create(StatisticsSchema)` to create a new message.
  */
 export const StatisticsSchema: GenMessage<Statistics> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 13);
+  messageDesc(file_trivium_v1_retrieval_service, 15);
 
 /**
  * A value of the request that was changed.
@@ -938,7 +1002,7 @@ export type Coercion = Message<"trivium.v1.Coercion"> & {
  * Use `create(CoercionSchema)` to create a new message.
  */
 export const CoercionSchema: GenMessage<Coercion> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 14);
+  messageDesc(file_trivium_v1_retrieval_service, 16);
 
 /**
  * Request message for RetrievalService.ListProfiles.
@@ -967,7 +1031,7 @@ export type ListProfilesRequest = Message<"trivium.v1.ListProfilesRequest"> & {
  * Use `create(ListProfilesRequestSchema)` to create a new message.
  */
 export const ListProfilesRequestSchema: GenMessage<ListProfilesRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 15);
+  messageDesc(file_trivium_v1_retrieval_service, 17);
 
 /**
  * Response message for RetrievalService.ListProfiles.
@@ -995,7 +1059,7 @@ export type ListProfilesResponse = Message<"trivium.v1.ListProfilesResponse"> & 
  * Use `create(ListProfilesResponseSchema)` to create a new message.
  */
 export const ListProfilesResponseSchema: GenMessage<ListProfilesResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 16);
+  messageDesc(file_trivium_v1_retrieval_service, 18);
 
 /**
  * A ranking profile.
@@ -1038,7 +1102,7 @@ export type Profile = Message<"trivium.v1.Profile"> & {
  * Use `create(ProfileSchema)` to create a new message.
  */
 export const ProfileSchema: GenMessage<Profile> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 17);
+  messageDesc(file_trivium_v1_retrieval_service, 19);
 
 /**
  * A note on a leg of a profile.
@@ -1066,7 +1130,7 @@ export type ProfileNote = Message<"trivium.v1.ProfileNote"> & {
  * Use `create(ProfileNoteSchema)` to create a new message.
  */
 export const ProfileNoteSchema: GenMessage<ProfileNote> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 18);
+  messageDesc(file_trivium_v1_retrieval_service, 20);
 
 /**
  * Request message for RetrievalService.Compare.
@@ -1103,7 +1167,7 @@ export type CompareRequest = Message<"trivium.v1.CompareRequest"> & {
  * Use `create(CompareRequestSchema)` to create a new message.
  */
 export const CompareRequestSchema: GenMessage<CompareRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 19);
+  messageDesc(file_trivium_v1_retrieval_service, 21);
 
 /**
  * Response message for RetrievalService.Compare.
@@ -1146,7 +1210,7 @@ export type CompareResponse = Message<"trivium.v1.CompareResponse"> & {
  * Use `create(CompareResponseSchema)` to create a new message.
  */
 export const CompareResponseSchema: GenMessage<CompareResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 20);
+  messageDesc(file_trivium_v1_retrieval_service, 22);
 
 /**
  * The ranks of an item under two profiles.
@@ -1181,7 +1245,7 @@ export type RankChange = Message<"trivium.v1.RankChange"> & {
  * Use `create(RankChangeSchema)` to create a new message.
  */
 export const RankChangeSchema: GenMessage<RankChange> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 21);
+  messageDesc(file_trivium_v1_retrieval_service, 23);
 
 /**
  * Request message for RetrievalService.ExplainAbsence.
@@ -1209,7 +1273,7 @@ export type ExplainAbsenceRequest = Message<"trivium.v1.ExplainAbsenceRequest"> 
  * Use `create(ExplainAbsenceRequestSchema)` to create a new message.
  */
 export const ExplainAbsenceRequestSchema: GenMessage<ExplainAbsenceRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 22);
+  messageDesc(file_trivium_v1_retrieval_service, 24);
 
 /**
  * Response message for RetrievalService.ExplainAbsence.
@@ -1265,7 +1329,7 @@ export type ExplainAbsenceResponse = Message<"trivium.v1.ExplainAbsenceResponse"
  * Use `create(ExplainAbsenceResponseSchema)` to create a new message.
  */
 export const ExplainAbsenceResponseSchema: GenMessage<ExplainAbsenceResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 23);
+  messageDesc(file_trivium_v1_retrieval_service, 25);
 
 /**
  * The result of one leg for an item.
@@ -1323,7 +1387,7 @@ export type LegAbsence = Message<"trivium.v1.LegAbsence"> & {
  * Use `create(LegAbsenceSchema)` to create a new message.
  */
 export const LegAbsenceSchema: GenMessage<LegAbsence> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 24);
+  messageDesc(file_trivium_v1_retrieval_service, 26);
 
 /**
  * Whether a hit was reranked.
@@ -1614,6 +1678,27 @@ export const RetrievalService: GenService<{
     methodKind: "unary";
     input: typeof RetrieveRequestSchema;
     output: typeof RetrieveResponseSchema;
+  },
+  /**
+   * Retrieves while somebody speaks. Each request has the transcript so far; the
+   * newest replaces the one before it, whose search is cancelled. A transcript
+   * whose search ends before it is replaced is answered early, and not if that
+   * search fails.
+   *
+   * The request with `final` is answered as Retrieve answers it, with the same
+   * result or status, and ends the stream. If its `retrieve` equals that of the
+   * request before it, the search of that one is its answer. Only a final
+   * answer counts as an access to its hits.
+   *
+   * A stream is for one utterance: at most 1000 requests in 5 minutes. An
+   * invalid request ends it.
+   *
+   * @generated from rpc trivium.v1.RetrievalService.RetrieveStream
+   */
+  retrieveStream: {
+    methodKind: "bidi_streaming";
+    input: typeof RetrieveStreamRequestSchema;
+    output: typeof RetrieveStreamResponseSchema;
   },
   /**
    * Lists the ranking profiles that requests can name, in pages.
