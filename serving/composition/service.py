@@ -49,6 +49,7 @@ from serving.pipeline.retrieval.legs import (
 )
 from serving.pipeline.retrieval.newest import Streams
 from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.warm import QUESTION, Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
@@ -134,7 +135,7 @@ async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) ->
     caller should wait for it. The service starts even if a leg does not answer.
     """
     scope = Scope(tenant=NO_TENANT, as_of=now_utc())
-    query = Query(scope=scope, text="Who said hello to whom, and when?")
+    query = Query(scope=scope, text=QUESTION)
     while not give_up.passed:
         try:
             # Traced, since the time of a first query must not count as its usual cost.
@@ -175,6 +176,7 @@ def _use_cases(
     )
     return UseCases(
         retriever=retriever,
+        warmer=Warmer(retriever, postgres.names),
         explainer=AbsenceExplainer(retriever, postgres.store, spaces, graph),
         ingestor=Ingestor(postgres.store, CapitalisedEntities()),
         eraser=Eraser(postgres.store, spaces, graph, postgres.consistency),

@@ -19,6 +19,7 @@ from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.ordering import Hit, Stage
 from serving.pipeline.retrieval.rerank_stage import RerankReport
 from serving.pipeline.retrieval.retrieve import Retrieval
+from serving.pipeline.retrieval.warm import Warmed
 from serving.rpc.items import duration, from_fact, from_reference, from_segment
 from serving.rpc.questions import CompareCall, RetrieveCall, StreamedCall
 from trivium.v1 import retrieval_service_pb2
@@ -108,6 +109,22 @@ def from_streamed(
         retrieved=from_retrieval(call.retrieve, retrieval),
         request_number=call.number,
         final=call.final,
+    )
+
+
+def from_warmed(call: RetrieveCall, warmed: Sequence[Warmed]) -> retrieval_service_pb2.WarmResponse:
+    """Writes what was prepared."""
+    return retrieval_service_pb2.WarmResponse(
+        parts=[
+            retrieval_service_pb2.WarmPart(
+                part=each.part,
+                warm=each.warm,
+                reason=each.reason,
+                elapsed=duration(each.elapsed_s),
+            )
+            for each in warmed
+        ],
+        profile=call.profile.name,
     )
 
 

@@ -17,6 +17,7 @@ from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.records import ItemId
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
+from serving.pipeline.retrieval.warm import QUESTION
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.items import to_reference
 from serving.rpc.requests import to_filter
@@ -148,6 +149,23 @@ def to_streamed_call(
         number=number,
         final=request.final,
     )
+
+
+def to_warm_call(
+    request: retrieval_service_pb2.WarmRequest, profiles: ProfileBook, now: datetime
+) -> RetrieveCall:
+    """Reads a WarmRequest, as a RetrieveRequest that asks nothing in particular.
+
+    Raises:
+        InvalidRequestError: Fields are invalid.
+    """
+    asking = retrieval_service_pb2.RetrieveRequest(
+        tenant=request.tenant,
+        query=QUESTION,
+        profile=request.profile,
+        time_budget=request.time_budget if request.HasField("time_budget") else None,
+    )
+    return to_retrieve_call(asking, profiles, now)
 
 
 def to_compare_call(

@@ -23,6 +23,7 @@ from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.newest import Streams, newest_answers
 from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
+from serving.pipeline.retrieval.warm import Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingested, Ingestor
 from serving.pipeline.writes.stats import Observer
@@ -78,6 +79,7 @@ class UseCases:
     """The use cases and stores behind the RPCs."""
 
     retriever: Retriever
+    warmer: Warmer
     explainer: AbsenceExplainer
     ingestor: Ingestor
     eraser: Eraser
@@ -175,6 +177,16 @@ class TriviumService:
     async def _anticipate(self, call: StreamedCall) -> Retrieval:
         preview = self.use_cases.retriever.preview
         return await self._answer(call.retrieve, partial(preview, replaceable=not call.final))
+
+    @rpc(retrieval_service_pb2.WarmResponse)
+    async def Warm(  # noqa: N802
+        self, request: retrieval_service_pb2.WarmRequest
+    ) -> retrieval_service_pb2.WarmResponse:
+        """Prepares for the first query of a tenant."""
+        call = questions.to_warm_call(request, self.profiles, self._now())
+        deadline = Deadline.after(call.time_budget_s)
+        warmed = await self.use_cases.warmer.warm(call.query, call.profile, deadline)
+        return answers.from_warmed(call, warmed)
 
     @rpc(retrieval_service_pb2.ListProfilesResponse)
     async def ListProfiles(  # noqa: N802

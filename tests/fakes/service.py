@@ -89,6 +89,9 @@ class FakeService(
         default = retrieval_service_pb2.RetrieveStreamResponse()
         yield self._answer("RetrieveStream", list(request_iterator), context, default)
 
+    def Warm(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("Warm", request, context, retrieval_service_pb2.WarmResponse())
+
     def ListProfiles(self, request: Any, context: Any) -> Any:  # noqa: N802
         default = retrieval_service_pb2.ListProfilesResponse()
         return self._answer("ListProfiles", request, context, default)

@@ -633,6 +633,199 @@ func (x *RetrieveStreamResponse) GetFinal() bool {
 	return false
 }
 
+// Request message for RetrievalService.Warm.
+type WarmRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The tenant, 1 to 256 bytes. An unknown tenant has nothing to load.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The name of the profile of the queries to come. Empty means "default".
+	Profile string `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	// As in RetrieveRequest. What has not answered by then is reported.
+	TimeBudget    *durationpb.Duration `protobuf:"bytes,3,opt,name=time_budget,json=timeBudget,proto3" json:"time_budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmRequest) Reset() {
+	*x = WarmRequest{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmRequest) ProtoMessage() {}
+
+func (x *WarmRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
+func (*WarmRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WarmRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *WarmRequest) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *WarmRequest) GetTimeBudget() *durationpb.Duration {
+	if x != nil {
+		return x.TimeBudget
+	}
+	return nil
+}
+
+// Response message for RetrievalService.Warm.
+type WarmResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The names of the tenant's entities, and each leg of the profile in its
+	// order.
+	Parts []*WarmPart `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The name of the profile used.
+	Profile       string `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmResponse) Reset() {
+	*x = WarmResponse{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmResponse) ProtoMessage() {}
+
+func (x *WarmResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmResponse.ProtoReflect.Descriptor instead.
+func (*WarmResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WarmResponse) GetParts() []*WarmPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *WarmResponse) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+// Something that the next query of the tenant needs.
+type WarmPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "names", or the name of a leg.
+	Part string `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`
+	// Whether it answered, so that the next query does not wait for it.
+	Warm bool `protobuf:"varint,2,opt,name=warm,proto3" json:"warm,omitempty"`
+	// Why not, for people and logs; empty if it is.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The time that it took.
+	Elapsed       *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmPart) Reset() {
+	*x = WarmPart{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmPart) ProtoMessage() {}
+
+func (x *WarmPart) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmPart.ProtoReflect.Descriptor instead.
+func (*WarmPart) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WarmPart) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *WarmPart) GetWarm() bool {
+	if x != nil {
+		return x.Warm
+	}
+	return false
+}
+
+func (x *WarmPart) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *WarmPart) GetElapsed() *durationpb.Duration {
+	if x != nil {
+		return x.Elapsed
+	}
+	return nil
+}
+
 // Changes to one leg of the profile.
 type LegOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -650,7 +843,7 @@ type LegOverride struct {
 
 func (x *LegOverride) Reset() {
 	*x = LegOverride{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +855,7 @@ func (x *LegOverride) String() string {
 func (*LegOverride) ProtoMessage() {}
 
 func (x *LegOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +868,7 @@ func (x *LegOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegOverride.ProtoReflect.Descriptor instead.
 func (*LegOverride) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LegOverride) GetLeg() string {
@@ -713,7 +906,7 @@ type BriefingOptions struct {
 
 func (x *BriefingOptions) Reset() {
 	*x = BriefingOptions{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +918,7 @@ func (x *BriefingOptions) String() string {
 func (*BriefingOptions) ProtoMessage() {}
 
 func (x *BriefingOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +931,7 @@ func (x *BriefingOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BriefingOptions.ProtoReflect.Descriptor instead.
 func (*BriefingOptions) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BriefingOptions) GetMaxChars() int32 {
@@ -778,7 +971,7 @@ type RetrieveResponse struct {
 
 func (x *RetrieveResponse) Reset() {
 	*x = RetrieveResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +983,7 @@ func (x *RetrieveResponse) String() string {
 func (*RetrieveResponse) ProtoMessage() {}
 
 func (x *RetrieveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +996,7 @@ func (x *RetrieveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrieveResponse.ProtoReflect.Descriptor instead.
 func (*RetrieveResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{5}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RetrieveResponse) GetHits() []*Hit {
@@ -884,7 +1077,7 @@ type Hit struct {
 
 func (x *Hit) Reset() {
 	*x = Hit{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1089,7 @@ func (x *Hit) String() string {
 func (*Hit) ProtoMessage() {}
 
 func (x *Hit) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1102,7 @@ func (x *Hit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hit.ProtoReflect.Descriptor instead.
 func (*Hit) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{6}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Hit) GetItem() isHit_Item {
@@ -1015,7 +1208,7 @@ type RerankReport struct {
 
 func (x *RerankReport) Reset() {
 	*x = RerankReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1220,7 @@ func (x *RerankReport) String() string {
 func (*RerankReport) ProtoMessage() {}
 
 func (x *RerankReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1233,7 @@ func (x *RerankReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankReport.ProtoReflect.Descriptor instead.
 func (*RerankReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{7}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RerankReport) GetStage() Stage {
@@ -1105,7 +1298,7 @@ type Ledger struct {
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1310,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1323,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ledger) GetLegTerms() []*LegTerm {
@@ -1226,7 +1419,7 @@ type LegTerm struct {
 
 func (x *LegTerm) Reset() {
 	*x = LegTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1431,7 @@ func (x *LegTerm) String() string {
 func (*LegTerm) ProtoMessage() {}
 
 func (x *LegTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1444,7 @@ func (x *LegTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegTerm.ProtoReflect.Descriptor instead.
 func (*LegTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LegTerm) GetLeg() string {
@@ -1332,7 +1525,7 @@ type RerankTerm struct {
 
 func (x *RerankTerm) Reset() {
 	*x = RerankTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1537,7 @@ func (x *RerankTerm) String() string {
 func (*RerankTerm) ProtoMessage() {}
 
 func (x *RerankTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1550,7 @@ func (x *RerankTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankTerm.ProtoReflect.Descriptor instead.
 func (*RerankTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RerankTerm) GetLogit() float64 {
@@ -1396,7 +1589,7 @@ type ImportanceTerm struct {
 
 func (x *ImportanceTerm) Reset() {
 	*x = ImportanceTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1601,7 @@ func (x *ImportanceTerm) String() string {
 func (*ImportanceTerm) ProtoMessage() {}
 
 func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1614,7 @@ func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportanceTerm.ProtoReflect.Descriptor instead.
 func (*ImportanceTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ImportanceTerm) GetImportance() float64 {
@@ -1462,7 +1655,7 @@ type DecayTerm struct {
 
 func (x *DecayTerm) Reset() {
 	*x = DecayTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1667,7 @@ func (x *DecayTerm) String() string {
 func (*DecayTerm) ProtoMessage() {}
 
 func (x *DecayTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1680,7 @@ func (x *DecayTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecayTerm.ProtoReflect.Descriptor instead.
 func (*DecayTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{12}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DecayTerm) GetAge() *durationpb.Duration {
@@ -1538,7 +1731,7 @@ type DiversityTerm struct {
 
 func (x *DiversityTerm) Reset() {
 	*x = DiversityTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1743,7 @@ func (x *DiversityTerm) String() string {
 func (*DiversityTerm) ProtoMessage() {}
 
 func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1756,7 @@ func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiversityTerm.ProtoReflect.Descriptor instead.
 func (*DiversityTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DiversityTerm) GetTradeOff() float64 {
@@ -1632,7 +1825,7 @@ type LegReport struct {
 
 func (x *LegReport) Reset() {
 	*x = LegReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1837,7 @@ func (x *LegReport) String() string {
 func (*LegReport) ProtoMessage() {}
 
 func (x *LegReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1850,7 @@ func (x *LegReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegReport.ProtoReflect.Descriptor instead.
 func (*LegReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LegReport) GetLeg() string {
@@ -1750,7 +1943,7 @@ type Statistics struct {
 
 func (x *Statistics) Reset() {
 	*x = Statistics{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1955,7 @@ func (x *Statistics) String() string {
 func (*Statistics) ProtoMessage() {}
 
 func (x *Statistics) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1968,7 @@ func (x *Statistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Statistics.ProtoReflect.Descriptor instead.
 func (*Statistics) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Statistics) GetTotal() *durationpb.Duration {
@@ -1856,7 +2049,7 @@ type Coercion struct {
 
 func (x *Coercion) Reset() {
 	*x = Coercion{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2061,7 @@ func (x *Coercion) String() string {
 func (*Coercion) ProtoMessage() {}
 
 func (x *Coercion) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2074,7 @@ func (x *Coercion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coercion.ProtoReflect.Descriptor instead.
 func (*Coercion) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Coercion) GetField() string {
@@ -1919,7 +2112,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2124,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2137,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListProfilesRequest) GetPageSize() int32 {
@@ -1974,7 +2167,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2179,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2192,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -2034,7 +2227,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2239,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2252,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Profile) GetName() string {
@@ -2103,7 +2296,7 @@ type ProfileNote struct {
 
 func (x *ProfileNote) Reset() {
 	*x = ProfileNote{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2308,7 @@ func (x *ProfileNote) String() string {
 func (*ProfileNote) ProtoMessage() {}
 
 func (x *ProfileNote) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2321,7 @@ func (x *ProfileNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileNote.ProtoReflect.Descriptor instead.
 func (*ProfileNote) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProfileNote) GetLeg() string {
@@ -2162,7 +2355,7 @@ type CompareRequest struct {
 
 func (x *CompareRequest) Reset() {
 	*x = CompareRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2367,7 @@ func (x *CompareRequest) String() string {
 func (*CompareRequest) ProtoMessage() {}
 
 func (x *CompareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2380,7 @@ func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
 func (*CompareRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CompareRequest) GetRetrieve() *RetrieveRequest {
@@ -2229,7 +2422,7 @@ type CompareResponse struct {
 
 func (x *CompareResponse) Reset() {
 	*x = CompareResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2434,7 @@ func (x *CompareResponse) String() string {
 func (*CompareResponse) ProtoMessage() {}
 
 func (x *CompareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2447,7 @@ func (x *CompareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
 func (*CompareResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CompareResponse) GetRetrieved() *RetrieveResponse {
@@ -2300,7 +2493,7 @@ type RankChange struct {
 
 func (x *RankChange) Reset() {
 	*x = RankChange{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2505,7 @@ func (x *RankChange) String() string {
 func (*RankChange) ProtoMessage() {}
 
 func (x *RankChange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2518,7 @@ func (x *RankChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankChange.ProtoReflect.Descriptor instead.
 func (*RankChange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RankChange) GetItem() *ItemRef {
@@ -2362,7 +2555,7 @@ type ExplainAbsenceRequest struct {
 
 func (x *ExplainAbsenceRequest) Reset() {
 	*x = ExplainAbsenceRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2567,7 @@ func (x *ExplainAbsenceRequest) String() string {
 func (*ExplainAbsenceRequest) ProtoMessage() {}
 
 func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2580,7 @@ func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExplainAbsenceRequest) GetRetrieve() *RetrieveRequest {
@@ -2425,7 +2618,7 @@ type ExplainAbsenceResponse struct {
 
 func (x *ExplainAbsenceResponse) Reset() {
 	*x = ExplainAbsenceResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2630,7 @@ func (x *ExplainAbsenceResponse) String() string {
 func (*ExplainAbsenceResponse) ProtoMessage() {}
 
 func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2643,7 @@ func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainAbsenceResponse) GetLoss() Loss {
@@ -2518,7 +2711,7 @@ type LegAbsence struct {
 
 func (x *LegAbsence) Reset() {
 	*x = LegAbsence{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2723,7 @@ func (x *LegAbsence) String() string {
 func (*LegAbsence) ProtoMessage() {}
 
 func (x *LegAbsence) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2736,7 @@ func (x *LegAbsence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegAbsence.ProtoReflect.Descriptor instead.
 func (*LegAbsence) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LegAbsence) GetLeg() string {
@@ -2618,7 +2811,20 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x16RetrieveStreamResponse\x12:\n" +
 	"\tretrieved\x18\x01 \x01(\v2\x1c.trivium.v1.RetrieveResponseR\tretrieved\x12%\n" +
 	"\x0erequest_number\x18\x02 \x01(\x05R\rrequestNumber\x12\x14\n" +
-	"\x05final\x18\x03 \x01(\bR\x05final\"l\n" +
+	"\x05final\x18\x03 \x01(\bR\x05final\"{\n" +
+	"\vWarmRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12:\n" +
+	"\vtime_budget\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"timeBudget\"T\n" +
+	"\fWarmResponse\x12*\n" +
+	"\x05parts\x18\x01 \x03(\v2\x14.trivium.v1.WarmPartR\x05parts\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\"\x7f\n" +
+	"\bWarmPart\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\tR\x04part\x12\x12\n" +
+	"\x04warm\x18\x02 \x01(\bR\x04warm\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x123\n" +
+	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"l\n" +
 	"\vLegOverride\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12\x1b\n" +
 	"\x06weight\x18\x02 \x01(\x01H\x00R\x06weight\x88\x01\x01\x12\x19\n" +
@@ -2818,10 +3024,11 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x0eLOSS_DISPLACED\x10\v\x12\f\n" +
 	"\bLOSS_CUT\x10\f\x12\x15\n" +
 	"\x11LOSS_NOT_SEARCHED\x10\r\x12\x13\n" +
-	"\x0fLOSS_UNANSWERED\x10\x0e2\xbf\x03\n" +
+	"\x0fLOSS_UNANSWERED\x10\x0e2\xff\x03\n" +
 	"\x10RetrievalService\x12J\n" +
 	"\bRetrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12`\n" +
-	"\x0eRetrieveStream\x12!.trivium.v1.RetrieveStreamRequest\x1a\".trivium.v1.RetrieveStreamResponse\"\x03\x90\x02\x01(\x010\x01\x12V\n" +
+	"\x0eRetrieveStream\x12!.trivium.v1.RetrieveStreamRequest\x1a\".trivium.v1.RetrieveStreamResponse\"\x03\x90\x02\x01(\x010\x01\x12>\n" +
+	"\x04Warm\x12\x17.trivium.v1.WarmRequest\x1a\x18.trivium.v1.WarmResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aCompare\x12\x1a.trivium.v1.CompareRequest\x1a\x1b.trivium.v1.CompareResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\x0eExplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01B\x16Z\x14trivium/v1;triviumv1b\x06proto3"
@@ -2839,7 +3046,7 @@ func file_trivium_v1_retrieval_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(Stage)(0),                     // 0: trivium.v1.Stage
 	(FusionMethod)(0),              // 1: trivium.v1.FusionMethod
@@ -2848,107 +3055,115 @@ var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(*RetrieveRequest)(nil),        // 4: trivium.v1.RetrieveRequest
 	(*RetrieveStreamRequest)(nil),  // 5: trivium.v1.RetrieveStreamRequest
 	(*RetrieveStreamResponse)(nil), // 6: trivium.v1.RetrieveStreamResponse
-	(*LegOverride)(nil),            // 7: trivium.v1.LegOverride
-	(*BriefingOptions)(nil),        // 8: trivium.v1.BriefingOptions
-	(*RetrieveResponse)(nil),       // 9: trivium.v1.RetrieveResponse
-	(*Hit)(nil),                    // 10: trivium.v1.Hit
-	(*RerankReport)(nil),           // 11: trivium.v1.RerankReport
-	(*Ledger)(nil),                 // 12: trivium.v1.Ledger
-	(*LegTerm)(nil),                // 13: trivium.v1.LegTerm
-	(*RerankTerm)(nil),             // 14: trivium.v1.RerankTerm
-	(*ImportanceTerm)(nil),         // 15: trivium.v1.ImportanceTerm
-	(*DecayTerm)(nil),              // 16: trivium.v1.DecayTerm
-	(*DiversityTerm)(nil),          // 17: trivium.v1.DiversityTerm
-	(*LegReport)(nil),              // 18: trivium.v1.LegReport
-	(*Statistics)(nil),             // 19: trivium.v1.Statistics
-	(*Coercion)(nil),               // 20: trivium.v1.Coercion
-	(*ListProfilesRequest)(nil),    // 21: trivium.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),   // 22: trivium.v1.ListProfilesResponse
-	(*Profile)(nil),                // 23: trivium.v1.Profile
-	(*ProfileNote)(nil),            // 24: trivium.v1.ProfileNote
-	(*CompareRequest)(nil),         // 25: trivium.v1.CompareRequest
-	(*CompareResponse)(nil),        // 26: trivium.v1.CompareResponse
-	(*RankChange)(nil),             // 27: trivium.v1.RankChange
-	(*ExplainAbsenceRequest)(nil),  // 28: trivium.v1.ExplainAbsenceRequest
-	(*ExplainAbsenceResponse)(nil), // 29: trivium.v1.ExplainAbsenceResponse
-	(*LegAbsence)(nil),             // 30: trivium.v1.LegAbsence
-	(*Filter)(nil),                 // 31: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 34: google.protobuf.Struct
-	(*Segment)(nil),                // 35: trivium.v1.Segment
-	(*Fact)(nil),                   // 36: trivium.v1.Fact
-	(*ItemRef)(nil),                // 37: trivium.v1.ItemRef
+	(*WarmRequest)(nil),            // 7: trivium.v1.WarmRequest
+	(*WarmResponse)(nil),           // 8: trivium.v1.WarmResponse
+	(*WarmPart)(nil),               // 9: trivium.v1.WarmPart
+	(*LegOverride)(nil),            // 10: trivium.v1.LegOverride
+	(*BriefingOptions)(nil),        // 11: trivium.v1.BriefingOptions
+	(*RetrieveResponse)(nil),       // 12: trivium.v1.RetrieveResponse
+	(*Hit)(nil),                    // 13: trivium.v1.Hit
+	(*RerankReport)(nil),           // 14: trivium.v1.RerankReport
+	(*Ledger)(nil),                 // 15: trivium.v1.Ledger
+	(*LegTerm)(nil),                // 16: trivium.v1.LegTerm
+	(*RerankTerm)(nil),             // 17: trivium.v1.RerankTerm
+	(*ImportanceTerm)(nil),         // 18: trivium.v1.ImportanceTerm
+	(*DecayTerm)(nil),              // 19: trivium.v1.DecayTerm
+	(*DiversityTerm)(nil),          // 20: trivium.v1.DiversityTerm
+	(*LegReport)(nil),              // 21: trivium.v1.LegReport
+	(*Statistics)(nil),             // 22: trivium.v1.Statistics
+	(*Coercion)(nil),               // 23: trivium.v1.Coercion
+	(*ListProfilesRequest)(nil),    // 24: trivium.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),   // 25: trivium.v1.ListProfilesResponse
+	(*Profile)(nil),                // 26: trivium.v1.Profile
+	(*ProfileNote)(nil),            // 27: trivium.v1.ProfileNote
+	(*CompareRequest)(nil),         // 28: trivium.v1.CompareRequest
+	(*CompareResponse)(nil),        // 29: trivium.v1.CompareResponse
+	(*RankChange)(nil),             // 30: trivium.v1.RankChange
+	(*ExplainAbsenceRequest)(nil),  // 31: trivium.v1.ExplainAbsenceRequest
+	(*ExplainAbsenceResponse)(nil), // 32: trivium.v1.ExplainAbsenceResponse
+	(*LegAbsence)(nil),             // 33: trivium.v1.LegAbsence
+	(*Filter)(nil),                 // 34: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 37: google.protobuf.Struct
+	(*Segment)(nil),                // 38: trivium.v1.Segment
+	(*Fact)(nil),                   // 39: trivium.v1.Fact
+	(*ItemRef)(nil),                // 40: trivium.v1.ItemRef
 }
 var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
-	7,  // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
-	31, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
-	32, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
-	33, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
-	8,  // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
-	34, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
-	32, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
+	10, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
+	34, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
+	35, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
+	36, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
+	11, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
+	37, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
+	35, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
 	4,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	9,  // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	10, // 9: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
-	18, // 10: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
-	19, // 11: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
-	20, // 12: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
-	11, // 13: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
-	35, // 14: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
-	36, // 15: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
-	37, // 16: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
-	12, // 17: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
-	0,  // 18: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	0,  // 19: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	33, // 20: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
-	13, // 21: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
-	15, // 22: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
-	16, // 23: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
-	17, // 24: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
-	1,  // 25: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
-	14, // 26: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
-	33, // 27: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	33, // 28: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	37, // 29: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
-	2,  // 30: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	33, // 31: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	33, // 32: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	33, // 33: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	33, // 34: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	33, // 35: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	33, // 36: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
-	23, // 37: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	34, // 38: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
-	24, // 39: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	4,  // 40: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	34, // 41: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	9,  // 42: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	9,  // 43: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	27, // 44: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	37, // 45: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	4,  // 46: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	37, // 47: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	3,  // 48: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	37, // 49: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	10, // 50: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	30, // 51: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	2,  // 52: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	4,  // 53: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	5,  // 54: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
-	21, // 55: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	25, // 56: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	28, // 57: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	9,  // 58: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	6,  // 59: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
-	22, // 60: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	26, // 61: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	29, // 62: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	58, // [58:63] is the sub-list for method output_type
-	53, // [53:58] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	12, // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	36, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
+	9,  // 10: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
+	36, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
+	13, // 12: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
+	21, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
+	22, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
+	23, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
+	14, // 16: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
+	38, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
+	39, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
+	40, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
+	15, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
+	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
+	0,  // 22: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
+	36, // 23: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	16, // 24: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
+	18, // 25: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
+	19, // 26: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
+	20, // 27: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
+	1,  // 28: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
+	17, // 29: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
+	36, // 30: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	36, // 31: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	40, // 32: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	2,  // 33: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
+	36, // 34: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	36, // 35: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	36, // 36: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	36, // 37: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	36, // 38: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	36, // 39: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	26, // 40: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
+	37, // 41: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	27, // 42: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
+	4,  // 43: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	37, // 44: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	12, // 45: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	12, // 46: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	30, // 47: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	40, // 48: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	4,  // 49: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	40, // 50: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	3,  // 51: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	40, // 52: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	13, // 53: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	33, // 54: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	2,  // 55: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	4,  // 56: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	5,  // 57: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	7,  // 58: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	24, // 59: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	28, // 60: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	31, // 61: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	12, // 62: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	6,  // 63: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	8,  // 64: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	25, // 65: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	29, // 66: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	32, // 67: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	62, // [62:68] is the sub-list for method output_type
+	56, // [56:62] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }
@@ -2960,21 +3175,21 @@ func file_trivium_v1_retrieval_service_proto_init() {
 	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_item_proto_init()
 	file_trivium_v1_segment_proto_init()
-	file_trivium_v1_retrieval_service_proto_msgTypes[3].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[6].OneofWrappers = []any{
+	file_trivium_v1_retrieval_service_proto_msgTypes[6].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*Hit_Segment)(nil),
 		(*Hit_Fact)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[23].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[25].OneofWrappers = []any{}
 	file_trivium_v1_retrieval_service_proto_msgTypes[26].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_retrieval_service_proto_rawDesc), len(file_trivium_v1_retrieval_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

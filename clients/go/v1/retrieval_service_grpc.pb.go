@@ -31,6 +31,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	RetrievalService_Retrieve_FullMethodName       = "/trivium.v1.RetrievalService/Retrieve"
 	RetrievalService_RetrieveStream_FullMethodName = "/trivium.v1.RetrievalService/RetrieveStream"
+	RetrievalService_Warm_FullMethodName           = "/trivium.v1.RetrievalService/Warm"
 	RetrievalService_ListProfiles_FullMethodName   = "/trivium.v1.RetrievalService/ListProfiles"
 	RetrievalService_Compare_FullMethodName        = "/trivium.v1.RetrievalService/Compare"
 	RetrievalService_ExplainAbsence_FullMethodName = "/trivium.v1.RetrievalService/ExplainAbsence"
@@ -65,6 +66,13 @@ type RetrievalServiceClient interface {
 	// A stream is for one utterance: at most 1000 requests in 5 minutes. An
 	// invalid request ends it.
 	RetrieveStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RetrieveStreamRequest, RetrieveStreamResponse], error)
+	// Prepares for the first query of a tenant, as when a call begins: runs the
+	// legs of a profile once, which opens connections and loads the tenant's
+	// names, word statistics and vectors into memory. Nothing is recorded.
+	//
+	// It does not fail because a leg does: the response says so. It fails with
+	// UNAVAILABLE without PostgreSQL, as every query would.
+	Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (*WarmResponse, error)
 	// Lists the ranking profiles that requests can name, in pages.
 	ListProfiles(ctx context.Context, in *ListProfilesRequest, opts ...grpc.CallOption) (*ListProfilesResponse, error)
 	// Runs one query under two profiles and compares the rankings.
@@ -107,6 +115,16 @@ func (c *retrievalServiceClient) RetrieveStream(ctx context.Context, opts ...grp
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RetrievalService_RetrieveStreamClient = grpc.BidiStreamingClient[RetrieveStreamRequest, RetrieveStreamResponse]
+
+func (c *retrievalServiceClient) Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (*WarmResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WarmResponse)
+	err := c.cc.Invoke(ctx, RetrievalService_Warm_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *retrievalServiceClient) ListProfiles(ctx context.Context, in *ListProfilesRequest, opts ...grpc.CallOption) (*ListProfilesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -167,6 +185,13 @@ type RetrievalServiceServer interface {
 	// A stream is for one utterance: at most 1000 requests in 5 minutes. An
 	// invalid request ends it.
 	RetrieveStream(grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]) error
+	// Prepares for the first query of a tenant, as when a call begins: runs the
+	// legs of a profile once, which opens connections and loads the tenant's
+	// names, word statistics and vectors into memory. Nothing is recorded.
+	//
+	// It does not fail because a leg does: the response says so. It fails with
+	// UNAVAILABLE without PostgreSQL, as every query would.
+	Warm(context.Context, *WarmRequest) (*WarmResponse, error)
 	// Lists the ranking profiles that requests can name, in pages.
 	ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error)
 	// Runs one query under two profiles and compares the rankings.
@@ -192,6 +217,9 @@ func (UnimplementedRetrievalServiceServer) Retrieve(context.Context, *RetrieveRe
 }
 func (UnimplementedRetrievalServiceServer) RetrieveStream(grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]) error {
 	return status.Error(codes.Unimplemented, "method RetrieveStream not implemented")
+}
+func (UnimplementedRetrievalServiceServer) Warm(context.Context, *WarmRequest) (*WarmResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Warm not implemented")
 }
 func (UnimplementedRetrievalServiceServer) ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProfiles not implemented")
@@ -247,6 +275,24 @@ func _RetrievalService_RetrieveStream_Handler(srv interface{}, stream grpc.Serve
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RetrievalService_RetrieveStreamServer = grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]
+
+func _RetrievalService_Warm_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WarmRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RetrievalServiceServer).Warm(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RetrievalService_Warm_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RetrievalServiceServer).Warm(ctx, req.(*WarmRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _RetrievalService_ListProfiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListProfilesRequest)
@@ -312,6 +358,10 @@ var RetrievalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Retrieve",
 			Handler:    _RetrievalService_Retrieve_Handler,
+		},
+		{
+			MethodName: "Warm",
+			Handler:    _RetrievalService_Warm_Handler,
 		},
 		{
 			MethodName: "ListProfiles",

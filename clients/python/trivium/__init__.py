@@ -70,6 +70,7 @@ from trivium.values import (
     TenantStats,
     TimeRange,
     Transcript,
+    WarmPart,
 )
 from trivium.wire.credentials import TLS
 
@@ -136,4 +137,5 @@ __all__ = [
     "TriviumError",
     "UnavailableError",
     "Violation",
+    "WarmPart",
 ]

@@ -38,6 +38,7 @@ from trivium.values import (
     Stats,
     StreamedRetrieval,
     StreamResult,
+    WarmPart,
 )
 from trivium.wire import health, requests, responses
 from trivium.wire.channel import (
@@ -267,6 +268,20 @@ class Client:
             call.cancel()
         if stream.error is not None:
             raise stream.error
+
+    def warm(self, *, profile: str = "", timeout: float | None = None) -> tuple[WarmPart, ...]:
+        """Prepares for the tenant's first query, as when a call begins.
+
+        Opens connections, and loads the tenant's names, word statistics and vectors. A store that
+        does not answer is reported; without PostgreSQL it raises `UnavailableError`.
+
+        Args:
+            profile: That of the queries to come; empty means "default".
+            timeout: As in `retrieve`.
+        """
+        within = self._reading(timeout)
+        request = requests.warm(self.tenant, profile, timeout=within)
+        return responses.to_warm_parts(self._send(self._retrieval.Warm, request, within))
 
     def list_profiles(
         self, *, page_size: int = 0, timeout: float | None = None

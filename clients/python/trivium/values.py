@@ -472,6 +472,16 @@ class StreamedRetrieval:
     final: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmPart:
+    """The names of a tenant or a leg: whether the next query waits for it, and why."""
+
+    part: str
+    warm: bool
+    reason: str
+    elapsed: timedelta
+
+
 class ItemState(StrEnum):
     """Whether an item was stored."""
 

@@ -191,6 +191,19 @@ class Retriever:
             await self._rerank.rerank(traced.query.text, ordering, deadline)
         return ordering.hits()
 
+    async def warm(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegReport]:
+        """Only runs the legs, if the service is not too busy; in the profile's order.
+
+        Raises:
+            AllLegsFailedError: Every leg that ran failed.
+            StoreUnavailableError: A leg could not reach PostgreSQL.
+            OverloadedError: The service is too busy to answer within the deadline.
+        """
+        with self._admission.admitted(profile, deadline) as shed:
+            periods = self._periods_of(query)
+            results, _ = await self._run_legs(query, profile, periods, deadline, shed)
+        return [result.report for result in results]
+
     async def run_legs(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegResult]:
         """Only runs the legs, until the deadline less a reserve; in the profile's order.
 

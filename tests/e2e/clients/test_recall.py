@@ -85,3 +85,12 @@ async def test_an_invalid_transcript_ends_the_stream_with_its_field(
                 pass
 
     assert refused.value.violations[0].field == "retrieve.query"
+
+
+async def test_a_tenant_is_warmed_before_its_first_question(service: Service, token: str) -> None:
+    async with AsyncClient(service.address, tenant="recall", timeout=30) as client:
+        known = await client.warm()
+        unknown = await client.for_tenant("nobody-called").warm()
+
+    assert {each.part for each in known} >= {"names", "lexical", "dense", "graph"}
+    assert [each for each in (*known, *unknown) if not each.warm] == []

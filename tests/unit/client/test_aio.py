@@ -23,7 +23,12 @@ from trivium import (
 from trivium.v1.catalog_service_pb2 import ListFactsResponse, ListSegmentsResponse
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import IngestStreamResponse
-from trivium.v1.retrieval_service_pb2 import RetrieveResponse, RetrieveStreamResponse
+from trivium.v1.retrieval_service_pb2 import (
+    RetrieveResponse,
+    RetrieveStreamResponse,
+    WarmPart,
+    WarmResponse,
+)
 from trivium.v1.segment_pb2 import Segment as SegmentMessage
 
 
@@ -144,6 +149,22 @@ async def test_error_of_a_transcript_is_raised_and_that_of_the_stream_decoded(
     fake_service.will_answer("RetrieveStream", Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full"))
     with pytest.raises(OverloadedError):
         [each async for each in async_client.retrieve_stream([Transcript("?", final=True)])]
+
+
+async def test_what_is_not_warm_is_said(
+    async_client: AsyncClient, fake_service: FakeService
+) -> None:
+    lost = WarmPart(part="graph", reason="graph: refused")
+    fake_service.will_answer("Warm", WarmResponse(parts=[WarmPart(part="names", warm=True), lost]))
+
+    parts = await async_client.warm(profile="annie", timeout=10)
+
+    assert [(each.part, each.warm, each.reason) for each in parts] == [
+        ("names", True, ""),
+        ("graph", False, "graph: refused"),
+    ]
+    assert fake_service.request().profile == "annie"
+    assert fake_service.request().time_budget.ToTimedelta() == timedelta(seconds=9)
 
 
 async def test_pages_are_read_to_the_end(

@@ -60,6 +60,7 @@ async def counted(
     store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
     use_cases = UseCases(
         retriever=retriever(store, legs, admission=admission),
+        warmer=NOBODY,
         explainer=NOBODY,
         ingestor=NOBODY,
         eraser=NOBODY,

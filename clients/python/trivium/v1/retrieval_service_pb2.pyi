@@ -140,6 +140,36 @@ class RetrieveStreamResponse(_message.Message):
     final: bool
     def __init__(self, retrieved: _Optional[_Union[RetrieveResponse, _Mapping]] = ..., request_number: _Optional[int] = ..., final: _Optional[bool] = ...) -> None: ...
 
+class WarmRequest(_message.Message):
+    __slots__ = ("tenant", "profile", "time_budget")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    TIME_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    profile: str
+    time_budget: _duration_pb2.Duration
+    def __init__(self, tenant: _Optional[str] = ..., profile: _Optional[str] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class WarmResponse(_message.Message):
+    __slots__ = ("parts", "profile")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[WarmPart]
+    profile: str
+    def __init__(self, parts: _Optional[_Iterable[_Union[WarmPart, _Mapping]]] = ..., profile: _Optional[str] = ...) -> None: ...
+
+class WarmPart(_message.Message):
+    __slots__ = ("part", "warm", "reason", "elapsed")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    WARM_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    part: str
+    warm: bool
+    reason: str
+    elapsed: _duration_pb2.Duration
+    def __init__(self, part: _Optional[str] = ..., warm: _Optional[bool] = ..., reason: _Optional[str] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class LegOverride(_message.Message):
     __slots__ = ("leg", "weight", "depth")
     LEG_FIELD_NUMBER: _ClassVar[int]

@@ -48,6 +48,11 @@ class RetrievalServiceStub:
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamResponse.FromString,
                 _registered_method=True)
+        self.Warm = channel.unary_unary(
+                '/trivium.v1.RetrievalService/Warm',
+                request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.WarmRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.WarmResponse.FromString,
+                _registered_method=True)
         self.ListProfiles = channel.unary_unary(
                 '/trivium.v1.RetrievalService/ListProfiles',
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesRequest.SerializeToString,
@@ -102,6 +107,18 @@ class RetrievalServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Warm(self, request, context):
+        """Prepares for the first query of a tenant, as when a call begins: runs the
+        legs of a profile once, which opens connections and loads the tenant's
+        names, word statistics and vectors into memory. Nothing is recorded.
+
+        It does not fail because a leg does: the response says so. It fails with
+        UNAVAILABLE without PostgreSQL, as every query would.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListProfiles(self, request, context):
         """Lists the ranking profiles that requests can name, in pages.
         """
@@ -139,6 +156,11 @@ def add_RetrievalServiceServicer_to_server(servicer, server):
                     servicer.RetrieveStream,
                     request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamResponse.SerializeToString,
+            ),
+            'Warm': grpc.unary_unary_rpc_method_handler(
+                    servicer.Warm,
+                    request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.WarmRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.WarmResponse.SerializeToString,
             ),
             'ListProfiles': grpc.unary_unary_rpc_method_handler(
                     servicer.ListProfiles,
@@ -214,6 +236,33 @@ class RetrievalService:
             '/trivium.v1.RetrievalService/RetrieveStream',
             trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamRequest.SerializeToString,
             trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Warm(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.RetrievalService/Warm',
+            trivium_dot_v1_dot_retrieval__service__pb2.WarmRequest.SerializeToString,
+            trivium_dot_v1_dot_retrieval__service__pb2.WarmResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -68,6 +68,14 @@ class RetrievalServiceStub:
     A stream is for one utterance: at most 1000 requests in 5 minutes. An
     invalid request ends it.
     """
+    Warm: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.WarmRequest, _retrieval_service_pb2.WarmResponse]
+    """Prepares for the first query of a tenant, as when a call begins: runs the
+    legs of a profile once, which opens connections and loads the tenant's
+    names, word statistics and vectors into memory. Nothing is recorded.
+
+    It does not fail because a leg does: the response says so. It fails with
+    UNAVAILABLE without PostgreSQL, as every query would.
+    """
     ListProfiles: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.ListProfilesRequest, _retrieval_service_pb2.ListProfilesResponse]
     """Lists the ranking profiles that requests can name, in pages."""
     Compare: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.CompareRequest, _retrieval_service_pb2.CompareResponse]
@@ -110,6 +118,14 @@ class RetrievalServiceAsyncStub(RetrievalServiceStub):
 
     A stream is for one utterance: at most 1000 requests in 5 minutes. An
     invalid request ends it.
+    """
+    Warm: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.WarmRequest, _retrieval_service_pb2.WarmResponse]  # type: ignore[assignment]
+    """Prepares for the first query of a tenant, as when a call begins: runs the
+    legs of a profile once, which opens connections and loads the tenant's
+    names, word statistics and vectors into memory. Nothing is recorded.
+
+    It does not fail because a leg does: the response says so. It fails with
+    UNAVAILABLE without PostgreSQL, as every query would.
     """
     ListProfiles: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.ListProfilesRequest, _retrieval_service_pb2.ListProfilesResponse]  # type: ignore[assignment]
     """Lists the ranking profiles that requests can name, in pages."""
@@ -162,6 +178,20 @@ class RetrievalServiceServicer(metaclass=_abc_1.ABCMeta):
 
         A stream is for one utterance: at most 1000 requests in 5 minutes. An
         invalid request ends it.
+        """
+
+    @_abc_1.abstractmethod
+    def Warm(
+        self,
+        request: _retrieval_service_pb2.WarmRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retrieval_service_pb2.WarmResponse, _abc.Awaitable[_retrieval_service_pb2.WarmResponse]]:
+        """Prepares for the first query of a tenant, as when a call begins: runs the
+        legs of a profile once, which opens connections and loads the tenant's
+        names, word statistics and vectors into memory. Nothing is recorded.
+
+        It does not fail because a leg does: the response says so. It fails with
+        UNAVAILABLE without PostgreSQL, as every query would.
         """
 
     @_abc_1.abstractmethod

@@ -83,6 +83,19 @@ def to_streamed(
     )
 
 
+def to_warm_parts(response: retrieval_service_pb2.WarmResponse) -> tuple[values.WarmPart, ...]:
+    """Reads what was prepared."""
+    return tuple(
+        values.WarmPart(
+            part=each.part,
+            warm=each.warm,
+            reason=each.reason,
+            elapsed=each.elapsed.ToTimedelta(),
+        )
+        for each in response.parts
+    )
+
+
 def to_profile(message: retrieval_service_pb2.Profile) -> Profile:
     """Reads a profile."""
     return Profile(

@@ -35,7 +35,7 @@ NO_USE_CASES: Any = None
 
 MAY_CALL: Mapping[Role, set[str]] = {
     Role.READER: {
-        *("Retrieve", "RetrieveStream", "Compare", "ExplainAbsence", "ListProfiles"),
+        *("Retrieve", "RetrieveStream", "Warm", "Compare", "ExplainAbsence", "ListProfiles"),
         *("GetSegments", "ListSegments", "ListFacts", "GetStats"),
     },
     Role.WRITER: {"Ingest", "IngestStream"},

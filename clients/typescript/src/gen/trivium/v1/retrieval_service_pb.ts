@@ -30,7 +30,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/retrieval_service.proto.
  */
 export const file_trivium_v1_retrieval_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIt4DCg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVChVSZXRyaWV2ZVN0cmVhbVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBINCgVmaW5hbBgCIAEoCCJwChZSZXRyaWV2ZVN0cmVhbVJlc3BvbnNlEi8KCXJldHJpZXZlZBgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIWCg5yZXF1ZXN0X251bWJlchgCIAEoBRINCgVmaW5hbBgDIAEoCCJYCgtMZWdPdmVycmlkZRILCgNsZWcYASABKAkSEwoGd2VpZ2h0GAIgASgBSACIAQESEgoFZGVwdGgYAyABKAVIAYgBAUIJCgdfd2VpZ2h0QggKBl9kZXB0aCI8Cg9CcmllZmluZ09wdGlvbnMSEQoJbWF4X2NoYXJzGAEgASgFEhYKDm1heF9saW5lX2NoYXJzGAIgASgFIv8BChBSZXRyaWV2ZVJlc3BvbnNlEh0KBGhpdHMYASADKAsyDy50cml2aXVtLnYxLkhpdBIqCgtsZWdfcmVwb3J0cxgCIAMoCzIVLnRyaXZpdW0udjEuTGVnUmVwb3J0EioKCnN0YXRpc3RpY3MYAyABKAsyFi50cml2aXVtLnYxLlN0YXRpc3RpY3MSEAoIYnJpZWZpbmcYBCABKAkSJwoJY29lcmNpb25zGAUgAygLMhQudHJpdml1bS52MS5Db2VyY2lvbhIPCgdwcm9maWxlGAYgASgJEigKBnJlcmFuaxgHIAEoCzIYLnRyaXZpdW0udjEuUmVyYW5rUmVwb3J0Iu0BCgNIaXQSJgoHc2VnbWVudBgBIAEoCzITLnRyaXZpdW0udjEuU2VnbWVudEgAEiAKBGZhY3QYAiABKAsyEC50cml2aXVtLnYxLkZhY3RIABIMCgRyYW5rGAMgASgFEg0KBXNjb3JlGAQgASgBEgwKBGxlZ3MYBSADKAkSIwoGZm9sZGVkGAYgAygLMhMudHJpdml1bS52MS5JdGVtUmVmEiIKBmxlZGdlchgHIAEoCzISLnRyaXZpdW0udjEuTGVkZ2VyEiAKBXN0YWdlGAggASgOMhEudHJpdml1bS52MS5TdGFnZUIGCgRpdGVtIn8KDFJlcmFua1JlcG9ydBIgCgVzdGFnZRgBIAEoDjIRLnRyaXZpdW0udjEuU3RhZ2USDgoGcmVhc29uGAIgASgJEhEKCWhpdF9jb3VudBgDIAEoBRIqCgdlbGFwc2VkGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIscCCgZMZWRnZXISJgoJbGVnX3Rlcm1zGAEgAygLMhMudHJpdml1bS52MS5MZWdUZXJtEhMKC2Z1c2VkX3Njb3JlGAIgASgBEhUKDXJhbmtfY29uc3RhbnQYAyABKAESLgoKaW1wb3J0YW5jZRgEIAEoCzIaLnRyaXZpdW0udjEuSW1wb3J0YW5jZVRlcm0SJAoFZGVjYXkYBSABKAsyFS50cml2aXVtLnYxLkRlY2F5VGVybRIsCglkaXZlcnNpdHkYBiABKAsyGS50cml2aXVtLnYxLkRpdmVyc2l0eVRlcm0SKAoGbWV0aG9kGAcgASgOMhgudHJpdml1bS52MS5GdXNpb25NZXRob2QSJgoGcmVyYW5rGAggASgLMhYudHJpdml1bS52MS5SZXJhbmtUZXJtEhMKC3Jlc2VydmVkX2J5GAkgASgJIpsBCgdMZWdUZXJtEgsKA2xlZxgBIAEoCRIMCgRyYW5rGAIgASgBEg4KBndlaWdodBgDIAEoARIRCglsZWdfc2NvcmUYBCABKAESDAoEdGVybRgFIAEoARIMCgRwYXRoGAYgASgJEhAKCGZhY3RfaWRzGAcgAygJEhEKCW1pbl9zY29yZRgIIAEoARIRCgltYXhfc2NvcmUYCSABKAEiOgoKUmVyYW5rVGVybRINCgVsb2dpdBgBIAEoARIOCgZ3ZWlnaHQYAiABKAESDQoFc2NhbGUYAyABKAEiRwoOSW1wb3J0YW5jZVRlcm0SEgoKaW1wb3J0YW5jZRgBIAEoARISCgptdWx0aXBsaWVyGAIgASgBEg0KBWJvb3N0GAMgASgBIoQBCglEZWNheVRlcm0SJgoDYWdlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCWhhbGZfbGlmZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVmbG9vchgDIAEoARISCgptdWx0aXBsaWVyGAQgASgBIoIBCg1EaXZlcnNpdHlUZXJtEhEKCXRyYWRlX29mZhgBIAEoARIRCglyZWxldmFuY2UYAiABKAESFgoObWF4X3NpbWlsYXJpdHkYAyABKAESDQoFdmFsdWUYBCABKAESJAoHY2xvc2VzdBgFIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiLxAQoJTGVnUmVwb3J0EgsKA2xlZxgBIAEoCRIjCgVzdGF0ZRgCIAEoDjIULnRyaXZpdW0udjEuTGVnU3RhdGUSDgoGcmVhc29uGAMgASgJEhcKD2NhbmRpZGF0ZV9jb3VudBgEIAEoBRIZChFiZWxvd19mbG9vcl9jb3VudBgFIAEoBRIqCgdlbGFwc2VkGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhkKEWRlYWRfbGV0dGVyX2NvdW50GAcgASgFEhAKCHN0YW5kYnlzGAggAygJEhUKDXBlbmRpbmdfY291bnQYCSABKAMixgIKClN0YXRpc3RpY3MSKAoFdG90YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJZW1iZWRkaW5nGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2xvYWRpbmcYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoHcmFua2luZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg9jYW5kaWRhdGVfY291bnQYBSABKAUSFAoMZm9sZGVkX2NvdW50GAYgASgFEhYKDnZhbmlzaGVkX2NvdW50GAcgASgFEhMKC2luZGV4X2Vwb2NoGAggASgDEiwKCXJlcmFua2luZxgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI2CghDb2VyY2lvbhINCgVmaWVsZBgBIAEoCRINCgVnaXZlbhgCIAEoCRIMCgR1c2VkGAMgASgJIjwKE0xpc3RQcm9maWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiVgoUTGlzdFByb2ZpbGVzUmVzcG9uc2USJQoIcHJvZmlsZXMYASADKAsyEy50cml2aXVtLnYxLlByb2ZpbGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoEBCgdQcm9maWxlEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSKwoKZGVmaW5pdGlvbhgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFbm90ZXMYBCADKAsyFy50cml2aXVtLnYxLlByb2ZpbGVOb3RlIigKC1Byb2ZpbGVOb3RlEgsKA2xlZxgBIAEoCRIMCgR0ZXh0GAIgASgJIoQBCg5Db21wYXJlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0Eg8KB2FnYWluc3QYAiABKAkSMgoRYWdhaW5zdF9vdmVycmlkZXMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IrABCg9Db21wYXJlUmVzcG9uc2USLwoJcmV0cmlldmVkGAEgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEi0KB2FnYWluc3QYAiABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2USDwoHb3ZlcmxhcBgDIAEoARIsCgxyYW5rX2NoYW5nZXMYBCADKAsyFi50cml2aXVtLnYxLlJhbmtDaGFuZ2UidwoKUmFua0NoYW5nZRIhCgRpdGVtGAEgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEhEKBHJhbmsYAiABKAVIAIgBARIZCgxhZ2FpbnN0X3JhbmsYAyABKAVIAYgBAUIHCgVfcmFua0IPCg1fYWdhaW5zdF9yYW5rImkKFUV4cGxhaW5BYnNlbmNlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0EiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYiyQEKFkV4cGxhaW5BYnNlbmNlUmVzcG9uc2USHgoEbG9zcxgBIAEoDjIQLnRyaXZpdW0udjEuTG9zcxIOCgZyZWFzb24YAiABKAkSHwoCYnkYAyABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSEQoEcmFuaxgEIAEoBUgAiAEBEhwKA2hpdBgFIAEoCzIPLnRyaXZpdW0udjEuSGl0EiQKBGxlZ3MYBiADKAsyFi50cml2aXVtLnYxLkxlZ0Fic2VuY2VCBwoFX3JhbmsilwEKCkxlZ0Fic2VuY2USCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIRCgRyYW5rGAMgASgBSACIAQESEgoFc2NvcmUYBCABKAFIAYgBARINCgVkZXB0aBgFIAEoBRIOCgZyZWFzb24YBiABKAlCBwoFX3JhbmtCCAoGX3Njb3JlKl8KBVN0YWdlEhUKEVNUQUdFX1VOU1BFQ0lGSUVEEAASEgoOU1RBR0VfUkVSQU5LRUQQARIQCgxTVEFHRV9DT0FSU0UQAhIZChVTVEFHRV9DT0FSU0VfRkFMTEJBQ0sQAyqDAQoMRnVzaW9uTWV0aG9kEh0KGUZVU0lPTl9NRVRIT0RfVU5TUEVDSUZJRUQQABIhCh1GVVNJT05fTUVUSE9EX1JFQ0lQUk9DQUxfUkFOSxABEhgKFEZVU0lPTl9NRVRIT0RfQ09OVkVYEAISFwoTRlVTSU9OX01FVEhPRF9TQ09SRRADKqkBCghMZWdTdGF0ZRIZChVMRUdfU1RBVEVfVU5TUEVDSUZJRUQQABIQCgxMRUdfU1RBVEVfT0sQARIXChNMRUdfU1RBVEVfVElNRURfT1VUEAISFAoQTEVHX1NUQVRFX0ZBSUxFRBADEhUKEUxFR19TVEFURV9TS0lQUEVEEAQSEwoPTEVHX1NUQVRFX1NUQUxFEAUSFQoRTEVHX1NUQVRFX1BBUlRJQUwQBiq1AgoETG9zcxIUChBMT1NTX1VOU1BFQ0lGSUVEEAASDQoJTE9TU19OT05FEAESEwoPTE9TU19OT1RfU1RPUkVEEAISEQoNTE9TU19GSUxURVJFRBADEhYKEkxPU1NfTk9UX1BST0pFQ1RFRBAEEhQKEExPU1NfTk9UX01BVENIRUQQBRIUChBMT1NTX0JFTE9XX0RFUFRIEAYSDwoLTE9TU19GT0xERUQQBxIQCgxMT1NTX0RFQ0FZRUQQCBITCg9MT1NTX0JFTE9XX0hFQUQQCRIWChJMT1NTX1JFUkFOS0VEX0RPV04QChISCg5MT1NTX0RJU1BMQUNFRBALEgwKCExPU1NfQ1VUEAwSFQoRTE9TU19OT1RfU0VBUkNIRUQQDRITCg9MT1NTX1VOQU5TV0VSRUQQDjK/AwoQUmV0cmlldmFsU2VydmljZRJKCghSZXRyaWV2ZRIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0GhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlIgOQAgESYAoOUmV0cmlldmVTdHJlYW0SIS50cml2aXVtLnYxLlJldHJpZXZlU3RyZWFtUmVxdWVzdBoiLnRyaXZpdW0udjEuUmV0cmlldmVTdHJlYW1SZXNwb25zZSIDkAIBKAEwARJWCgxMaXN0UHJvZmlsZXMSHy50cml2aXVtLnYxLkxpc3RQcm9maWxlc1JlcXVlc3QaIC50cml2aXVtLnYxLkxpc3RQcm9maWxlc1Jlc3BvbnNlIgOQAgESRwoHQ29tcGFyZRIaLnRyaXZpdW0udjEuQ29tcGFyZVJlcXVlc3QaGy50cml2aXVtLnYxLkNvbXBhcmVSZXNwb25zZSIDkAIBElwKDkV4cGxhaW5BYnNlbmNlEiEudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlcXVlc3QaIi50cml2aXVtLnYxLkV4cGxhaW5BYnNlbmNlUmVzcG9uc2UiA5ACAUIWWhR0cml2aXVtL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIt4DCg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVChVSZXRyaWV2ZVN0cmVhbVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBINCgVmaW5hbBgCIAEoCCJwChZSZXRyaWV2ZVN0cmVhbVJlc3BvbnNlEi8KCXJldHJpZXZlZBgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIWCg5yZXF1ZXN0X251bWJlchgCIAEoBRINCgVmaW5hbBgDIAEoCCJeCgtXYXJtUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRIuCgt0aW1lX2J1ZGdldBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJECgxXYXJtUmVzcG9uc2USIwoFcGFydHMYASADKAsyFC50cml2aXVtLnYxLldhcm1QYXJ0Eg8KB3Byb2ZpbGUYAiABKAkiYgoIV2FybVBhcnQSDAoEcGFydBgBIAEoCRIMCgR3YXJtGAIgASgIEg4KBnJlYXNvbhgDIAEoCRIqCgdlbGFwc2VkGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlgKC0xlZ092ZXJyaWRlEgsKA2xlZxgBIAEoCRITCgZ3ZWlnaHQYAiABKAFIAIgBARISCgVkZXB0aBgDIAEoBUgBiAEBQgkKB193ZWlnaHRCCAoGX2RlcHRoIjwKD0JyaWVmaW5nT3B0aW9ucxIRCgltYXhfY2hhcnMYASABKAUSFgoObWF4X2xpbmVfY2hhcnMYAiABKAUi/wEKEFJldHJpZXZlUmVzcG9uc2USHQoEaGl0cxgBIAMoCzIPLnRyaXZpdW0udjEuSGl0EioKC2xlZ19yZXBvcnRzGAIgAygLMhUudHJpdml1bS52MS5MZWdSZXBvcnQSKgoKc3RhdGlzdGljcxgDIAEoCzIWLnRyaXZpdW0udjEuU3RhdGlzdGljcxIQCghicmllZmluZxgEIAEoCRInCgljb2VyY2lvbnMYBSADKAsyFC50cml2aXVtLnYxLkNvZXJjaW9uEg8KB3Byb2ZpbGUYBiABKAkSKAoGcmVyYW5rGAcgASgLMhgudHJpdml1bS52MS5SZXJhbmtSZXBvcnQi7QEKA0hpdBImCgdzZWdtZW50GAEgASgLMhMudHJpdml1bS52MS5TZWdtZW50SAASIAoEZmFjdBgCIAEoCzIQLnRyaXZpdW0udjEuRmFjdEgAEgwKBHJhbmsYAyABKAUSDQoFc2NvcmUYBCABKAESDAoEbGVncxgFIAMoCRIjCgZmb2xkZWQYBiADKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSIgoGbGVkZ2VyGAcgASgLMhIudHJpdml1bS52MS5MZWRnZXISIAoFc3RhZ2UYCCABKA4yES50cml2aXVtLnYxLlN0YWdlQgYKBGl0ZW0ifwoMUmVyYW5rUmVwb3J0EiAKBXN0YWdlGAEgASgOMhEudHJpdml1bS52MS5TdGFnZRIOCgZyZWFzb24YAiABKAkSEQoJaGl0X2NvdW50GAMgASgFEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ixwIKBkxlZGdlchImCglsZWdfdGVybXMYASADKAsyEy50cml2aXVtLnYxLkxlZ1Rlcm0SEwoLZnVzZWRfc2NvcmUYAiABKAESFQoNcmFua19jb25zdGFudBgDIAEoARIuCgppbXBvcnRhbmNlGAQgASgLMhoudHJpdml1bS52MS5JbXBvcnRhbmNlVGVybRIkCgVkZWNheRgFIAEoCzIVLnRyaXZpdW0udjEuRGVjYXlUZXJtEiwKCWRpdmVyc2l0eRgGIAEoCzIZLnRyaXZpdW0udjEuRGl2ZXJzaXR5VGVybRIoCgZtZXRob2QYByABKA4yGC50cml2aXVtLnYxLkZ1c2lvbk1ldGhvZBImCgZyZXJhbmsYCCABKAsyFi50cml2aXVtLnYxLlJlcmFua1Rlcm0SEwoLcmVzZXJ2ZWRfYnkYCSABKAkimwEKB0xlZ1Rlcm0SCwoDbGVnGAEgASgJEgwKBHJhbmsYAiABKAESDgoGd2VpZ2h0GAMgASgBEhEKCWxlZ19zY29yZRgEIAEoARIMCgR0ZXJtGAUgASgBEgwKBHBhdGgYBiABKAkSEAoIZmFjdF9pZHMYByADKAkSEQoJbWluX3Njb3JlGAggASgBEhEKCW1heF9zY29yZRgJIAEoASI6CgpSZXJhbmtUZXJtEg0KBWxvZ2l0GAEgASgBEg4KBndlaWdodBgCIAEoARINCgVzY2FsZRgDIAEoASJHCg5JbXBvcnRhbmNlVGVybRISCgppbXBvcnRhbmNlGAEgASgBEhIKCm11bHRpcGxpZXIYAiABKAESDQoFYm9vc3QYAyABKAEihAEKCURlY2F5VGVybRImCgNhZ2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJaGFsZl9saWZlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWZsb29yGAMgASgBEhIKCm11bHRpcGxpZXIYBCABKAEiggEKDURpdmVyc2l0eVRlcm0SEQoJdHJhZGVfb2ZmGAEgASgBEhEKCXJlbGV2YW5jZRgCIAEoARIWCg5tYXhfc2ltaWxhcml0eRgDIAEoARINCgV2YWx1ZRgEIAEoARIkCgdjbG9zZXN0GAUgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIvEBCglMZWdSZXBvcnQSCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIOCgZyZWFzb24YAyABKAkSFwoPY2FuZGlkYXRlX2NvdW50GAQgASgFEhkKEWJlbG93X2Zsb29yX2NvdW50GAUgASgFEioKB2VsYXBzZWQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRZGVhZF9sZXR0ZXJfY291bnQYByABKAUSEAoIc3RhbmRieXMYCCADKAkSFQoNcGVuZGluZ19jb3VudBgJIAEoAyLGAgoKU3RhdGlzdGljcxIoCgV0b3RhbBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIsCgllbWJlZGRpbmcYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoHbG9hZGluZxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIqCgdyYW5raW5nGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhcKD2NhbmRpZGF0ZV9jb3VudBgFIAEoBRIUCgxmb2xkZWRfY291bnQYBiABKAUSFgoOdmFuaXNoZWRfY291bnQYByABKAUSEwoLaW5kZXhfZXBvY2gYCCABKAMSLAoJcmVyYW5raW5nGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjYKCENvZXJjaW9uEg0KBWZpZWxkGAEgASgJEg0KBWdpdmVuGAIgASgJEgwKBHVzZWQYAyABKAkiPAoTTGlzdFByb2ZpbGVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJWChRMaXN0UHJvZmlsZXNSZXNwb25zZRIlCghwcm9maWxlcxgBIAMoCzITLnRyaXZpdW0udjEuUHJvZmlsZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkigQEKB1Byb2ZpbGUSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIrCgpkZWZpbml0aW9uGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBImCgVub3RlcxgEIAMoCzIXLnRyaXZpdW0udjEuUHJvZmlsZU5vdGUiKAoLUHJvZmlsZU5vdGUSCwoDbGVnGAEgASgJEgwKBHRleHQYAiABKAkihAEKDkNvbXBhcmVSZXF1ZXN0Ei0KCHJldHJpZXZlGAEgASgLMhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QSDwoHYWdhaW5zdBgCIAEoCRIyChFhZ2FpbnN0X292ZXJyaWRlcxgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QisAEKD0NvbXBhcmVSZXNwb25zZRIvCglyZXRyaWV2ZWQYASABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2USLQoHYWdhaW5zdBgCIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIPCgdvdmVybGFwGAMgASgBEiwKDHJhbmtfY2hhbmdlcxgEIAMoCzIWLnRyaXZpdW0udjEuUmFua0NoYW5nZSJ3CgpSYW5rQ2hhbmdlEiEKBGl0ZW0YASABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSEQoEcmFuaxgCIAEoBUgAiAEBEhkKDGFnYWluc3RfcmFuaxgDIAEoBUgBiAEBQgcKBV9yYW5rQg8KDV9hZ2FpbnN0X3JhbmsiaQoVRXhwbGFpbkFic2VuY2VSZXF1ZXN0Ei0KCHJldHJpZXZlGAEgASgLMhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QSIQoEaXRlbRgCIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiLJAQoWRXhwbGFpbkFic2VuY2VSZXNwb25zZRIeCgRsb3NzGAEgASgOMhAudHJpdml1bS52MS5Mb3NzEg4KBnJlYXNvbhgCIAEoCRIfCgJieRgDIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIRCgRyYW5rGAQgASgFSACIAQESHAoDaGl0GAUgASgLMg8udHJpdml1bS52MS5IaXQSJAoEbGVncxgGIAMoCzIWLnRyaXZpdW0udjEuTGVnQWJzZW5jZUIHCgVfcmFuayKXAQoKTGVnQWJzZW5jZRILCgNsZWcYASABKAkSIwoFc3RhdGUYAiABKA4yFC50cml2aXVtLnYxLkxlZ1N0YXRlEhEKBHJhbmsYAyABKAFIAIgBARISCgVzY29yZRgEIAEoAUgBiAEBEg0KBWRlcHRoGAUgASgFEg4KBnJlYXNvbhgGIAEoCUIHCgVfcmFua0IICgZfc2NvcmUqXwoFU3RhZ2USFQoRU1RBR0VfVU5TUEVDSUZJRUQQABISCg5TVEFHRV9SRVJBTktFRBABEhAKDFNUQUdFX0NPQVJTRRACEhkKFVNUQUdFX0NPQVJTRV9GQUxMQkFDSxADKoMBCgxGdXNpb25NZXRob2QSHQoZRlVTSU9OX01FVEhPRF9VTlNQRUNJRklFRBAAEiEKHUZVU0lPTl9NRVRIT0RfUkVDSVBST0NBTF9SQU5LEAESGAoURlVTSU9OX01FVEhPRF9DT05WRVgQAhIXChNGVVNJT05fTUVUSE9EX1NDT1JFEAMqqQEKCExlZ1N0YXRlEhkKFUxFR19TVEFURV9VTlNQRUNJRklFRBAAEhAKDExFR19TVEFURV9PSxABEhcKE0xFR19TVEFURV9USU1FRF9PVVQQAhIUChBMRUdfU1RBVEVfRkFJTEVEEAMSFQoRTEVHX1NUQVRFX1NLSVBQRUQQBBITCg9MRUdfU1RBVEVfU1RBTEUQBRIVChFMRUdfU1RBVEVfUEFSVElBTBAGKrUCCgRMb3NzEhQKEExPU1NfVU5TUEVDSUZJRUQQABINCglMT1NTX05PTkUQARITCg9MT1NTX05PVF9TVE9SRUQQAhIRCg1MT1NTX0ZJTFRFUkVEEAMSFgoSTE9TU19OT1RfUFJPSkVDVEVEEAQSFAoQTE9TU19OT1RfTUFUQ0hFRBAFEhQKEExPU1NfQkVMT1dfREVQVEgQBhIPCgtMT1NTX0ZPTERFRBAHEhAKDExPU1NfREVDQVlFRBAIEhMKD0xPU1NfQkVMT1dfSEVBRBAJEhYKEkxPU1NfUkVSQU5LRURfRE9XThAKEhIKDkxPU1NfRElTUExBQ0VEEAsSDAoITE9TU19DVVQQDBIVChFMT1NTX05PVF9TRUFSQ0hFRBANEhMKD0xPU1NfVU5BTlNXRVJFRBAOMv8DChBSZXRyaWV2YWxTZXJ2aWNlEkoKCFJldHJpZXZlEhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QaHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2UiA5ACARJgCg5SZXRyaWV2ZVN0cmVhbRIhLnRyaXZpdW0udjEuUmV0cmlldmVTdHJlYW1SZXF1ZXN0GiIudHJpdml1bS52MS5SZXRyaWV2ZVN0cmVhbVJlc3BvbnNlIgOQAgEoATABEj4KBFdhcm0SFy50cml2aXVtLnYxLldhcm1SZXF1ZXN0GhgudHJpdml1bS52MS5XYXJtUmVzcG9uc2UiA5ACARJWCgxMaXN0UHJvZmlsZXMSHy50cml2aXVtLnYxLkxpc3RQcm9maWxlc1JlcXVlc3QaIC50cml2aXVtLnYxLkxpc3RQcm9maWxlc1Jlc3BvbnNlIgOQAgESRwoHQ29tcGFyZRIaLnRyaXZpdW0udjEuQ29tcGFyZVJlcXVlc3QaGy50cml2aXVtLnYxLkNvbXBhcmVSZXNwb25zZSIDkAIBElwKDkV4cGxhaW5BYnNlbmNlEiEudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlcXVlc3QaIi50cml2aXVtLnYxLkV4cGxhaW5BYnNlbmNlUmVzcG9uc2UiA5ACAUIWWhR0cml2aXVtL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for RetrievalService.Retrieve.
@@ -235,6 +235,112 @@ export const RetrieveStreamResponseSchema: GenMessage<RetrieveStreamResponse> = 
   messageDesc(file_trivium_v1_retrieval_service, 2);
 
 /**
+ * Request message for RetrievalService.Warm.
+ *
+ * @generated from message trivium.v1.WarmRequest
+ */
+export type WarmRequest = Message<"trivium.v1.WarmRequest"> & {
+  /**
+   * Required. The tenant, 1 to 256 bytes. An unknown tenant has nothing to load.
+   *
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * The name of the profile of the queries to come. Empty means "default".
+   *
+   * @generated from field: string profile = 2;
+   */
+  profile: string;
+
+  /**
+   * As in RetrieveRequest. What has not answered by then is reported.
+   *
+   * @generated from field: google.protobuf.Duration time_budget = 3;
+   */
+  timeBudget?: Duration | undefined;
+};
+
+/**
+ * Describes the message trivium.v1.WarmRequest.
+ * Use `create(WarmRequestSchema)` to create a new message.
+ */
+export const WarmRequestSchema: GenMessage<WarmRequest> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 3);
+
+/**
+ * Response message for RetrievalService.Warm.
+ *
+ * @generated from message trivium.v1.WarmResponse
+ */
+export type WarmResponse = Message<"trivium.v1.WarmResponse"> & {
+  /**
+   * The names of the tenant's entities, and each leg of the profile in its
+   * order.
+   *
+   * @generated from field: repeated trivium.v1.WarmPart parts = 1;
+   */
+  parts: WarmPart[];
+
+  /**
+   * The name of the profile used.
+   *
+   * @generated from field: string profile = 2;
+   */
+  profile: string;
+};
+
+/**
+ * Describes the message trivium.v1.WarmResponse.
+ * Use `create(WarmResponseSchema)` to create a new message.
+ */
+export const WarmResponseSchema: GenMessage<WarmResponse> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 4);
+
+/**
+ * Something that the next query of the tenant needs.
+ *
+ * @generated from message trivium.v1.WarmPart
+ */
+export type WarmPart = Message<"trivium.v1.WarmPart"> & {
+  /**
+   * "names", or the name of a leg.
+   *
+   * @generated from field: string part = 1;
+   */
+  part: string;
+
+  /**
+   * Whether it answered, so that the next query does not wait for it.
+   *
+   * @generated from field: bool warm = 2;
+   */
+  warm: boolean;
+
+  /**
+   * Why not, for people and logs; empty if it is.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * The time that it took.
+   *
+   * @generated from field: google.protobuf.Duration elapsed = 4;
+   */
+  elapsed?: Duration | undefined;
+};
+
+/**
+ * Describes the message trivium.v1.WarmPart.
+ * Use `create(WarmPartSchema)` to create a new message.
+ */
+export const WarmPartSchema: GenMessage<WarmPart> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 5);
+
+/**
  * Changes to one leg of the profile.
  *
  * @generated from message trivium.v1.LegOverride
@@ -269,7 +375,7 @@ export type LegOverride = Message<"trivium.v1.LegOverride"> & {
  * Use `create(LegOverrideSchema)` to create a new message.
  */
 export const LegOverrideSchema: GenMessage<LegOverride> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 3);
+  messageDesc(file_trivium_v1_retrieval_service, 6);
 
 /**
  * Options of the prompt block.
@@ -298,7 +404,7 @@ export type BriefingOptions = Message<"trivium.v1.BriefingOptions"> & {
  * Use `create(BriefingOptionsSchema)` to create a new message.
  */
 export const BriefingOptionsSchema: GenMessage<BriefingOptions> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 4);
+  messageDesc(file_trivium_v1_retrieval_service, 7);
 
 /**
  * Response message for RetrievalService.Retrieve.
@@ -361,7 +467,7 @@ export type RetrieveResponse = Message<"trivium.v1.RetrieveResponse"> & {
  * Use `create(RetrieveResponseSchema)` to create a new message.
  */
 export const RetrieveResponseSchema: GenMessage<RetrieveResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 5);
+  messageDesc(file_trivium_v1_retrieval_service, 8);
 
 /**
  * A segment or fact found.
@@ -441,7 +547,7 @@ export type Hit = Message<"trivium.v1.Hit"> & {
  * Use `create(HitSchema)` to create a new message.
  */
 export const HitSchema: GenMessage<Hit> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 6);
+  messageDesc(file_trivium_v1_retrieval_service, 9);
 
 /**
  * The outcome of reranking.
@@ -484,7 +590,7 @@ export type RerankReport = Message<"trivium.v1.RerankReport"> & {
  * Use `create(RerankReportSchema)` to create a new message.
  */
 export const RerankReportSchema: GenMessage<RerankReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 7);
+  messageDesc(file_trivium_v1_retrieval_service, 10);
 
 /**
  * How a score was computed:
@@ -567,7 +673,7 @@ export type Ledger = Message<"trivium.v1.Ledger"> & {
  * Use `create(LedgerSchema)` to create a new message.
  */
 export const LedgerSchema: GenMessage<Ledger> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 8);
+  messageDesc(file_trivium_v1_retrieval_service, 11);
 
 /**
  * The term of one leg or signal, by the ledger's method.
@@ -647,7 +753,7 @@ export type LegTerm = Message<"trivium.v1.LegTerm"> & {
  * Use `create(LegTermSchema)` to create a new message.
  */
 export const LegTermSchema: GenMessage<LegTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 9);
+  messageDesc(file_trivium_v1_retrieval_service, 12);
 
 /**
  * The effect of reranking on a score; see Ledger for the formula.
@@ -682,7 +788,7 @@ export type RerankTerm = Message<"trivium.v1.RerankTerm"> & {
  * Use `create(RerankTermSchema)` to create a new message.
  */
 export const RerankTermSchema: GenMessage<RerankTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 10);
+  messageDesc(file_trivium_v1_retrieval_service, 13);
 
 /**
  * The effect of importance on a score.
@@ -717,7 +823,7 @@ export type ImportanceTerm = Message<"trivium.v1.ImportanceTerm"> & {
  * Use `create(ImportanceTermSchema)` to create a new message.
  */
 export const ImportanceTermSchema: GenMessage<ImportanceTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 11);
+  messageDesc(file_trivium_v1_retrieval_service, 14);
 
 /**
  * The effect of age on a score: max(floor, 2^(-age / half_life)).
@@ -759,7 +865,7 @@ export type DecayTerm = Message<"trivium.v1.DecayTerm"> & {
  * Use `create(DecayTermSchema)` to create a new message.
  */
 export const DecayTermSchema: GenMessage<DecayTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 12);
+  messageDesc(file_trivium_v1_retrieval_service, 15);
 
 /**
  * Maximal marginal relevance when the hit was chosen:
@@ -809,7 +915,7 @@ export type DiversityTerm = Message<"trivium.v1.DiversityTerm"> & {
  * Use `create(DiversityTermSchema)` to create a new message.
  */
 export const DiversityTermSchema: GenMessage<DiversityTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 13);
+  messageDesc(file_trivium_v1_retrieval_service, 16);
 
 /**
  * The outcome of one leg.
@@ -890,7 +996,7 @@ export type LegReport = Message<"trivium.v1.LegReport"> & {
  * Use `create(LegReportSchema)` to create a new message.
  */
 export const LegReportSchema: GenMessage<LegReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 14);
+  messageDesc(file_trivium_v1_retrieval_service, 17);
 
 /**
  * Timings and counts of a call.
@@ -967,7 +1073,7 @@ export type Statistics = Message<"trivium.v1.Statistics"> & {
  * Use `create(StatisticsSchema)` to create a new message.
  */
 export const StatisticsSchema: GenMessage<Statistics> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 15);
+  messageDesc(file_trivium_v1_retrieval_service, 18);
 
 /**
  * A value of the request that was changed.
@@ -1002,7 +1108,7 @@ export type Coercion = Message<"trivium.v1.Coercion"> & {
  * Use `create(CoercionSchema)` to create a new message.
  */
 export const CoercionSchema: GenMessage<Coercion> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 16);
+  messageDesc(file_trivium_v1_retrieval_service, 19);
 
 /**
  * Request message for RetrievalService.ListProfiles.
@@ -1031,7 +1137,7 @@ export type ListProfilesRequest = Message<"trivium.v1.ListProfilesRequest"> & {
  * Use `create(ListProfilesRequestSchema)` to create a new message.
  */
 export const ListProfilesRequestSchema: GenMessage<ListProfilesRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 17);
+  messageDesc(file_trivium_v1_retrieval_service, 20);
 
 /**
  * Response message for RetrievalService.ListProfiles.
@@ -1059,7 +1165,7 @@ export type ListProfilesResponse = Message<"trivium.v1.ListProfilesResponse"> & 
  * Use `create(ListProfilesResponseSchema)` to create a new message.
  */
 export const ListProfilesResponseSchema: GenMessage<ListProfilesResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 18);
+  messageDesc(file_trivium_v1_retrieval_service, 21);
 
 /**
  * A ranking profile.
@@ -1102,7 +1208,7 @@ export type Profile = Message<"trivium.v1.Profile"> & {
  * Use `create(ProfileSchema)` to create a new message.
  */
 export const ProfileSchema: GenMessage<Profile> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 19);
+  messageDesc(file_trivium_v1_retrieval_service, 22);
 
 /**
  * A note on a leg of a profile.
@@ -1130,7 +1236,7 @@ export type ProfileNote = Message<"trivium.v1.ProfileNote"> & {
  * Use `create(ProfileNoteSchema)` to create a new message.
  */
 export const ProfileNoteSchema: GenMessage<ProfileNote> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 20);
+  messageDesc(file_trivium_v1_retrieval_service, 23);
 
 /**
  * Request message for RetrievalService.Compare.
@@ -1167,7 +1273,7 @@ export type CompareRequest = Message<"trivium.v1.CompareRequest"> & {
  * Use `create(CompareRequestSchema)` to create a new message.
  */
 export const CompareRequestSchema: GenMessage<CompareRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 21);
+  messageDesc(file_trivium_v1_retrieval_service, 24);
 
 /**
  * Response message for RetrievalService.Compare.
@@ -1210,7 +1316,7 @@ export type CompareResponse = Message<"trivium.v1.CompareResponse"> & {
  * Use `create(CompareResponseSchema)` to create a new message.
  */
 export const CompareResponseSchema: GenMessage<CompareResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 22);
+  messageDesc(file_trivium_v1_retrieval_service, 25);
 
 /**
  * The ranks of an item under two profiles.
@@ -1245,7 +1351,7 @@ export type RankChange = Message<"trivium.v1.RankChange"> & {
  * Use `create(RankChangeSchema)` to create a new message.
  */
 export const RankChangeSchema: GenMessage<RankChange> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 23);
+  messageDesc(file_trivium_v1_retrieval_service, 26);
 
 /**
  * Request message for RetrievalService.ExplainAbsence.
@@ -1273,7 +1379,7 @@ export type ExplainAbsenceRequest = Message<"trivium.v1.ExplainAbsenceRequest"> 
  * Use `create(ExplainAbsenceRequestSchema)` to create a new message.
  */
 export const ExplainAbsenceRequestSchema: GenMessage<ExplainAbsenceRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 24);
+  messageDesc(file_trivium_v1_retrieval_service, 27);
 
 /**
  * Response message for RetrievalService.ExplainAbsence.
@@ -1329,7 +1435,7 @@ export type ExplainAbsenceResponse = Message<"trivium.v1.ExplainAbsenceResponse"
  * Use `create(ExplainAbsenceResponseSchema)` to create a new message.
  */
 export const ExplainAbsenceResponseSchema: GenMessage<ExplainAbsenceResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 25);
+  messageDesc(file_trivium_v1_retrieval_service, 28);
 
 /**
  * The result of one leg for an item.
@@ -1387,7 +1493,7 @@ export type LegAbsence = Message<"trivium.v1.LegAbsence"> & {
  * Use `create(LegAbsenceSchema)` to create a new message.
  */
 export const LegAbsenceSchema: GenMessage<LegAbsence> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 26);
+  messageDesc(file_trivium_v1_retrieval_service, 29);
 
 /**
  * Whether a hit was reranked.
@@ -1699,6 +1805,21 @@ export const RetrievalService: GenService<{
     methodKind: "bidi_streaming";
     input: typeof RetrieveStreamRequestSchema;
     output: typeof RetrieveStreamResponseSchema;
+  },
+  /**
+   * Prepares for the first query of a tenant, as when a call begins: runs the
+   * legs of a profile once, which opens connections and loads the tenant's
+   * names, word statistics and vectors into memory. Nothing is recorded.
+   *
+   * It does not fail because a leg does: the response says so. It fails with
+   * UNAVAILABLE without PostgreSQL, as every query would.
+   *
+   * @generated from rpc trivium.v1.RetrievalService.Warm
+   */
+  warm: {
+    methodKind: "unary";
+    input: typeof WarmRequestSchema;
+    output: typeof WarmResponseSchema;
   },
   /**
    * Lists the ranking profiles that requests can name, in pages.
