@@ -86,8 +86,11 @@ class FakeService(
 
     def RetrieveStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
         """Answers the last request as it is told; the requests before it are only kept."""
-        default = retrieval_service_pb2.RetrieveStreamResponse()
-        yield self._answer("RetrieveStream", list(request_iterator), context, default)
+        requests = list(request_iterator)
+        default = retrieval_service_pb2.RetrieveStreamResponse(
+            request_number=len(requests), final=True
+        )
+        yield self._answer("RetrieveStream", requests, context, default)
 
     def Warm(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("Warm", request, context, retrieval_service_pb2.WarmResponse())

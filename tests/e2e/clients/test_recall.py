@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
 import psutil
 import pytest
 
+from serving.local.ray_environment import REPLICA_PORTS
 from tests.e2e.test_service import CONVERSATION, FACTS, states
 from tests.fixtures.service import Service
 from trivium import AsyncClient, BriefingOptions, Transcript
@@ -29,13 +29,13 @@ async def token(service: Service) -> str:
 
 def replica_address(service: Service) -> str:
     """The port of the ingress replica itself, to which HAProxy sends the calls."""
-    for process in service.descendants():
-        with contextlib.suppress(psutil.Error):
-            if "Fusion" not in " ".join(process.cmdline()):
-                continue
-            for connection in process.net_connections("tcp"):
-                if connection.status == psutil.CONN_LISTEN and connection.laddr.port >= 40000:
-                    return f"127.0.0.1:{connection.laddr.port}"
+    for replica in service.descendants("Fusion"):
+        first = int(replica.environ()["RAY_SERVE_DIRECT_INGRESS_MIN_GRPC_PORT"])
+        for connection in replica.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and (
+                first <= connection.laddr.port < first + REPLICA_PORTS
+            ):
+                return f"127.0.0.1:{connection.laddr.port}"
     raise AssertionError("no replica listens")
 
 
