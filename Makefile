@@ -112,6 +112,10 @@ bench: $(VENV)/.dev ## Measure the speed of the service; DATA=FOLDER names a set
 overload: $(VENV)/.dev ## Load the service beyond its capacity; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.overload $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-recall
+bench-recall: $(VENV)/.dev ## Measure how long a bot waits for its memory in simulated calls; DATA=FOLDER names a set
+	@$(BIN)/python -m bench.speed.recall $(if $(DATA),--data $(DATA))
+
 .PHONY: bench-index
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
 	@$(BIN)/python -m bench.index.searches $(DATA)
