@@ -23,8 +23,16 @@ QUESTION = "Who hired Tom?"
 
 @pytest.fixture(scope="module")
 async def token(service: Service) -> str:
+    """That of a write which every leg has seen."""
     async with AsyncClient(service.address, tenant="recall", timeout=30) as client:
-        return (await client.ingest([*CONVERSATION, *FACTS])).consistency_token
+        token = (await client.ingest([*CONVERSATION, *FACTS])).consistency_token
+        async with asyncio.timeout(120):
+            while (
+                LegState.STALE
+                in states(await client.retrieve(QUESTION, consistency_token=token)).values()
+            ):
+                pass
+    return token
 
 
 def replica_address(service: Service) -> str:

@@ -173,11 +173,15 @@ def test_what_was_dropped_is_of_no_later_turn() -> None:
 
 
 def test_a_caller_that_is_interrupted_while_it_waits_leaves_no_search() -> None:
+    memory = FakeMemory(delay_s=1)
+
     async def talk(recall: Recall) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(recall.turn("when"), 0.01)
+        await asyncio.sleep(0.01)
+        assert memory.open_streams == 0
 
-    assert conversed(FakeMemory(delay_s=1), talk) == Counts()
+    assert conversed(memory, talk) == Counts()
 
 
 def test_it_is_warmed_for_its_profile() -> None:
