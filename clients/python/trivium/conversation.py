@@ -417,7 +417,7 @@ class _Writer:
         except asyncio.QueueFull:
             self._fail("too many writes wait")
             return
-        if self._writing is None:
+        if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write())
 
     async def close(self, timeout: float) -> None:
@@ -434,7 +434,6 @@ class _Writer:
     async def _write(self) -> None:
         while not self._waiting.empty():
             await self._store(self._waiting.get_nowait())
-        self._writing = None
 
     async def _store(self, segment: Segment) -> None:
         try:

@@ -148,11 +148,11 @@ class _Newest(Generic[Asked, Answer]):
         return not self._work.done() or self._work.exception() is None
 
     async def _replace(self, question: Asked) -> None:
-        # This does not wait for the end of a cancelled statement, which takes a moment; it waits
-        # for that of the one before, which has had the time.
+        _cancel(self._work)
+        # Not for the end of a statement that was just cancelled, which takes a moment, but for that
+        # of the one before, which has had the time.
         await _settled(self._replaced)
         self._replaced = self._work
-        _cancel(self._replaced)
         self._work = asyncio.create_task(self._answer(question))
 
     def _receive(self) -> asyncio.Task[Asked | None]:
