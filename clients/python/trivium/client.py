@@ -245,15 +245,19 @@ class Client:
             transcripts: What was said so far, at most 1,000 times; read in another thread while
                 answers are read.
             briefing: As in `retrieve`.
-            timeout: As in `retrieve`, for each transcript.
+            timeout: As in `retrieve`, for each transcript that has none of its own.
             stream_timeout: For the whole stream, at most 300 s.
             **options: As in `RetrieveOptions`.
         """
         within = self._reading(timeout)
         stream = _Transcripts(
             transcripts,
-            lambda text: requests.retrieve(
-                self.tenant, text, timeout=within, briefing=briefing, **options
+            lambda text, timeout: requests.retrieve(
+                self.tenant,
+                text,
+                timeout=within if timeout is None else timeout,
+                briefing=briefing,
+                **options,
             ),
         )
         call = self._retrieval.RetrieveStream(
@@ -508,7 +512,9 @@ class _Transcripts:
     """The messages of a stream of transcripts, and the error that ended reading them."""
 
     def __init__(
-        self, transcripts: Transcripts, to_request: Callable[[str], RetrieveRequest]
+        self,
+        transcripts: Transcripts,
+        to_request: Callable[[str, float | None], RetrieveRequest],
     ) -> None:
         self._transcripts = transcripts
         self._to_request = to_request
@@ -519,7 +525,8 @@ class _Transcripts:
         try:
             for transcript in each(self._transcripts):
                 yield RetrieveStreamRequest(
-                    retrieve=self._to_request(transcript.text), final=transcript.final
+                    retrieve=self._to_request(transcript.text, transcript.timeout),
+                    final=transcript.final,
                 )
         except Exception as error:
             self.error = error

@@ -35,6 +35,10 @@ logger = logging.getLogger(__name__)
 BUDGET_S = 0.08
 """An acceptable pause before an answer."""
 
+EARLY_BUDGET_S = 0.2
+"""The least time of a search that nobody waits for yet. A busy service refuses it less, and legs
+that are late still add to it; it ends before the silence that ends a turn is over."""
+
 DEBOUNCE_S = 0.1
 """The shortest time between two transcripts that are sent. Speech recognition sends one every 100
 to 300 ms, and each costs the service a search."""
@@ -134,8 +138,8 @@ class Recall:
     Args:
         client: An `AsyncClient`, which may be shared between conversations.
         session: The name of the conversation, unique within the tenant.
-        budget: How long `turn` may wait, in seconds. The service gets nine tenths of it for each
-            transcript.
+        budget: How long `turn` may wait, in seconds. The searches before its end have more time,
+            since nobody waits for them.
         debounce: The shortest time between two transcripts that are sent, in seconds.
         briefing: The options of the block.
         **options: Those of `AsyncClient.retrieve`.
@@ -225,12 +229,13 @@ class Recall:
         self._clear_unsent()
         if turn is None or turn.ended:
             turn = self._begin()
-        ready = turn.finish(text)
+        budget = self._budget if budget is None else budget
+        ready = turn.finish(text, budget)
         if ready is not None:
             self._kept(asyncio.create_task(turn.end()))
             return self._counted("ready", ready)
         try:
-            retrieval = await turn.final(self._budget if budget is None else budget)
+            retrieval = await turn.final(budget)
         except TimeoutError:
             return self._counted("late")
         except (TriviumError, ValueError):
@@ -281,7 +286,10 @@ class Recall:
     def _begin(self) -> _Turn:
         turn = _Turn(
             lambda transcripts: self._client.retrieve_stream(
-                transcripts, briefing=self._briefing, timeout=self._budget, **self._options
+                transcripts,
+                briefing=self._briefing,
+                timeout=max(self._budget, EARLY_BUDGET_S),
+                **self._options,
             )
         )
         self._kept(turn.reading)
@@ -336,19 +344,25 @@ class _Turn:
         """Whether the stream has ended, and hears nothing any more."""
         return self.reading.done()
 
-    def hear(self, text: str, *, final: bool = False) -> None:
+    def hear(self, text: str) -> None:
         """Sends a transcript."""
-        self._texts.append(text)
-        self._outgoing.put_nowait(Transcript(text, final))
+        self._send(Transcript(text))
 
-    def finish(self, text: str) -> Retrieval | None:
+    def finish(self, text: str, budget: float) -> Retrieval | None:
         """Sends the final transcript; returns the result if it is there."""
         words = words_of(text)
-        # As it was sent before, so that the service takes the search that it has begun.
-        self.hear(self.newest if words == words_of(self.newest) else text, final=True)
+        if words == words_of(self.newest):
+            # As it was sent before, so that the service takes the search that it has begun.
+            self._send(Transcript(self.newest, final=True))
+        else:
+            self._send(Transcript(text, final=True, timeout=budget))
         if self._answer is None or self._answer[0] != words:
             return None
         return self._answer[1]
+
+    def _send(self, transcript: Transcript) -> None:
+        self._texts.append(transcript.text)
+        self._outgoing.put_nowait(transcript)
 
     async def final(self, timeout: float) -> Retrieval | None:
         """Waits for the final result; None if the stream ended without one.

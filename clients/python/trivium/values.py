@@ -454,10 +454,14 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What somebody has said so far, or all of it if it is final."""
+    """What somebody has said so far, or all of it if it is final.
+
+    `timeout` is that of its search, in seconds; None means that of the stream.
+    """
 
     text: str
     final: bool = False
+    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

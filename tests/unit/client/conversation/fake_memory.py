@@ -72,6 +72,7 @@ class FakeMemory:
         writes: What happens to the next writes: None stores, an error is raised.
         open_streams: The streams that are open now.
         sent: The transcripts of all streams, with the time at which each was read.
+        timeouts_s: Of the search of each.
     """
 
     delay_s: float = 0.02
@@ -83,6 +84,7 @@ class FakeMemory:
     rejects: bool = False
     open_streams: int = 0
     sent: list[tuple[float, Transcript]] = field(default_factory=list)
+    timeouts_s: list[float] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
     stored: list[Segment] = field(default_factory=list)
     warmed: list[str] = field(default_factory=list)
@@ -96,6 +98,7 @@ class FakeMemory:
         **options: Any,
     ) -> AsyncIterator[StreamedRetrieval]:
         """Answers the newest transcript, and the final one last, as the service does."""
+        assert timeout is not None
         self.open_streams += 1
         receiving: asyncio.Future[Transcript] | None = asyncio.ensure_future(anext(transcripts))
         searching: asyncio.Future[None] | None = None
@@ -119,6 +122,7 @@ class FakeMemory:
                 if receiving is not None and receiving.done():
                     newest, number = receiving.result(), number + 1
                     self.sent.append((asyncio.get_running_loop().time(), newest))
+                    self.timeouts_s.append(newest.timeout or timeout)
                     if number == self.breaks_at:
                         raise unavailable()
                     receiving = None if newest.final else asyncio.ensure_future(anext(transcripts))

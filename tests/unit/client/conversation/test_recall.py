@@ -15,6 +15,7 @@ from tests.unit.client.conversation.fake_memory import FakeMemory, block, unavai
 from trivium import InvalidRequestError, Transcript
 from trivium.conversation import (
     DEBOUNCE_S,
+    EARLY_BUDGET_S,
     MOST_WAITING_WRITES,
     WRITE_ATTEMPTS,
     Counts,
@@ -79,6 +80,8 @@ def test_other_words_are_waited_for_within_the_budget() -> None:
         assert said == (block("When is the wedding?"), 0.05)
 
     assert conversed(memory, talk) == Counts(waited=1, sent=1)
+    # Nobody waits for the first search; the last one has what the turn has.
+    assert memory.timeouts_s == [EARLY_BUDGET_S, BUDGET_S]
 
 
 def test_without_interim_transcripts_the_whole_search_is_waited_for() -> None:
