@@ -116,6 +116,10 @@ overload: $(VENV)/.dev ## Load the service beyond its capacity; DATA=FOLDER name
 faults: $(VENV)/.dev ## Let PostgreSQL and Neo4j fail in each way under load; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.faults $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-recall
+bench-recall: $(VENV)/.dev ## Measure how long a bot waits for its memory in simulated calls; DATA=FOLDER names a set
+	@$(BIN)/python -m bench.speed.recall $(if $(DATA),--data $(DATA))
+
 .PHONY: bench-index
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
 	@$(BIN)/python -m bench.index.searches $(DATA)

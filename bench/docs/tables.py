@@ -16,6 +16,7 @@ from bench.reports.baselines import baseline
 from bench.reports.goals import SET_GOALS
 from bench.reports.report import estimate, figures, goals_table, loads_table, markdown_table
 from bench.speed.overload.figures import overload_table
+from bench.speed.recall.figures import recall_table
 
 SETS = tuple(SET_GOALS)
 CONVERSATIONS = ("locomo", "realtalk")
@@ -87,6 +88,10 @@ def _loads(name: str) -> str:
 
 def _overload(name: str) -> str:
     return overload_table(baseline(name))
+
+
+def _recall(name: str) -> str:
+    return recall_table(baseline(name))
 
 
 def _batching() -> str:
@@ -314,6 +319,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "goals": _goals,
     "loads": _loads,
     "overload": _overload,
+    "recall": _recall,
     "batching": _batching,
     "gpu": _gpu,
     "sets": _sets,

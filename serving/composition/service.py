@@ -47,7 +47,9 @@ from serving.pipeline.retrieval.legs import (
     RelatedLeg,
     TemporalLeg,
 )
+from serving.pipeline.retrieval.newest import Streams
 from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.warm import QUESTION, Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
@@ -59,9 +61,10 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 WARM_UP_S = 15.0
-RETRIEVALS = 0.75
-"""The part of a replica's concurrent calls that may be retrievals: so none waits in Serve's queue,
-where its deadline is not known."""
+RETRIEVALS = 1 / 2
+STREAMS = 1 / 3
+"""The parts of a replica's concurrent calls that may be retrievals and open streams: so no
+retrieval waits in Serve's queue, where its deadline is not known."""
 
 STORE = "store"
 """The breaker of reading rows; the legs' are by dependency."""
@@ -116,7 +119,13 @@ async def running_service(
         profiles.log_notes()
         await _warm_up(use_cases.retriever, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
         access = await stack.enter_async_context(open_access(settings, postgres.access_keys))
-        yield TriviumService(use_cases, profiles, recorder=recorder, access=access)
+        yield TriviumService(
+            use_cases,
+            profiles,
+            recorder=recorder,
+            access=access,
+            streams=Streams(_share_of_calls(settings, STREAMS)),
+        )
 
 
 async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) -> None:
@@ -126,7 +135,7 @@ async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) ->
     caller should wait for it. The service starts even if a leg does not answer.
     """
     scope = Scope(tenant=NO_TENANT, as_of=now_utc())
-    query = Query(scope=scope, text="Who said hello to whom, and when?")
+    query = Query(scope=scope, text=QUESTION)
     while not give_up.passed:
         try:
             # Traced, since the time of a first query must not count as its usual cost.
@@ -162,11 +171,12 @@ def _use_cases(
         dates=EnglishDates(),
         names=postgres.names,
         reranker=reranker,
-        admission=Admission(max(1, int(RETRIEVALS * settings.serve.max_ongoing_requests))),
+        admission=Admission(_share_of_calls(settings, RETRIEVALS)),
         store_breaker=breakers[STORE],
     )
     return UseCases(
         retriever=retriever,
+        warmer=Warmer(retriever, postgres.names),
         explainer=AbsenceExplainer(retriever, postgres.store, spaces, graph),
         ingestor=Ingestor(postgres.store, CapitalisedEntities()),
         eraser=Eraser(postgres.store, spaces, graph, postgres.consistency),
@@ -182,6 +192,10 @@ def _use_cases(
         catalog=postgres.catalog,
         embedder=spaces.current.embedder,
     )
+
+
+def _share_of_calls(settings: Settings, share: float) -> int:
+    return max(1, round(share * settings.serve.max_ongoing_requests))
 
 
 def _breakers(recorder: Recorder) -> Mapping[str, Breaker]:

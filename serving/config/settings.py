@@ -432,7 +432,10 @@ class ServeSettings(_Section):
     )
     replicas: int = Field(default=1, ge=1, description="Replicas of the ingress.")
     max_ongoing_requests: int = Field(
-        default=64, ge=1, description="Concurrent calls of one ingress replica."
+        default=96,
+        ge=1,
+        description="Concurrent calls of one ingress replica: half of them retrievals, a third "
+        "open streams.",
     )
     max_queued_requests: int = Field(
         default=256,

@@ -38,7 +38,7 @@ def warn_if_proxied() -> None:
 
 @serve.deployment(
     name="Fusion",
-    max_ongoing_requests=64,
+    max_ongoing_requests=96,
     max_queued_requests=256,
     ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
@@ -76,6 +76,7 @@ class Fusion(Replica, TriviumService):
             service.profiles,
             recorder=service.recorder,
             access=service.access,
+            streams=service.streams,
         )
 
     async def __call__(self, request: Request) -> Response:

@@ -19,8 +19,9 @@ from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.ordering import Hit, Stage
 from serving.pipeline.retrieval.rerank_stage import RerankReport
 from serving.pipeline.retrieval.retrieve import Retrieval
+from serving.pipeline.retrieval.warm import Warmed
 from serving.rpc.items import duration, from_fact, from_reference, from_segment
-from serving.rpc.questions import CompareCall, RetrieveCall
+from serving.rpc.questions import CompareCall, RetrieveCall, StreamedCall
 from trivium.v1 import retrieval_service_pb2
 
 _LEG_STATES = {
@@ -98,6 +99,33 @@ def from_profiles(
         for leg, text in notes(profile):
             message.notes.add(leg=leg, text=text)
     return response
+
+
+def from_streamed(
+    call: StreamedCall, retrieval: Retrieval
+) -> retrieval_service_pb2.RetrieveStreamResponse:
+    """Writes an answer of a stream."""
+    return retrieval_service_pb2.RetrieveStreamResponse(
+        retrieved=from_retrieval(call.retrieve, retrieval),
+        request_number=call.number,
+        final=call.final,
+    )
+
+
+def from_warmed(call: RetrieveCall, warmed: Sequence[Warmed]) -> retrieval_service_pb2.WarmResponse:
+    """Writes what was prepared."""
+    return retrieval_service_pb2.WarmResponse(
+        parts=[
+            retrieval_service_pb2.WarmPart(
+                part=each.part,
+                warm=each.warm,
+                reason=each.reason,
+                elapsed=duration(each.elapsed_s),
+            )
+            for each in warmed
+        ],
+        profile=call.profile.name,
+    )
 
 
 def from_comparison(

@@ -11,8 +11,8 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2, status_pb2
 
 from serving.domain.errors import TriviumError
+from serving.domain.identity import Caller
 from serving.rpc.identity.access import (
     Access,
     CallMetadata,
@@ -91,34 +92,66 @@ def rpc(
     def decorate(
         method: Callable[[Service, Request], Awaitable[Response]],
     ) -> Callable[[Service, Request, CallContext], Awaitable[Response]]:
-        rule = RULES[method.__name__]
+        name, rule = method.__name__, RULES[method.__name__]
 
         # Ray Serve passes the context by the name of this parameter.
         async def call(service: Service, request: Request, grpc_context: CallContext) -> Response:
-            name = method.__name__
             with _status_of(name, grpc_context, service.recorder) as logged:
-                caller = service.access.caller_of(name, grpc_context)
-                logged["caller"] = caller.name
-                if isinstance(request, Malformed):
-                    request.reject()
-                admitted: Any = request
-                if isinstance(request, Message):
-                    within_tenants(rule, caller, request)
-                else:
-                    admitted = each_within_tenants(
-                        service.access, name, grpc_context, admitted.__aiter__()
-                    )
+                caller, admitted = _admit(name, service.access, request, grpc_context, logged)
                 response = await method(service, admitted)
                 hide_from(caller, rule, response)
                 return response
             return response_type()
 
-        # Not functools.wraps: Ray Serve would read the signature of the wrapped method.
-        call.__name__, call.__qualname__ = method.__name__, method.__qualname__
-        call.__doc__ = method.__doc__
-        return call
+        return _named(call, method)
 
     return decorate
+
+
+def streaming_rpc(
+    method: Callable[[Service, AsyncIterator[Any]], AsyncGenerator[Response, None]],
+) -> Callable[[Service, AsyncIterator[Any], CallContext], AsyncGenerator[Response, None]]:
+    """Turns a method from a stream of requests to one of responses into the RPC of that name.
+
+    An error becomes the status of the call, after the responses before it.
+    """
+    name, rule = method.__name__, RULES[method.__name__]
+
+    async def call(
+        service: Service, stream: AsyncIterator[Any], grpc_context: CallContext
+    ) -> AsyncGenerator[Response, None]:
+        with _status_of(name, grpc_context, service.recorder) as logged:
+            caller, admitted = _admit(name, service.access, stream, grpc_context, logged)
+            async with aclosing(method(service, admitted)) as responses:
+                async for response in responses:
+                    hide_from(caller, rule, response)
+                    yield response
+
+    return _named(call, method)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _named(call: Method, method: Callable[..., Any]) -> Method:
+    # Not functools.wraps: Ray Serve would read the signature of the wrapped method.
+    call.__name__, call.__qualname__ = method.__name__, method.__qualname__
+    call.__doc__ = method.__doc__
+    return call
+
+
+def _admit(
+    name: str, access: Access, request: Any, context: CallContext, logged: dict[str, object]
+) -> tuple[Caller, Any]:
+    """Returns the caller, and the request or stream of requests with the tenants checked."""
+    caller = access.caller_of(name, context)
+    logged["caller"] = caller.name
+    if isinstance(request, Malformed):
+        request.reject()
+    if not isinstance(request, Message):
+        return caller, each_within_tenants(access, name, context, request.__aiter__())
+    within_tenants(RULES[name], caller, request)
+    return caller, request
 
 
 @contextmanager
@@ -135,7 +168,7 @@ def _status_of(name: str, context: CallContext, recorder: Recorder) -> Iterator[
         yield logged
     except TriviumError as error:
         code = _set_status(context, to_status(error))
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, GeneratorExit):
         code = grpc.StatusCode.CANCELLED
         raise
     except Exception:

@@ -17,6 +17,7 @@ from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.records import ItemId
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
+from serving.pipeline.retrieval.warm import QUESTION
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.items import to_reference
 from serving.rpc.requests import to_filter
@@ -26,6 +27,8 @@ MAX_QUERY_BYTES = 8192
 DEFAULT_TIME_BUDGET_S = 2.0
 MAX_TIME_BUDGET_S = 30.0
 MAX_SEEDS = 32
+MAX_STREAMED = 1000
+"""The most requests of a RetrieveStream: five minutes of transcripts every 300 ms."""
 MAX_DIMENSION = 4000
 """The most that PostgreSQL stores of an embedding model."""
 MAX_OVERRIDES_BYTES = 64 * 1024
@@ -53,6 +56,20 @@ class RetrieveCall:
     explain: bool
     briefing: BriefingLimits | None
     coercions: tuple[Coercion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedCall:
+    """A checked RetrieveStreamRequest, with its message and its number."""
+
+    retrieve: RetrieveCall
+    message: retrieval_service_pb2.RetrieveRequest
+    number: int
+    final: bool
+
+    def repeats(self, earlier: StreamedCall) -> bool:
+        """Whether both ask the same."""
+        return self.message == earlier.message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +128,46 @@ def to_retrieve_call(
         briefing=limits,
         coercions=tuple(coercions),
     )
+
+
+def to_streamed_call(
+    request: retrieval_service_pb2.RetrieveStreamRequest,
+    number: int,
+    profiles: ProfileBook,
+    now: datetime,
+) -> StreamedCall:
+    """Reads a RetrieveStreamRequest, which is the given one of its stream, from 1.
+
+    Raises:
+        InvalidRequestError: Fields are invalid, or the stream has too many requests.
+    """
+    if number >= MAX_STREAMED and not request.final:
+        raise InvalidRequestError(
+            [Violation("final", f"must be true in request {MAX_STREAMED} at the latest")]
+        )
+    return StreamedCall(
+        retrieve=_within({}, lambda: to_retrieve_call(request.retrieve, profiles, now)),
+        message=request.retrieve,
+        number=number,
+        final=request.final,
+    )
+
+
+def to_warm_call(
+    request: retrieval_service_pb2.WarmRequest, profiles: ProfileBook, now: datetime
+) -> RetrieveCall:
+    """Reads a WarmRequest, as a RetrieveRequest that asks nothing in particular.
+
+    Raises:
+        InvalidRequestError: Fields are invalid.
+    """
+    asking = retrieval_service_pb2.RetrieveRequest(
+        tenant=request.tenant,
+        query=QUESTION,
+        profile=request.profile,
+        time_budget=request.time_budget if request.HasField("time_budget") else None,
+    )
+    return to_retrieve_call(asking, profiles, now)
 
 
 def to_compare_call(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from grpc_health.v1 import health_pb2
@@ -17,18 +19,21 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.records import Segment, segment_id
 from serving.domain.questions.query import Query
+from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
+from serving.pipeline.retrieval.newest import Streams, newest_answers
 from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
+from serving.pipeline.retrieval.warm import Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingested, Ingestor
 from serving.pipeline.writes.stats import Observer
 from serving.ports.embedding import Embedder
 from serving.ports.memory_store import Catalog, MemoryStore
 from serving.rpc import answers, questions, requests, responses
-from serving.rpc.boundary import CallContext, rpc
+from serving.rpc.boundary import CallContext, rpc, streaming_rpc
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.items import from_fact, from_segment
-from serving.rpc.questions import RetrieveCall
+from serving.rpc.questions import RetrieveCall, StreamedCall
 from serving.rpc.registration import Malformed
 from serving.telemetry import (
     ANSWERS,
@@ -48,6 +53,7 @@ logger = logging.getLogger(__name__)
 READ_BUDGET_S = 5.0
 FORGET_BUDGET_S = 10.0
 HEALTH_POLL_S = 1.0
+MOST_STREAMS = 32
 MAX_REJECTED_LISTED = 100
 
 
@@ -73,6 +79,7 @@ class UseCases:
     """The use cases and stores behind the RPCs."""
 
     retriever: Retriever
+    warmer: Warmer
     explainer: AbsenceExplainer
     ingestor: Ingestor
     eraser: Eraser
@@ -90,6 +97,7 @@ class TriviumService:
     Attributes:
         profiles: The profiles that requests can name; `reconfigure` changes them.
         access: Who may call; by default anyone.
+        streams: The open streams.
         rejected_profiles: Why the last change of the profiles was rejected; empty if it was not.
     """
 
@@ -100,6 +108,7 @@ class TriviumService:
         *,
         recorder: Recorder | None = None,
         access: Access = OPEN,
+        streams: Streams | None = None,
         now: Callable[[], datetime] = now_utc,
     ) -> None:
         self.use_cases = use_cases
@@ -108,6 +117,7 @@ class TriviumService:
         self.rejected_profiles = ""
         self.recorder = recorder or NoRecorder()
         self.access = access
+        self.streams = streams or Streams(MOST_STREAMS)
         self._now = now
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
@@ -137,8 +147,46 @@ class TriviumService:
     ) -> retrieval_service_pb2.RetrieveResponse:
         """Runs a query."""
         call = questions.to_retrieve_call(request, self.profiles, self._now())
+        return answers.from_retrieval(
+            call, await self._answer(call, self.use_cases.retriever.retrieve)
+        )
+
+    @streaming_rpc
+    async def RetrieveStream(  # noqa: N802
+        self, stream: AsyncIterator[retrieval_service_pb2.RetrieveStreamRequest | Malformed]
+    ) -> AsyncGenerator[retrieval_service_pb2.RetrieveStreamResponse, None]:
+        """Runs the newest query of a stream."""
+        answered = newest_answers(self._streamed(stream), self._anticipate)
+        with self.streams.opened():
+            async with aclosing(answered):
+                async for call, retrieval in answered:
+                    if call.final:
+                        self.use_cases.retriever.record_access(call.retrieve.query, retrieval)
+                    yield answers.from_streamed(call, retrieval)
+
+    async def _streamed(
+        self, stream: AsyncIterator[retrieval_service_pb2.RetrieveStreamRequest | Malformed]
+    ) -> AsyncIterator[StreamedCall]:
+        number = 0
+        async for request in stream:
+            number += 1
+            if isinstance(request, Malformed):
+                request.reject()
+            yield questions.to_streamed_call(request, number, self.profiles, self._now())
+
+    async def _anticipate(self, call: StreamedCall) -> Retrieval:
+        preview = self.use_cases.retriever.preview
+        return await self._answer(call.retrieve, partial(preview, replaceable=not call.final))
+
+    @rpc(retrieval_service_pb2.WarmResponse)
+    async def Warm(  # noqa: N802
+        self, request: retrieval_service_pb2.WarmRequest
+    ) -> retrieval_service_pb2.WarmResponse:
+        """Prepares for the first query of a tenant."""
+        call = questions.to_warm_call(request, self.profiles, self._now())
         deadline = Deadline.after(call.time_budget_s)
-        return answers.from_retrieval(call, await self._answer(call, deadline))
+        warmed = await self.use_cases.warmer.warm(call.query, call.profile, deadline)
+        return answers.from_warmed(call, warmed)
 
     @rpc(retrieval_service_pb2.ListProfilesResponse)
     async def ListProfiles(  # noqa: N802
@@ -155,10 +203,9 @@ class TriviumService:
     ) -> retrieval_service_pb2.CompareResponse:
         """Runs a query under two profiles."""
         call = questions.to_compare_call(request, self.profiles, self._now())
-        deadline = Deadline.after(call.retrieve.time_budget_s)
+        preview = self.use_cases.retriever.preview
         retrieved, against = await asyncio.gather(
-            self._answer(call.retrieve, deadline, as_access=False),
-            self._answer(call.against, deadline, as_access=False),
+            self._answer(call.retrieve, preview), self._answer(call.against, preview)
         )
         return answers.from_comparison(call, retrieved, against)
 
@@ -308,11 +355,12 @@ class TriviumService:
         return states.NOT_SERVING
 
     async def _answer(
-        self, call: RetrieveCall, deadline: Deadline, *, as_access: bool = True
+        self,
+        call: RetrieveCall,
+        retrieve: Callable[[Query, Profile, Deadline], Awaitable[Retrieval]],
     ) -> Retrieval:
+        deadline = Deadline.after(call.time_budget_s)
         await self._check_vector(call.query)
-        retriever = self.use_cases.retriever
-        retrieve = retriever.retrieve if as_access else retriever.preview
         retrieval = await retrieve(call.query, call.profile, deadline)
         self._measure(retrieval)
         return retrieval

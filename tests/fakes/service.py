@@ -84,6 +84,17 @@ class FakeService(
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
         return self._answer("Retrieve", request, context, retrieval_service_pb2.RetrieveResponse())
 
+    def RetrieveStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+        """Answers the last request as it is told; the requests before it are only kept."""
+        requests = list(request_iterator)
+        default = retrieval_service_pb2.RetrieveStreamResponse(
+            request_number=len(requests), final=True
+        )
+        yield self._answer("RetrieveStream", requests, context, default)
+
+    def Warm(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self._answer("Warm", request, context, retrieval_service_pb2.WarmResponse())
+
     def ListProfiles(self, request: Any, context: Any) -> Any:  # noqa: N802
         default = retrieval_service_pb2.ListProfilesResponse()
         return self._answer("ListProfiles", request, context, default)

@@ -26,6 +26,8 @@ PLAUSIBLE: Mapping[str, object] = {"tenant": "acme", "query": "where to?", "id":
 
 READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "Retrieve": lambda r, p: questions.to_retrieve_call(r, p, NOW),
+    "RetrieveStream": lambda r, p: questions.to_streamed_call(r, 1, p, NOW),
+    "Warm": lambda r, p: questions.to_warm_call(r, p, NOW),
     "Compare": lambda r, p: questions.to_compare_call(r, p, NOW),
     "ExplainAbsence": lambda r, p: questions.to_explain_absence_call(r, p, NOW),
     "ListProfiles": lambda r, _: requests.to_profile_page(r),

@@ -525,6 +525,319 @@ func (x *RetrieveRequest) GetRequiredLegs() []string {
 	return nil
 }
 
+// Request message for RetrievalService.RetrieveStream.
+type RetrieveStreamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The request, with the transcript so far as its `query`. Its
+	// `time_budget` begins when it is received.
+	Retrieve *RetrieveRequest `protobuf:"bytes,1,opt,name=retrieve,proto3" json:"retrieve,omitempty"`
+	// Whether the transcript is complete. Later requests are not read.
+	Final         bool `protobuf:"varint,2,opt,name=final,proto3" json:"final,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrieveStreamRequest) Reset() {
+	*x = RetrieveStreamRequest{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrieveStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrieveStreamRequest) ProtoMessage() {}
+
+func (x *RetrieveStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrieveStreamRequest.ProtoReflect.Descriptor instead.
+func (*RetrieveStreamRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RetrieveStreamRequest) GetRetrieve() *RetrieveRequest {
+	if x != nil {
+		return x.Retrieve
+	}
+	return nil
+}
+
+func (x *RetrieveStreamRequest) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+// Response message for RetrievalService.RetrieveStream.
+type RetrieveStreamResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The result.
+	Retrieved *RetrieveResponse `protobuf:"bytes,1,opt,name=retrieved,proto3" json:"retrieved,omitempty"`
+	// The number of the request that it answers, from 1.
+	RequestNumber int32 `protobuf:"varint,2,opt,name=request_number,json=requestNumber,proto3" json:"request_number,omitempty"`
+	// Whether it answers the final request, and so is the last response.
+	Final         bool `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrieveStreamResponse) Reset() {
+	*x = RetrieveStreamResponse{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrieveStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrieveStreamResponse) ProtoMessage() {}
+
+func (x *RetrieveStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrieveStreamResponse.ProtoReflect.Descriptor instead.
+func (*RetrieveStreamResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RetrieveStreamResponse) GetRetrieved() *RetrieveResponse {
+	if x != nil {
+		return x.Retrieved
+	}
+	return nil
+}
+
+func (x *RetrieveStreamResponse) GetRequestNumber() int32 {
+	if x != nil {
+		return x.RequestNumber
+	}
+	return 0
+}
+
+func (x *RetrieveStreamResponse) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+// Request message for RetrievalService.Warm.
+type WarmRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The tenant, 1 to 256 bytes. An unknown tenant has nothing to load.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The name of the profile of the queries to come. Empty means "default".
+	Profile string `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	// As in RetrieveRequest. What has not answered by then is reported.
+	TimeBudget    *durationpb.Duration `protobuf:"bytes,3,opt,name=time_budget,json=timeBudget,proto3" json:"time_budget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmRequest) Reset() {
+	*x = WarmRequest{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmRequest) ProtoMessage() {}
+
+func (x *WarmRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
+func (*WarmRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WarmRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *WarmRequest) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *WarmRequest) GetTimeBudget() *durationpb.Duration {
+	if x != nil {
+		return x.TimeBudget
+	}
+	return nil
+}
+
+// Response message for RetrievalService.Warm.
+type WarmResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The names of the tenant's entities, and each leg of the profile in its
+	// order.
+	Parts []*WarmPart `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The name of the profile used.
+	Profile       string `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmResponse) Reset() {
+	*x = WarmResponse{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmResponse) ProtoMessage() {}
+
+func (x *WarmResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmResponse.ProtoReflect.Descriptor instead.
+func (*WarmResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WarmResponse) GetParts() []*WarmPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *WarmResponse) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+// Something that the next query of the tenant needs.
+type WarmPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "names", or the name of a leg.
+	Part string `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`
+	// Whether it answered, so that the next query does not wait for it.
+	Warm bool `protobuf:"varint,2,opt,name=warm,proto3" json:"warm,omitempty"`
+	// Why not, for people and logs; empty if it is.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The time that it took.
+	Elapsed       *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmPart) Reset() {
+	*x = WarmPart{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmPart) ProtoMessage() {}
+
+func (x *WarmPart) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmPart.ProtoReflect.Descriptor instead.
+func (*WarmPart) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WarmPart) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *WarmPart) GetWarm() bool {
+	if x != nil {
+		return x.Warm
+	}
+	return false
+}
+
+func (x *WarmPart) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *WarmPart) GetElapsed() *durationpb.Duration {
+	if x != nil {
+		return x.Elapsed
+	}
+	return nil
+}
+
 // Changes to one leg of the profile.
 type LegOverride struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -542,7 +855,7 @@ type LegOverride struct {
 
 func (x *LegOverride) Reset() {
 	*x = LegOverride{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -554,7 +867,7 @@ func (x *LegOverride) String() string {
 func (*LegOverride) ProtoMessage() {}
 
 func (x *LegOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -567,7 +880,7 @@ func (x *LegOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegOverride.ProtoReflect.Descriptor instead.
 func (*LegOverride) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{1}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LegOverride) GetLeg() string {
@@ -605,7 +918,7 @@ type BriefingOptions struct {
 
 func (x *BriefingOptions) Reset() {
 	*x = BriefingOptions{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +930,7 @@ func (x *BriefingOptions) String() string {
 func (*BriefingOptions) ProtoMessage() {}
 
 func (x *BriefingOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +943,7 @@ func (x *BriefingOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BriefingOptions.ProtoReflect.Descriptor instead.
 func (*BriefingOptions) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{2}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BriefingOptions) GetMaxChars() int32 {
@@ -670,7 +983,7 @@ type RetrieveResponse struct {
 
 func (x *RetrieveResponse) Reset() {
 	*x = RetrieveResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +995,7 @@ func (x *RetrieveResponse) String() string {
 func (*RetrieveResponse) ProtoMessage() {}
 
 func (x *RetrieveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +1008,7 @@ func (x *RetrieveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrieveResponse.ProtoReflect.Descriptor instead.
 func (*RetrieveResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RetrieveResponse) GetHits() []*Hit {
@@ -776,7 +1089,7 @@ type Hit struct {
 
 func (x *Hit) Reset() {
 	*x = Hit{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +1101,7 @@ func (x *Hit) String() string {
 func (*Hit) ProtoMessage() {}
 
 func (x *Hit) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +1114,7 @@ func (x *Hit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hit.ProtoReflect.Descriptor instead.
 func (*Hit) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Hit) GetItem() isHit_Item {
@@ -907,7 +1220,7 @@ type RerankReport struct {
 
 func (x *RerankReport) Reset() {
 	*x = RerankReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1232,7 @@ func (x *RerankReport) String() string {
 func (*RerankReport) ProtoMessage() {}
 
 func (x *RerankReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1245,7 @@ func (x *RerankReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankReport.ProtoReflect.Descriptor instead.
 func (*RerankReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{5}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RerankReport) GetStage() Stage {
@@ -997,7 +1310,7 @@ type Ledger struct {
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1322,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1335,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{6}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ledger) GetLegTerms() []*LegTerm {
@@ -1118,7 +1431,7 @@ type LegTerm struct {
 
 func (x *LegTerm) Reset() {
 	*x = LegTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1443,7 @@ func (x *LegTerm) String() string {
 func (*LegTerm) ProtoMessage() {}
 
 func (x *LegTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1456,7 @@ func (x *LegTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegTerm.ProtoReflect.Descriptor instead.
 func (*LegTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{7}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LegTerm) GetLeg() string {
@@ -1224,7 +1537,7 @@ type RerankTerm struct {
 
 func (x *RerankTerm) Reset() {
 	*x = RerankTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1549,7 @@ func (x *RerankTerm) String() string {
 func (*RerankTerm) ProtoMessage() {}
 
 func (x *RerankTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1562,7 @@ func (x *RerankTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankTerm.ProtoReflect.Descriptor instead.
 func (*RerankTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RerankTerm) GetLogit() float64 {
@@ -1288,7 +1601,7 @@ type ImportanceTerm struct {
 
 func (x *ImportanceTerm) Reset() {
 	*x = ImportanceTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1613,7 @@ func (x *ImportanceTerm) String() string {
 func (*ImportanceTerm) ProtoMessage() {}
 
 func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1626,7 @@ func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportanceTerm.ProtoReflect.Descriptor instead.
 func (*ImportanceTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ImportanceTerm) GetImportance() float64 {
@@ -1354,7 +1667,7 @@ type DecayTerm struct {
 
 func (x *DecayTerm) Reset() {
 	*x = DecayTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1679,7 @@ func (x *DecayTerm) String() string {
 func (*DecayTerm) ProtoMessage() {}
 
 func (x *DecayTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1692,7 @@ func (x *DecayTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecayTerm.ProtoReflect.Descriptor instead.
 func (*DecayTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DecayTerm) GetAge() *durationpb.Duration {
@@ -1430,7 +1743,7 @@ type DiversityTerm struct {
 
 func (x *DiversityTerm) Reset() {
 	*x = DiversityTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1755,7 @@ func (x *DiversityTerm) String() string {
 func (*DiversityTerm) ProtoMessage() {}
 
 func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1768,7 @@ func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiversityTerm.ProtoReflect.Descriptor instead.
 func (*DiversityTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DiversityTerm) GetTradeOff() float64 {
@@ -1524,7 +1837,7 @@ type LegReport struct {
 
 func (x *LegReport) Reset() {
 	*x = LegReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1849,7 @@ func (x *LegReport) String() string {
 func (*LegReport) ProtoMessage() {}
 
 func (x *LegReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1862,7 @@ func (x *LegReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegReport.ProtoReflect.Descriptor instead.
 func (*LegReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{12}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LegReport) GetLeg() string {
@@ -1642,7 +1955,7 @@ type Statistics struct {
 
 func (x *Statistics) Reset() {
 	*x = Statistics{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1967,7 @@ func (x *Statistics) String() string {
 func (*Statistics) ProtoMessage() {}
 
 func (x *Statistics) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1980,7 @@ func (x *Statistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Statistics.ProtoReflect.Descriptor instead.
 func (*Statistics) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Statistics) GetTotal() *durationpb.Duration {
@@ -1748,7 +2061,7 @@ type Coercion struct {
 
 func (x *Coercion) Reset() {
 	*x = Coercion{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +2073,7 @@ func (x *Coercion) String() string {
 func (*Coercion) ProtoMessage() {}
 
 func (x *Coercion) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +2086,7 @@ func (x *Coercion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coercion.ProtoReflect.Descriptor instead.
 func (*Coercion) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Coercion) GetField() string {
@@ -1811,7 +2124,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2136,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2149,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListProfilesRequest) GetPageSize() int32 {
@@ -1866,7 +2179,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2191,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2204,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -1926,7 +2239,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2251,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2264,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Profile) GetName() string {
@@ -1995,7 +2308,7 @@ type ProfileNote struct {
 
 func (x *ProfileNote) Reset() {
 	*x = ProfileNote{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2320,7 @@ func (x *ProfileNote) String() string {
 func (*ProfileNote) ProtoMessage() {}
 
 func (x *ProfileNote) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2333,7 @@ func (x *ProfileNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileNote.ProtoReflect.Descriptor instead.
 func (*ProfileNote) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProfileNote) GetLeg() string {
@@ -2054,7 +2367,7 @@ type CompareRequest struct {
 
 func (x *CompareRequest) Reset() {
 	*x = CompareRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2379,7 @@ func (x *CompareRequest) String() string {
 func (*CompareRequest) ProtoMessage() {}
 
 func (x *CompareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2392,7 @@ func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
 func (*CompareRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CompareRequest) GetRetrieve() *RetrieveRequest {
@@ -2121,7 +2434,7 @@ type CompareResponse struct {
 
 func (x *CompareResponse) Reset() {
 	*x = CompareResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2446,7 @@ func (x *CompareResponse) String() string {
 func (*CompareResponse) ProtoMessage() {}
 
 func (x *CompareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2459,7 @@ func (x *CompareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
 func (*CompareResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CompareResponse) GetRetrieved() *RetrieveResponse {
@@ -2192,7 +2505,7 @@ type RankChange struct {
 
 func (x *RankChange) Reset() {
 	*x = RankChange{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2517,7 @@ func (x *RankChange) String() string {
 func (*RankChange) ProtoMessage() {}
 
 func (x *RankChange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2530,7 @@ func (x *RankChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankChange.ProtoReflect.Descriptor instead.
 func (*RankChange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RankChange) GetItem() *ItemRef {
@@ -2254,7 +2567,7 @@ type ExplainAbsenceRequest struct {
 
 func (x *ExplainAbsenceRequest) Reset() {
 	*x = ExplainAbsenceRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2579,7 @@ func (x *ExplainAbsenceRequest) String() string {
 func (*ExplainAbsenceRequest) ProtoMessage() {}
 
 func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2592,7 @@ func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExplainAbsenceRequest) GetRetrieve() *RetrieveRequest {
@@ -2317,7 +2630,7 @@ type ExplainAbsenceResponse struct {
 
 func (x *ExplainAbsenceResponse) Reset() {
 	*x = ExplainAbsenceResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2642,7 @@ func (x *ExplainAbsenceResponse) String() string {
 func (*ExplainAbsenceResponse) ProtoMessage() {}
 
 func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2655,7 @@ func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainAbsenceResponse) GetLoss() Loss {
@@ -2410,7 +2723,7 @@ type LegAbsence struct {
 
 func (x *LegAbsence) Reset() {
 	*x = LegAbsence{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2735,7 @@ func (x *LegAbsence) String() string {
 func (*LegAbsence) ProtoMessage() {}
 
 func (x *LegAbsence) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2748,7 @@ func (x *LegAbsence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegAbsence.ProtoReflect.Descriptor instead.
 func (*LegAbsence) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LegAbsence) GetLeg() string {
@@ -2504,7 +2817,27 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x11profile_overrides\x18\r \x01(\v2\x17.google.protobuf.StructR\x10profileOverrides\x12\x19\n" +
 	"\bseed_ids\x18\x0e \x03(\tR\aseedIds\x125\n" +
 	"\bknown_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aknownAt\x12#\n" +
-	"\rrequired_legs\x18\x10 \x03(\tR\frequiredLegs\"l\n" +
+	"\rrequired_legs\x18\x10 \x03(\tR\frequiredLegs\"f\n" +
+	"\x15RetrieveStreamRequest\x127\n" +
+	"\bretrieve\x18\x01 \x01(\v2\x1b.trivium.v1.RetrieveRequestR\bretrieve\x12\x14\n" +
+	"\x05final\x18\x02 \x01(\bR\x05final\"\x91\x01\n" +
+	"\x16RetrieveStreamResponse\x12:\n" +
+	"\tretrieved\x18\x01 \x01(\v2\x1c.trivium.v1.RetrieveResponseR\tretrieved\x12%\n" +
+	"\x0erequest_number\x18\x02 \x01(\x05R\rrequestNumber\x12\x14\n" +
+	"\x05final\x18\x03 \x01(\bR\x05final\"{\n" +
+	"\vWarmRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12:\n" +
+	"\vtime_budget\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"timeBudget\"T\n" +
+	"\fWarmResponse\x12*\n" +
+	"\x05parts\x18\x01 \x03(\v2\x14.trivium.v1.WarmPartR\x05parts\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\"\x7f\n" +
+	"\bWarmPart\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\tR\x04part\x12\x12\n" +
+	"\x04warm\x18\x02 \x01(\bR\x04warm\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x123\n" +
+	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"l\n" +
 	"\vLegOverride\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12\x1b\n" +
 	"\x06weight\x18\x02 \x01(\x01H\x00R\x06weight\x88\x01\x01\x12\x19\n" +
@@ -2704,9 +3037,11 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x0eLOSS_DISPLACED\x10\v\x12\f\n" +
 	"\bLOSS_CUT\x10\f\x12\x15\n" +
 	"\x11LOSS_NOT_SEARCHED\x10\r\x12\x13\n" +
-	"\x0fLOSS_UNANSWERED\x10\x0e2\xdd\x02\n" +
+	"\x0fLOSS_UNANSWERED\x10\x0e2\xff\x03\n" +
 	"\x10RetrievalService\x12J\n" +
-	"\bRetrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12V\n" +
+	"\bRetrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12`\n" +
+	"\x0eRetrieveStream\x12!.trivium.v1.RetrieveStreamRequest\x1a\".trivium.v1.RetrieveStreamResponse\"\x03\x90\x02\x01(\x010\x01\x12>\n" +
+	"\x04Warm\x12\x17.trivium.v1.WarmRequest\x1a\x18.trivium.v1.WarmResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aCompare\x12\x1a.trivium.v1.CompareRequest\x1a\x1b.trivium.v1.CompareResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\x0eExplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01B\x16Z\x14trivium/v1;triviumv1b\x06proto3"
@@ -2724,110 +3059,124 @@ func file_trivium_v1_retrieval_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(Stage)(0),                     // 0: trivium.v1.Stage
 	(FusionMethod)(0),              // 1: trivium.v1.FusionMethod
 	(LegState)(0),                  // 2: trivium.v1.LegState
 	(Loss)(0),                      // 3: trivium.v1.Loss
 	(*RetrieveRequest)(nil),        // 4: trivium.v1.RetrieveRequest
-	(*LegOverride)(nil),            // 5: trivium.v1.LegOverride
-	(*BriefingOptions)(nil),        // 6: trivium.v1.BriefingOptions
-	(*RetrieveResponse)(nil),       // 7: trivium.v1.RetrieveResponse
-	(*Hit)(nil),                    // 8: trivium.v1.Hit
-	(*RerankReport)(nil),           // 9: trivium.v1.RerankReport
-	(*Ledger)(nil),                 // 10: trivium.v1.Ledger
-	(*LegTerm)(nil),                // 11: trivium.v1.LegTerm
-	(*RerankTerm)(nil),             // 12: trivium.v1.RerankTerm
-	(*ImportanceTerm)(nil),         // 13: trivium.v1.ImportanceTerm
-	(*DecayTerm)(nil),              // 14: trivium.v1.DecayTerm
-	(*DiversityTerm)(nil),          // 15: trivium.v1.DiversityTerm
-	(*LegReport)(nil),              // 16: trivium.v1.LegReport
-	(*Statistics)(nil),             // 17: trivium.v1.Statistics
-	(*Coercion)(nil),               // 18: trivium.v1.Coercion
-	(*ListProfilesRequest)(nil),    // 19: trivium.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),   // 20: trivium.v1.ListProfilesResponse
-	(*Profile)(nil),                // 21: trivium.v1.Profile
-	(*ProfileNote)(nil),            // 22: trivium.v1.ProfileNote
-	(*CompareRequest)(nil),         // 23: trivium.v1.CompareRequest
-	(*CompareResponse)(nil),        // 24: trivium.v1.CompareResponse
-	(*RankChange)(nil),             // 25: trivium.v1.RankChange
-	(*ExplainAbsenceRequest)(nil),  // 26: trivium.v1.ExplainAbsenceRequest
-	(*ExplainAbsenceResponse)(nil), // 27: trivium.v1.ExplainAbsenceResponse
-	(*LegAbsence)(nil),             // 28: trivium.v1.LegAbsence
-	(*Filter)(nil),                 // 29: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 31: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 32: google.protobuf.Struct
-	(*Segment)(nil),                // 33: trivium.v1.Segment
-	(*Fact)(nil),                   // 34: trivium.v1.Fact
-	(*ItemRef)(nil),                // 35: trivium.v1.ItemRef
+	(*RetrieveStreamRequest)(nil),  // 5: trivium.v1.RetrieveStreamRequest
+	(*RetrieveStreamResponse)(nil), // 6: trivium.v1.RetrieveStreamResponse
+	(*WarmRequest)(nil),            // 7: trivium.v1.WarmRequest
+	(*WarmResponse)(nil),           // 8: trivium.v1.WarmResponse
+	(*WarmPart)(nil),               // 9: trivium.v1.WarmPart
+	(*LegOverride)(nil),            // 10: trivium.v1.LegOverride
+	(*BriefingOptions)(nil),        // 11: trivium.v1.BriefingOptions
+	(*RetrieveResponse)(nil),       // 12: trivium.v1.RetrieveResponse
+	(*Hit)(nil),                    // 13: trivium.v1.Hit
+	(*RerankReport)(nil),           // 14: trivium.v1.RerankReport
+	(*Ledger)(nil),                 // 15: trivium.v1.Ledger
+	(*LegTerm)(nil),                // 16: trivium.v1.LegTerm
+	(*RerankTerm)(nil),             // 17: trivium.v1.RerankTerm
+	(*ImportanceTerm)(nil),         // 18: trivium.v1.ImportanceTerm
+	(*DecayTerm)(nil),              // 19: trivium.v1.DecayTerm
+	(*DiversityTerm)(nil),          // 20: trivium.v1.DiversityTerm
+	(*LegReport)(nil),              // 21: trivium.v1.LegReport
+	(*Statistics)(nil),             // 22: trivium.v1.Statistics
+	(*Coercion)(nil),               // 23: trivium.v1.Coercion
+	(*ListProfilesRequest)(nil),    // 24: trivium.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),   // 25: trivium.v1.ListProfilesResponse
+	(*Profile)(nil),                // 26: trivium.v1.Profile
+	(*ProfileNote)(nil),            // 27: trivium.v1.ProfileNote
+	(*CompareRequest)(nil),         // 28: trivium.v1.CompareRequest
+	(*CompareResponse)(nil),        // 29: trivium.v1.CompareResponse
+	(*RankChange)(nil),             // 30: trivium.v1.RankChange
+	(*ExplainAbsenceRequest)(nil),  // 31: trivium.v1.ExplainAbsenceRequest
+	(*ExplainAbsenceResponse)(nil), // 32: trivium.v1.ExplainAbsenceResponse
+	(*LegAbsence)(nil),             // 33: trivium.v1.LegAbsence
+	(*Filter)(nil),                 // 34: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 37: google.protobuf.Struct
+	(*Segment)(nil),                // 38: trivium.v1.Segment
+	(*Fact)(nil),                   // 39: trivium.v1.Fact
+	(*ItemRef)(nil),                // 40: trivium.v1.ItemRef
 }
 var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
-	5,  // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
-	29, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
-	30, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
-	31, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
-	6,  // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
-	32, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
-	30, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
-	16, // 8: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
-	17, // 9: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
-	18, // 10: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
-	9,  // 11: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
-	33, // 12: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
-	34, // 13: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
-	35, // 14: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
-	10, // 15: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
-	0,  // 16: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	0,  // 17: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	31, // 18: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
-	11, // 19: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
-	13, // 20: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
-	14, // 21: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
-	15, // 22: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
-	1,  // 23: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
-	12, // 24: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
-	31, // 25: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	31, // 26: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	35, // 27: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
-	2,  // 28: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	31, // 29: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	31, // 30: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	31, // 31: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	31, // 32: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	31, // 33: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	31, // 34: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
-	21, // 35: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	32, // 36: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
-	22, // 37: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	4,  // 38: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	32, // 39: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	7,  // 40: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	7,  // 41: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	25, // 42: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	35, // 43: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	4,  // 44: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	35, // 45: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	3,  // 46: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	35, // 47: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	8,  // 48: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	28, // 49: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	2,  // 50: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	4,  // 51: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	19, // 52: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	23, // 53: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	26, // 54: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	7,  // 55: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	20, // 56: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	24, // 57: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	27, // 58: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	55, // [55:59] is the sub-list for method output_type
-	51, // [51:55] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	10, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
+	34, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
+	35, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
+	36, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
+	11, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
+	37, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
+	35, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
+	4,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	12, // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	36, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
+	9,  // 10: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
+	36, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
+	13, // 12: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
+	21, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
+	22, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
+	23, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
+	14, // 16: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
+	38, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
+	39, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
+	40, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
+	15, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
+	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
+	0,  // 22: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
+	36, // 23: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	16, // 24: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
+	18, // 25: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
+	19, // 26: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
+	20, // 27: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
+	1,  // 28: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
+	17, // 29: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
+	36, // 30: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	36, // 31: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	40, // 32: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	2,  // 33: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
+	36, // 34: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	36, // 35: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	36, // 36: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	36, // 37: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	36, // 38: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	36, // 39: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	26, // 40: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
+	37, // 41: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	27, // 42: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
+	4,  // 43: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	37, // 44: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	12, // 45: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	12, // 46: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	30, // 47: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	40, // 48: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	4,  // 49: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	40, // 50: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	3,  // 51: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	40, // 52: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	13, // 53: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	33, // 54: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	2,  // 55: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	4,  // 56: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	5,  // 57: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	7,  // 58: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	24, // 59: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	28, // 60: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	31, // 61: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	12, // 62: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	6,  // 63: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	8,  // 64: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	25, // 65: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	29, // 66: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	32, // 67: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	62, // [62:68] is the sub-list for method output_type
+	56, // [56:62] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }
@@ -2839,21 +3188,21 @@ func file_trivium_v1_retrieval_service_proto_init() {
 	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_item_proto_init()
 	file_trivium_v1_segment_proto_init()
-	file_trivium_v1_retrieval_service_proto_msgTypes[1].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[4].OneofWrappers = []any{
+	file_trivium_v1_retrieval_service_proto_msgTypes[6].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*Hit_Segment)(nil),
 		(*Hit_Fact)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[21].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[23].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[24].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[26].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_retrieval_service_proto_rawDesc), len(file_trivium_v1_retrieval_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   25,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

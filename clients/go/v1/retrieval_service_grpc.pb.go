@@ -30,6 +30,8 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	RetrievalService_Retrieve_FullMethodName       = "/trivium.v1.RetrievalService/Retrieve"
+	RetrievalService_RetrieveStream_FullMethodName = "/trivium.v1.RetrievalService/RetrieveStream"
+	RetrievalService_Warm_FullMethodName           = "/trivium.v1.RetrievalService/Warm"
 	RetrievalService_ListProfiles_FullMethodName   = "/trivium.v1.RetrievalService/ListProfiles"
 	RetrievalService_Compare_FullMethodName        = "/trivium.v1.RetrievalService/Compare"
 	RetrievalService_ExplainAbsence_FullMethodName = "/trivium.v1.RetrievalService/ExplainAbsence"
@@ -51,6 +53,26 @@ type RetrievalServiceClient interface {
 	// with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
 	// failed.
 	Retrieve(ctx context.Context, in *RetrieveRequest, opts ...grpc.CallOption) (*RetrieveResponse, error)
+	// Retrieves while somebody speaks. Each request has the transcript so far; the
+	// newest replaces the one before it, whose search is cancelled. A transcript
+	// whose search ends before it is replaced is answered early, and not if that
+	// search fails.
+	//
+	// The request with `final` is answered as Retrieve answers it, with the same
+	// result or status, and ends the stream. If its `retrieve` equals that of the
+	// request before it, the search of that one is its answer. Only a final
+	// answer counts as an access to its hits.
+	//
+	// A stream is for one utterance: at most 1000 requests in 5 minutes. An
+	// invalid request ends it.
+	RetrieveStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RetrieveStreamRequest, RetrieveStreamResponse], error)
+	// Prepares for the first query of a tenant, as when a call begins: runs the
+	// legs of a profile once, which opens connections and loads the tenant's
+	// names, word statistics and vectors into memory. Nothing is recorded.
+	//
+	// It does not fail because a leg does: the response says so. It fails with
+	// UNAVAILABLE without PostgreSQL, as every query would.
+	Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (*WarmResponse, error)
 	// Lists the ranking profiles that requests can name, in pages.
 	ListProfiles(ctx context.Context, in *ListProfilesRequest, opts ...grpc.CallOption) (*ListProfilesResponse, error)
 	// Runs one query under two profiles and compares the rankings.
@@ -75,6 +97,29 @@ func (c *retrievalServiceClient) Retrieve(ctx context.Context, in *RetrieveReque
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RetrieveResponse)
 	err := c.cc.Invoke(ctx, RetrievalService_Retrieve_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *retrievalServiceClient) RetrieveStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RetrieveStreamRequest, RetrieveStreamResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RetrievalService_ServiceDesc.Streams[0], RetrievalService_RetrieveStream_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RetrieveStreamRequest, RetrieveStreamResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RetrievalService_RetrieveStreamClient = grpc.BidiStreamingClient[RetrieveStreamRequest, RetrieveStreamResponse]
+
+func (c *retrievalServiceClient) Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (*WarmResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WarmResponse)
+	err := c.cc.Invoke(ctx, RetrievalService_Warm_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +172,26 @@ type RetrievalServiceServer interface {
 	// with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
 	// failed.
 	Retrieve(context.Context, *RetrieveRequest) (*RetrieveResponse, error)
+	// Retrieves while somebody speaks. Each request has the transcript so far; the
+	// newest replaces the one before it, whose search is cancelled. A transcript
+	// whose search ends before it is replaced is answered early, and not if that
+	// search fails.
+	//
+	// The request with `final` is answered as Retrieve answers it, with the same
+	// result or status, and ends the stream. If its `retrieve` equals that of the
+	// request before it, the search of that one is its answer. Only a final
+	// answer counts as an access to its hits.
+	//
+	// A stream is for one utterance: at most 1000 requests in 5 minutes. An
+	// invalid request ends it.
+	RetrieveStream(grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]) error
+	// Prepares for the first query of a tenant, as when a call begins: runs the
+	// legs of a profile once, which opens connections and loads the tenant's
+	// names, word statistics and vectors into memory. Nothing is recorded.
+	//
+	// It does not fail because a leg does: the response says so. It fails with
+	// UNAVAILABLE without PostgreSQL, as every query would.
+	Warm(context.Context, *WarmRequest) (*WarmResponse, error)
 	// Lists the ranking profiles that requests can name, in pages.
 	ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error)
 	// Runs one query under two profiles and compares the rankings.
@@ -149,6 +214,12 @@ type UnimplementedRetrievalServiceServer struct{}
 
 func (UnimplementedRetrievalServiceServer) Retrieve(context.Context, *RetrieveRequest) (*RetrieveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retrieve not implemented")
+}
+func (UnimplementedRetrievalServiceServer) RetrieveStream(grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]) error {
+	return status.Error(codes.Unimplemented, "method RetrieveStream not implemented")
+}
+func (UnimplementedRetrievalServiceServer) Warm(context.Context, *WarmRequest) (*WarmResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Warm not implemented")
 }
 func (UnimplementedRetrievalServiceServer) ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProfiles not implemented")
@@ -194,6 +265,31 @@ func _RetrievalService_Retrieve_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RetrievalServiceServer).Retrieve(ctx, req.(*RetrieveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RetrievalService_RetrieveStream_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(RetrievalServiceServer).RetrieveStream(&grpc.GenericServerStream[RetrieveStreamRequest, RetrieveStreamResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RetrievalService_RetrieveStreamServer = grpc.BidiStreamingServer[RetrieveStreamRequest, RetrieveStreamResponse]
+
+func _RetrievalService_Warm_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WarmRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RetrievalServiceServer).Warm(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RetrievalService_Warm_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RetrievalServiceServer).Warm(ctx, req.(*WarmRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -264,6 +360,10 @@ var RetrievalService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RetrievalService_Retrieve_Handler,
 		},
 		{
+			MethodName: "Warm",
+			Handler:    _RetrievalService_Warm_Handler,
+		},
+		{
 			MethodName: "ListProfiles",
 			Handler:    _RetrievalService_ListProfiles_Handler,
 		},
@@ -276,6 +376,13 @@ var RetrievalService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RetrievalService_ExplainAbsence_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "RetrieveStream",
+			Handler:       _RetrievalService_RetrieveStream_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "trivium/v1/retrieval_service.proto",
 }

@@ -2,22 +2,20 @@
 
     python examples/bot.py --tenant alice
 
-Recall has a timeout of 80 ms: what the service finds within it goes into the prompt;
-without it the bot still answers. Turns are stored in the background, so that the
-answer does not wait for them.
+Recall has 80 ms: what the service finds within it goes into the prompt; without it the bot
+still answers. With speech recognition, pass each interim transcript to `Recall.heard`, and
+recall takes no time. Turns are stored in the background, so that the answer does not wait.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import uuid
-from datetime import UTC, datetime
 
-from trivium import AsyncClient, Segment, TriviumError
-
-RECALL_TIMEOUT_S = 0.08
-"""An acceptable pause before an answer."""
+from trivium import AsyncClient
+from trivium.conversation import Recall
 
 SYSTEM_PROMPT = "You are warm, brief, and honest about what you do not know."
 
@@ -34,53 +32,29 @@ class Bot:
     def __init__(self, memory: AsyncClient, person: str) -> None:
         self._memory = memory
         self._person = person
-        self._session = f"session-{uuid.uuid4()}"
+        self._recall = Recall(memory, session=f"session-{uuid.uuid4()}")
+        self._numbers = itertools.count(1)
         self._known_at_start = ""
-        self._storing: set[asyncio.Task[None]] = set()
 
     async def warm_up(self) -> None:
-        """Connects, and recalls context for the start of the conversation."""
+        """Prepares the service, and recalls context for the start of the conversation."""
+        await self._recall.warm()
         self._known_at_start = await self._memory.load_context()
 
     async def reply(self, said: str) -> str:
         """Answers the person, with the relevant memory in the prompt."""
-        memory = await self._recall(said) or self._known_at_start
+        memory = await self._recall.turn(said) or self._known_at_start
         prompt = "\n\n".join(filter(None, [SYSTEM_PROMPT, memory, f"{self._person}: {said}"]))
         replied = await asyncio.to_thread(answer, prompt)
-        self._store([self._turn(self._person, said), self._turn("Bot", replied)])
+        number = next(self._numbers)
+        self._recall.said(self._person, said, turn=f"{number}")
+        self._recall.said("Bot", replied, turn=f"{number}-reply")
         return replied
 
     async def finish(self) -> None:
-        """Waits until all turns are stored."""
-        await asyncio.gather(*self._storing)
-
-    async def _recall(self, said: str) -> str:
-        try:
-            return await self._memory.briefing(said, timeout=RECALL_TIMEOUT_S)
-        except TriviumError as error:
-            print(f"[no memory: {error}]")
-            return ""
-
-    def _turn(self, speaker: str, said: str) -> Segment:
-        return Segment(
-            id=str(uuid.uuid4()),
-            text=said,
-            speaker=speaker,
-            session=self._session,
-            event_time=datetime.now(UTC),
-        )
-
-    def _store(self, turns: list[Segment]) -> None:
-        task = asyncio.create_task(self._ingest(turns))
-        # The event loop has only weak references to tasks.
-        self._storing.add(task)
-        task.add_done_callback(self._storing.discard)
-
-    async def _ingest(self, turns: list[Segment]) -> None:
-        try:
-            await self._memory.ingest(turns)
-        except TriviumError as error:
-            print(f"[not stored: {error}]")
+        """Waits until all turns are stored, and says how the conversation went."""
+        await self._recall.close()
+        print(f"[{self._recall.counts}]")
 
 
 async def converse(address: str, tenant: str, person: str) -> None:

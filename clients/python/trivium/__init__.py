@@ -65,9 +65,12 @@ from trivium.values import (
     Statistics,
     Stats,
     StoreReceipt,
+    StreamedRetrieval,
     StreamResult,
     TenantStats,
     TimeRange,
+    Transcript,
+    WarmPart,
 )
 from trivium.wire.credentials import TLS
 
@@ -127,9 +130,12 @@ __all__ = [
     "Stats",
     "StoreReceipt",
     "StreamResult",
+    "StreamedRetrieval",
     "TenantStats",
     "TimeRange",
+    "Transcript",
     "TriviumError",
     "UnavailableError",
     "Violation",
+    "WarmPart",
 ]

@@ -17,7 +17,11 @@ from trivium.v1.catalog_service_pb2 import GetSegmentsRequest, GetStatsRequest
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
 from trivium.v1.ingest_service_pb2 import IngestStreamRequest
 from trivium.v1.ingest_service_pb2_grpc import IngestServiceStub
-from trivium.v1.retrieval_service_pb2 import ListProfilesRequest
+from trivium.v1.retrieval_service_pb2 import (
+    ListProfilesRequest,
+    RetrieveRequest,
+    RetrieveStreamRequest,
+)
 from trivium.v1.retrieval_service_pb2_grpc import RetrievalServiceStub
 from trivium.values import (
     BriefingOptions,
@@ -31,13 +35,16 @@ from trivium.values import (
     Segment,
     SegmentsFound,
     Stats,
+    StreamedRetrieval,
     StreamResult,
+    WarmPart,
 )
 from trivium.wire import health, requests, responses
-from trivium.wire.aio_transport import Items, each, open_channel, wait_ready
+from trivium.wire.aio_transport import Items, Transcripts, each, open_channel, wait_ready
 from trivium.wire.channel import (
     DEFAULT_STREAM_TIMEOUT_S,
     DEFAULT_TIMEOUT_S,
+    DEFAULT_UTTERANCE_TIMEOUT_S,
     DEFAULT_WRITE_TIMEOUT_S,
     ChannelOptions,
     Metadata,
@@ -217,6 +224,69 @@ class AsyncClient:
         except TriviumError as error:
             logger.warning("starting without memory", extra={"reason": str(error)})
             return ""
+
+    async def retrieve_stream(
+        self,
+        transcripts: Transcripts,
+        *,
+        briefing: BriefingOptions | None = None,
+        timeout: float | None = None,
+        stream_timeout: float = DEFAULT_UTTERANCE_TIMEOUT_S,
+        **options: Unpack[RetrieveOptions],
+    ) -> AsyncIterator[StreamedRetrieval]:
+        """Retrieves while somebody speaks: iterates over the answers to transcripts of one turn.
+
+        Each transcript replaces the one before it, whose search is cancelled. One whose search ends
+        before that is answered early. The final one is answered as by `retrieve`; it ends the
+        stream. `trivium.conversation.Recall` is built on this.
+
+        Args:
+            transcripts: What was said so far, at most 1,000 times; read in this event loop while
+                answers are read.
+            briefing: As in `retrieve`.
+            timeout: As in `retrieve`, for each transcript that has none of its own.
+            stream_timeout: For the whole stream, at most 300 s.
+            **options: As in `RetrieveOptions`.
+        """
+        within = self._reading(timeout)
+        stream = _Transcripts(
+            transcripts,
+            lambda text, timeout: requests.retrieve(
+                self.tenant,
+                text,
+                timeout=within if timeout is None else timeout,
+                briefing=briefing,
+                **options,
+            ),
+        )
+        call = self._retrieval.RetrieveStream(
+            stream.messages(), timeout=stream_timeout, metadata=self._metadata
+        )
+        try:
+            async for response in call:
+                yield responses.to_streamed(response)
+        except grpc.RpcError as error:
+            raise to_error(error) from None
+        finally:
+            call.cancel()
+        if stream.error is not None:
+            raise stream.error
+
+    async def warm(
+        self, *, profile: str = "", timeout: float | None = None
+    ) -> tuple[WarmPart, ...]:
+        """Prepares for the tenant's first query, as when a call begins.
+
+        Opens connections, and loads the tenant's names, word statistics and vectors. A store that
+        does not answer is reported; without PostgreSQL it raises `UnavailableError`.
+
+        Args:
+            profile: That of the queries to come; empty means "default".
+            timeout: As in `retrieve`.
+        """
+        within = self._reading(timeout)
+        request = requests.warm(self.tenant, profile, timeout=within)
+        return responses.to_warm_parts(await self._send(self._retrieval.Warm, request, within))
 
     async def list_profiles(
         self, *, page_size: int = 0, timeout: float | None = None
@@ -439,3 +509,27 @@ class _Stream:
             self.error = error
         for message in self._batcher.flush():
             yield message
+
+
+class _Transcripts:
+    """The messages of a stream of transcripts, and the error that ended reading them."""
+
+    def __init__(
+        self,
+        transcripts: Transcripts,
+        to_request: Callable[[str, float | None], RetrieveRequest],
+    ) -> None:
+        self._transcripts = transcripts
+        self._to_request = to_request
+        self.error: Exception | None = None
+
+    async def messages(self) -> AsyncIterator[RetrieveStreamRequest]:
+        # As in `_Stream`.
+        try:
+            async for transcript in each(self._transcripts):
+                yield RetrieveStreamRequest(
+                    retrieve=self._to_request(transcript.text, transcript.timeout),
+                    final=transcript.final,
+                )
+        except Exception as error:
+            self.error = error

@@ -452,6 +452,40 @@ class Retrieval:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What somebody has said so far, or all of it if it is final.
+
+    `timeout` is that of its search, in seconds; None means that of the stream.
+    """
+
+    text: str
+    final: bool = False
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedRetrieval:
+    """An answer while somebody speaks: to the transcript of this number, from 1.
+
+    A final one is the answer to the final transcript, and the last.
+    """
+
+    retrieval: Retrieval
+    transcript_number: int
+    final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmPart:
+    """The names of a tenant or a leg: whether the next query waits for it, and why."""
+
+    part: str
+    warm: bool
+    reason: str
+    elapsed: timedelta
+
+
 class ItemState(StrEnum):
     """Whether an item was stored."""
 

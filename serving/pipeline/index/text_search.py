@@ -16,7 +16,10 @@ from serving.ports.vector_index import IndexAnswer, VectorIndex, WantedNeighbour
 EMBEDDER = "embedder"
 
 CAPACITY = 256
-"""Cached vectors: 1 MiB at 1024 dimensions."""
+"""Cached vectors: 1 MiB at 1024 dimensions, and 6 MiB of the longest questions and vectors.
+
+All tenants share them, since a vector depends on its text alone. A tenant that asks a lot costs the
+others one more embedding of a question that they repeat."""
 
 PROBE = "?"
 """The question whose vector shows that an embedder answers."""

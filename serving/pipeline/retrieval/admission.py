@@ -104,11 +104,17 @@ class Admission:
 
     @contextmanager
     def admitted(
-        self, profile: Profile, deadline: Deadline, required: frozenset[str] = NOTHING
+        self,
+        profile: Profile,
+        deadline: Deadline,
+        required: frozenset[str] = NOTHING,
+        *,
+        replaceable: bool = False,
     ) -> Iterator[frozenset[str]]:
         """Counts a question while it is answered; yields what of `SHED_ORDER` it does without.
 
-        What is `required` is not among it.
+        What is `required` is not among it. The cancellation of a question that is `replaceable` by
+        a newer one says nothing of the load; that of another one means that its caller gave up.
 
         Raises:
             OverloadedError: It cannot be answered before the deadline.
@@ -121,10 +127,11 @@ class Admission:
         try:
             yield shed
             seconds = self._clock() - started
-        except (BudgetExhaustedError, asyncio.CancelledError):
+        except (BudgetExhaustedError, asyncio.CancelledError) as error:
             # Its caller gave up, and had waited for the whole budget. If not here, then before:
             # the time that a call waits for the event loop is not known otherwise.
-            seconds = budget_s
+            if not (replaceable and isinstance(error, asyncio.CancelledError)):
+                seconds = budget_s
             raise
         finally:
             now, concurrent = self._clock(), (before + self._in_flight) / 2

@@ -141,18 +141,28 @@ class Retriever:
             OverloadedError: The service is too busy to answer within the deadline.
         """
         retrieval = await self.preview(query, profile, deadline)
-        self._access.record(query.scope.tenant, [hit.item.item for hit in retrieval.hits])
+        self.record_access(query, retrieval)
         return retrieval
 
-    async def preview(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
+    async def preview(
+        self, query: Query, profile: Profile, deadline: Deadline, *, replaceable: bool = False
+    ) -> Retrieval:
         """Does the same and is not recorded as an access, which would change later answers.
+
+        `replaceable` is a query that is cancelled when a newer one replaces it.
 
         Raises:
             As `retrieve`.
         """
-        with self._admission.admitted(profile, deadline, query.required) as shed:
+        with self._admission.admitted(
+            profile, deadline, query.required, replaceable=replaceable
+        ) as shed:
             traced = await self._retrieve(query, profile, deadline, thorough=False, shed=shed)
         return traced.retrieval
+
+    def record_access(self, query: Query, retrieval: Retrieval) -> None:
+        """Records that the hits of a preview were used."""
+        self._access.record(query.scope.tenant, [hit.item.item for hit in retrieval.hits])
 
     async def trace(self, query: Query, profile: Profile, deadline: Deadline) -> Traced:
         """Does the same and keeps every step, with all rows read; is not recorded as an access.
@@ -184,6 +194,19 @@ class Retriever:
         else:
             await self._rerank.rerank(traced.query.text, ordering, deadline)
         return ordering.hits()
+
+    async def warm(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegReport]:
+        """Only runs the legs, if the service is not too busy; in the profile's order.
+
+        Raises:
+            AllLegsFailedError: Every leg that ran failed.
+            StoreUnavailableError: A leg could not reach PostgreSQL.
+            OverloadedError: The service is too busy to answer within the deadline.
+        """
+        with self._admission.admitted(profile, deadline) as shed:
+            periods = self._periods_of(query)
+            results, _ = await self._run_legs(query, profile, periods, deadline, shed)
+        return [result.report for result in results]
 
     async def run_legs(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegResult]:
         """Only runs the legs, until the deadline less a reserve; in the profile's order.

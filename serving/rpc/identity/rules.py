@@ -28,6 +28,8 @@ class Rule:
 
 RULES: Mapping[str, Rule] = {
     "Retrieve": Rule(Role.READER),
+    "RetrieveStream": Rule(Role.READER, tenant_in=("retrieve",)),
+    "Warm": Rule(Role.READER),
     "ListProfiles": Rule(Role.READER, tenant_in=None),
     "Compare": Rule(Role.READER, tenant_in=("retrieve",)),
     "ExplainAbsence": Rule(Role.READER, tenant_in=("retrieve",)),

@@ -11,11 +11,24 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2
 
 from tests.fakes.service import Failure, FakeService
-from trivium import AsyncClient, Client, Health, OverloadedError, Segment, UnavailableError
+from trivium import (
+    AsyncClient,
+    Client,
+    Health,
+    OverloadedError,
+    Segment,
+    Transcript,
+    UnavailableError,
+)
 from trivium.v1.catalog_service_pb2 import ListFactsResponse, ListSegmentsResponse
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import IngestStreamResponse
-from trivium.v1.retrieval_service_pb2 import RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import (
+    RetrieveResponse,
+    RetrieveStreamResponse,
+    WarmPart,
+    WarmResponse,
+)
 from trivium.v1.segment_pb2 import Segment as SegmentMessage
 
 
@@ -100,6 +113,58 @@ async def test_error_of_the_items_is_raised_after_what_came_before_is_sent(
 
     (message,) = fake_service.request()
     assert [item.segment.id for item in message.items] == ["a"]
+
+
+async def test_each_transcript_is_a_request_with_the_options_and_a_budget_of_its_own(
+    async_client: AsyncClient, fake_service: FakeService
+) -> None:
+    answer = RetrieveStreamResponse(
+        retrieved=RetrieveResponse(briefing="<memory></memory>"), request_number=2, final=True
+    )
+    fake_service.will_answer("RetrieveStream", answer)
+    said = [Transcript("when is"), Transcript("when is it?", final=True)]
+
+    answers = [
+        each async for each in async_client.retrieve_stream(said, timeout=10, profile="annie")
+    ]
+
+    assert [(each.retrieval.briefing, each.transcript_number, each.final) for each in answers] == [
+        ("<memory></memory>", 2, True)
+    ]
+    sent = fake_service.request()
+    assert [(each.retrieve.query, each.final) for each in sent] == [
+        ("when is", False),
+        ("when is it?", True),
+    ]
+    assert {each.retrieve.profile for each in sent} == {"annie"}
+    assert {each.retrieve.time_budget.ToTimedelta() for each in sent} == {timedelta(seconds=9)}
+
+
+async def test_error_of_a_transcript_is_raised_and_that_of_the_stream_decoded(
+    async_client: AsyncClient, fake_service: FakeService
+) -> None:
+    with pytest.raises(ValueError, match="lone surrogate"):
+        [each async for each in async_client.retrieve_stream([Transcript("\ud800")])]
+
+    fake_service.will_answer("RetrieveStream", Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full"))
+    with pytest.raises(OverloadedError):
+        [each async for each in async_client.retrieve_stream([Transcript("?", final=True)])]
+
+
+async def test_what_is_not_warm_is_said(
+    async_client: AsyncClient, fake_service: FakeService
+) -> None:
+    lost = WarmPart(part="graph", reason="graph: refused")
+    fake_service.will_answer("Warm", WarmResponse(parts=[WarmPart(part="names", warm=True), lost]))
+
+    parts = await async_client.warm(profile="annie", timeout=10)
+
+    assert [(each.part, each.warm, each.reason) for each in parts] == [
+        ("names", True, ""),
+        ("graph", False, "graph: refused"),
+    ]
+    assert fake_service.request().profile == "annie"
+    assert fake_service.request().time_budget.ToTimedelta() == timedelta(seconds=9)
 
 
 async def test_pages_are_read_to_the_end(

@@ -123,7 +123,9 @@ class Opened:
         if settings.reranker.model is not None and reranker is None:
             here.append(RERANKER)
         self._note(settings, *here)
-        yield SimpleNamespace(use_cases=SimpleNamespace(), profiles={}, recorder=None, access=None)
+        yield SimpleNamespace(
+            use_cases=SimpleNamespace(), profiles={}, recorder=None, access=None, streams=None
+        )
 
     def _note(self, settings: Settings, *parts: str) -> None:
         self.parts |= {part: getattr(settings, part).device for part in parts}

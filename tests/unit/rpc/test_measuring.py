@@ -60,6 +60,7 @@ async def counted(
     store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
     use_cases = UseCases(
         retriever=retriever(store, legs, admission=admission),
+        warmer=NOBODY,
         explainer=NOBODY,
         ingestor=NOBODY,
         eraser=NOBODY,
@@ -111,7 +112,12 @@ class Shedding(Admission):
 
     @contextmanager
     def admitted(
-        self, profile: Profile, deadline: Deadline, required: frozenset[str] = NOTHING
+        self,
+        profile: Profile,
+        deadline: Deadline,
+        required: frozenset[str] = NOTHING,
+        *,
+        replaceable: bool = False,
     ) -> Iterator[frozenset[str]]:
         with super().admitted(profile, deadline, required):
             yield frozenset({"graph"})

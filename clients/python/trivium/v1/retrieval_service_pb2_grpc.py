@@ -43,6 +43,16 @@ class RetrievalServiceStub:
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveResponse.FromString,
                 _registered_method=True)
+        self.RetrieveStream = channel.stream_stream(
+                '/trivium.v1.RetrievalService/RetrieveStream',
+                request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamResponse.FromString,
+                _registered_method=True)
+        self.Warm = channel.unary_unary(
+                '/trivium.v1.RetrievalService/Warm',
+                request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.WarmRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.WarmResponse.FromString,
+                _registered_method=True)
         self.ListProfiles = channel.unary_unary(
                 '/trivium.v1.RetrievalService/ListProfiles',
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesRequest.SerializeToString,
@@ -74,6 +84,36 @@ class RetrievalServiceServicer:
         results of the other legs, and `leg_reports` has the error. The call fails
         with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
         failed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetrieveStream(self, request_iterator, context):
+        """Retrieves while somebody speaks. Each request has the transcript so far; the
+        newest replaces the one before it, whose search is cancelled. A transcript
+        whose search ends before it is replaced is answered early, and not if that
+        search fails.
+
+        The request with `final` is answered as Retrieve answers it, with the same
+        result or status, and ends the stream. If its `retrieve` equals that of the
+        request before it, the search of that one is its answer. Only a final
+        answer counts as an access to its hits.
+
+        A stream is for one utterance: at most 1000 requests in 5 minutes. An
+        invalid request ends it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Warm(self, request, context):
+        """Prepares for the first query of a tenant, as when a call begins: runs the
+        legs of a profile once, which opens connections and loads the tenant's
+        names, word statistics and vectors into memory. Nothing is recorded.
+
+        It does not fail because a leg does: the response says so. It fails with
+        UNAVAILABLE without PostgreSQL, as every query would.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,6 +151,16 @@ def add_RetrievalServiceServicer_to_server(servicer, server):
                     servicer.Retrieve,
                     request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveResponse.SerializeToString,
+            ),
+            'RetrieveStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.RetrieveStream,
+                    request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamResponse.SerializeToString,
+            ),
+            'Warm': grpc.unary_unary_rpc_method_handler(
+                    servicer.Warm,
+                    request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.WarmRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.WarmResponse.SerializeToString,
             ),
             'ListProfiles': grpc.unary_unary_rpc_method_handler(
                     servicer.ListProfiles,
@@ -159,6 +209,60 @@ class RetrievalService:
             '/trivium.v1.RetrievalService/Retrieve',
             trivium_dot_v1_dot_retrieval__service__pb2.RetrieveRequest.SerializeToString,
             trivium_dot_v1_dot_retrieval__service__pb2.RetrieveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetrieveStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/trivium.v1.RetrievalService/RetrieveStream',
+            trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamRequest.SerializeToString,
+            trivium_dot_v1_dot_retrieval__service__pb2.RetrieveStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Warm(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.RetrievalService/Warm',
+            trivium_dot_v1_dot_retrieval__service__pb2.WarmRequest.SerializeToString,
+            trivium_dot_v1_dot_retrieval__service__pb2.WarmResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,28 @@ class RetrievalServiceStub:
     with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
     failed.
     """
+    RetrieveStream: _grpc.StreamStreamMultiCallable[_retrieval_service_pb2.RetrieveStreamRequest, _retrieval_service_pb2.RetrieveStreamResponse]
+    """Retrieves while somebody speaks. Each request has the transcript so far; the
+    newest replaces the one before it, whose search is cancelled. A transcript
+    whose search ends before it is replaced is answered early, and not if that
+    search fails.
+
+    The request with `final` is answered as Retrieve answers it, with the same
+    result or status, and ends the stream. If its `retrieve` equals that of the
+    request before it, the search of that one is its answer. Only a final
+    answer counts as an access to its hits.
+
+    A stream is for one utterance: at most 1000 requests in 5 minutes. An
+    invalid request ends it.
+    """
+    Warm: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.WarmRequest, _retrieval_service_pb2.WarmResponse]
+    """Prepares for the first query of a tenant, as when a call begins: runs the
+    legs of a profile once, which opens connections and loads the tenant's
+    names, word statistics and vectors into memory. Nothing is recorded.
+
+    It does not fail because a leg does: the response says so. It fails with
+    UNAVAILABLE without PostgreSQL, as every query would.
+    """
     ListProfiles: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.ListProfilesRequest, _retrieval_service_pb2.ListProfilesResponse]
     """Lists the ranking profiles that requests can name, in pages."""
     Compare: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.CompareRequest, _retrieval_service_pb2.CompareResponse]
@@ -82,6 +104,28 @@ class RetrievalServiceAsyncStub(RetrievalServiceStub):
     results of the other legs, and `leg_reports` has the error. The call fails
     with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
     failed.
+    """
+    RetrieveStream: _aio.StreamStreamMultiCallable[_retrieval_service_pb2.RetrieveStreamRequest, _retrieval_service_pb2.RetrieveStreamResponse]  # type: ignore[assignment]
+    """Retrieves while somebody speaks. Each request has the transcript so far; the
+    newest replaces the one before it, whose search is cancelled. A transcript
+    whose search ends before it is replaced is answered early, and not if that
+    search fails.
+
+    The request with `final` is answered as Retrieve answers it, with the same
+    result or status, and ends the stream. If its `retrieve` equals that of the
+    request before it, the search of that one is its answer. Only a final
+    answer counts as an access to its hits.
+
+    A stream is for one utterance: at most 1000 requests in 5 minutes. An
+    invalid request ends it.
+    """
+    Warm: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.WarmRequest, _retrieval_service_pb2.WarmResponse]  # type: ignore[assignment]
+    """Prepares for the first query of a tenant, as when a call begins: runs the
+    legs of a profile once, which opens connections and loads the tenant's
+    names, word statistics and vectors into memory. Nothing is recorded.
+
+    It does not fail because a leg does: the response says so. It fails with
+    UNAVAILABLE without PostgreSQL, as every query would.
     """
     ListProfiles: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.ListProfilesRequest, _retrieval_service_pb2.ListProfilesResponse]  # type: ignore[assignment]
     """Lists the ranking profiles that requests can name, in pages."""
@@ -114,6 +158,40 @@ class RetrievalServiceServicer(metaclass=_abc_1.ABCMeta):
         results of the other legs, and `leg_reports` has the error. The call fails
         with UNAVAILABLE (ALL_LEGS_FAILED) only if every leg that was searched
         failed.
+        """
+
+    @_abc_1.abstractmethod
+    def RetrieveStream(
+        self,
+        request_iterator: _MaybeAsyncIterator[_retrieval_service_pb2.RetrieveStreamRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_retrieval_service_pb2.RetrieveStreamResponse], _abc.AsyncIterator[_retrieval_service_pb2.RetrieveStreamResponse]]:
+        """Retrieves while somebody speaks. Each request has the transcript so far; the
+        newest replaces the one before it, whose search is cancelled. A transcript
+        whose search ends before it is replaced is answered early, and not if that
+        search fails.
+
+        The request with `final` is answered as Retrieve answers it, with the same
+        result or status, and ends the stream. If its `retrieve` equals that of the
+        request before it, the search of that one is its answer. Only a final
+        answer counts as an access to its hits.
+
+        A stream is for one utterance: at most 1000 requests in 5 minutes. An
+        invalid request ends it.
+        """
+
+    @_abc_1.abstractmethod
+    def Warm(
+        self,
+        request: _retrieval_service_pb2.WarmRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retrieval_service_pb2.WarmResponse, _abc.Awaitable[_retrieval_service_pb2.WarmResponse]]:
+        """Prepares for the first query of a tenant, as when a call begins: runs the
+        legs of a profile once, which opens connections and loads the tenant's
+        names, word statistics and vectors into memory. Nothing is recorded.
+
+        It does not fail because a leg does: the response says so. It fails with
+        UNAVAILABLE without PostgreSQL, as every query would.
         """
 
     @_abc_1.abstractmethod

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import TypeVar
 
 import grpc
 from grpc import aio
 
-from trivium.values import Item
+from trivium.values import Item, Transcript
 from trivium.wire.channel import ChannelOptions, with_defaults
 
 Channel = aio.Channel
 Items = Iterable[Item] | AsyncIterable[Item]
+Transcripts = Iterable[Transcript] | AsyncIterable[Transcript]
+
+Each = TypeVar("Each")
 
 
 def open_channel(
@@ -33,7 +37,7 @@ async def wait_ready(channel: Channel, timeout: float) -> None:
     await asyncio.wait_for(channel.channel_ready(), timeout)
 
 
-async def each(items: Items) -> AsyncIterator[Item]:
+async def each(items: Iterable[Each] | AsyncIterable[Each]) -> AsyncIterator[Each]:
     """Iterates over the items."""
     if isinstance(items, AsyncIterable):
         async for item in items:

@@ -20,7 +20,10 @@ DEFAULT_WRITE_TIMEOUT_S = 60.0
 """For writes and erasures."""
 
 DEFAULT_STREAM_TIMEOUT_S = 3600.0
-"""For streams."""
+"""For streams of items."""
+
+DEFAULT_UTTERANCE_TIMEOUT_S = 300.0
+"""For streams of transcripts; the server's own limit."""
 
 Metadata = Sequence[tuple[str, str | bytes]]
 """Metadata sent with every call, such as `("authorization", "Bearer ...")`."""

@@ -130,6 +130,13 @@ def retrieve(
     )
 
 
+def warm(tenant: str, profile: str, *, timeout: float) -> retrieval_service_pb2.WarmRequest:
+    """Builds a WarmRequest; its `time_budget` is as that of `retrieve`."""
+    return retrieval_service_pb2.WarmRequest(
+        tenant=tenant, profile=profile, time_budget=_duration(timeout * BUDGET_SHARE)
+    )
+
+
 def compare(
     query: retrieval_service_pb2.RetrieveRequest,
     against: str,

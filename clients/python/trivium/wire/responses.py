@@ -72,6 +72,30 @@ def to_retrieval(response: retrieval_service_pb2.RetrieveResponse) -> values.Ret
     )
 
 
+def to_streamed(
+    response: retrieval_service_pb2.RetrieveStreamResponse,
+) -> values.StreamedRetrieval:
+    """Reads an answer of a stream."""
+    return values.StreamedRetrieval(
+        retrieval=to_retrieval(response.retrieved),
+        transcript_number=response.request_number,
+        final=response.final,
+    )
+
+
+def to_warm_parts(response: retrieval_service_pb2.WarmResponse) -> tuple[values.WarmPart, ...]:
+    """Reads what was prepared."""
+    return tuple(
+        values.WarmPart(
+            part=each.part,
+            warm=each.warm,
+            reason=each.reason,
+            elapsed=each.elapsed.ToTimedelta(),
+        )
+        for each in response.parts
+    )
+
+
 def to_profile(message: retrieval_service_pb2.Profile) -> Profile:
     """Reads a profile."""
     return Profile(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import grpc
 
-from trivium.values import Item
+from trivium.values import Item, Transcript
 from trivium.wire.channel import ChannelOptions, with_defaults
 
 Channel = grpc.Channel
 Items = Iterable[Item]
+Transcripts = Iterable[Transcript]
+
+Each = TypeVar("Each")
 
 
 def open_channel(
@@ -37,6 +41,6 @@ def wait_ready(channel: Channel, timeout: float) -> None:
         ready.cancel()
 
 
-def each(items: Items) -> Iterator[Item]:
+def each(items: Iterable[Each]) -> Iterator[Each]:
     """Iterates over the items."""
     return iter(items)

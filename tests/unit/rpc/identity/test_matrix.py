@@ -35,7 +35,7 @@ NO_USE_CASES: Any = None
 
 MAY_CALL: Mapping[Role, set[str]] = {
     Role.READER: {
-        *("Retrieve", "Compare", "ExplainAbsence", "ListProfiles"),
+        *("Retrieve", "RetrieveStream", "Warm", "Compare", "ExplainAbsence", "ListProfiles"),
         *("GetSegments", "ListSegments", "ListFacts", "GetStats"),
     },
     Role.WRITER: {"Ingest", "IngestStream"},
@@ -74,7 +74,12 @@ async def called(method: MethodDescriptor, request: Message, call: Call, gate: D
     service = TriviumService(NO_USE_CASES, PROFILES, access=gate.access)
     call.code = grpc.StatusCode.OK
     given = _stream(request) if method.client_streaming else request
-    await getattr(service, method.name)(given, call)
+    answered = getattr(service, method.name)(given, call)
+    if method.server_streaming:
+        async for _ in answered:
+            pass
+    else:
+        await answered
 
 
 async def _stream(request: Message) -> AsyncIterator[Message]:

@@ -30,7 +30,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/retrieval_service.proto.
  */
 export const file_trivium_v1_retrieval_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIvUDCg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZXF1aXJlZF9sZWdzGBAgAygJIlgKC0xlZ092ZXJyaWRlEgsKA2xlZxgBIAEoCRITCgZ3ZWlnaHQYAiABKAFIAIgBARISCgVkZXB0aBgDIAEoBUgBiAEBQgkKB193ZWlnaHRCCAoGX2RlcHRoIjwKD0JyaWVmaW5nT3B0aW9ucxIRCgltYXhfY2hhcnMYASABKAUSFgoObWF4X2xpbmVfY2hhcnMYAiABKAUi/wEKEFJldHJpZXZlUmVzcG9uc2USHQoEaGl0cxgBIAMoCzIPLnRyaXZpdW0udjEuSGl0EioKC2xlZ19yZXBvcnRzGAIgAygLMhUudHJpdml1bS52MS5MZWdSZXBvcnQSKgoKc3RhdGlzdGljcxgDIAEoCzIWLnRyaXZpdW0udjEuU3RhdGlzdGljcxIQCghicmllZmluZxgEIAEoCRInCgljb2VyY2lvbnMYBSADKAsyFC50cml2aXVtLnYxLkNvZXJjaW9uEg8KB3Byb2ZpbGUYBiABKAkSKAoGcmVyYW5rGAcgASgLMhgudHJpdml1bS52MS5SZXJhbmtSZXBvcnQi7QEKA0hpdBImCgdzZWdtZW50GAEgASgLMhMudHJpdml1bS52MS5TZWdtZW50SAASIAoEZmFjdBgCIAEoCzIQLnRyaXZpdW0udjEuRmFjdEgAEgwKBHJhbmsYAyABKAUSDQoFc2NvcmUYBCABKAESDAoEbGVncxgFIAMoCRIjCgZmb2xkZWQYBiADKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSIgoGbGVkZ2VyGAcgASgLMhIudHJpdml1bS52MS5MZWRnZXISIAoFc3RhZ2UYCCABKA4yES50cml2aXVtLnYxLlN0YWdlQgYKBGl0ZW0ifwoMUmVyYW5rUmVwb3J0EiAKBXN0YWdlGAEgASgOMhEudHJpdml1bS52MS5TdGFnZRIOCgZyZWFzb24YAiABKAkSEQoJaGl0X2NvdW50GAMgASgFEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ixwIKBkxlZGdlchImCglsZWdfdGVybXMYASADKAsyEy50cml2aXVtLnYxLkxlZ1Rlcm0SEwoLZnVzZWRfc2NvcmUYAiABKAESFQoNcmFua19jb25zdGFudBgDIAEoARIuCgppbXBvcnRhbmNlGAQgASgLMhoudHJpdml1bS52MS5JbXBvcnRhbmNlVGVybRIkCgVkZWNheRgFIAEoCzIVLnRyaXZpdW0udjEuRGVjYXlUZXJtEiwKCWRpdmVyc2l0eRgGIAEoCzIZLnRyaXZpdW0udjEuRGl2ZXJzaXR5VGVybRIoCgZtZXRob2QYByABKA4yGC50cml2aXVtLnYxLkZ1c2lvbk1ldGhvZBImCgZyZXJhbmsYCCABKAsyFi50cml2aXVtLnYxLlJlcmFua1Rlcm0SEwoLcmVzZXJ2ZWRfYnkYCSABKAkimwEKB0xlZ1Rlcm0SCwoDbGVnGAEgASgJEgwKBHJhbmsYAiABKAESDgoGd2VpZ2h0GAMgASgBEhEKCWxlZ19zY29yZRgEIAEoARIMCgR0ZXJtGAUgASgBEgwKBHBhdGgYBiABKAkSEAoIZmFjdF9pZHMYByADKAkSEQoJbWluX3Njb3JlGAggASgBEhEKCW1heF9zY29yZRgJIAEoASI6CgpSZXJhbmtUZXJtEg0KBWxvZ2l0GAEgASgBEg4KBndlaWdodBgCIAEoARINCgVzY2FsZRgDIAEoASJHCg5JbXBvcnRhbmNlVGVybRISCgppbXBvcnRhbmNlGAEgASgBEhIKCm11bHRpcGxpZXIYAiABKAESDQoFYm9vc3QYAyABKAEihAEKCURlY2F5VGVybRImCgNhZ2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJaGFsZl9saWZlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWZsb29yGAMgASgBEhIKCm11bHRpcGxpZXIYBCABKAEiggEKDURpdmVyc2l0eVRlcm0SEQoJdHJhZGVfb2ZmGAEgASgBEhEKCXJlbGV2YW5jZRgCIAEoARIWCg5tYXhfc2ltaWxhcml0eRgDIAEoARINCgV2YWx1ZRgEIAEoARIkCgdjbG9zZXN0GAUgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIvEBCglMZWdSZXBvcnQSCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIOCgZyZWFzb24YAyABKAkSFwoPY2FuZGlkYXRlX2NvdW50GAQgASgFEhkKEWJlbG93X2Zsb29yX2NvdW50GAUgASgFEioKB2VsYXBzZWQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRZGVhZF9sZXR0ZXJfY291bnQYByABKAUSEAoIc3RhbmRieXMYCCADKAkSFQoNcGVuZGluZ19jb3VudBgJIAEoAyLGAgoKU3RhdGlzdGljcxIoCgV0b3RhbBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIsCgllbWJlZGRpbmcYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoHbG9hZGluZxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIqCgdyYW5raW5nGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhcKD2NhbmRpZGF0ZV9jb3VudBgFIAEoBRIUCgxmb2xkZWRfY291bnQYBiABKAUSFgoOdmFuaXNoZWRfY291bnQYByABKAUSEwoLaW5kZXhfZXBvY2gYCCABKAMSLAoJcmVyYW5raW5nGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjYKCENvZXJjaW9uEg0KBWZpZWxkGAEgASgJEg0KBWdpdmVuGAIgASgJEgwKBHVzZWQYAyABKAkiPAoTTGlzdFByb2ZpbGVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJWChRMaXN0UHJvZmlsZXNSZXNwb25zZRIlCghwcm9maWxlcxgBIAMoCzITLnRyaXZpdW0udjEuUHJvZmlsZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkigQEKB1Byb2ZpbGUSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIrCgpkZWZpbml0aW9uGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBImCgVub3RlcxgEIAMoCzIXLnRyaXZpdW0udjEuUHJvZmlsZU5vdGUiKAoLUHJvZmlsZU5vdGUSCwoDbGVnGAEgASgJEgwKBHRleHQYAiABKAkihAEKDkNvbXBhcmVSZXF1ZXN0Ei0KCHJldHJpZXZlGAEgASgLMhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QSDwoHYWdhaW5zdBgCIAEoCRIyChFhZ2FpbnN0X292ZXJyaWRlcxgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QisAEKD0NvbXBhcmVSZXNwb25zZRIvCglyZXRyaWV2ZWQYASABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2USLQoHYWdhaW5zdBgCIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIPCgdvdmVybGFwGAMgASgBEiwKDHJhbmtfY2hhbmdlcxgEIAMoCzIWLnRyaXZpdW0udjEuUmFua0NoYW5nZSJ3CgpSYW5rQ2hhbmdlEiEKBGl0ZW0YASABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSEQoEcmFuaxgCIAEoBUgAiAEBEhkKDGFnYWluc3RfcmFuaxgDIAEoBUgBiAEBQgcKBV9yYW5rQg8KDV9hZ2FpbnN0X3JhbmsiaQoVRXhwbGFpbkFic2VuY2VSZXF1ZXN0Ei0KCHJldHJpZXZlGAEgASgLMhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QSIQoEaXRlbRgCIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiLJAQoWRXhwbGFpbkFic2VuY2VSZXNwb25zZRIeCgRsb3NzGAEgASgOMhAudHJpdml1bS52MS5Mb3NzEg4KBnJlYXNvbhgCIAEoCRIfCgJieRgDIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIRCgRyYW5rGAQgASgFSACIAQESHAoDaGl0GAUgASgLMg8udHJpdml1bS52MS5IaXQSJAoEbGVncxgGIAMoCzIWLnRyaXZpdW0udjEuTGVnQWJzZW5jZUIHCgVfcmFuayKXAQoKTGVnQWJzZW5jZRILCgNsZWcYASABKAkSIwoFc3RhdGUYAiABKA4yFC50cml2aXVtLnYxLkxlZ1N0YXRlEhEKBHJhbmsYAyABKAFIAIgBARISCgVzY29yZRgEIAEoAUgBiAEBEg0KBWRlcHRoGAUgASgFEg4KBnJlYXNvbhgGIAEoCUIHCgVfcmFua0IICgZfc2NvcmUqXwoFU3RhZ2USFQoRU1RBR0VfVU5TUEVDSUZJRUQQABISCg5TVEFHRV9SRVJBTktFRBABEhAKDFNUQUdFX0NPQVJTRRACEhkKFVNUQUdFX0NPQVJTRV9GQUxMQkFDSxADKoMBCgxGdXNpb25NZXRob2QSHQoZRlVTSU9OX01FVEhPRF9VTlNQRUNJRklFRBAAEiEKHUZVU0lPTl9NRVRIT0RfUkVDSVBST0NBTF9SQU5LEAESGAoURlVTSU9OX01FVEhPRF9DT05WRVgQAhIXChNGVVNJT05fTUVUSE9EX1NDT1JFEAMqqQEKCExlZ1N0YXRlEhkKFUxFR19TVEFURV9VTlNQRUNJRklFRBAAEhAKDExFR19TVEFURV9PSxABEhcKE0xFR19TVEFURV9USU1FRF9PVVQQAhIUChBMRUdfU1RBVEVfRkFJTEVEEAMSFQoRTEVHX1NUQVRFX1NLSVBQRUQQBBITCg9MRUdfU1RBVEVfU1RBTEUQBRIVChFMRUdfU1RBVEVfUEFSVElBTBAGKrUCCgRMb3NzEhQKEExPU1NfVU5TUEVDSUZJRUQQABINCglMT1NTX05PTkUQARITCg9MT1NTX05PVF9TVE9SRUQQAhIRCg1MT1NTX0ZJTFRFUkVEEAMSFgoSTE9TU19OT1RfUFJPSkVDVEVEEAQSFAoQTE9TU19OT1RfTUFUQ0hFRBAFEhQKEExPU1NfQkVMT1dfREVQVEgQBhIPCgtMT1NTX0ZPTERFRBAHEhAKDExPU1NfREVDQVlFRBAIEhMKD0xPU1NfQkVMT1dfSEVBRBAJEhYKEkxPU1NfUkVSQU5LRURfRE9XThAKEhIKDkxPU1NfRElTUExBQ0VEEAsSDAoITE9TU19DVVQQDBIVChFMT1NTX05PVF9TRUFSQ0hFRBANEhMKD0xPU1NfVU5BTlNXRVJFRBAOMt0CChBSZXRyaWV2YWxTZXJ2aWNlEkoKCFJldHJpZXZlEhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QaHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2UiA5ACARJWCgxMaXN0UHJvZmlsZXMSHy50cml2aXVtLnYxLkxpc3RQcm9maWxlc1JlcXVlc3QaIC50cml2aXVtLnYxLkxpc3RQcm9maWxlc1Jlc3BvbnNlIgOQAgESRwoHQ29tcGFyZRIaLnRyaXZpdW0udjEuQ29tcGFyZVJlcXVlc3QaGy50cml2aXVtLnYxLkNvbXBhcmVSZXNwb25zZSIDkAIBElwKDkV4cGxhaW5BYnNlbmNlEiEudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlcXVlc3QaIi50cml2aXVtLnYxLkV4cGxhaW5BYnNlbmNlUmVzcG9uc2UiA5ACAUIWWhR0cml2aXVtL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIvUDCg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZXF1aXJlZF9sZWdzGBAgAygJIlUKFVJldHJpZXZlU3RyZWFtUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0Eg0KBWZpbmFsGAIgASgIInAKFlJldHJpZXZlU3RyZWFtUmVzcG9uc2USLwoJcmV0cmlldmVkGAEgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEhYKDnJlcXVlc3RfbnVtYmVyGAIgASgFEg0KBWZpbmFsGAMgASgIIl4KC1dhcm1SZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIPCgdwcm9maWxlGAIgASgJEi4KC3RpbWVfYnVkZ2V0GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIkQKDFdhcm1SZXNwb25zZRIjCgVwYXJ0cxgBIAMoCzIULnRyaXZpdW0udjEuV2FybVBhcnQSDwoHcHJvZmlsZRgCIAEoCSJiCghXYXJtUGFydBIMCgRwYXJ0GAEgASgJEgwKBHdhcm0YAiABKAgSDgoGcmVhc29uGAMgASgJEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoLTGVnT3ZlcnJpZGUSCwoDbGVnGAEgASgJEhMKBndlaWdodBgCIAEoAUgAiAEBEhIKBWRlcHRoGAMgASgFSAGIAQFCCQoHX3dlaWdodEIICgZfZGVwdGgiPAoPQnJpZWZpbmdPcHRpb25zEhEKCW1heF9jaGFycxgBIAEoBRIWCg5tYXhfbGluZV9jaGFycxgCIAEoBSL/AQoQUmV0cmlldmVSZXNwb25zZRIdCgRoaXRzGAEgAygLMg8udHJpdml1bS52MS5IaXQSKgoLbGVnX3JlcG9ydHMYAiADKAsyFS50cml2aXVtLnYxLkxlZ1JlcG9ydBIqCgpzdGF0aXN0aWNzGAMgASgLMhYudHJpdml1bS52MS5TdGF0aXN0aWNzEhAKCGJyaWVmaW5nGAQgASgJEicKCWNvZXJjaW9ucxgFIAMoCzIULnRyaXZpdW0udjEuQ29lcmNpb24SDwoHcHJvZmlsZRgGIAEoCRIoCgZyZXJhbmsYByABKAsyGC50cml2aXVtLnYxLlJlcmFua1JlcG9ydCLtAQoDSGl0EiYKB3NlZ21lbnQYASABKAsyEy50cml2aXVtLnYxLlNlZ21lbnRIABIgCgRmYWN0GAIgASgLMhAudHJpdml1bS52MS5GYWN0SAASDAoEcmFuaxgDIAEoBRINCgVzY29yZRgEIAEoARIMCgRsZWdzGAUgAygJEiMKBmZvbGRlZBgGIAMoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIiCgZsZWRnZXIYByABKAsyEi50cml2aXVtLnYxLkxlZGdlchIgCgVzdGFnZRgIIAEoDjIRLnRyaXZpdW0udjEuU3RhZ2VCBgoEaXRlbSJ/CgxSZXJhbmtSZXBvcnQSIAoFc3RhZ2UYASABKA4yES50cml2aXVtLnYxLlN0YWdlEg4KBnJlYXNvbhgCIAEoCRIRCgloaXRfY291bnQYAyABKAUSKgoHZWxhcHNlZBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLHAgoGTGVkZ2VyEiYKCWxlZ190ZXJtcxgBIAMoCzITLnRyaXZpdW0udjEuTGVnVGVybRITCgtmdXNlZF9zY29yZRgCIAEoARIVCg1yYW5rX2NvbnN0YW50GAMgASgBEi4KCmltcG9ydGFuY2UYBCABKAsyGi50cml2aXVtLnYxLkltcG9ydGFuY2VUZXJtEiQKBWRlY2F5GAUgASgLMhUudHJpdml1bS52MS5EZWNheVRlcm0SLAoJZGl2ZXJzaXR5GAYgASgLMhkudHJpdml1bS52MS5EaXZlcnNpdHlUZXJtEigKBm1ldGhvZBgHIAEoDjIYLnRyaXZpdW0udjEuRnVzaW9uTWV0aG9kEiYKBnJlcmFuaxgIIAEoCzIWLnRyaXZpdW0udjEuUmVyYW5rVGVybRITCgtyZXNlcnZlZF9ieRgJIAEoCSKbAQoHTGVnVGVybRILCgNsZWcYASABKAkSDAoEcmFuaxgCIAEoARIOCgZ3ZWlnaHQYAyABKAESEQoJbGVnX3Njb3JlGAQgASgBEgwKBHRlcm0YBSABKAESDAoEcGF0aBgGIAEoCRIQCghmYWN0X2lkcxgHIAMoCRIRCgltaW5fc2NvcmUYCCABKAESEQoJbWF4X3Njb3JlGAkgASgBIjoKClJlcmFua1Rlcm0SDQoFbG9naXQYASABKAESDgoGd2VpZ2h0GAIgASgBEg0KBXNjYWxlGAMgASgBIkcKDkltcG9ydGFuY2VUZXJtEhIKCmltcG9ydGFuY2UYASABKAESEgoKbXVsdGlwbGllchgCIAEoARINCgVib29zdBgDIAEoASKEAQoJRGVjYXlUZXJtEiYKA2FnZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIsCgloYWxmX2xpZmUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFZmxvb3IYAyABKAESEgoKbXVsdGlwbGllchgEIAEoASKCAQoNRGl2ZXJzaXR5VGVybRIRCgl0cmFkZV9vZmYYASABKAESEQoJcmVsZXZhbmNlGAIgASgBEhYKDm1heF9zaW1pbGFyaXR5GAMgASgBEg0KBXZhbHVlGAQgASgBEiQKB2Nsb3Nlc3QYBSABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYi8QEKCUxlZ1JlcG9ydBILCgNsZWcYASABKAkSIwoFc3RhdGUYAiABKA4yFC50cml2aXVtLnYxLkxlZ1N0YXRlEg4KBnJlYXNvbhgDIAEoCRIXCg9jYW5kaWRhdGVfY291bnQYBCABKAUSGQoRYmVsb3dfZmxvb3JfY291bnQYBSABKAUSKgoHZWxhcHNlZBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWFkX2xldHRlcl9jb3VudBgHIAEoBRIQCghzdGFuZGJ5cxgIIAMoCRIVCg1wZW5kaW5nX2NvdW50GAkgASgDIsYCCgpTdGF0aXN0aWNzEigKBXRvdGFsGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCWVtYmVkZGluZxgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIqCgdsb2FkaW5nGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB3JhbmtpbmcYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFwoPY2FuZGlkYXRlX2NvdW50GAUgASgFEhQKDGZvbGRlZF9jb3VudBgGIAEoBRIWCg52YW5pc2hlZF9jb3VudBgHIAEoBRITCgtpbmRleF9lcG9jaBgIIAEoAxIsCglyZXJhbmtpbmcYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNgoIQ29lcmNpb24SDQoFZmllbGQYASABKAkSDQoFZ2l2ZW4YAiABKAkSDAoEdXNlZBgDIAEoCSI8ChNMaXN0UHJvZmlsZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIlYKFExpc3RQcm9maWxlc1Jlc3BvbnNlEiUKCHByb2ZpbGVzGAEgAygLMhMudHJpdml1bS52MS5Qcm9maWxlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKBAQoHUHJvZmlsZRIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEisKCmRlZmluaXRpb24YAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiYKBW5vdGVzGAQgAygLMhcudHJpdml1bS52MS5Qcm9maWxlTm90ZSIoCgtQcm9maWxlTm90ZRILCgNsZWcYASABKAkSDAoEdGV4dBgCIAEoCSKEAQoOQ29tcGFyZVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBIPCgdhZ2FpbnN0GAIgASgJEjIKEWFnYWluc3Rfb3ZlcnJpZGVzGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKwAQoPQ29tcGFyZVJlc3BvbnNlEi8KCXJldHJpZXZlZBgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRItCgdhZ2FpbnN0GAIgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEg8KB292ZXJsYXAYAyABKAESLAoMcmFua19jaGFuZ2VzGAQgAygLMhYudHJpdml1bS52MS5SYW5rQ2hhbmdlIncKClJhbmtDaGFuZ2USIQoEaXRlbRgBIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIRCgRyYW5rGAIgASgFSACIAQESGQoMYWdhaW5zdF9yYW5rGAMgASgFSAGIAQFCBwoFX3JhbmtCDwoNX2FnYWluc3RfcmFuayJpChVFeHBsYWluQWJzZW5jZVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBIhCgRpdGVtGAIgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIskBChZFeHBsYWluQWJzZW5jZVJlc3BvbnNlEh4KBGxvc3MYASABKA4yEC50cml2aXVtLnYxLkxvc3MSDgoGcmVhc29uGAIgASgJEh8KAmJ5GAMgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEhEKBHJhbmsYBCABKAVIAIgBARIcCgNoaXQYBSABKAsyDy50cml2aXVtLnYxLkhpdBIkCgRsZWdzGAYgAygLMhYudHJpdml1bS52MS5MZWdBYnNlbmNlQgcKBV9yYW5rIpcBCgpMZWdBYnNlbmNlEgsKA2xlZxgBIAEoCRIjCgVzdGF0ZRgCIAEoDjIULnRyaXZpdW0udjEuTGVnU3RhdGUSEQoEcmFuaxgDIAEoAUgAiAEBEhIKBXNjb3JlGAQgASgBSAGIAQESDQoFZGVwdGgYBSABKAUSDgoGcmVhc29uGAYgASgJQgcKBV9yYW5rQggKBl9zY29yZSpfCgVTdGFnZRIVChFTVEFHRV9VTlNQRUNJRklFRBAAEhIKDlNUQUdFX1JFUkFOS0VEEAESEAoMU1RBR0VfQ09BUlNFEAISGQoVU1RBR0VfQ09BUlNFX0ZBTExCQUNLEAMqgwEKDEZ1c2lvbk1ldGhvZBIdChlGVVNJT05fTUVUSE9EX1VOU1BFQ0lGSUVEEAASIQodRlVTSU9OX01FVEhPRF9SRUNJUFJPQ0FMX1JBTksQARIYChRGVVNJT05fTUVUSE9EX0NPTlZFWBACEhcKE0ZVU0lPTl9NRVRIT0RfU0NPUkUQAyqpAQoITGVnU3RhdGUSGQoVTEVHX1NUQVRFX1VOU1BFQ0lGSUVEEAASEAoMTEVHX1NUQVRFX09LEAESFwoTTEVHX1NUQVRFX1RJTUVEX09VVBACEhQKEExFR19TVEFURV9GQUlMRUQQAxIVChFMRUdfU1RBVEVfU0tJUFBFRBAEEhMKD0xFR19TVEFURV9TVEFMRRAFEhUKEUxFR19TVEFURV9QQVJUSUFMEAYqtQIKBExvc3MSFAoQTE9TU19VTlNQRUNJRklFRBAAEg0KCUxPU1NfTk9ORRABEhMKD0xPU1NfTk9UX1NUT1JFRBACEhEKDUxPU1NfRklMVEVSRUQQAxIWChJMT1NTX05PVF9QUk9KRUNURUQQBBIUChBMT1NTX05PVF9NQVRDSEVEEAUSFAoQTE9TU19CRUxPV19ERVBUSBAGEg8KC0xPU1NfRk9MREVEEAcSEAoMTE9TU19ERUNBWUVEEAgSEwoPTE9TU19CRUxPV19IRUFEEAkSFgoSTE9TU19SRVJBTktFRF9ET1dOEAoSEgoOTE9TU19ESVNQTEFDRUQQCxIMCghMT1NTX0NVVBAMEhUKEUxPU1NfTk9UX1NFQVJDSEVEEA0SEwoPTE9TU19VTkFOU1dFUkVEEA4y/wMKEFJldHJpZXZhbFNlcnZpY2USSgoIUmV0cmlldmUSGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBocLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZSIDkAIBEmAKDlJldHJpZXZlU3RyZWFtEiEudHJpdml1bS52MS5SZXRyaWV2ZVN0cmVhbVJlcXVlc3QaIi50cml2aXVtLnYxLlJldHJpZXZlU3RyZWFtUmVzcG9uc2UiA5ACASgBMAESPgoEV2FybRIXLnRyaXZpdW0udjEuV2FybVJlcXVlc3QaGC50cml2aXVtLnYxLldhcm1SZXNwb25zZSIDkAIBElYKDExpc3RQcm9maWxlcxIfLnRyaXZpdW0udjEuTGlzdFByb2ZpbGVzUmVxdWVzdBogLnRyaXZpdW0udjEuTGlzdFByb2ZpbGVzUmVzcG9uc2UiA5ACARJHCgdDb21wYXJlEhoudHJpdml1bS52MS5Db21wYXJlUmVxdWVzdBobLnRyaXZpdW0udjEuQ29tcGFyZVJlc3BvbnNlIgOQAgESXAoORXhwbGFpbkFic2VuY2USIS50cml2aXVtLnYxLkV4cGxhaW5BYnNlbmNlUmVxdWVzdBoiLnRyaXZpdW0udjEuRXhwbGFpbkFic2VuY2VSZXNwb25zZSIDkAIBQhZaFHRyaXZpdW0vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for RetrievalService.Retrieve.
@@ -181,6 +181,176 @@ export const RetrieveRequestSchema: GenMessage<RetrieveRequest> = /*@__PURE__*/
   messageDesc(file_trivium_v1_retrieval_service, 0);
 
 /**
+ * Request message for RetrievalService.RetrieveStream.
+ *
+ * @generated from message trivium.v1.RetrieveStreamRequest
+ */
+export type RetrieveStreamRequest = Message<"trivium.v1.RetrieveStreamRequest"> & {
+  /**
+   * Required. The request, with the transcript so far as its `query`. Its
+   * `time_budget` begins when it is received.
+   *
+   * @generated from field: trivium.v1.RetrieveRequest retrieve = 1;
+   */
+  retrieve?: RetrieveRequest | undefined;
+
+  /**
+   * Whether the transcript is complete. Later requests are not read.
+   *
+   * @generated from field: bool final = 2;
+   */
+  final: boolean;
+};
+
+/**
+ * Describes the message trivium.v1.RetrieveStreamRequest.
+ * Use `create(RetrieveStreamRequestSchema)` to create a new message.
+ */
+export const RetrieveStreamRequestSchema: GenMessage<RetrieveStreamRequest> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 1);
+
+/**
+ * Response message for RetrievalService.RetrieveStream.
+ *
+ * @generated from message trivium.v1.RetrieveStreamResponse
+ */
+export type RetrieveStreamResponse = Message<"trivium.v1.RetrieveStreamResponse"> & {
+  /**
+   * The result.
+   *
+   * @generated from field: trivium.v1.RetrieveResponse retrieved = 1;
+   */
+  retrieved?: RetrieveResponse | undefined;
+
+  /**
+   * The number of the request that it answers, from 1.
+   *
+   * @generated from field: int32 request_number = 2;
+   */
+  requestNumber: number;
+
+  /**
+   * Whether it answers the final request, and so is the last response.
+   *
+   * @generated from field: bool final = 3;
+   */
+  final: boolean;
+};
+
+/**
+ * Describes the message trivium.v1.RetrieveStreamResponse.
+ * Use `create(RetrieveStreamResponseSchema)` to create a new message.
+ */
+export const RetrieveStreamResponseSchema: GenMessage<RetrieveStreamResponse> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 2);
+
+/**
+ * Request message for RetrievalService.Warm.
+ *
+ * @generated from message trivium.v1.WarmRequest
+ */
+export type WarmRequest = Message<"trivium.v1.WarmRequest"> & {
+  /**
+   * Required. The tenant, 1 to 256 bytes. An unknown tenant has nothing to load.
+   *
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * The name of the profile of the queries to come. Empty means "default".
+   *
+   * @generated from field: string profile = 2;
+   */
+  profile: string;
+
+  /**
+   * As in RetrieveRequest. What has not answered by then is reported.
+   *
+   * @generated from field: google.protobuf.Duration time_budget = 3;
+   */
+  timeBudget?: Duration | undefined;
+};
+
+/**
+ * Describes the message trivium.v1.WarmRequest.
+ * Use `create(WarmRequestSchema)` to create a new message.
+ */
+export const WarmRequestSchema: GenMessage<WarmRequest> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 3);
+
+/**
+ * Response message for RetrievalService.Warm.
+ *
+ * @generated from message trivium.v1.WarmResponse
+ */
+export type WarmResponse = Message<"trivium.v1.WarmResponse"> & {
+  /**
+   * The names of the tenant's entities, and each leg of the profile in its
+   * order.
+   *
+   * @generated from field: repeated trivium.v1.WarmPart parts = 1;
+   */
+  parts: WarmPart[];
+
+  /**
+   * The name of the profile used.
+   *
+   * @generated from field: string profile = 2;
+   */
+  profile: string;
+};
+
+/**
+ * Describes the message trivium.v1.WarmResponse.
+ * Use `create(WarmResponseSchema)` to create a new message.
+ */
+export const WarmResponseSchema: GenMessage<WarmResponse> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 4);
+
+/**
+ * Something that the next query of the tenant needs.
+ *
+ * @generated from message trivium.v1.WarmPart
+ */
+export type WarmPart = Message<"trivium.v1.WarmPart"> & {
+  /**
+   * "names", or the name of a leg.
+   *
+   * @generated from field: string part = 1;
+   */
+  part: string;
+
+  /**
+   * Whether it answered, so that the next query does not wait for it.
+   *
+   * @generated from field: bool warm = 2;
+   */
+  warm: boolean;
+
+  /**
+   * Why not, for people and logs; empty if it is.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * The time that it took.
+   *
+   * @generated from field: google.protobuf.Duration elapsed = 4;
+   */
+  elapsed?: Duration | undefined;
+};
+
+/**
+ * Describes the message trivium.v1.WarmPart.
+ * Use `create(WarmPartSchema)` to create a new message.
+ */
+export const WarmPartSchema: GenMessage<WarmPart> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 5);
+
+/**
  * Changes to one leg of the profile.
  *
  * @generated from message trivium.v1.LegOverride
@@ -215,7 +385,7 @@ export type LegOverride = Message<"trivium.v1.LegOverride"> & {
  * Use `create(LegOverrideSchema)` to create a new message.
  */
 export const LegOverrideSchema: GenMessage<LegOverride> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 1);
+  messageDesc(file_trivium_v1_retrieval_service, 6);
 
 /**
  * Options of the prompt block.
@@ -244,7 +414,7 @@ export type BriefingOptions = Message<"trivium.v1.BriefingOptions"> & {
  * Use `create(BriefingOptionsSchema)` to create a new message.
  */
 export const BriefingOptionsSchema: GenMessage<BriefingOptions> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 2);
+  messageDesc(file_trivium_v1_retrieval_service, 7);
 
 /**
  * Response message for RetrievalService.Retrieve.
@@ -307,7 +477,7 @@ export type RetrieveResponse = Message<"trivium.v1.RetrieveResponse"> & {
  * Use `create(RetrieveResponseSchema)` to create a new message.
  */
 export const RetrieveResponseSchema: GenMessage<RetrieveResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 3);
+  messageDesc(file_trivium_v1_retrieval_service, 8);
 
 /**
  * A segment or fact found.
@@ -387,7 +557,7 @@ export type Hit = Message<"trivium.v1.Hit"> & {
  * Use `create(HitSchema)` to create a new message.
  */
 export const HitSchema: GenMessage<Hit> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 4);
+  messageDesc(file_trivium_v1_retrieval_service, 9);
 
 /**
  * The outcome of reranking.
@@ -430,7 +600,7 @@ export type RerankReport = Message<"trivium.v1.RerankReport"> & {
  * Use `create(RerankReportSchema)` to create a new message.
  */
 export const RerankReportSchema: GenMessage<RerankReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 5);
+  messageDesc(file_trivium_v1_retrieval_service, 10);
 
 /**
  * How a score was computed:
@@ -513,7 +683,7 @@ export type Ledger = Message<"trivium.v1.Ledger"> & {
  * Use `create(LedgerSchema)` to create a new message.
  */
 export const LedgerSchema: GenMessage<Ledger> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 6);
+  messageDesc(file_trivium_v1_retrieval_service, 11);
 
 /**
  * The term of one leg or signal, by the ledger's method.
@@ -593,7 +763,7 @@ export type LegTerm = Message<"trivium.v1.LegTerm"> & {
  * Use `create(LegTermSchema)` to create a new message.
  */
 export const LegTermSchema: GenMessage<LegTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 7);
+  messageDesc(file_trivium_v1_retrieval_service, 12);
 
 /**
  * The effect of reranking on a score; see Ledger for the formula.
@@ -628,7 +798,7 @@ export type RerankTerm = Message<"trivium.v1.RerankTerm"> & {
  * Use `create(RerankTermSchema)` to create a new message.
  */
 export const RerankTermSchema: GenMessage<RerankTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 8);
+  messageDesc(file_trivium_v1_retrieval_service, 13);
 
 /**
  * The effect of importance on a score.
@@ -663,7 +833,7 @@ export type ImportanceTerm = Message<"trivium.v1.ImportanceTerm"> & {
  * Use `create(ImportanceTermSchema)` to create a new message.
  */
 export const ImportanceTermSchema: GenMessage<ImportanceTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 9);
+  messageDesc(file_trivium_v1_retrieval_service, 14);
 
 /**
  * The effect of age on a score: max(floor, 2^(-age / half_life)).
@@ -705,7 +875,7 @@ export type DecayTerm = Message<"trivium.v1.DecayTerm"> & {
  * Use `create(DecayTermSchema)` to create a new message.
  */
 export const DecayTermSchema: GenMessage<DecayTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 10);
+  messageDesc(file_trivium_v1_retrieval_service, 15);
 
 /**
  * Maximal marginal relevance when the hit was chosen:
@@ -755,7 +925,7 @@ export type DiversityTerm = Message<"trivium.v1.DiversityTerm"> & {
  * Use `create(DiversityTermSchema)` to create a new message.
  */
 export const DiversityTermSchema: GenMessage<DiversityTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 11);
+  messageDesc(file_trivium_v1_retrieval_service, 16);
 
 /**
  * The outcome of one leg.
@@ -836,7 +1006,7 @@ export type LegReport = Message<"trivium.v1.LegReport"> & {
  * Use `create(LegReportSchema)` to create a new message.
  */
 export const LegReportSchema: GenMessage<LegReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 12);
+  messageDesc(file_trivium_v1_retrieval_service, 17);
 
 /**
  * Timings and counts of a call.
@@ -913,7 +1083,7 @@ export type Statistics = Message<"trivium.v1.Statistics"> & {
  * Use `create(StatisticsSchema)` to create a new message.
  */
 export const StatisticsSchema: GenMessage<Statistics> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 13);
+  messageDesc(file_trivium_v1_retrieval_service, 18);
 
 /**
  * A value of the request that was changed.
@@ -948,7 +1118,7 @@ export type Coercion = Message<"trivium.v1.Coercion"> & {
  * Use `create(CoercionSchema)` to create a new message.
  */
 export const CoercionSchema: GenMessage<Coercion> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 14);
+  messageDesc(file_trivium_v1_retrieval_service, 19);
 
 /**
  * Request message for RetrievalService.ListProfiles.
@@ -977,7 +1147,7 @@ export type ListProfilesRequest = Message<"trivium.v1.ListProfilesRequest"> & {
  * Use `create(ListProfilesRequestSchema)` to create a new message.
  */
 export const ListProfilesRequestSchema: GenMessage<ListProfilesRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 15);
+  messageDesc(file_trivium_v1_retrieval_service, 20);
 
 /**
  * Response message for RetrievalService.ListProfiles.
@@ -1005,7 +1175,7 @@ export type ListProfilesResponse = Message<"trivium.v1.ListProfilesResponse"> & 
  * Use `create(ListProfilesResponseSchema)` to create a new message.
  */
 export const ListProfilesResponseSchema: GenMessage<ListProfilesResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 16);
+  messageDesc(file_trivium_v1_retrieval_service, 21);
 
 /**
  * A ranking profile.
@@ -1048,7 +1218,7 @@ export type Profile = Message<"trivium.v1.Profile"> & {
  * Use `create(ProfileSchema)` to create a new message.
  */
 export const ProfileSchema: GenMessage<Profile> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 17);
+  messageDesc(file_trivium_v1_retrieval_service, 22);
 
 /**
  * A note on a leg of a profile.
@@ -1076,7 +1246,7 @@ export type ProfileNote = Message<"trivium.v1.ProfileNote"> & {
  * Use `create(ProfileNoteSchema)` to create a new message.
  */
 export const ProfileNoteSchema: GenMessage<ProfileNote> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 18);
+  messageDesc(file_trivium_v1_retrieval_service, 23);
 
 /**
  * Request message for RetrievalService.Compare.
@@ -1113,7 +1283,7 @@ export type CompareRequest = Message<"trivium.v1.CompareRequest"> & {
  * Use `create(CompareRequestSchema)` to create a new message.
  */
 export const CompareRequestSchema: GenMessage<CompareRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 19);
+  messageDesc(file_trivium_v1_retrieval_service, 24);
 
 /**
  * Response message for RetrievalService.Compare.
@@ -1156,7 +1326,7 @@ export type CompareResponse = Message<"trivium.v1.CompareResponse"> & {
  * Use `create(CompareResponseSchema)` to create a new message.
  */
 export const CompareResponseSchema: GenMessage<CompareResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 20);
+  messageDesc(file_trivium_v1_retrieval_service, 25);
 
 /**
  * The ranks of an item under two profiles.
@@ -1191,7 +1361,7 @@ export type RankChange = Message<"trivium.v1.RankChange"> & {
  * Use `create(RankChangeSchema)` to create a new message.
  */
 export const RankChangeSchema: GenMessage<RankChange> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 21);
+  messageDesc(file_trivium_v1_retrieval_service, 26);
 
 /**
  * Request message for RetrievalService.ExplainAbsence.
@@ -1219,7 +1389,7 @@ export type ExplainAbsenceRequest = Message<"trivium.v1.ExplainAbsenceRequest"> 
  * Use `create(ExplainAbsenceRequestSchema)` to create a new message.
  */
 export const ExplainAbsenceRequestSchema: GenMessage<ExplainAbsenceRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 22);
+  messageDesc(file_trivium_v1_retrieval_service, 27);
 
 /**
  * Response message for RetrievalService.ExplainAbsence.
@@ -1275,7 +1445,7 @@ export type ExplainAbsenceResponse = Message<"trivium.v1.ExplainAbsenceResponse"
  * Use `create(ExplainAbsenceResponseSchema)` to create a new message.
  */
 export const ExplainAbsenceResponseSchema: GenMessage<ExplainAbsenceResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 23);
+  messageDesc(file_trivium_v1_retrieval_service, 28);
 
 /**
  * The result of one leg for an item.
@@ -1333,7 +1503,7 @@ export type LegAbsence = Message<"trivium.v1.LegAbsence"> & {
  * Use `create(LegAbsenceSchema)` to create a new message.
  */
 export const LegAbsenceSchema: GenMessage<LegAbsence> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 24);
+  messageDesc(file_trivium_v1_retrieval_service, 29);
 
 /**
  * Whether a hit was reranked.
@@ -1624,6 +1794,42 @@ export const RetrievalService: GenService<{
     methodKind: "unary";
     input: typeof RetrieveRequestSchema;
     output: typeof RetrieveResponseSchema;
+  },
+  /**
+   * Retrieves while somebody speaks. Each request has the transcript so far; the
+   * newest replaces the one before it, whose search is cancelled. A transcript
+   * whose search ends before it is replaced is answered early, and not if that
+   * search fails.
+   *
+   * The request with `final` is answered as Retrieve answers it, with the same
+   * result or status, and ends the stream. If its `retrieve` equals that of the
+   * request before it, the search of that one is its answer. Only a final
+   * answer counts as an access to its hits.
+   *
+   * A stream is for one utterance: at most 1000 requests in 5 minutes. An
+   * invalid request ends it.
+   *
+   * @generated from rpc trivium.v1.RetrievalService.RetrieveStream
+   */
+  retrieveStream: {
+    methodKind: "bidi_streaming";
+    input: typeof RetrieveStreamRequestSchema;
+    output: typeof RetrieveStreamResponseSchema;
+  },
+  /**
+   * Prepares for the first query of a tenant, as when a call begins: runs the
+   * legs of a profile once, which opens connections and loads the tenant's
+   * names, word statistics and vectors into memory. Nothing is recorded.
+   *
+   * It does not fail because a leg does: the response says so. It fails with
+   * UNAVAILABLE without PostgreSQL, as every query would.
+   *
+   * @generated from rpc trivium.v1.RetrievalService.Warm
+   */
+  warm: {
+    methodKind: "unary";
+    input: typeof WarmRequestSchema;
+    output: typeof WarmResponseSchema;
   },
   /**
    * Lists the ranking profiles that requests can name, in pages.

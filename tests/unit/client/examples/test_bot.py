@@ -9,9 +9,9 @@ import pytest
 
 from tests.fakes.service import Failure, FakeService
 from trivium import AsyncClient
-from trivium.v1.retrieval_service_pb2 import RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import RetrieveResponse, RetrieveStreamResponse
 
-EXAMPLE = Path(__file__).parents[3] / "clients/python/examples/bot.py"
+EXAMPLE = Path(__file__).parents[4] / "clients/python/examples/bot.py"
 
 
 def load_example() -> ModuleType:
@@ -26,11 +26,15 @@ def load_example() -> ModuleType:
 bot_example = load_example()
 
 
+def recalled(text: str) -> RetrieveStreamResponse:
+    memory = RetrieveResponse(briefing=f"<memory>{text}</memory>")
+    return RetrieveStreamResponse(retrieved=memory, request_number=1, final=True)
+
+
 async def test_bot_puts_its_memory_into_the_prompt(
     async_client: AsyncClient, fake_service: FakeService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    memory = RetrieveResponse(briefing="<memory>the eighth</memory>")
-    fake_service.will_answer("Retrieve", RetrieveResponse(), memory)
+    fake_service.will_answer("RetrieveStream", recalled("the eighth"))
     bot = bot_example.Bot(async_client, "Nora")
 
     await bot.warm_up()
@@ -49,10 +53,11 @@ async def test_bot_starts_with_what_load_context_has(
     bot = bot_example.Bot(async_client, "Nora")
 
     await bot.warm_up()
-    asked = fake_service.request()
+    warmed, asked = fake_service.requests
     await bot.reply("When is it?")
     await bot.finish()
 
+    assert warmed.DESCRIPTOR.name == "WarmRequest"
     assert (asked.profile, asked.limit) == ("annie", 10)
     assert "<memory>Goa</memory>" in capsys.readouterr().out
 
@@ -65,18 +70,20 @@ async def test_bot_recalls_within_80_ms_and_stores_both_turns(
     await bot.reply("When is it?")
     await bot.finish()
 
-    recall, stored = fake_service.requests
-    assert recall.time_budget.ToMilliseconds() == 72
-    assert [item.segment.speaker for item in stored.items] == ["Nora", "Bot"]
-    assert len({item.segment.session for item in stored.items}) == 1
+    (recall,), *stored = fake_service.requests
+    assert recall.retrieve.time_budget.ToMilliseconds() == 72
+    segments = [item.segment for each in stored for item in each.items]
+    assert [segment.speaker for segment in segments] == ["Nora", "Bot"]
+    assert len({segment.session for segment in segments}) == 1
 
 
 async def test_bot_answers_without_its_memory(
     async_client: AsyncClient, fake_service: FakeService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    down = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-    fake_service.will_answer("Retrieve", down, down)
-    fake_service.will_answer("Ingest", down)
+    down = Failure(grpc.StatusCode.PERMISSION_DENIED, "no")
+    for method in ("Warm", "Retrieve", "RetrieveStream"):
+        fake_service.will_answer(method, down)
+    fake_service.will_answer("Ingest", down, down)
     bot = bot_example.Bot(async_client, "Nora")
 
     await bot.warm_up()
@@ -84,4 +91,5 @@ async def test_bot_answers_without_its_memory(
     await bot.finish()
 
     assert replied == "I see."
-    assert "[no memory: RESOURCE_EXHAUSTED: full]" in capsys.readouterr().out
+    assert "failed=1" in (said := capsys.readouterr().out)
+    assert "write_failures=2" in said

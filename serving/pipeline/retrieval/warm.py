@@ -1,0 +1,79 @@
+"""Prepares for the first question of a tenant, as when the phone rings."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import AllLegsFailedError, OverloadedError
+from serving.domain.questions.name_index import words_of
+from serving.domain.questions.query import Query
+from serving.domain.ranking.profile import Profile
+from serving.pipeline.retrieval.retrieve import Retriever
+from serving.ports.words import NameResolver
+
+NAMES = "names"
+OUT_OF_TIME = "the budget ran out"
+SKIPPED = "it was not searched"
+QUESTION = "Who said hello to whom, and when?"
+"""A question that every leg answers; it names nobody, and is no question of stop words only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """Something that the next question needs; `reason` says why it would still wait for it."""
+
+    part: str
+    elapsed_s: float
+    reason: str = ""
+
+    @property
+    def warm(self) -> bool:
+        """Whether it would not wait."""
+        return not self.reason
+
+
+class Warmer:
+    """Runs the legs once, so that the next question waits for nothing that one had to load.
+
+    The legs open connections, and load the tenant's word statistics and vectors. The names are read
+    beside them: a question gives them a part of its time only.
+    """
+
+    def __init__(self, retriever: Retriever, names: NameResolver) -> None:
+        self._retriever = retriever
+        self._names = names
+
+    async def warm(self, query: Query, profile: Profile, deadline: Deadline) -> list[Warmed]:
+        """Returns what was loaded, and why something was not.
+
+        Raises:
+            StoreUnavailableError: PostgreSQL cannot be reached.
+            OverloadedError: The service is too busy.
+        """
+        names, legs = await asyncio.gather(
+            self._read_names(query, deadline), self._run_legs(query, profile, deadline)
+        )
+        return [names, *legs]
+
+    async def _read_names(self, query: Query, deadline: Deadline) -> Warmed:
+        started = time.perf_counter()
+        reason = ""
+        try:
+            await self._names.meant(query.scope.tenant, list(words_of(query.text)), deadline)
+        except TimeoutError:
+            reason = OUT_OF_TIME
+        except OverloadedError as error:
+            reason = str(error)
+        return Warmed(NAMES, time.perf_counter() - started, reason)
+
+    async def _run_legs(self, query: Query, profile: Profile, deadline: Deadline) -> list[Warmed]:
+        try:
+            reports = await self._retriever.warm(query, profile, deadline)
+        except AllLegsFailedError as error:
+            return [
+                Warmed(leg.name, 0.0, error.reasons.get(leg.name, SKIPPED)) for leg in profile.legs
+            ]
+        return [Warmed(report.leg, report.elapsed_s, report.reason) for report in reports]

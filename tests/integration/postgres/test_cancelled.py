@@ -1,0 +1,48 @@
+"""A search whose caller is cancelled ends in PostgreSQL, not only here."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from serving.adapters.postgres.connection.pool import Database
+from serving.domain.budget import Deadline
+
+pytestmark = pytest.mark.postgres
+
+MARK = "cancelled by its caller"
+RUNNING = f"""
+SELECT count(*) FROM pg_stat_activity
+ WHERE state = 'active' AND query LIKE '%%{MARK}%%' AND pid <> pg_backend_pid()
+"""
+
+
+async def running(database: Database) -> int:
+    async with database.work() as connection:
+        row = await (await connection.execute(RUNNING)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def test_the_statement_of_a_cancelled_search_ends_and_its_connection_is_used_again(
+    postgres_dsn: str,
+) -> None:
+    async with Database(postgres_dsn, search_connections=1, search_timeout_s=60) as database:
+
+        async def search() -> None:
+            async with database.search(Deadline.after(60)) as connection:
+                await connection.execute(f"SELECT pg_sleep(60) -- {MARK}")
+
+        searching = asyncio.create_task(search())
+        async with asyncio.timeout(30):
+            while not await running(database):
+                pass
+
+        searching.cancel()
+        await asyncio.wait([searching])
+
+        assert searching.cancelled()
+        assert await running(database) == 0
+        async with database.search(Deadline.after(30)) as connection:
+            await connection.execute("SELECT 1")

@@ -1,0 +1,259 @@
+"""Recall while somebody speaks, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.simulation.virtual_time import run_in_virtual_time
+from tests.unit.client.conversation.fake_memory import FakeMemory, block, unavailable
+from trivium import InvalidRequestError, Transcript
+from trivium.conversation import (
+    DEBOUNCE_S,
+    EARLY_BUDGET_S,
+    MOST_WAITING_WRITES,
+    WRITE_ATTEMPTS,
+    Counts,
+    Recall,
+    words_of,
+)
+
+BUDGET_S = 0.08
+
+
+def conversed(
+    memory: FakeMemory, talk: Callable[[Recall], Awaitable[None]], **options: Any
+) -> Counts:
+    """Runs a conversation; nothing of it is left."""
+
+    async def run() -> Counts:
+        async with Recall(memory, session="s", budget=BUDGET_S, **options) as recall:
+            await talk(recall)
+        await asyncio.sleep(0.001)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert memory.open_streams == 0
+        return recall.counts
+
+    return run_in_virtual_time(run())
+
+
+async def elapsed(work: Awaitable[str]) -> tuple[str, float]:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    return await work, round(loop.time() - started, 6)
+
+
+def sent(memory: FakeMemory) -> list[Transcript]:
+    return [transcript for _, transcript in memory.sent]
+
+
+@pytest.mark.parametrize(
+    "final", ["When is the wedding?", "when is the WEDDING", "when is the wedding"]
+)
+def test_a_finished_result_with_the_words_of_the_turn_is_taken_at_once(final: str) -> None:
+    memory = FakeMemory()
+
+    async def talk(recall: Recall) -> None:
+        recall.heard("when is")
+        await asyncio.sleep(0.3)
+        recall.heard("when is the wedding")
+        await asyncio.sleep(0.3)
+        assert await elapsed(recall.turn(final)) == (block("when is the wedding"), 0)
+
+    assert conversed(memory, talk) == Counts(ready=1, sent=2)
+    # The service is told what was used, in the words that it has searched for.
+    assert sent(memory)[-1] == Transcript("when is the wedding", final=True)
+
+
+def test_other_words_are_waited_for_within_the_budget() -> None:
+    memory = FakeMemory(delay_s=0.05)
+
+    async def talk(recall: Recall) -> None:
+        recall.heard("when is the")
+        await asyncio.sleep(0.3)
+        said = await elapsed(recall.turn("When is the wedding?"))
+        assert said == (block("When is the wedding?"), 0.05)
+
+    assert conversed(memory, talk) == Counts(waited=1, sent=1)
+    # Nobody waits for the first search; the last one has what the turn has.
+    assert memory.timeouts_s == [EARLY_BUDGET_S, BUDGET_S]
+
+
+def test_without_interim_transcripts_the_whole_search_is_waited_for() -> None:
+    async def talk(recall: Recall) -> None:
+        said = await elapsed(recall.turn("When?"))
+        assert said == (block("When?"), 0.02)
+
+    assert conversed(FakeMemory(), talk) == Counts(waited=1)
+
+
+@pytest.mark.parametrize("budget", [None, 0.01])
+def test_nothing_is_injected_when_the_budget_runs_out(budget: float | None) -> None:
+    async def talk(recall: Recall) -> None:
+        said = await elapsed(recall.turn("When?", budget))
+        assert said == ("", budget or BUDGET_S)
+
+    assert conversed(FakeMemory(delay_s=3), talk) == Counts(late=1)
+
+
+def test_nothing_found_is_counted() -> None:
+    async def talk(recall: Recall) -> None:
+        assert await recall.turn("When?") == ""
+
+    assert conversed(FakeMemory(finds=False), talk) == Counts(waited=1, empty=1)
+
+
+def test_a_service_that_is_down_fails_turns_and_raises_nothing() -> None:
+    memory = FakeMemory(opening=deque([unavailable()] * 9))
+
+    async def talk(recall: Recall) -> None:
+        await recall.warm()
+        recall.heard("when")
+        await asyncio.sleep(0.3)
+        recall.heard("when is")
+        await asyncio.sleep(0.3)
+        assert await recall.turn("when is it") == ""
+
+    assert conversed(memory, talk) == Counts(failed=1, sent=2)
+
+
+def test_a_stream_that_broke_is_opened_again_for_the_turn() -> None:
+    memory = FakeMemory(opening=deque([unavailable(), None]))
+
+    async def talk(recall: Recall) -> None:
+        recall.heard("when")
+        await asyncio.sleep(0.3)
+        assert await recall.turn("when is it") == block("when is it")
+
+    assert conversed(memory, talk) == Counts(waited=1, sent=1)
+
+
+def test_transcripts_are_sent_at_once_and_then_the_newest_of_each_interval() -> None:
+    memory = FakeMemory(delay_s=1)
+
+    async def talk(recall: Recall) -> None:
+        for place in range(9):
+            recall.heard("w" * (place + 1))
+            await asyncio.sleep(0.03)
+        recall.drop()
+
+    counts = conversed(memory, talk)
+
+    times = [time for time, _ in memory.sent]
+    assert times == pytest.approx([0, DEBOUNCE_S, 2 * DEBOUNCE_S])
+    assert [len(each.text) for each in sent(memory)] == [1, 4, 7]
+    assert (counts.sent, counts.skipped) == (3, 5)
+
+
+def test_the_same_words_are_not_sent_twice() -> None:
+    memory = FakeMemory()
+
+    async def talk(recall: Recall) -> None:
+        for text in ("when is", "When is?", " ", "when is..."):
+            recall.heard(text)
+            await asyncio.sleep(0.3)
+        recall.drop()
+
+    assert conversed(memory, talk) == Counts(sent=1, skipped=3)
+    assert sent(memory) == [Transcript("when is")]
+
+
+def test_what_was_dropped_is_of_no_later_turn() -> None:
+    memory = FakeMemory()
+
+    async def talk(recall: Recall) -> None:
+        recall.heard("hm")
+        await asyncio.sleep(0.3)
+        recall.drop()
+        assert await elapsed(recall.turn("hm")) == (block("hm"), 0.02)
+
+    assert conversed(memory, talk) == Counts(waited=1, sent=1)
+
+
+def test_a_caller_that_is_interrupted_while_it_waits_leaves_no_search() -> None:
+    memory = FakeMemory(delay_s=1)
+
+    async def talk(recall: Recall) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(recall.turn("when"), 0.01)
+        await asyncio.sleep(0.01)
+        assert memory.open_streams == 0
+
+    assert conversed(memory, talk) == Counts()
+
+
+def test_it_is_warmed_for_its_profile() -> None:
+    memory = FakeMemory()
+
+    conversed(memory, lambda recall: recall.warm(), profile="annie")
+
+    assert memory.warmed == ["annie"]
+
+
+def test_a_turn_is_written_once_in_the_background_under_session_and_turn() -> None:
+    memory = FakeMemory()
+
+    async def talk(recall: Recall) -> None:
+        for _ in range(2):
+            recall.said("Nora", "When is it?", turn="1")
+        recall.said("Bot", "In May.", turn="1-reply")
+        assert memory.stored == []
+
+    assert conversed(memory, talk) == Counts(written=2)
+    assert [(each.id, each.session, each.speaker) for each in memory.stored] == [
+        ("s/1", "s", "Nora"),
+        ("s/1-reply", "s", "Bot"),
+    ]
+    assert all(each.event_time is not None for each in memory.stored)
+
+
+@pytest.mark.parametrize(
+    ("failures", "counts"),
+    [
+        (1, Counts(written=1, write_retries=1)),
+        (WRITE_ATTEMPTS, Counts(write_failures=1, write_retries=WRITE_ATTEMPTS - 1)),
+    ],
+)
+def test_a_write_is_tried_again_a_few_times(failures: int, counts: Counts) -> None:
+    memory = FakeMemory(writes=deque([unavailable()] * failures))
+
+    async def talk(recall: Recall) -> None:
+        recall.said("Nora", "hello", turn="1")
+        await asyncio.sleep(60)
+
+    assert conversed(memory, talk) == counts
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        FakeMemory(rejects=True),
+        FakeMemory(writes=deque([InvalidRequestError(grpc.StatusCode.INVALID_ARGUMENT, "")])),
+    ],
+)
+def test_a_write_that_is_rejected_is_not_repeated(memory: FakeMemory) -> None:
+    async def talk(recall: Recall) -> None:
+        recall.said("Nora", "hello", turn="1")
+
+    assert conversed(memory, talk) == Counts(write_failures=1)
+
+
+def test_writes_that_wait_are_bounded_and_close_ends_them() -> None:
+    memory = FakeMemory(delay_s=1000)
+
+    async def talk(recall: Recall) -> None:
+        for turn in range(MOST_WAITING_WRITES + 2):
+            recall.said("Nora", "hello", turn=str(turn))
+        await asyncio.sleep(0)
+
+    assert conversed(memory, talk).write_failures == MOST_WAITING_WRITES + 2
+
+
+def test_words_are_equal_without_case_and_punctuation() -> None:
+    assert words_of("  Don\u2019t, she SAID:  \uff2e\uff4f! ") == words_of("dont she said no")
+    assert words_of("?!") == ""

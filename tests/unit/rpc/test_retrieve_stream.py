@@ -1,0 +1,378 @@
+"""RetrieveStream: the newest transcript wins, and nothing goes on for the one before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+
+from serving.config.profiles import ProfileBook
+from serving.domain.budget import Deadline
+from serving.domain.errors import BudgetExhaustedError, StoreUnavailableError
+from serving.domain.items.records import segment_id
+from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.retrieval.admission import LEAST_CONCURRENT, Admission
+from serving.pipeline.retrieval.legs import LegAnswer, LegRequest
+from serving.pipeline.retrieval.newest import Streams, newest_answers
+from serving.rpc.questions import MAX_STREAMED, StreamedCall
+from serving.rpc.registration import Malformed
+from serving.rpc.service import TriviumService, UseCases
+from tests.fakes.pipeline import RecordingAccess
+from tests.support.builders import TENANT, segment
+from tests.support.stepped_clock import SteppedClock
+from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
+from tests.unit.rpc.test_boundary import RecordingContext
+from trivium.v1 import retrieval_service_pb2
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveStreamRequest
+
+NOBODY: Any = None
+LEGS = ("lexical", "dense", "graph")
+DEFAULT = ProfileBook.load()["default"]
+
+
+class GatedLeg:
+    """A leg that finds a segment of the query's name, once a test lets it."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.cancelled: list[str] = []
+        self.finished: list[str] = []
+        self.failing: set[str] = set()
+        self._open: dict[str, asyncio.Event] = {}
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        text = request.query.text
+        self.running.append(text)
+        try:
+            await self._gate(text).wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(text)
+            raise
+        finally:
+            self.running.remove(text)
+        if text in self.failing:
+            raise StoreUnavailableError("refused")
+        self.finished.append(text)
+        return LegAnswer([Candidate(segment_id(text), 1.0)])
+
+    def open(self, *texts: str) -> None:
+        for text in texts:
+            self._gate(text).set()
+
+    def _gate(self, text: str) -> asyncio.Event:
+        return self._open.setdefault(text, asyncio.Event())
+
+
+class Utterance:
+    """A stream to a service over gated legs, and what came back of it."""
+
+    def __init__(
+        self,
+        *,
+        access: RecordingAccess | None = None,
+        streams: Streams | None = None,
+        admission: Admission | None = None,
+    ) -> None:
+        self.legs = {name: GatedLeg() for name in LEGS}
+        self.access = access or RecordingAccess()
+        self.context = RecordingContext()
+        self.responses: list[retrieval_service_pb2.RetrieveStreamResponse] = []
+        self._streams = streams
+        self._admission = admission
+        self.requests: asyncio.Queue[Any] = asyncio.Queue()
+        self.service: TriviumService = NOBODY
+        self.call: asyncio.Task[None] = NOBODY
+
+    async def prepared(self) -> Utterance:
+        store = await store_of(*(segment(name) for name in "abc"))
+        use_cases = UseCases(
+            retriever=retriever(store, self.legs, access=self.access, admission=self._admission),
+            warmer=NOBODY,
+            explainer=NOBODY,
+            ingestor=NOBODY,
+            eraser=NOBODY,
+            observer=NOBODY,
+            store=store,
+            catalog=store,
+            embedder=NOBODY,
+        )
+        self.service = TriviumService(use_cases, ProfileBook.load(), streams=self._streams)
+        return self
+
+    def begin(self) -> None:
+        self.call = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for response in self.service.RetrieveStream(self.sent(), self.context):
+            self.responses.append(response)
+
+    async def sent(self) -> AsyncIterator[Any]:
+        while (request := await self.requests.get()) is not None:
+            yield request
+
+    async def hear(self, text: str, *, final: bool = False) -> None:
+        self.requests.put_nowait(RetrieveStreamRequest(retrieve=request_of(text), final=final))
+        await settled()
+
+    async def send(self, message: object) -> None:
+        self.requests.put_nowait(message)
+        await settled()
+
+    async def let(self, *texts: str) -> None:
+        for leg in self.legs.values():
+            leg.open(*texts)
+        await settled()
+
+    def each(self, what: str) -> list[list[str]]:
+        return [getattr(leg, what) for leg in self.legs.values()]
+
+    @property
+    def answered(self) -> list[tuple[int, bool, str]]:
+        """The number of each response, whether it is the final one, and its first hit."""
+        return [
+            (each.request_number, each.final, each.retrieved.hits[0].segment.id)
+            for each in self.responses
+        ]
+
+
+def request_of(text: str) -> RetrieveRequest:
+    request = RetrieveRequest(tenant=TENANT, query=text)
+    request.time_budget.FromSeconds(20)
+    request.profile_overrides.update({"resolve_names": False})
+    return request
+
+
+async def settled() -> None:
+    """Lets every task run until all of them wait."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def begun(**options: Any) -> Utterance:
+    utterance = await Utterance(**options).prepared()
+    utterance.begin()
+    return utterance
+
+
+async def test_no_leg_of_a_replaced_transcript_goes_on() -> None:
+    utterance = await begun()
+    await utterance.hear("a")
+    assert utterance.each("running") == [["a"]] * len(LEGS)
+
+    await utterance.hear("b")
+
+    assert utterance.each("cancelled") == [["a"]] * len(LEGS)
+    assert utterance.each("running") == [["b"]] * len(LEGS)
+    await utterance.hear("c", final=True)
+    await utterance.let("a", "b", "c")
+    await utterance.call
+    assert utterance.each("finished") == [["c"]] * len(LEGS)
+    assert utterance.answered == [(3, True, "c")]
+
+
+async def test_an_early_answer_says_which_request_it_answers() -> None:
+    utterance = await begun()
+    await utterance.hear("a")
+    await utterance.let("a")
+    await utterance.hear("b")
+    await utterance.let("b", "c")
+    await utterance.hear("c", final=True)
+    await utterance.call
+
+    assert utterance.answered == [(1, False, "a"), (2, False, "b"), (3, True, "c")]
+
+
+async def test_the_final_answer_is_that_of_retrieve() -> None:
+    utterance = await begun()
+    await utterance.let("b")
+    await utterance.hear("a")
+    await utterance.hear("b", final=True)
+    await utterance.call
+
+    unary = await utterance.service.Retrieve(request_of("b"), RecordingContext())
+
+    (streamed,) = utterance.responses
+    for response in (unary, streamed.retrieved):
+        response.ClearField("statistics")
+        for report in response.leg_reports:
+            report.ClearField("elapsed")
+    assert streamed.retrieved == unary
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_a_final_request_that_repeats_the_one_before_is_not_searched_again(
+    early: bool,
+) -> None:
+    utterance = await begun()
+    await utterance.hear("a")
+    if early:
+        await utterance.let("a")
+    await utterance.hear("a", final=True)
+    await utterance.let("a")
+    await utterance.call
+
+    assert utterance.each("finished") == [["a"]] * len(LEGS)
+    assert utterance.answered == [(1, False, "a")] * early + [(2, True, "a")]
+
+
+async def test_only_a_final_answer_counts_as_an_access() -> None:
+    utterance = await begun()
+    await utterance.let("a", "b")
+    await utterance.hear("a")
+    before = list(utterance.access.recorded)
+
+    await utterance.hear("b", final=True)
+    await utterance.call
+
+    assert before == []
+    assert utterance.access.recorded == [segment_id("b")]
+
+
+async def test_a_transcript_that_fails_has_no_answer_and_ends_nothing() -> None:
+    utterance = await begun()
+    for leg in utterance.legs.values():
+        leg.failing.add("a")
+    await utterance.let("a", "b")
+    await utterance.hear("a")
+    await utterance.hear("b", final=True)
+    await utterance.call
+
+    assert utterance.answered == [(2, True, "b")]
+    assert utterance.context.code is None
+
+
+async def test_a_final_request_that_fails_gives_the_status_of_retrieve() -> None:
+    utterance = await begun()
+    for leg in utterance.legs.values():
+        leg.failing.add("b")
+    await utterance.let("a", "b")
+    await utterance.hear("a")
+    await utterance.hear("b", final=True)
+    await utterance.call
+    unary = RecordingContext()
+    await utterance.service.Retrieve(request_of("b"), unary)
+
+    assert unary.code is grpc.StatusCode.UNAVAILABLE
+    assert (utterance.context.code, utterance.context.status) == (unary.code, unary.status)
+    assert utterance.answered == [(1, False, "a")]
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (RetrieveStreamRequest(retrieve=RetrieveRequest(tenant=TENANT)), "retrieve.query"),
+        (RetrieveStreamRequest(retrieve=RetrieveRequest(query="?")), "retrieve.tenant"),
+        (RetrieveStreamRequest(final=True), "retrieve.tenant"),
+        (Malformed(), "request"),
+    ],
+)
+async def test_an_invalid_request_ends_the_stream_and_its_search(
+    message: object, field: str
+) -> None:
+    utterance = await begun()
+    await utterance.hear("a")
+    await utterance.send(message)
+    await utterance.call
+
+    bad = error_details_pb2.BadRequest()
+    utterance.context.status.details[1].Unpack(bad)
+    assert utterance.context.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert bad.field_violations[0].field == field
+    assert utterance.each("cancelled") == [["a"]] * len(LEGS)
+
+
+async def test_a_stream_without_a_final_request_just_ends() -> None:
+    utterance = await begun()
+    await utterance.hear("a")
+    await utterance.send(None)
+    await utterance.call
+
+    assert (utterance.responses, utterance.context.code) == ([], None)
+    assert utterance.each("cancelled") == [["a"]] * len(LEGS)
+
+
+async def test_a_caller_that_goes_away_leaves_nothing_running() -> None:
+    utterance = await begun()
+    await utterance.hear("a")
+
+    utterance.call.cancel()
+    await asyncio.wait([utterance.call])
+
+    assert utterance.each("cancelled") == [["a"]] * len(LEGS)
+
+
+async def test_a_caller_that_goes_away_between_two_answers_leaves_nothing_running(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="serving")
+    utterance = await Utterance().prepared()
+    responses = utterance.service.RetrieveStream(utterance.sent(), utterance.context)
+    await utterance.let("a")
+    await utterance.hear("a")
+    await anext(responses)
+
+    await responses.aclose()
+
+    logged = [vars(each)["code"] for each in caplog.records if each.getMessage() == "call"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert logged == ["CANCELLED"]
+
+
+async def test_a_stream_has_a_bounded_number_of_requests() -> None:
+    utterance = await begun()
+
+    for _ in range(MAX_STREAMED):
+        utterance.requests.put_nowait(RetrieveStreamRequest(retrieve=request_of("a")))
+    await utterance.call
+
+    assert utterance.context.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"final: must be true in request {MAX_STREAMED} at the latest" in (
+        utterance.context.details
+    )
+
+
+async def test_a_replica_has_a_bounded_number_of_streams() -> None:
+    streams = Streams(1)
+    first, second = await begun(streams=streams), await begun(streams=streams)
+    await first.hear("a")
+    await second.hear("a")
+    assert second.call.done()
+
+    await first.send(None)
+    await first.call
+    third = await begun(streams=streams)
+    await third.let("a")
+    await third.hear("a", final=True)
+    await third.call
+
+    assert second.context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert third.answered == [(1, True, "a")]
+
+
+async def test_a_stream_ends_if_no_final_request_comes() -> None:
+    async def never() -> AsyncIterator[StreamedCall]:
+        await asyncio.Event().wait()
+        yield NOBODY
+
+    with pytest.raises(BudgetExhaustedError, match="waiting for the final request"):
+        await anext(newest_answers(never(), NOBODY, limit_s=0))
+
+
+async def test_replaced_transcripts_do_not_count_as_load() -> None:
+    """A search that its caller gave up counts with its whole budget; these are not given up."""
+    admission = Admission(clock=SteppedClock())
+    utterance = await begun(admission=admission)
+    for number in range(30):
+        await utterance.hear("ab"[number % 2])
+    await utterance.let("c")
+    await utterance.hear("c", final=True)
+    await utterance.call
+
+    with ExitStack() as asking:
+        for _ in range(LEAST_CONCURRENT + 1):
+            asking.enter_context(admission.admitted(DEFAULT, Deadline.after(0.1)))
