@@ -263,7 +263,7 @@ fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge; INPUTS=N change
 
 .PHONY: audit
 audit: $(VENV)/.dev ## Compare the pinned packages with known vulnerabilities; needs the network
-	@$(BIN)/pip-audit --require-hashes --disable-pip -r requirements/desk.txt
+	@$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt
 
 .PHONY: sbom
 sbom: $(VENV)/.dev ## Write the bill of materials of the service to dist/sbom.json (CycloneDX)
