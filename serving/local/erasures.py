@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -19,12 +20,18 @@ def erasures() -> None:
 
 
 @erasures.command()
-@click.argument("file", type=click.File("w", lazy=False, atomic=True))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_obj
-def export(settings: Settings, file: TextIO) -> None:
+def export(settings: Settings, file: Path) -> None:
     """Write the hashes of all erased items to FILE. Store it apart from the backups."""
     tombstones = in_database(settings, read_tombstones)
-    file.writelines(lines_of(tombstones))
+    try:
+        # For the owner alone: with the key in it, guesses of ids can be tested.
+        file.touch(mode=0o600)
+        with click.open_file(str(file), "w", atomic=True) as lines:
+            lines.writelines(lines_of(tombstones))
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written ({error.strerror})") from error
     click.echo(f"{len(tombstones.entries)} erasures")
 
 

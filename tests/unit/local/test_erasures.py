@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import stat
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from serving.adapters.postgres.writes.tombstones import Tombstones
-from serving.local.erasures import lines_of, read_lines
+from serving.config.settings import Settings
+from serving.local.erasures import erasures, lines_of, read_lines
 
 TOMBSTONES = Tombstones(
     b"\x00key",
@@ -18,6 +22,30 @@ TOMBSTONES = Tombstones(
 
 def test_a_file_is_read_as_it_was_written() -> None:
     assert read_lines(io.StringIO("".join(lines_of(TOMBSTONES)))) == TOMBSTONES
+
+
+@pytest.fixture
+def _stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.local.erasures.in_database", lambda *_: TOMBSTONES)
+
+
+@pytest.mark.usefixtures("_stored")
+def test_an_exported_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "erasures.jsonl"
+
+    result = CliRunner().invoke(erasures, ["export", str(file)], obj=Settings())
+
+    assert (result.exit_code, result.output) == (0, "2 erasures\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert read_lines(io.StringIO(file.read_text())) == TOMBSTONES
+
+
+@pytest.mark.usefixtures("_stored")
+def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
+    result = CliRunner().invoke(erasures, ["export", str(tmp_path / "no" / "f")], obj=Settings())
+
+    assert result.exit_code == 1
+    assert "cannot be written (No such file or directory)" in result.output
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": 1}', '{"key": "00"}\n{}', "no json"])
