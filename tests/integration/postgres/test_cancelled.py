@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.pool import Connection, Database
 from serving.domain.budget import Deadline
 
 pytestmark = pytest.mark.postgres
@@ -46,3 +46,31 @@ async def test_the_statement_of_a_cancelled_search_ends_and_its_connection_is_us
         assert await running(database) == 0
         async with database.search(Deadline.after(30)) as connection:
             await connection.execute("SELECT 1")
+
+
+async def test_a_cancellation_as_a_connection_is_returned_does_not_lose_it(
+    postgres_dsn: str,
+) -> None:
+    """As of a deadline, after that of the caller."""
+    async with Database(postgres_dsn, search_connections=1) as database:
+        pool = database._search._pool
+        returning, go_on, return_it = asyncio.Event(), asyncio.Event(), pool.putconn
+
+        async def return_slowly(connection: Connection) -> None:
+            returning.set()
+            await go_on.wait()
+            await return_it(connection)
+
+        pool.putconn = return_slowly  # type: ignore[assignment, method-assign]
+        searching = asyncio.create_task(search_once(database))
+        await returning.wait()
+        searching.cancel()
+        await asyncio.wait([searching])
+        go_on.set()
+
+        await search_once(database)
+
+
+async def search_once(database: Database) -> None:
+    async with database.search(Deadline.after(30)) as connection:
+        await connection.execute("SELECT 1")

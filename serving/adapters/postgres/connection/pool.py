@@ -164,6 +164,8 @@ class _Pool:
             reconnect_failed=self._keep_trying,
         )
         self._failures_before = 0
+        # The event loop has only weak references to tasks.
+        self._returning: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         await self._pool.open(wait=False)
@@ -178,7 +180,12 @@ class _Pool:
         try:
             yield connection
         finally:
-            await self._pool.putconn(connection)
+            # A second cancellation, such as that of a deadline after that of the caller, must not
+            # end this: the connection would be lost to the pool.
+            returning = asyncio.create_task(self._pool.putconn(connection))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+            await asyncio.shield(returning)
 
     async def _live_connection(self, deadline: Deadline, busy: Exception) -> Connection:
         while True:
