@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 
 from tests.fixtures.service import Service
+from trivium_langgraph import TriviumStore
 from trivium_mcp import Connection, build_server
 
 CLIENTS = Path(__file__).parents[3] / "clients"
@@ -26,11 +27,10 @@ pytestmark = [
 ]
 
 
-def run_example(service: Service, example: str, tenant: str) -> str:
-    """The output of an example that reads the service and the tenant from its environment."""
-    named = {"TRIVIUM_ADDRESS": service.address, "TRIVIUM_TENANT": tenant}
-    environment = {**os.environ, **named}  # noqa: TID251 - for a child
-    command = [sys.executable, str(CLIENTS / example)]
+def run_example(example: str, *arguments: str, **variables: str) -> str:
+    """The output of an example."""
+    environment = {**os.environ, **variables}  # noqa: TID251 - for a child
+    command = [sys.executable, str(CLIENTS / example), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -61,7 +61,32 @@ async def test_mcp_remembers_recalls_explains_and_forgets(service: Service) -> N
 
 
 def test_the_example_of_mcp_recalls_what_it_stored(service: Service) -> None:
-    output = run_example(service, "mcp/examples/ask.py", tenant="mcp-example")
+    named = {"TRIVIUM_ADDRESS": service.address, "TRIVIUM_TENANT": "mcp-example"}
+    output = run_example("mcp/examples/ask.py", **named)
 
     assert "tools: recall, explain, remember, forget" in output
     assert 'Nora said: "The wedding is on the eighth of November."' in output
+
+
+def test_a_store_of_langgraph_keeps_finds_and_deletes(service: Service) -> None:
+    with service.client("langgraph") as client:
+        store = TriviumStore(client)
+        for name, text in (("nora", "Nora eats no meat."), ("idris", "Idris plays chess.")):
+            store.put(("users", name), "note", {"text": text})
+        found = store.search(("users",), query="What does Nora eat?", limit=1)
+        elsewhere = store.search(("users", "idris"), query="What does Nora eat?")
+        store.delete(("users", "nora"), "note")
+        left = store.search(("users",), query="What does Nora eat?")
+
+    assert [(each.namespace, each.value["text"]) for each in found] == [
+        (("users", "nora"), "Nora eats no meat.")
+    ]
+    assert [each.namespace for each in (*elsewhere, *left) if "nora" in each.namespace] == []
+
+
+def test_the_example_of_langgraph_recalls_what_was_said(service: Service) -> None:
+    where = ("--address", service.address, "--tenant", "langgraph-example")
+    output = run_example("langgraph/examples/agent.py", *where)
+
+    assert output.splitlines()[1] == "Bot: I remember: nothing yet."
+    assert output.splitlines()[3] == "Bot: I remember: The wedding is on the eighth of November."
