@@ -124,38 +124,36 @@ def comparable(result: Any) -> Any:
     return sorted(compared, key=lambda each: each[:2]) if is_found else compared
 
 
-@pytest.fixture(scope="module")
-async def real_client(request: pytest.FixtureRequest) -> AsyncIterator[AsyncClient]:
-    server = request.getfixturevalue("postgres_server")
-    with fresh_database(server) as dsn:
-        async with local_service(dsn, request.getfixturevalue("neo4j_uri")) as client:
-            yield client
+@pytest.fixture(params=[FakeClient, FakeAsyncClient], ids=["blocking", "asyncio"])
+def store(request: pytest.FixtureRequest) -> TriviumStore:
+    return TriviumStore(request.param())
 
 
-@pytest.fixture(
-    params=[
-        "blocking",
-        "asyncio",
-        pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.neo4j]),
-    ]
-)
-def store(request: pytest.FixtureRequest) -> BaseStore:
-    """The store over both fakes of the client, and over the service with its real stores."""
-    match request.param:
-        case "blocking":
-            return TriviumStore(FakeClient())
-        case "asyncio":
-            return TriviumStore(FakeAsyncClient())
-        case _:
-            client = request.getfixturevalue("real_client")
-            return TriviumStore(client.for_tenant(request.node.name))
+async def compare(store: BaseStore, scenario: str) -> None:
+    peer = Peer()
+    for ops in SCENARIOS[scenario]:
+        assert comparable(await store.abatch(ops)) == comparable(peer.batch(ops))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_each_call_answers_as_the_in_memory_store(scenario: str, store: BaseStore) -> None:
-    peer = Peer()
-    for ops in SCENARIOS[scenario]:
-        assert comparable(await store.abatch(ops)) == comparable(peer.batch(ops))
+    await compare(store, scenario)
+
+
+@pytest.fixture(scope="module")
+async def service(postgres_server: str, neo4j_uri: str) -> AsyncIterator[AsyncClient]:
+    with fresh_database(postgres_server) as dsn:
+        async with local_service(dsn, neo4j_uri) as client:
+            yield client
+
+
+@pytest.mark.postgres
+@pytest.mark.neo4j
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_over_postgres_each_call_answers_as_the_in_memory_store(
+    scenario: str, service: AsyncClient
+) -> None:
+    await compare(TriviumStore(service.for_tenant(scenario)), scenario)
 
 
 async def test_an_empty_batch_has_no_answers(store: BaseStore) -> None:
@@ -210,7 +208,7 @@ conditions = st.builds(MatchCondition, st.sampled_from(["prefix", "suffix"]), le
 ops = st.one_of(
     st.builds(PutOp, namespaces, names, st.one_of(st.none(), whole), st.none(), st.none()),
     st.builds(GetOp, namespaces, names),
-    st.builds(SearchOp, prefixes, filters, limit=st.just(100)),
+    st.builds(SearchOp, prefixes, filters, st.just(100), st.just(0), st.none()),
     st.builds(
         ListNamespacesOp,
         st.one_of(st.none(), st.lists(conditions, max_size=2).map(tuple)),
