@@ -1,0 +1,279 @@
+"""The memory in a real pipeline of Pipecat, whose ears and model follow a script."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.fakes.service import Failure, FakeService, running
+from trivium import AsyncClient
+from trivium.v1.ingest_service_pb2 import IngestRequest
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
+
+pytest.importorskip("pipecat", reason="`make test-integrations` installs Pipecat")
+
+from pipecat.frames.frames import LLMContextFrame
+from pipecat.processors.aggregators.llm_context import LLMContext
+
+from tests.clients.pipecat.bot import PATIENCE_S, messages_of
+from tests.clients.pipecat.bot import running as running_bot
+from trivium_pipecat import TriviumMemoryService
+
+pytestmark = pytest.mark.pipecat
+
+EXAMPLE = Path(__file__).parents[3] / "clients/pipecat/examples/pipeline.py"
+
+WEDDING = "<memory>\n- Nora said: 'The wedding is on the eighth.'\n</memory>"
+GOA = "<memory>\n- Nora flies to Goa.\n</memory>"
+DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
+
+
+@pytest.fixture
+def memory(async_client: AsyncClient) -> TriviumMemoryService:
+    return TriviumMemoryService(async_client, session="call-1", user="Nora", timeout=10)
+
+
+class RecallingService(FakeService):
+    """Answers the questions of turns as it was told, and the one at the start with `at_start`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_start = ""
+
+    def will_recall(self, *answers: str | Failure) -> None:
+        blocks = (
+            each if isinstance(each, Failure) else RetrieveResponse(briefing=each)
+            for each in answers
+        )
+        self.will_answer("Retrieve", *blocks)
+
+    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if request.profile == "annie":
+            return RetrieveResponse(briefing=self.at_start)
+        return super().Retrieve(request, context)
+
+
+@pytest.fixture
+def fake_service() -> Iterator[RecallingService]:
+    with running(RecallingService()) as service:
+        assert isinstance(service, RecallingService)
+        yield service
+
+
+def asked(service: FakeService) -> list[str]:
+    """The questions of turns."""
+    return [each.query for each in service.requests if isinstance(each, RetrieveRequest)]
+
+
+def written(service: FakeService) -> list[list[tuple[str, str, str]]]:
+    """The turns of each write, as id, speaker and text."""
+    return [
+        [(item.segment.id, item.segment.speaker, item.segment.text) for item in each.items]
+        for each in service.requests
+        if isinstance(each, IngestRequest)
+    ]
+
+
+SYSTEM = ("system", "You are brief.")
+ANSWER = ("assistant", "I see.")
+
+
+async def test_a_block_is_replaced_and_the_history_stays_clean(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING, GOA)
+    async with running_bot(memory) as bot:
+        first = await bot.hears("When is the wedding?")
+        second = await bot.hears("And the trip?")
+        history = messages_of(bot.context)
+
+    assert asked(fake_service) == ["When is the wedding?", "And the trip?"]
+    assert first.messages == [SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]
+    assert second.messages == [
+        SYSTEM,
+        ("user", "When is the wedding?"),
+        ANSWER,
+        ("developer", GOA),
+        ("user", "And the trip?"),
+    ]
+    assert history == [
+        SYSTEM,
+        ("user", "When is the wedding?"),
+        ANSWER,
+        ("user", "And the trip?"),
+        ANSWER,
+    ]
+
+
+async def test_an_exchange_is_stored_once_after_it(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    async with running_bot(memory) as bot:
+        await bot.hears("When is the wedding?")
+        await bot.hears("And the trip?")
+
+    assert written(fake_service) == [
+        [("call-1:1", "Nora", "When is the wedding?"), ("call-1:2", "Bot", "I see.")],
+        [("call-1:3", "Nora", "And the trip?"), ("call-1:4", "Bot", "I see.")],
+    ]
+    assert isinstance(fake_service.requests[0], RetrieveRequest)
+
+
+async def test_without_its_memory_the_bot_goes_on_and_says_so_in_metrics(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(DOWN, LATE, "", WEDDING)
+    fake_service.will_answer("Ingest", DOWN)
+    async with running_bot(memory) as bot:
+        given = [await bot.hears(text) for text in ("One?", "Two?", "Three?", "Four?")]
+    outcomes = [(each.operation, str(each.outcome)) for each in bot.metrics.kept]
+
+    assert ["developer" in dict(each.messages) for each in given] == [False, False, False, True]
+    assert [outcome for operation, outcome in outcomes if operation == "recall"] == [
+        "failed",
+        "late",
+        "nothing",
+        "found",
+    ]
+    assert ("store", "not stored") in outcomes
+    assert ("store", "stored") in outcomes
+
+
+async def test_a_bot_whose_service_is_gone_answers(unused_address: str) -> None:
+    async with AsyncClient(unused_address, tenant="acme") as client:
+        memory = TriviumMemoryService(client, session="call-1")
+        async with running_bot(memory) as bot:
+            given = await bot.hears("When is the wedding?")
+
+    assert given.messages == [SYSTEM, ("user", "When is the wedding?")]
+    assert {str(each.outcome) for each in bot.metrics.kept} <= {"failed", "late", "not stored"}
+
+
+@pytest.fixture
+def unused_address() -> str:
+    with running(FakeService()) as service:
+        address = service.address
+    return address
+
+
+async def test_what_was_known_at_the_start_fills_a_turn_without_a_find(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.at_start = GOA
+    fake_service.will_recall("", WEDDING)
+    async with running_bot(memory) as bot:
+        await asyncio.wait_for(asyncio.gather(*memory._tasks), PATIENCE_S)
+        first = await bot.hears("Hello!")
+        second = await bot.hears("When is the wedding?")
+
+    assert first.messages == [SYSTEM, ("developer", GOA), ("user", "Hello!")]
+    assert ("developer", WEDDING) in second.messages
+    assert ("developer", GOA) not in second.messages
+
+
+async def test_a_turn_that_goes_on_after_a_tool_is_recalled_once(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING)
+    async with running_bot(memory) as bot:
+        await bot.hears("When is the wedding?")
+        call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+        bot.context.add_message({"role": "assistant", "content": "", "tool_calls": [call]})
+        bot.context.add_message({"role": "tool", "content": "noon", "tool_call_id": "1"})
+        await bot.runs_again()
+        given = await bot.answers()
+
+    roles = [role for role, _ in given.messages]
+    assert roles == ["system", "developer", "user", "assistant", "assistant", "tool"]
+    assert asked(fake_service) == ["When is the wedding?"]
+
+
+async def test_tools_are_kept(memory: TriviumMemoryService, fake_service: RecallingService) -> None:
+    fake_service.will_recall(WEDDING)
+    context = LLMContext([{"role": "system", "content": "You are brief."}], tools=[clock])
+    async with running_bot(memory, context) as bot:
+        given = await bot.hears("When is the wedding?")
+
+    assert given.frame.context is not bot.context
+    assert given.frame.context.tools is bot.context.tools
+
+
+async def test_a_speculative_turn_is_recalled_for_but_not_stored(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING)
+    provisional = LLMContext([{"role": "user", "content": "When is the"}])
+    async with running_bot(memory) as bot:
+        await bot.worker.queue_frame(LLMContextFrame(provisional, speculation=True))
+        given = await bot.answers()
+
+    assert given.frame.speculation
+    assert given.messages == [("developer", WEDDING), ("user", "When is the")]
+    assert [turn for turns in written(fake_service) for turn in turns if turn[1] == "Nora"] == []
+
+
+async def clock(params: Any) -> None:
+    """Says what time it is."""
+
+
+class HangingService(FakeService):
+    """Answers no question of a turn; says when one was asked, and when it was cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Event()
+        self.ended = threading.Event()
+
+    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if request.profile != "annie":
+            context.add_callback(self.ended.set)
+            self.asked.set()
+            self.ended.wait(PATIENCE_S)
+        return super().Retrieve(request, context)
+
+
+@pytest.fixture
+async def hanging() -> AsyncIterator[tuple[HangingService, AsyncClient]]:
+    with running(HangingService()) as service:
+        assert isinstance(service, HangingService)
+        async with AsyncClient(service.address, tenant="acme") as client:
+            yield service, client
+
+
+async def test_an_interruption_cancels_the_recall(
+    hanging: tuple[HangingService, AsyncClient],
+) -> None:
+    service, client = hanging
+    memory = TriviumMemoryService(client, session="call-1", timeout=PATIENCE_S)
+    async with running_bot(memory) as bot:
+        await bot.begins_to_speak()
+        await bot.ends("When is the")
+        assert await asyncio.to_thread(service.asked.wait, PATIENCE_S)
+        await bot.begins_to_speak()
+        assert await asyncio.to_thread(service.ended.wait, PATIENCE_S)
+        await bot.ends("wedding?")
+        given = await bot.answers()
+
+    assert given.messages[-1] == ("user", "wedding?")
+
+
+async def test_the_example_runs(fake_service: RecallingService) -> None:
+    fake_service.will_recall(WEDDING)
+    command = [sys.executable, str(EXAMPLE), "--address", fake_service.address]
+    lines = b"When is the wedding?\nAnd the trip?\n"
+    done = await asyncio.to_thread(
+        subprocess.run, command, input=lines, capture_output=True, check=False, timeout=120
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "user: When is the wedding?" in done.stdout.decode()
+    assert [len(each) for each in written(fake_service)] == [2, 2]
