@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from tests.fakes.service import Failure, FakeService, running
+from tests.clients.recalling_service import (
+    HangingService,
+    RecallingService,
+    listening,
+    unused_address,
+)
+from tests.fakes.service import Failure
 from trivium import AsyncClient
-from trivium.v1.ingest_service_pb2 import IngestRequest
-from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 pytest.importorskip("pipecat", reason="`make test-integrations` installs Pipecat")
 
@@ -42,45 +46,10 @@ def memory(async_client: AsyncClient) -> TriviumMemoryService:
     return TriviumMemoryService(async_client, session="call-1", user="Nora", timeout=10)
 
 
-class RecallingService(FakeService):
-    """Answers the questions of turns as it was told, and the one at the start with `at_start`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at_start = ""
-
-    def will_recall(self, *answers: str | Failure) -> None:
-        blocks = (
-            each if isinstance(each, Failure) else RetrieveResponse(briefing=each)
-            for each in answers
-        )
-        self.will_answer("Retrieve", *blocks)
-
-    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        if request.profile == "annie":
-            return RetrieveResponse(briefing=self.at_start)
-        return super().Retrieve(request, context)
-
-
 @pytest.fixture
 def fake_service() -> Iterator[RecallingService]:
-    with running(RecallingService()) as service:
-        assert isinstance(service, RecallingService)
+    with listening(RecallingService()) as service:
         yield service
-
-
-def asked(service: FakeService) -> list[str]:
-    """The questions of turns."""
-    return [each.query for each in service.requests if isinstance(each, RetrieveRequest)]
-
-
-def written(service: FakeService) -> list[list[tuple[str, str, str]]]:
-    """The turns of each write, as id, speaker and text."""
-    return [
-        [(item.segment.id, item.segment.speaker, item.segment.text) for item in each.items]
-        for each in service.requests
-        if isinstance(each, IngestRequest)
-    ]
 
 
 SYSTEM = ("system", "You are brief.")
@@ -96,7 +65,7 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
         second = await bot.hears("And the trip?")
         history = messages_of(bot.context)
 
-    assert asked(fake_service) == ["When is the wedding?", "And the trip?"]
+    assert fake_service.asked() == ["When is the wedding?", "And the trip?"]
     assert first.messages == [SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]
     assert second.messages == [
         SYSTEM,
@@ -121,7 +90,7 @@ async def test_an_exchange_is_stored_once_after_it(
         await bot.hears("When is the wedding?")
         await bot.hears("And the trip?")
 
-    assert written(fake_service) == [
+    assert fake_service.written() == [
         [("call-1:1", "Nora", "When is the wedding?"), ("call-1:2", "Bot", "I see.")],
         [("call-1:3", "Nora", "And the trip?"), ("call-1:4", "Bot", "I see.")],
     ]
@@ -148,21 +117,14 @@ async def test_without_its_memory_the_bot_goes_on_and_says_so_in_metrics(
     assert ("store", "stored") in outcomes
 
 
-async def test_a_bot_whose_service_is_gone_answers(unused_address: str) -> None:
-    async with AsyncClient(unused_address, tenant="acme") as client:
+async def test_a_bot_whose_service_is_gone_answers() -> None:
+    async with AsyncClient(unused_address(), tenant="acme") as client:
         memory = TriviumMemoryService(client, session="call-1")
         async with running_bot(memory) as bot:
             given = await bot.hears("When is the wedding?")
 
     assert given.messages == [SYSTEM, ("user", "When is the wedding?")]
     assert {str(each.outcome) for each in bot.metrics.kept} <= {"failed", "late", "not stored"}
-
-
-@pytest.fixture
-def unused_address() -> str:
-    with running(FakeService()) as service:
-        address = service.address
-    return address
 
 
 async def test_what_was_known_at_the_start_fills_a_turn_without_a_find(
@@ -194,7 +156,7 @@ async def test_a_turn_that_goes_on_after_a_tool_is_recalled_once(
 
     roles = [role for role, _ in given.messages]
     assert roles == ["system", "developer", "user", "assistant", "assistant", "tool"]
-    assert asked(fake_service) == ["When is the wedding?"]
+    assert fake_service.asked() == ["When is the wedding?"]
 
 
 async def test_tools_are_kept(memory: TriviumMemoryService, fake_service: RecallingService) -> None:
@@ -218,50 +180,25 @@ async def test_a_speculative_turn_is_recalled_for_but_not_stored(
 
     assert given.frame.speculation
     assert given.messages == [("developer", WEDDING), ("user", "When is the")]
-    assert [turn for turns in written(fake_service) for turn in turns if turn[1] == "Nora"] == []
+    assert [turn for turns in fake_service.written() for turn in turns if turn[1] == "Nora"] == []
 
 
 async def clock(params: Any) -> None:
     """Says what time it is."""
 
 
-class HangingService(FakeService):
-    """Answers no question of a turn; says when one was asked, and when it was cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = threading.Event()
-        self.ended = threading.Event()
-
-    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        if request.profile != "annie":
-            context.add_callback(self.ended.set)
-            self.asked.set()
-            self.ended.wait(PATIENCE_S)
-        return super().Retrieve(request, context)
-
-
-@pytest.fixture
-async def hanging() -> AsyncIterator[tuple[HangingService, AsyncClient]]:
-    with running(HangingService()) as service:
-        assert isinstance(service, HangingService)
+async def test_an_interruption_cancels_the_recall() -> None:
+    with listening(HangingService()) as service:
         async with AsyncClient(service.address, tenant="acme") as client:
-            yield service, client
-
-
-async def test_an_interruption_cancels_the_recall(
-    hanging: tuple[HangingService, AsyncClient],
-) -> None:
-    service, client = hanging
-    memory = TriviumMemoryService(client, session="call-1", timeout=PATIENCE_S)
-    async with running_bot(memory) as bot:
-        await bot.begins_to_speak()
-        await bot.ends("When is the")
-        assert await asyncio.to_thread(service.asked.wait, PATIENCE_S)
-        await bot.begins_to_speak()
-        assert await asyncio.to_thread(service.ended.wait, PATIENCE_S)
-        await bot.ends("wedding?")
-        given = await bot.answers()
+            memory = TriviumMemoryService(client, session="call-1", timeout=PATIENCE_S)
+            async with running_bot(memory) as bot:
+                await bot.begins_to_speak()
+                await bot.ends("When is the")
+                assert await asyncio.to_thread(service.was_asked.wait, PATIENCE_S)
+                await bot.begins_to_speak()
+                assert await asyncio.to_thread(service.was_cancelled.wait, PATIENCE_S)
+                await bot.ends("wedding?")
+                given = await bot.answers()
 
     assert given.messages[-1] == ("user", "wedding?")
 
@@ -276,4 +213,4 @@ async def test_the_example_runs(fake_service: RecallingService) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "user: When is the wedding?" in done.stdout.decode()
-    assert [len(each) for each in written(fake_service)] == [2, 2]
+    assert [len(each) for each in fake_service.written()] == [2, 2]
