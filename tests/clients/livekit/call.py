@@ -56,10 +56,10 @@ class ScriptedEars(stt.STT):  # type: ignore[misc]
         raise NotImplementedError
 
     def stream(self, **_: Any) -> stt.RecognizeStream:
-        return _Hearing(stt=self, conn_options=DEFAULT_API_CONNECT_OPTIONS)
+        return _Heard(stt=self, conn_options=DEFAULT_API_CONNECT_OPTIONS)
 
 
-class _Hearing(stt.RecognizeStream):  # type: ignore[misc]
+class _Heard(stt.RecognizeStream):  # type: ignore[misc]
     async def _run(self) -> None:
         while True:
             self._event_ch.send_nowait(await self._stt.script.get())

@@ -23,7 +23,7 @@ from trivium import AsyncClient
 
 pytest.importorskip("livekit.agents", reason="`make test-integrations` installs LiveKit Agents")
 
-from livekit.agents import Agent, stt
+from livekit.agents import Agent, llm, stt
 
 from tests.clients.livekit.call import PATIENCE_S, calling, messages_of
 from trivium_livekit import TriviumAgent, TriviumMemory
@@ -107,6 +107,22 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
         ("user", "And the trip?"),
     ]
     assert [role for role, _ in history] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_the_context_that_is_given_is_not_changed(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING)
+    given = llm.ChatContext([llm.ChatMessage(role="user", content=["When is the wedding?"])])
+
+    # As after each tool of a turn.
+    contexts = [await memory.in_context(given) for _ in range(2)]
+
+    assert messages_of(given) == [("user", "When is the wedding?")]
+    assert [messages_of(each) for each in contexts] == 2 * [
+        [("developer", WEDDING), ("user", "When is the wedding?")]
+    ]
+    assert fake_service.asked() == ["When is the wedding?"]
 
 
 async def test_an_exchange_is_stored_once_after_it(
@@ -193,7 +209,7 @@ async def test_an_attempt_that_is_overtaken_cancels_its_recall() -> None:
     with listening(HangingService()) as service:
         service.will_recall(WEDDING, WEDDING)
         async with AsyncClient(service.address, tenant="acme") as client:
-            memory = TriviumMemory(client, session="call-1", timeout=PATIENCE_S)
+            memory = TriviumMemory(client, session="call-1", timeout=2 * PATIENCE_S)
             async with calling(agent_with(memory)) as call:
                 await call.begins("When is the")
                 assert await asyncio.to_thread(service.was_asked.wait, PATIENCE_S)

@@ -190,7 +190,7 @@ async def clock(params: Any) -> None:
 async def test_an_interruption_cancels_the_recall() -> None:
     with listening(HangingService()) as service:
         async with AsyncClient(service.address, tenant="acme") as client:
-            memory = TriviumMemoryService(client, session="call-1", timeout=PATIENCE_S)
+            memory = TriviumMemoryService(client, session="call-1", timeout=2 * PATIENCE_S)
             async with running_bot(memory) as bot:
                 await bot.begins_to_speak()
                 await bot.ends("When is the")
