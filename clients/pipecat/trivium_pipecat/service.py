@@ -152,7 +152,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         return self._recalled[1]
 
     async def _recall(self, said: str) -> tuple[str, Outcome]:
-        """The only call that an answer waits for; never raises."""
+        """The only call that an answer waits for; raises no error of the memory."""
         started = time.monotonic()
         block = ""
         try:
