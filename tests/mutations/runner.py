@@ -114,7 +114,8 @@ def _pytest(folder: Path, arguments: Sequence[str]) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.chdir(folder)
-    ours = [str(folder), str(folder / "clients" / "python")]
+    clients = sorted(each.parent for each in folder.glob("clients/*/pyproject.toml"))
+    ours = [str(each) for each in (folder, *clients)]
     theirs = {"", *(each.replace(str(folder), str(ROOT)) for each in ours)}
     sys.path[:] = [*ours, *(each for each in sys.path if each not in theirs)]
     os.environ["PYTHONPATH"] = os.pathsep.join(ours)  # noqa: TID251 - for what the tests start

@@ -30,7 +30,8 @@ def test_everything_is_installed_by_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["bootstrap", "serving", "desk", "models", "gpu", "gpu-cu12", "dev"]
+    "name",
+    ["bootstrap", "serving", "desk", "models", "gpu", "gpu-cu12", "dev", "protoc", "integrations"],
 )
 def test_every_pin_has_a_hash(name: str) -> None:
     pins = (PROJECT / "requirements" / f"{name}.txt").read_text().replace("\\\n", "")

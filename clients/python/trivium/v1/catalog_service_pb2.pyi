@@ -134,7 +134,7 @@ class IndexStats(_message.Message):
     epoch: int
     reason: str
     tiers: _containers.RepeatedCompositeFieldContainer[IndexTier]
-    def __init__(self, ready: _Optional[bool] = ..., vector_count: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., tiers: _Optional[_Iterable[_Union[IndexTier, _Mapping]]] = ...) -> None: ...
+    def __init__(self, ready: bool = ..., vector_count: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., tiers: _Optional[_Iterable[_Union[IndexTier, _Mapping]]] = ...) -> None: ...
 
 class IndexTier(_message.Message):
     __slots__ = ("kind", "vector_count", "dead_count", "tail_count", "list_count", "probe_count", "recall_target", "recall", "audited", "curve", "rebuilding", "failure", "memory_bytes")
@@ -164,7 +164,7 @@ class IndexTier(_message.Message):
     rebuilding: str
     failure: str
     memory_bytes: int
-    def __init__(self, kind: _Optional[str] = ..., vector_count: _Optional[int] = ..., dead_count: _Optional[int] = ..., tail_count: _Optional[int] = ..., list_count: _Optional[int] = ..., probe_count: _Optional[int] = ..., recall_target: _Optional[float] = ..., recall: _Optional[float] = ..., audited: _Optional[bool] = ..., curve: _Optional[_Iterable[_Union[RecallPoint, _Mapping]]] = ..., rebuilding: _Optional[str] = ..., failure: _Optional[str] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, kind: _Optional[str] = ..., vector_count: _Optional[int] = ..., dead_count: _Optional[int] = ..., tail_count: _Optional[int] = ..., list_count: _Optional[int] = ..., probe_count: _Optional[int] = ..., recall_target: _Optional[float] = ..., recall: _Optional[float] = ..., audited: bool = ..., curve: _Optional[_Iterable[_Union[RecallPoint, _Mapping]]] = ..., rebuilding: _Optional[str] = ..., failure: _Optional[str] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
 
 class RecallPoint(_message.Message):
     __slots__ = ("probe_count", "recall", "share")

@@ -5,7 +5,7 @@ import warnings
 
 from trivium.v1 import catalog_service_pb2 as trivium_dot_v1_dot_catalog__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class CatalogServiceStub:
+class CatalogServiceStub(object):
     """Reads items as they are stored.
 
     Errors are reported as in RetrievalService.
@@ -59,7 +59,7 @@ class CatalogServiceStub:
                 _registered_method=True)
 
 
-class CatalogServiceServicer:
+class CatalogServiceServicer(object):
     """Reads items as they are stored.
 
     Errors are reported as in RetrievalService.
@@ -125,7 +125,7 @@ def add_CatalogServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class CatalogService:
+class CatalogService(object):
     """Reads items as they are stored.
 
     Errors are reported as in RetrievalService.

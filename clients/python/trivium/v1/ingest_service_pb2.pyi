@@ -107,7 +107,7 @@ class ForgetRequest(_message.Message):
     session: str
     speaker: str
     everything: bool
-    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Union[ItemIds, _Mapping]] = ..., session: _Optional[str] = ..., speaker: _Optional[str] = ..., everything: _Optional[bool] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Union[ItemIds, _Mapping]] = ..., session: _Optional[str] = ..., speaker: _Optional[str] = ..., everything: bool = ...) -> None: ...
 
 class ItemIds(_message.Message):
     __slots__ = ("segment_ids", "fact_ids")
@@ -141,4 +141,4 @@ class StoreReceipt(_message.Message):
     remaining_count: int
     reason: str
     removed_count: int
-    def __init__(self, store: _Optional[str] = ..., verified: _Optional[bool] = ..., remaining_count: _Optional[int] = ..., reason: _Optional[str] = ..., removed_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, store: _Optional[str] = ..., verified: bool = ..., remaining_count: _Optional[int] = ..., reason: _Optional[str] = ..., removed_count: _Optional[int] = ...) -> None: ...

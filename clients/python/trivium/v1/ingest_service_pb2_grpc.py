@@ -5,7 +5,7 @@ import warnings
 
 from trivium.v1 import ingest_service_pb2 as trivium_dot_v1_dot_ingest__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class IngestServiceStub:
+class IngestServiceStub(object):
     """Stores and erases segments and facts.
 
     Acknowledged writes are durable. Errors are reported as in RetrievalService.
@@ -54,7 +54,7 @@ class IngestServiceStub:
                 _registered_method=True)
 
 
-class IngestServiceServicer:
+class IngestServiceServicer(object):
     """Stores and erases segments and facts.
 
     Acknowledged writes are durable. Errors are reported as in RetrievalService.
@@ -114,7 +114,7 @@ def add_IngestServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class IngestService:
+class IngestService(object):
     """Stores and erases segments and facts.
 
     Acknowledged writes are durable. Errors are reported as in RetrievalService.

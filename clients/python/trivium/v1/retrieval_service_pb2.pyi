@@ -122,7 +122,7 @@ class RetrieveRequest(_message.Message):
     seed_ids: _containers.RepeatedScalarFieldContainer[str]
     known_at: _timestamp_pb2.Timestamp
     required_legs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: _Optional[bool] = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ..., profile_overrides: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seed_ids: _Optional[_Iterable[str]] = ..., known_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., required_legs: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: bool = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ..., profile_overrides: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seed_ids: _Optional[_Iterable[str]] = ..., known_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., required_legs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RetrieveStreamRequest(_message.Message):
     __slots__ = ("retrieve", "final")
@@ -130,7 +130,7 @@ class RetrieveStreamRequest(_message.Message):
     FINAL_FIELD_NUMBER: _ClassVar[int]
     retrieve: RetrieveRequest
     final: bool
-    def __init__(self, retrieve: _Optional[_Union[RetrieveRequest, _Mapping]] = ..., final: _Optional[bool] = ...) -> None: ...
+    def __init__(self, retrieve: _Optional[_Union[RetrieveRequest, _Mapping]] = ..., final: bool = ...) -> None: ...
 
 class RetrieveStreamResponse(_message.Message):
     __slots__ = ("retrieved", "request_number", "final")
@@ -140,7 +140,7 @@ class RetrieveStreamResponse(_message.Message):
     retrieved: RetrieveResponse
     request_number: int
     final: bool
-    def __init__(self, retrieved: _Optional[_Union[RetrieveResponse, _Mapping]] = ..., request_number: _Optional[int] = ..., final: _Optional[bool] = ...) -> None: ...
+    def __init__(self, retrieved: _Optional[_Union[RetrieveResponse, _Mapping]] = ..., request_number: _Optional[int] = ..., final: bool = ...) -> None: ...
 
 class WarmRequest(_message.Message):
     __slots__ = ("tenant", "profile", "time_budget")
@@ -170,7 +170,7 @@ class WarmPart(_message.Message):
     warm: bool
     reason: str
     elapsed: _duration_pb2.Duration
-    def __init__(self, part: _Optional[str] = ..., warm: _Optional[bool] = ..., reason: _Optional[str] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, part: _Optional[str] = ..., warm: bool = ..., reason: _Optional[str] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class LegOverride(_message.Message):
     __slots__ = ("leg", "weight", "depth")

@@ -5,7 +5,7 @@ import warnings
 
 from trivium.v1 import retrieval_service_pb2 as trivium_dot_v1_dot_retrieval__service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 
@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class RetrievalServiceStub:
+class RetrievalServiceStub(object):
     """Finds the few items worth putting into the prompt of a language model.
 
     Every non-OK status carries a google.rpc.ErrorInfo whose reason is a value
@@ -70,7 +70,7 @@ class RetrievalServiceStub:
                 _registered_method=True)
 
 
-class RetrievalServiceServicer:
+class RetrievalServiceServicer(object):
     """Finds the few items worth putting into the prompt of a language model.
 
     Every non-OK status carries a google.rpc.ErrorInfo whose reason is a value
@@ -185,7 +185,7 @@ def add_RetrievalServiceServicer_to_server(servicer, server):
 
 
  # This class is part of an EXPERIMENTAL API.
-class RetrievalService:
+class RetrievalService(object):
     """Finds the few items worth putting into the prompt of a language model.
 
     Every non-OK status carries a google.rpc.ErrorInfo whose reason is a value

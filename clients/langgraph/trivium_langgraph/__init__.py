@@ -1,0 +1,5 @@
+"""Trivium as a store of LangGraph."""
+
+from trivium_langgraph.store import TriviumStore
+
+__all__ = ["TriviumStore"]

@@ -1,0 +1,6 @@
+"""Trivium as the memory of an agent of LiveKit Agents."""
+
+from trivium_livekit.agent import TriviumAgent
+from trivium_livekit.memory import Outcome, TriviumMemory
+
+__all__ = ["Outcome", "TriviumAgent", "TriviumMemory"]

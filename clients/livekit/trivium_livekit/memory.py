@@ -1,0 +1,172 @@
+"""Recalls before an answer, and stores each exchange after it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from livekit.agents import AgentSession, ConversationItemAddedEvent, llm
+
+from trivium import AsyncClient, DeadlineError, Segment, TriviumError
+
+logger = logging.getLogger(__name__)
+
+RECALL_TIMEOUT_S = 0.08
+"""An acceptable pause before an answer."""
+WRITE_TIMEOUT_S = 5.0
+
+
+class Outcome(StrEnum):
+    """What became of a call of the memory."""
+
+    FOUND = "found"
+    NOTHING = "nothing"
+    """It answered, and has nothing that fits."""
+    LATE = "late"
+    """It did not answer within the timeout."""
+    FAILED = "failed"
+    STORED = "stored"
+    NOT_STORED = "not stored"
+
+
+class TriviumMemory:
+    """The memory of one conversation.
+
+    `outcomes` counts its calls. A memory that is late or down delays an answer by `timeout` at
+    most.
+
+    Args:
+        client: A client of the user's tenant; whoever opened it closes it.
+        session: The id of this conversation; turns are stored as `{session}:{id of the item}`.
+        user: The name of the user, as the speaker of what is stored.
+        bot: The name of the agent.
+        timeout: For a recall, in seconds.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        *,
+        session: str,
+        user: str = "User",
+        bot: str = "Bot",
+        timeout: float = RECALL_TIMEOUT_S,
+    ) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        self._client = client
+        self._session = session
+        self._speakers = {"user": user, "assistant": bot}
+        self._timeout = timeout
+        self._at_start = ""
+        self._recalled: tuple[object, str] = (None, "")
+        self._exchange: list[Segment] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def attach(self, session: AgentSession) -> None:
+        """Connects, recalls what is known, and stores what is said in a session from now on."""
+        session.on("conversation_item_added", self._keep)
+        self._start(self._prepare())
+
+    async def aclose(self) -> None:
+        """Stores what is left, and waits for it."""
+        self._store_exchange()
+        await asyncio.gather(*self._tasks)
+
+    async def in_context(self, chat_ctx: llm.ChatContext) -> llm.ChatContext:
+        """A copy of the context, with one block before the last message of the user.
+
+        The same context, if nothing is remembered. Never raises an error of the memory.
+        """
+        place = _last_of_user(chat_ctx.items)
+        said = (chat_ctx.items[place].text_content or "") if place is not None else ""
+        block = await self._block(chat_ctx, said) or self._at_start
+        if not block:
+            return chat_ctx
+        with_memory = chat_ctx.copy()
+        message = llm.ChatMessage(role="developer", content=[block])
+        end = len(with_memory.items)
+        with_memory.items.insert(end if place is None else place, message)
+        return with_memory
+
+    async def _prepare(self) -> None:
+        self._at_start = await self._client.load_context()
+
+    async def _block(self, chat_ctx: llm.ChatContext, said: str) -> str:
+        """What is remembered about this turn.
+
+        It is recalled once, although the turn may be generated several times: preemptively, again
+        at its end, and after each tool.
+        """
+        if not said.strip():
+            return ""
+        turn = (sum(map(_is_of_user, chat_ctx.items)), said)
+        if self._recalled[0] != turn:
+            block, outcome = await self._recall(said)
+            self.outcomes[outcome] += 1
+            if outcome in (Outcome.LATE, Outcome.FAILED):
+                return ""
+            self._recalled = (turn, block)
+        return self._recalled[1]
+
+    async def _recall(self, said: str) -> tuple[str, Outcome]:
+        """The only call that an answer waits for; cancelled with the generation."""
+        try:
+            block = await self._client.briefing(said, timeout=self._timeout)
+        except DeadlineError:
+            return "", Outcome.LATE
+        except (TriviumError, ValueError) as error:
+            logger.warning("no memory for this turn", extra={"reason": str(error)})
+            return "", Outcome.FAILED
+        return block, Outcome.FOUND if block else Outcome.NOTHING
+
+    def _keep(self, event: ConversationItemAddedEvent) -> None:
+        """Keeps a message that became part of the history, which a speculative one never does."""
+        item = event.item
+        if not isinstance(item, llm.ChatMessage) or item.role not in self._speakers:
+            return
+        if text := (item.text_content or "").strip():
+            turn = Segment(
+                id=f"{self._session}:{item.id}",
+                text=text,
+                speaker=self._speakers[item.role],
+                session=self._session,
+                event_time=datetime.fromtimestamp(item.created_at, UTC),
+            )
+            self._exchange.append(turn)
+        if item.role == "assistant":
+            self._store_exchange()
+
+    def _store_exchange(self) -> None:
+        """Stores what was said since the last time; not earlier, or a turn would recall itself."""
+        if self._exchange:
+            self._start(self._store(self._exchange))
+            self._exchange = []
+
+    async def _store(self, turns: Sequence[Segment]) -> None:
+        try:
+            rejected = (await self._client.ingest(turns, timeout=WRITE_TIMEOUT_S)).rejected
+            outcome = Outcome.NOT_STORED if rejected else Outcome.STORED
+        except (TriviumError, ValueError) as error:
+            logger.warning("turns were not stored", extra={"reason": str(error)})
+            outcome = Outcome.NOT_STORED
+        self.outcomes[outcome] += 1
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        # The event loop has only weak references to tasks.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_of_user(item: object) -> bool:
+    return isinstance(item, llm.ChatMessage) and item.role == "user"
+
+
+def _last_of_user(items: Sequence[object]) -> int | None:
+    """The place of the last message of the user; None if there is none."""
+    return next((place for place in reversed(range(len(items))) if _is_of_user(items[place])), None)

@@ -1,0 +1,102 @@
+"""How to reach Trivium, and for whom: from the environment, or from the token of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+from trivium import TLS, AsyncClient
+
+DEFAULT_ADDRESS = "127.0.0.1:9000"
+DEFAULT_TIMEOUT_S = 5.0
+"""A language model waits for a tool, not a caller: a search may take longer than in a call."""
+
+_BEARER = "bearer "
+_token_of_request: ContextVar[str] = ContextVar("token_of_request", default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """The address of the service, and the credentials and tenant of this process.
+
+    Attributes:
+        address: The address of the service.
+        tenant: The tenant; may be empty if the credentials are bound to one.
+        token: A key or a JSON Web Token; a request that carries one of its own uses that.
+        tls: The certificates; None connects without encryption.
+    """
+
+    address: str = DEFAULT_ADDRESS
+    tenant: str = ""
+    token: str = field(default="", repr=False)
+    tls: TLS | None = None
+
+    def open(self) -> AsyncClient:
+        """Opens a client with the credentials of the current request.
+
+        Each call of a tool opens its own: tokens differ between requests, and none is kept.
+
+        Raises:
+            ValueError: The token would be sent to another machine without encryption.
+        """
+        return AsyncClient(
+            self.address,
+            tenant=self.tenant,
+            token=self.current_token(),
+            tls=self.tls,
+            timeout=DEFAULT_TIMEOUT_S,
+        )
+
+    def current_token(self) -> str:
+        """The token of the current request, or else that of this process."""
+        return _token_of_request.get() or self.token
+
+
+def from_environment(variables: Mapping[str, str]) -> Connection:
+    """Reads the variables that the command `trivium` reads as well.
+
+    Raises:
+        OSError: The file with the token cannot be read.
+        ValueError: A certificate is given without its key, or a key without its certificate.
+    """
+    token = variables.get("TRIVIUM_TOKEN", "")
+    if token_file := variables.get("TRIVIUM_TOKEN_FILE"):
+        token = Path(token_file).read_text().strip()
+    return Connection(
+        address=variables.get("TRIVIUM_ADDRESS", DEFAULT_ADDRESS),
+        tenant=variables.get("TRIVIUM_TENANT", ""),
+        token=token,
+        tls=_tls(variables),
+    )
+
+
+def _tls(variables: Mapping[str, str]) -> TLS | None:
+    files = {
+        name: Path(variables[f"TRIVIUM_TLS_{name.upper()}"])
+        for name in ("ca", "certificate", "key")
+        if variables.get(f"TRIVIUM_TLS_{name.upper()}")
+    }
+    switched_on = variables.get("TRIVIUM_TLS", "").lower() in ("1", "true", "yes", "on")
+    return TLS(**files) if files or switched_on else None
+
+
+async def use_token_of_request(
+    ctx: ServerRequestContext[Any, Any], call_next: CallNext
+) -> HandlerResult:
+    """Middleware: hands the bearer token of an HTTP request on to Trivium."""
+    given = _token_of_request.set(bearer_of(getattr(ctx.request, "headers", {})))
+    try:
+        return await call_next(ctx)
+    finally:
+        _token_of_request.reset(given)
+
+
+def bearer_of(headers: Mapping[str, str]) -> str:
+    """The bearer token in the headers of a request; empty without one."""
+    value = headers.get("authorization", "")
+    return value[len(_BEARER) :].strip() if value[: len(_BEARER)].lower() == _BEARER else ""

@@ -1,0 +1,148 @@
+"""A session of LiveKit Agents whose ears and model follow a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from livekit import rtc
+from livekit.agents import Agent, AgentSession, LanguageCode, llm, stt
+from livekit.agents.types import DEFAULT_API_CONNECT_OPTIONS
+from livekit.agents.voice.io import AudioInput
+
+PATIENCE_S = 30.0
+Messages = list[tuple[str, str]]
+"""Roles and texts."""
+
+
+def messages_of(chat_ctx: llm.ChatContext) -> Messages:
+    messages = [each for each in chat_ctx.items if isinstance(each, llm.ChatMessage)]
+    return [(each.role, each.text_content or "") for each in messages]
+
+
+class ScriptedModel(llm.LLM):  # type: ignore[misc]
+    """Gives the same answer each time; hands out what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: asyncio.Queue[Messages] = asyncio.Queue()
+
+    def chat(self, *, chat_ctx: llm.ChatContext, **options: Any) -> llm.LLMStream:
+        self.given.put_nowait(messages_of(chat_ctx))
+        tools = options.get("tools") or []
+        return _Answer(
+            self, chat_ctx=chat_ctx, tools=tools, conn_options=DEFAULT_API_CONNECT_OPTIONS
+        )
+
+
+class _Answer(llm.LLMStream):  # type: ignore[misc]
+    async def _run(self) -> None:
+        delta = llm.ChoiceDelta(role="assistant", content="I see.")
+        self._event_ch.send_nowait(llm.ChatChunk(id="1", delta=delta))
+
+
+class ScriptedEars(stt.STT):  # type: ignore[misc]
+    """Hears what it is told to."""
+
+    def __init__(self) -> None:
+        capabilities = stt.STTCapabilities(streaming=True, interim_results=True)
+        super().__init__(capabilities=capabilities)
+        self.script: asyncio.Queue[stt.SpeechEvent] = asyncio.Queue()
+
+    async def _recognize_impl(self, *_: Any, **__: Any) -> stt.SpeechEvent:
+        raise NotImplementedError
+
+    def stream(self, **_: Any) -> stt.RecognizeStream:
+        return _Heard(stt=self, conn_options=DEFAULT_API_CONNECT_OPTIONS)
+
+
+class _Heard(stt.RecognizeStream):  # type: ignore[misc]
+    async def _run(self) -> None:
+        while True:
+            self._event_ch.send_nowait(await self._stt.script.get())
+
+
+class Silence(AudioInput):  # type: ignore[misc]
+    """Audio that never comes."""
+
+    def __init__(self) -> None:
+        super().__init__(label="silence")
+
+    async def __anext__(self) -> rtc.AudioFrame:
+        await asyncio.Event().wait()
+        raise StopAsyncIteration
+
+
+def event(kind: stt.SpeechEventType, text: str = "") -> stt.SpeechEvent:
+    heard = stt.SpeechData(language=LanguageCode("en"), text=text, confidence=1.0)
+    return stt.SpeechEvent(type=kind, alternatives=[heard] if text else [])
+
+
+@dataclass
+class Call:
+    """A running session."""
+
+    session: AgentSession[None]
+    model: ScriptedModel
+    ears: ScriptedEars
+    added: asyncio.Queue[Any]
+
+    def hears(self, kind: stt.SpeechEventType, text: str = "") -> None:
+        self.ears.script.put_nowait(event(kind, text))
+
+    async def given(self) -> Messages:
+        """What the model is given next."""
+        return await asyncio.wait_for(self.model.given.get(), PATIENCE_S)
+
+    async def answered(self) -> None:
+        """Waits until the next answer is part of the history."""
+        role = ""
+        while role != "assistant":
+            added = await asyncio.wait_for(self.added.get(), PATIENCE_S)
+            role = getattr(added.item, "role", "")
+
+    async def begins(self, text: str) -> None:
+        """The user speaks, and what is heard so far is stable."""
+        self.hears(stt.SpeechEventType.START_OF_SPEECH)
+        self.hears(stt.SpeechEventType.PREFLIGHT_TRANSCRIPT, text)
+
+    async def ends(self, text: str) -> None:
+        """The user has said it."""
+        self.hears(stt.SpeechEventType.FINAL_TRANSCRIPT, text)
+        self.hears(stt.SpeechEventType.END_OF_SPEECH)
+
+    async def turn(self, text: str) -> list[Messages]:
+        """A whole turn: all that the model was given, the preemptive attempt first."""
+        await self.begins(text)
+        given = [await self.given()]
+        await self.ends(text)
+        await self.answered()
+        while not self.model.given.empty():
+            given.append(self.model.given.get_nowait())
+        return given
+
+
+@asynccontextmanager
+async def calling(agent: Agent) -> AsyncIterator[Call]:
+    """A session with the agent until the end of the block."""
+    model, ears = ScriptedModel(), ScriptedEars()
+    session: AgentSession[None] = AgentSession(
+        stt=ears,
+        llm=model,
+        vad=None,
+        turn_handling={
+            "turn_detection": "stt",
+            "endpointing": {"min_delay": 0.0, "max_delay": 0.0},
+        },
+    )
+    session.input.audio = Silence()
+    added: asyncio.Queue[Any] = asyncio.Queue()
+    session.on("conversation_item_added", added.put_nowait)
+    await session.start(agent)
+    try:
+        yield Call(session, model, ears, added)
+    finally:
+        await session.aclose()

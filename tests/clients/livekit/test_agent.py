@@ -1,0 +1,233 @@
+"""The memory in a real session of LiveKit Agents, whose ears and model follow a script."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.clients.recalling_service import (
+    HangingService,
+    RecallingService,
+    listening,
+    unused_address,
+)
+from tests.fakes.service import Failure
+from trivium import AsyncClient
+
+pytest.importorskip("livekit.agents", reason="`make test-integrations` installs LiveKit Agents")
+
+from livekit.agents import Agent, llm, stt
+
+from tests.clients.livekit.call import PATIENCE_S, calling, messages_of
+from trivium_livekit import TriviumAgent, TriviumMemory
+
+pytestmark = pytest.mark.livekit
+
+EXAMPLE = Path(__file__).parents[3] / "clients/livekit/examples/text_agent.py"
+WEDDING = "<memory>\n- Nora said: 'The wedding is on the eighth.'\n</memory>"
+GOA = "<memory>\n- Nora flies to Goa.\n</memory>"
+DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
+SYSTEM = ("system", "You are brief.")
+ANSWER = ("assistant", "I see.")
+
+
+@pytest.fixture
+def fake_service() -> Iterator[RecallingService]:
+    with listening(RecallingService()) as service:
+        yield service
+
+
+@pytest.fixture
+async def memory(async_client: AsyncClient) -> AsyncIterator[TriviumMemory]:
+    memory = TriviumMemory(async_client, session="call-1", user="Nora", timeout=10)
+    yield memory
+    await memory.aclose()
+
+
+def agent_with(memory: TriviumMemory) -> Agent:
+    return TriviumAgent(memory=memory, instructions="You are brief.")
+
+
+async def test_a_preemptive_generation_survives_with_its_memory(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING)
+    async with calling(agent_with(memory)) as call:
+        given = await call.turn("When is the wedding?")
+
+    assert given == [[SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]]
+    assert fake_service.asked() == ["When is the wedding?"]
+
+
+class NaiveAgent(Agent):  # type: ignore[misc]
+    """Recalls where LiveKit's documentation puts retrieval: at the end of the turn."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        super().__init__(instructions="You are brief.")
+        self._client = client
+
+    async def on_user_turn_completed(self, turn_ctx: Any, new_message: Any) -> None:
+        block = await self._client.briefing(new_message.text_content)
+        turn_ctx.add_message(role="developer", content=block)
+
+
+async def test_at_the_end_of_the_turn_the_preemptive_generation_is_lost(
+    async_client: AsyncClient, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING)
+    async with calling(NaiveAgent(async_client)) as call:
+        discarded, used = await call.turn("When is the wedding?")
+
+    assert ("developer", WEDDING) not in discarded
+    assert ("developer", WEDDING) in used
+
+
+async def test_a_block_is_replaced_and_the_history_stays_clean(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING, GOA)
+    async with calling(agent_with(memory)) as call:
+        await call.turn("When is the wedding?")
+        (second,) = await call.turn("And the trip?")
+        history = messages_of(call.session.history)
+
+    assert second == [
+        SYSTEM,
+        ("user", "When is the wedding?"),
+        ANSWER,
+        ("developer", GOA),
+        ("user", "And the trip?"),
+    ]
+    assert [role for role, _ in history] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_the_context_that_is_given_is_not_changed(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING)
+    given = llm.ChatContext([llm.ChatMessage(role="user", content=["When is the wedding?"])])
+
+    # As after each tool of a turn.
+    contexts = [await memory.in_context(given) for _ in range(2)]
+
+    assert messages_of(given) == [("user", "When is the wedding?")]
+    assert [messages_of(each) for each in contexts] == 2 * [
+        [("developer", WEDDING), ("user", "When is the wedding?")]
+    ]
+    assert fake_service.asked() == ["When is the wedding?"]
+
+
+async def test_an_exchange_is_stored_once_after_it(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    async with calling(agent_with(memory)) as call:
+        memory.attach(call.session)
+        await call.turn("When is the wedding?")
+        await call.turn("And the trip?")
+        ids = [f"call-1:{item.id}" for item in call.session.history.items if item.type == "message"]
+    await memory.aclose()
+
+    stored = fake_service.written()
+    assert [[turn[1:] for turn in turns] for turns in stored] == [
+        [("Nora", "When is the wedding?"), ("Bot", "I see.")],
+        [("Nora", "And the trip?"), ("Bot", "I see.")],
+    ]
+    assert [turn[0] for turns in stored for turn in turns] == ids
+
+
+async def test_what_a_speculative_attempt_heard_is_not_stored(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    async with calling(agent_with(memory)) as call:
+        memory.attach(call.session)
+        await call.begins("When is the")
+        await call.given()
+        await call.turn("When is the wedding?")
+    await memory.aclose()
+
+    texts = [turn[2] for turns in fake_service.written() for turn in turns]
+    assert texts == ["When is the wedding?", "I see."]
+    assert fake_service.asked() == ["When is the", "When is the wedding?"]
+
+
+async def test_without_its_memory_the_agent_goes_on_and_counts_it(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(DOWN, LATE, "", WEDDING)
+    fake_service.will_answer("Ingest", DOWN)
+    async with calling(agent_with(memory)) as call:
+        memory.attach(call.session)
+        given = [await call.turn(text) for text in ("One?", "Two?", "Three?", "Four?")]
+    await memory.aclose()
+
+    assert ["developer" in dict(each[-1]) for each in given] == [False, False, False, True]
+    assert memory.outcomes == {
+        "failed": 1,
+        "late": 1,
+        "nothing": 1,
+        "found": 1,
+        "not stored": 1,
+        "stored": 3,
+    }
+
+
+async def test_an_agent_whose_service_is_gone_answers() -> None:
+    async with AsyncClient(unused_address(), tenant="acme") as client:
+        memory = TriviumMemory(client, session="call-1")
+        async with calling(agent_with(memory)) as call:
+            given = await call.turn("When is the wedding?")
+
+    assert given[-1] == [SYSTEM, ("user", "When is the wedding?")]
+    assert set(memory.outcomes) <= {"failed", "late"}
+
+
+async def test_what_was_known_at_the_start_fills_a_turn_without_a_find(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    fake_service.at_start = GOA
+    fake_service.will_recall("", WEDDING)
+    async with calling(agent_with(memory)) as call:
+        memory.attach(call.session)
+        await asyncio.wait_for(memory.aclose(), PATIENCE_S)
+        (first,) = await call.turn("Hello!")
+        (second,) = await call.turn("When is the wedding?")
+
+    assert first == [SYSTEM, ("developer", GOA), ("user", "Hello!")]
+    assert ("developer", WEDDING) in second
+    assert ("developer", GOA) not in second
+
+
+async def test_an_attempt_that_is_overtaken_cancels_its_recall() -> None:
+    with listening(HangingService()) as service:
+        service.will_recall(WEDDING, WEDDING)
+        async with AsyncClient(service.address, tenant="acme") as client:
+            memory = TriviumMemory(client, session="call-1", timeout=2 * PATIENCE_S)
+            async with calling(agent_with(memory)) as call:
+                await call.begins("When is the")
+                assert await asyncio.to_thread(service.was_asked.wait, PATIENCE_S)
+                call.hears(stt.SpeechEventType.PREFLIGHT_TRANSCRIPT, "When is the wedding?")
+                assert await asyncio.to_thread(service.was_cancelled.wait, PATIENCE_S)
+                given = await call.given()
+
+    assert given == [SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]
+
+
+async def test_the_example_runs(fake_service: RecallingService) -> None:
+    fake_service.will_recall(WEDDING)
+    command = [sys.executable, str(EXAMPLE), "--address", fake_service.address]
+    lines = b"When is the wedding?\nAnd the trip?\n"
+    done = await asyncio.to_thread(
+        subprocess.run, command, input=lines, capture_output=True, check=False, timeout=120
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert f"developer: {WEDDING}" in done.stdout.decode()
+    assert [len(each) for each in fake_service.written()] == [2, 2]

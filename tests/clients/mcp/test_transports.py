@@ -1,0 +1,133 @@
+"""The server as a process: over stdio, and over streamable HTTP, with a token for each request."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.fakes.service import FakeService
+from trivium.v1.retrieval_service_pb2 import Hit, RetrieveResponse
+from trivium.v1.segment_pb2 import Segment
+from trivium_mcp import Connection
+from trivium_mcp.__main__ import check
+from trivium_mcp.connection import bearer_of, from_environment
+
+COMMAND = (sys.executable, "-m", "trivium_mcp")
+ANSWER = RetrieveResponse(hits=[Hit(segment=Segment(id="t1", text="The eighth."), rank=1)])
+
+
+def variables(service: FakeService, **more: str) -> dict[str, str]:
+    return {
+        **os.environ,  # noqa: TID251 - for a child
+        "TRIVIUM_ADDRESS": service.address,
+        **more,
+    }
+
+
+async def test_over_stdio(fake_service: FakeService, tmp_path: Path) -> None:
+    fake_service.will_answer("Retrieve", ANSWER)
+    key = tmp_path / "key"
+    key.write_text("trv_key\n")
+    environment = variables(fake_service, TRIVIUM_TENANT="acme", TRIVIUM_TOKEN_FILE=str(key))
+    process = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:]], env=environment)
+    async with Client(process) as client:
+        result = await client.call_tool("recall", {"query": "When?"})
+
+    assert "[t1] The eighth." in str(result.content)
+    assert fake_service.request().tenant == "acme"
+    assert fake_service.metadata[0]["authorization"] == "Bearer trv_key"
+
+
+@contextmanager
+def served(service: FakeService, **more: str) -> Iterator[str]:
+    """The URL of a server over HTTP, which runs until the end of the block."""
+    process = subprocess.Popen(
+        [*COMMAND, "--http", "--port", "0"],
+        env=variables(service, **more),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if found := re.search(r"running on (http://127.0.0.1:\d+)", line):
+                yield f"{found[1]}/mcp"
+                break
+        else:
+            raise AssertionError("the server did not start")
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+async def recall(url: str, token: str) -> str:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        return str((await client.call_tool("recall", {"query": "When?"})).content)
+
+
+async def test_over_http_each_request_has_its_own_token(fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", ANSWER, ANSWER, ANSWER)
+    with served(fake_service) as url:
+        texts = [await recall(url, token) for token in ("of-nora", "of-idris", "")]
+
+    assert all("[t1] The eighth." in text for text in texts)
+    sent = [call.get("authorization") for call in fake_service.metadata]
+    assert sent == ["Bearer of-nora", "Bearer of-idris", None]
+    assert {request.tenant for request in fake_service.requests} == {""}
+
+
+def over_http(host: str) -> argparse.Namespace:
+    return argparse.Namespace(http=True, host=host)
+
+
+def test_a_token_of_the_process_is_not_lent_over_http() -> None:
+    with pytest.raises(ValueError, match="unset it"):
+        check(Connection(token="trv_key"), over_http("127.0.0.1"))
+
+
+def test_the_memory_of_the_process_is_not_served_to_other_machines() -> None:
+    check(Connection(tenant="acme"), over_http("127.0.0.1"))
+    with pytest.raises(ValueError, match="other machines"):
+        check(Connection(tenant="acme"), over_http("0.0.0.0"))
+
+
+def test_settings_that_cannot_be_used_end_the_process_in_one_line(tmp_path: Path) -> None:
+    environment = {"TRIVIUM_TOKEN_FILE": str(tmp_path / "missing")}
+    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("trivium-mcp: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_settings_are_those_of_the_command_line(tmp_path: Path) -> None:
+    read = from_environment({"TRIVIUM_TENANT": "acme", "TRIVIUM_TLS_CA": str(tmp_path)})
+
+    assert (read.address, read.tenant) == ("127.0.0.1:9000", "acme")
+    assert read.tls is not None
+    assert read.tls.ca == tmp_path
+    assert from_environment({}).tls is None
+    assert from_environment({"TRIVIUM_TLS": "1"}).tls is not None
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [("Bearer abc", "abc"), ("bearer  abc ", "abc"), ("Basic abc", ""), ("", "")],
+)
+def test_only_a_bearer_token_is_handed_on(header: str, token: str) -> None:
+    assert bearer_of({"authorization": header}) == token

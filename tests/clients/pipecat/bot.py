@@ -1,0 +1,161 @@
+"""A bot in Pipecat whose ears and model follow a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipecat.frames.frames import (
+    EndFrame,
+    Frame,
+    LLMContextFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMRunFrame,
+    LLMTextFrame,
+    MetricsFrame,
+    ProposedUserStartedSpeakingFrame,
+    ProposedUserStoppedSpeakingFrame,
+    TranscriptionFrame,
+)
+from pipecat.pipeline.pipeline import Pipeline
+from pipecat.pipeline.worker import PipelineParams, PipelineWorker
+from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.processors.aggregators.llm_response_universal import (
+    LLMContextAggregatorPair,
+    LLMUserAggregatorParams,
+)
+from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
+from pipecat.workers.runner import WorkerRunner
+
+from trivium_pipecat import MemoryMetricsData, TriviumMemoryService
+
+PATIENCE_S = 30.0
+
+
+Messages = list[tuple[str, str]]
+"""Roles and contents."""
+
+
+def messages_of(context: LLMContext) -> Messages:
+    return [(each["role"], each["content"]) for each in context.get_messages()]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the model was given, and its messages at that time."""
+
+    frame: LLMContextFrame
+    messages: Messages
+
+
+class ScriptedModel(FrameProcessor):  # type: ignore[misc]
+    """Gives the same answer each time; hands out what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: asyncio.Queue[Given] = asyncio.Queue()
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        if not isinstance(frame, LLMContextFrame):
+            await self.push_frame(frame, direction)
+            return
+        self.given.put_nowait(Given(frame, messages_of(frame.context)))
+        await self.push_frame(LLMFullResponseStartFrame())
+        await self.push_frame(LLMTextFrame("I see."))
+        await self.push_frame(LLMFullResponseEndFrame())
+
+
+class MetricsKeeper(FrameProcessor):  # type: ignore[misc]
+    """Keeps the metrics of the memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[MemoryMetricsData] = []
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        if isinstance(frame, MetricsFrame):
+            self.kept += [each for each in frame.data if isinstance(each, MemoryMetricsData)]
+        await self.push_frame(frame, direction)
+
+
+@dataclass
+class Bot:
+    """A running bot; `context` is its history."""
+
+    worker: PipelineWorker
+    context: LLMContext
+    model: ScriptedModel
+    metrics: MetricsKeeper
+    answered: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    async def begins_to_speak(self) -> None:
+        """The user interrupts whatever the bot does."""
+        await self.worker.queue_frame(ProposedUserStartedSpeakingFrame())
+
+    async def ends(self, text: str) -> None:
+        """The user has said it."""
+        heard = TranscriptionFrame(text=text, user_id="nora", timestamp="")
+        await self.worker.queue_frames([heard, ProposedUserStoppedSpeakingFrame()])
+
+    async def runs_again(self) -> None:
+        """As after a tool was called."""
+        await self.worker.queue_frame(LLMRunFrame())
+
+    async def answers(self) -> Given:
+        """What the model was given, once it has answered."""
+        given = await asyncio.wait_for(self.model.given.get(), PATIENCE_S)
+        await asyncio.wait_for(self.answered.get(), PATIENCE_S)
+        return given
+
+    async def hears(self, text: str) -> Given:
+        """A whole turn of the user, and the answer."""
+        await self.begins_to_speak()
+        await self.ends(text)
+        return await self.answers()
+
+
+@asynccontextmanager
+async def running(
+    memory: TriviumMemoryService, context: LLMContext | None = None
+) -> AsyncIterator[Bot]:
+    """The bot until the end of the block, when its pipeline has ended in good order."""
+    context = context or LLMContext([{"role": "system", "content": "You are brief."}])
+    aggregators = LLMContextAggregatorPair(
+        context,
+        user_params=LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies()),
+    )
+    model, metrics = ScriptedModel(), MetricsKeeper()
+    stages = [aggregators.user(), memory, model, metrics, aggregators.assistant()]
+    worker = PipelineWorker(
+        Pipeline(stages),
+        params=PipelineParams(enable_metrics=True),
+        cancel_on_idle_timeout=False,
+        enable_rtvi=False,
+    )
+    bot = Bot(worker, context, model, metrics)
+    started = asyncio.Event()
+
+    @worker.event_handler("on_pipeline_started")  # type: ignore[untyped-decorator]
+    async def on_pipeline_started(*_: Any) -> None:
+        started.set()
+
+    @aggregators.assistant().event_handler("on_assistant_turn_stopped")  # type: ignore[untyped-decorator]
+    async def on_assistant_turn_stopped(_: Any, message: Any) -> None:
+        bot.answered.put_nowait(message.content)
+
+    runner = WorkerRunner(handle_sigint=False)
+    await runner.add_workers(worker)
+    running = asyncio.create_task(runner.run())
+    try:
+        await asyncio.wait_for(started.wait(), PATIENCE_S)
+        yield bot
+    finally:
+        await worker.queue_frame(EndFrame())
+        await asyncio.wait_for(running, PATIENCE_S)

@@ -1,0 +1,216 @@
+"""The memory in a real pipeline of Pipecat, whose ears and model follow a script."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.clients.recalling_service import (
+    HangingService,
+    RecallingService,
+    listening,
+    unused_address,
+)
+from tests.fakes.service import Failure
+from trivium import AsyncClient
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
+
+pytest.importorskip("pipecat", reason="`make test-integrations` installs Pipecat")
+
+from pipecat.frames.frames import LLMContextFrame
+from pipecat.processors.aggregators.llm_context import LLMContext
+
+from tests.clients.pipecat.bot import PATIENCE_S, messages_of
+from tests.clients.pipecat.bot import running as running_bot
+from trivium_pipecat import TriviumMemoryService
+
+pytestmark = pytest.mark.pipecat
+
+EXAMPLE = Path(__file__).parents[3] / "clients/pipecat/examples/pipeline.py"
+
+WEDDING = "<memory>\n- Nora said: 'The wedding is on the eighth.'\n</memory>"
+GOA = "<memory>\n- Nora flies to Goa.\n</memory>"
+DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
+
+
+@pytest.fixture
+def memory(async_client: AsyncClient) -> TriviumMemoryService:
+    return TriviumMemoryService(async_client, session="call-1", user="Nora", timeout=10)
+
+
+@pytest.fixture
+def fake_service() -> Iterator[RecallingService]:
+    with listening(RecallingService()) as service:
+        yield service
+
+
+SYSTEM = ("system", "You are brief.")
+ANSWER = ("assistant", "I see.")
+
+
+async def test_a_block_is_replaced_and_the_history_stays_clean(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING, GOA)
+    async with running_bot(memory) as bot:
+        first = await bot.hears("When is the wedding?")
+        second = await bot.hears("And the trip?")
+        history = messages_of(bot.context)
+
+    assert fake_service.asked() == ["When is the wedding?", "And the trip?"]
+    assert first.messages == [SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]
+    assert second.messages == [
+        SYSTEM,
+        ("user", "When is the wedding?"),
+        ANSWER,
+        ("developer", GOA),
+        ("user", "And the trip?"),
+    ]
+    assert history == [
+        SYSTEM,
+        ("user", "When is the wedding?"),
+        ANSWER,
+        ("user", "And the trip?"),
+        ANSWER,
+    ]
+
+
+async def test_an_exchange_is_stored_once_after_it(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    async with running_bot(memory) as bot:
+        await bot.hears("When is the wedding?")
+        await bot.hears("And the trip?")
+
+    assert fake_service.written() == [
+        [("call-1:1", "Nora", "When is the wedding?"), ("call-1:2", "Bot", "I see.")],
+        [("call-1:3", "Nora", "And the trip?"), ("call-1:4", "Bot", "I see.")],
+    ]
+    assert isinstance(fake_service.requests[0], RetrieveRequest)
+
+
+async def test_without_its_memory_the_bot_goes_on_and_says_so_in_metrics(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(DOWN, LATE, "", WEDDING)
+    fake_service.will_answer("Ingest", DOWN)
+    async with running_bot(memory) as bot:
+        given = [await bot.hears(text) for text in ("One?", "Two?", "Three?", "Four?")]
+    outcomes = [(each.operation, str(each.outcome)) for each in bot.metrics.kept]
+
+    assert ["developer" in dict(each.messages) for each in given] == [False, False, False, True]
+    assert [outcome for operation, outcome in outcomes if operation == "recall"] == [
+        "failed",
+        "late",
+        "nothing",
+        "found",
+    ]
+    assert ("store", "not stored") in outcomes
+    assert ("store", "stored") in outcomes
+
+
+async def test_a_bot_whose_service_is_gone_answers() -> None:
+    async with AsyncClient(unused_address(), tenant="acme") as client:
+        memory = TriviumMemoryService(client, session="call-1")
+        async with running_bot(memory) as bot:
+            given = await bot.hears("When is the wedding?")
+
+    assert given.messages == [SYSTEM, ("user", "When is the wedding?")]
+    assert {str(each.outcome) for each in bot.metrics.kept} <= {"failed", "late", "not stored"}
+
+
+async def test_what_was_known_at_the_start_fills_a_turn_without_a_find(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.at_start = GOA
+    fake_service.will_recall("", WEDDING)
+    async with running_bot(memory) as bot:
+        await asyncio.wait_for(asyncio.gather(*memory._tasks), PATIENCE_S)
+        first = await bot.hears("Hello!")
+        second = await bot.hears("When is the wedding?")
+
+    assert first.messages == [SYSTEM, ("developer", GOA), ("user", "Hello!")]
+    assert ("developer", WEDDING) in second.messages
+    assert ("developer", GOA) not in second.messages
+
+
+async def test_a_turn_that_goes_on_after_a_tool_is_recalled_once(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING)
+    async with running_bot(memory) as bot:
+        await bot.hears("When is the wedding?")
+        call = {"id": "1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+        bot.context.add_message({"role": "assistant", "content": "", "tool_calls": [call]})
+        bot.context.add_message({"role": "tool", "content": "noon", "tool_call_id": "1"})
+        await bot.runs_again()
+        given = await bot.answers()
+
+    roles = [role for role, _ in given.messages]
+    assert roles == ["system", "developer", "user", "assistant", "assistant", "tool"]
+    assert fake_service.asked() == ["When is the wedding?"]
+
+
+async def test_tools_are_kept(memory: TriviumMemoryService, fake_service: RecallingService) -> None:
+    fake_service.will_recall(WEDDING)
+    context = LLMContext([{"role": "system", "content": "You are brief."}], tools=[clock])
+    async with running_bot(memory, context) as bot:
+        given = await bot.hears("When is the wedding?")
+
+    assert given.frame.context is not bot.context
+    assert given.frame.context.tools is bot.context.tools
+
+
+async def test_a_speculative_turn_is_recalled_for_but_not_stored(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    fake_service.will_recall(WEDDING)
+    provisional = LLMContext([{"role": "user", "content": "When is the"}])
+    async with running_bot(memory) as bot:
+        await bot.worker.queue_frame(LLMContextFrame(provisional, speculation=True))
+        given = await bot.answers()
+
+    assert given.frame.speculation
+    assert given.messages == [("developer", WEDDING), ("user", "When is the")]
+    assert [turn for turns in fake_service.written() for turn in turns if turn[1] == "Nora"] == []
+
+
+async def clock(params: Any) -> None:
+    """Says what time it is."""
+
+
+async def test_an_interruption_cancels_the_recall() -> None:
+    with listening(HangingService()) as service:
+        async with AsyncClient(service.address, tenant="acme") as client:
+            memory = TriviumMemoryService(client, session="call-1", timeout=2 * PATIENCE_S)
+            async with running_bot(memory) as bot:
+                await bot.begins_to_speak()
+                await bot.ends("When is the")
+                assert await asyncio.to_thread(service.was_asked.wait, PATIENCE_S)
+                await bot.begins_to_speak()
+                assert await asyncio.to_thread(service.was_cancelled.wait, PATIENCE_S)
+                await bot.ends("wedding?")
+                given = await bot.answers()
+
+    assert given.messages[-1] == ("user", "wedding?")
+
+
+async def test_the_example_runs(fake_service: RecallingService) -> None:
+    fake_service.will_recall(WEDDING)
+    command = [sys.executable, str(EXAMPLE), "--address", fake_service.address]
+    lines = b"When is the wedding?\nAnd the trip?\n"
+    done = await asyncio.to_thread(
+        subprocess.run, command, input=lines, capture_output=True, check=False, timeout=120
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "user: When is the wedding?" in done.stdout.decode()
+    assert [len(each) for each in fake_service.written()] == [2, 2]
