@@ -89,6 +89,22 @@ def _overload(name: str) -> str:
     return overload_table(baseline(name))
 
 
+def _chaos() -> str:
+    """What happened in each placement, and what was found."""
+    found = ("lost", "double", "stale", "half_written", "resurrected", "unverified")
+    counted = ("operations", "acknowledged", "retried", "answers", "rows", *found)
+    rows = [
+        (
+            str(table(each, "parameters")["placement"]),
+            figures(number(each, "n")),
+            *(figures(number(each, "measured", name)) for name in counted),
+        )
+        for each in baseline("faults/chaos")
+    ]
+    names = (name.replace("_", "-") for name in counted)
+    return markdown_table(("placement", "rounds", *names), rows)
+
+
 def _batching() -> str:
     """The simulated device, for each switch interval of Python's threads."""
     names = {"queries alone": "questions alone", "queries and bulk": "questions and documents"}
@@ -315,6 +331,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "loads": _loads,
     "overload": _overload,
     "batching": _batching,
+    "chaos": _chaos,
     "gpu": _gpu,
     "sets": _sets,
     "former": _former,

@@ -22,7 +22,7 @@ WORDS_OF_AN_ITEM = 6
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
 LABEL = "group"
 AS_WRITTEN = {"resolve_names": False}
-"""A profile that asks for the very text of an item: "copper" resembles the name of a keeper."""
+"""Asks for the very text of an item: else words that resemble names would be replaced."""
 
 _VERSION = re.compile(r"version (\d+)")
 
@@ -39,13 +39,13 @@ def items_of(group: Group, version: int) -> list[Item]:
                 session=group.name,
                 labels={LABEL: group.name},
                 event_time=said_at,
-                entities=(f"Keeper {group.name}",),
+                entities=(f"Captain {group.name}",),
             )
             for id_, text in segments
         ),
         Fact(
             id=fact[0],
-            subject=f"Keeper {group.name}",
+            subject=f"Captain {group.name}",
             relation="sailed to",
             object=harbour(version),
             sentence=fact[1],
