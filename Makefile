@@ -281,6 +281,10 @@ test-integrations: $(INTEGRATIONS)/.integrations ## Test the plug-ins for Pipeca
 mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY="ID ID" names some
 	@$(BIN)/python -m tests.mutations --jobs 2 --needs postgres,neo4j,model $(ONLY)
 
+.PHONY: chaos
+chaos: $(VENV)/.dev ## Kill parts of a desk under load and compare all stores; ROUNDS=100, SEED=0
+	@$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),100) --seed $(or $(SEED),0)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge; INPUTS=N changes their number
 	@$(BIN)/python -m tests.security.fuzz --inputs $(or $(INPUTS),1000000)

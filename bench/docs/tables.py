@@ -94,6 +94,22 @@ def _recall(name: str) -> str:
     return recall_table(baseline(name))
 
 
+def _chaos() -> str:
+    """What happened in each placement, and what was found."""
+    found = ("lost", "double", "stale", "half_written", "resurrected", "unverified")
+    counted = ("operations", "acknowledged", "retried", "answers", "rows", *found)
+    rows = [
+        (
+            str(table(each, "parameters")["placement"]),
+            figures(number(each, "n")),
+            *(figures(number(each, "measured", name)) for name in counted),
+        )
+        for each in baseline("faults/chaos")
+    ]
+    names = (name.replace("_", "-") for name in counted)
+    return markdown_table(("placement", "rounds", *names), rows)
+
+
 def _batching() -> str:
     """The simulated device, for each switch interval of Python's threads."""
     names = {"queries alone": "questions alone", "queries and bulk": "questions and documents"}
@@ -321,6 +337,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "overload": _overload,
     "recall": _recall,
     "batching": _batching,
+    "chaos": _chaos,
     "gpu": _gpu,
     "sets": _sets,
     "former": _former,

@@ -56,6 +56,16 @@ class Snapshot:
         """Whether the snapshot includes the effects of transaction `xid`."""
         return xid < self.xmax and xid not in self.in_progress
 
+    def up_to(self, newest: int) -> Snapshot:
+        """The same snapshot, without the transactions after `newest`.
+
+        A reader that keeps its position in memory takes the newest transaction that it has read
+        for `newest`, since PostgreSQL forgets in a crash what it has not written: it then gives
+        ids again that were those of aborted transactions, and that the snapshot includes.
+        """
+        xmax = min(self.xmax, newest + 1)
+        return Snapshot(xmax, frozenset(xid for xid in self.in_progress if xid < xmax))
+
     def without(self, xids: Iterable[int]) -> Snapshot:
         """The same snapshot, with `xids` treated as still in progress."""
         later = frozenset(xid for xid in xids if xid < self.xmax)

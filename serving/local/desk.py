@@ -26,6 +26,7 @@ from serving.domain.errors import DependencyError, TriviumError
 from serving.local.interruption import Interruption
 from serving.local.ray_cluster import DeskRay, choose_ports
 from serving.local.ray_environment import DeskAddresses, DeskStartError
+from serving.local.upkeep import RestartableServer, Upkeep, tend_all
 
 Report = Callable[[str], None]
 LINES_OF_RAY = 12
@@ -38,7 +39,7 @@ POLL_S = 0.1
 class Desk:
     """A running desk: its addresses, the duration of the start, and what keeps it running.
 
-    `tend` restarts Neo4j if it has ended; call it in intervals.
+    `tend` restarts the stores of the desk that have ended; call it in intervals.
     """
 
     addresses: DeskAddresses
@@ -89,8 +90,8 @@ def running_desk(
 
     with contextlib.ExitStack() as stack:
         report("starting Ray, PostgreSQL and Neo4j")
-        postgres = stack.enter_context(started_in_background(_postgres(settings)))
-        neo4j_server = _neo4j(settings, progress)
+        postgres_server, neo4j_server = _postgres(settings), _neo4j(settings, progress)
+        postgres = stack.enter_context(started_in_background(postgres_server))
         neo4j = stack.enter_context(started_in_background(neo4j_server))
         encoder = stack.enter_context(started_in_background(_EncoderFiles(settings, progress)))
         ray = DeskRay(ports, temp_dir, interruption.check)
@@ -108,8 +109,19 @@ def running_desk(
             report("deploying the service")
             with _ray_errors():
                 ray.deploy(serve_config(settings, arguments), report)
-        tend = partial(restart_if_dead, neo4j_server, report)
+        tend = partial(tend_all, _upkeeps(postgres_server, neo4j_server, report))
         yield Desk(addresses, time.monotonic() - started, tend)
+
+
+def _upkeeps(
+    postgres: EmbeddedPostgres | None, neo4j: EmbeddedNeo4j | None, report: Report
+) -> list[Upkeep]:
+    """One for each store that the desk has started."""
+    without: list[tuple[RestartableServer | None, str]] = [
+        (postgres, "Nothing is answered without it."),
+        (neo4j, "Questions are answered without relations."),
+    ]
+    return [Upkeep(server, why, report) for server, why in without if server is not None]
 
 
 def _require_extras(settings: Settings) -> None:
@@ -156,16 +168,6 @@ def started_in_background(server: Server | None) -> Iterator[Future[str] | None]
         finally:
             wait([start])
             server.stop()
-
-
-def restart_if_dead(neo4j: EmbeddedNeo4j | None, report: Report) -> None:
-    """Restarts the Neo4j of the desk if it has ended; a failure is reported."""
-    if neo4j is None:
-        return
-    try:
-        neo4j.restart_if_dead()
-    except TriviumError as error:
-        report(f"{error}. Questions are answered without relations; start the desk again")
 
 
 def address_of(start: Future[str] | None, check: Callable[[], None]) -> str | None:

@@ -27,12 +27,13 @@ class WriteReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """What to erase: exactly one field is set."""
+    """What to erase: exactly one field is set. A filter selects segments and restricts them."""
 
     items: tuple[ItemId, ...] | None = None
     session: str | None = None
     speaker: str | None = None
     everything: bool = False
+    filter: Filter | None = None
 
 
 @dataclass(frozen=True, slots=True)

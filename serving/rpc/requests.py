@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from serving.domain.errors import Violation
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.domain.questions.query import NO_FILTER, Filter
+from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.ports.memory_store import Selector
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
 from serving.rpc.items import MAX_LABEL_KEY_BYTES, MAX_NAME_BYTES, is_dated, to_item
@@ -134,10 +134,27 @@ def to_selector(request: ingest_service_pb2.ForgetRequest) -> tuple[TenantName, 
             if not request.everything:
                 check.reject("everything", "must be true")
             selector = Selector(everything=True)
+        case "filter":
+            selector = Selector(filter=_restricting_filter(check, request.filter))
         case _:
-            check.reject("selector", "must be one of ids, session, speaker, everything")
+            check.reject("selector", "must be one of ids, session, speaker, everything, filter")
     check.finish()
     return tenant, selector
+
+
+def _restricting_filter(check: Checker, message: filter_pb2.Filter) -> Filter:
+    """Reads the filter of an erasure, which may not select everything by accident."""
+    filter_ = to_filter(check, "filter", message)
+    open_ranges = [
+        name
+        for name in ("event_time", "created_at", "updated_at")
+        if message.HasField(name) and getattr(filter_, name) == TimeRange()
+    ]
+    for name in open_ranges:
+        check.reject(f"filter.{name}", "must have a start or an end")
+    if not open_ranges and not filter_.restricts:
+        check.reject("filter", "must restrict something; use everything to erase all items")
+    return filter_
 
 
 def _item_ids(check: Checker, message: ingest_service_pb2.ItemIds) -> tuple[ItemId, ...]:

@@ -19,6 +19,7 @@ from serving.domain.items.records import (
     fact_id,
     segment_id,
 )
+from serving.domain.questions.query import Filter, TimeRange
 from serving.ports.memory_store import MemoryStore, Selector
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, ids, segment
@@ -222,6 +223,11 @@ async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
         (Selector(speaker=""), "a b c"),
         (Selector(session=""), "a b c"),
         (Selector(everything=True), ""),
+        (Selector(filter=Filter(labels={"project": ("goa", "rome")})), "b c"),
+        (Selector(filter=Filter(labels={"project": ("rome",)})), "a b c"),
+        (Selector(filter=Filter(event_time=TimeRange(NOON, NOON + days(1)))), "b"),
+        (Selector(filter=Filter(event_time=TimeRange(end=NOON))), "a b c"),
+        (Selector(filter=Filter(speakers=("ann",), event_time=TimeRange(NOON + days(1)))), "a c"),
     ],
     ids=[
         "ids",
@@ -231,23 +237,32 @@ async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
         "no speaker",
         "no session",
         "everything",
+        "label",
+        "label of no segment",
+        "time range",
+        "time range of no segment",
+        "filter of several fields",
     ],
 )
 async def test_what_is_selected_is_erased(store: Stores, selector: Selector, left: str) -> None:
     await store.write(
         TENANT,
         [
-            segment("a", speaker="Ann", session="monday"),
-            segment("b", speaker="ann"),
+            segment("a", speaker="Ann", session="monday", labels={"project": "goa"}),
+            segment("b", speaker="ann", event_time=NOON + days(1)),
             segment("c"),
             fact("f", "Ann", "likes", "Goa"),
         ],
     )
+    other = TenantName("other")
+    alike = segment("a", speaker="Ann", session="monday", labels={"project": "goa"})
+    await store.write(other, [alike])
 
     receipt = await store.erase(TENANT, selector)
 
     assert await load(store, *ids("a", "b", "c")) == await load(store, *ids(*left.split()))
     assert await store.count(TENANT, ids("a", "b", "c")) == len(left.split())
+    assert await store.count(other, ids("a")) == 1
     erased = {item.id for item in receipt.items if item.kind == "segment"}
     assert erased == {"a", "b", "c"} - set(left.split())
 

@@ -236,6 +236,8 @@ def _is_selected(item: Item, selector: Selector) -> bool:
         return item.item in selector.items
     if not isinstance(item, Segment):
         return False
+    if selector.filter is not None:
+        return selector.filter.accepts(item)
     if selector.session is not None:
         return bool(item.session) and item.session == selector.session
     return bool(item.speaker) and name_key(item.speaker) == name_key(selector.speaker or "")

@@ -149,3 +149,29 @@ def test_a_neo4j_that_died_is_started_again_at_its_address(tmp_path: Path, jar_c
         assert server.pid not in (None, first)
         assert write_and_count(address) == 1
     assert any("Neo4j ended with status" in line for line in said)
+
+
+def test_a_restart_that_failed_is_tried_again_unless_it_was_stopped(
+    tmp_path: Path, jar_cache: Path
+) -> None:
+    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256)
+    address = server.start()
+    configuration = tmp_path / "neo4j" / "neo4j.conf"
+    try:
+        assert server.pid is not None
+        process = psutil.Process(server.pid)
+        process.kill()
+        psutil.wait_procs([process])
+        configuration.unlink()
+        configuration.mkdir()
+        with pytest.raises(DependencyError, match="Is a directory"):
+            server.restart_if_dead()
+        configuration.rmdir()
+
+        server.restart_if_dead()
+
+        assert write_and_count(address) == 1
+    finally:
+        server.stop()
+    server.restart_if_dead()
+    assert server.pid is None

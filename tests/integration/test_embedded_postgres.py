@@ -26,6 +26,7 @@ from serving.adapters.embedded_postgres import (
 )
 from serving.adapters.embedded_postgres.account import ACCOUNT
 from tests.fixtures.postgres import QUICK, pid_of
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.postgres
 
@@ -116,6 +117,24 @@ def test_it_comes_back_after_the_server_was_killed(root: Path) -> None:
 
     with EmbeddedPostgres(root) as again, psycopg.connect(again) as connection:
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("folder", [".", "x" * 120], ids=["a socket below it", "a short socket"])
+def test_a_killed_server_is_started_again_at_its_address(root: Path, folder: str) -> None:
+    root.mkdir(mode=0o755)
+    server = EmbeddedPostgres(root / folder, settings=QUICK)
+    server.restart_if_dead()
+    with server as dsn:
+        server.restart_if_dead()
+        pid = pid_of(root / folder)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not runs(pid))
+
+        server.restart_if_dead()
+
+        assert answers(dsn)
+        assert pid_of(root / folder) != pid
+    assert not answers(dsn)
 
 
 @pytest.mark.parametrize("of_another_server", [False, True], ids=["any process", "a server"])

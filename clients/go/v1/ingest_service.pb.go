@@ -590,6 +590,7 @@ type ForgetRequest struct {
 	//	*ForgetRequest_Session
 	//	*ForgetRequest_Speaker
 	//	*ForgetRequest_Everything
+	//	*ForgetRequest_Filter
 	Selector      isForgetRequest_Selector `protobuf_oneof:"selector"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -675,6 +676,15 @@ func (x *ForgetRequest) GetEverything() bool {
 	return false
 }
 
+func (x *ForgetRequest) GetFilter() *Filter {
+	if x != nil {
+		if x, ok := x.Selector.(*ForgetRequest_Filter); ok {
+			return x.Filter
+		}
+	}
+	return nil
+}
+
 type isForgetRequest_Selector interface {
 	isForgetRequest_Selector()
 }
@@ -699,6 +709,13 @@ type ForgetRequest_Everything struct {
 	Everything bool `protobuf:"varint,5,opt,name=everything,proto3,oneof"`
 }
 
+type ForgetRequest_Filter struct {
+	// Segments that pass a filter, such as one of a label or a time range. It
+	// must restrict something, and its time ranges must have a bound. Facts are
+	// erased with the last of their evidence, not by their own validity.
+	Filter *Filter `protobuf:"bytes,6,opt,name=filter,proto3,oneof"`
+}
+
 func (*ForgetRequest_Ids) isForgetRequest_Selector() {}
 
 func (*ForgetRequest_Session) isForgetRequest_Selector() {}
@@ -706,6 +723,8 @@ func (*ForgetRequest_Session) isForgetRequest_Selector() {}
 func (*ForgetRequest_Speaker) isForgetRequest_Selector() {}
 
 func (*ForgetRequest_Everything) isForgetRequest_Selector() {}
+
+func (*ForgetRequest_Filter) isForgetRequest_Selector() {}
 
 // Ids of segments and facts.
 type ItemIds struct {
@@ -926,7 +945,7 @@ var File_trivium_v1_ingest_service_proto protoreflect.FileDescriptor
 const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ftrivium/v1/ingest_service.proto\x12\n" +
-	"trivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\x83\x01\n" +
+	"trivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\x83\x01\n" +
 	"\rIngestRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12,\n" +
 	"\x05items\x18\x02 \x03(\v2\x16.trivium.v1.IngestItemR\x05items\x12,\n" +
@@ -959,7 +978,7 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\x0funchanged_count\x18\x03 \x01(\x03R\x0eunchangedCount\x12%\n" +
 	"\x0erejected_count\x18\x04 \x01(\x03R\rrejectedCount\x123\n" +
 	"\brejected\x18\x05 \x03(\v2\x17.trivium.v1.ItemOutcomeR\brejected\x12+\n" +
-	"\x11consistency_token\x18\x06 \x01(\tR\x10consistencyToken\"\xb6\x01\n" +
+	"\x11consistency_token\x18\x06 \x01(\tR\x10consistencyToken\"\xe4\x01\n" +
 	"\rForgetRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12'\n" +
 	"\x03ids\x18\x02 \x01(\v2\x13.trivium.v1.ItemIdsH\x00R\x03ids\x12\x1a\n" +
@@ -967,7 +986,8 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\aspeaker\x18\x04 \x01(\tH\x00R\aspeaker\x12 \n" +
 	"\n" +
 	"everything\x18\x05 \x01(\bH\x00R\n" +
-	"everythingB\n" +
+	"everything\x12,\n" +
+	"\x06filter\x18\x06 \x01(\v2\x12.trivium.v1.FilterH\x00R\x06filterB\n" +
 	"\n" +
 	"\bselector\"E\n" +
 	"\aItemIds\x12\x1f\n" +
@@ -1027,6 +1047,7 @@ var file_trivium_v1_ingest_service_proto_goTypes = []any{
 	(*Segment)(nil),              // 12: trivium.v1.Segment
 	(*Fact)(nil),                 // 13: trivium.v1.Fact
 	(*ItemRef)(nil),              // 14: trivium.v1.ItemRef
+	(*Filter)(nil),               // 15: trivium.v1.Filter
 }
 var file_trivium_v1_ingest_service_proto_depIdxs = []int32{
 	2,  // 0: trivium.v1.IngestRequest.items:type_name -> trivium.v1.IngestItem
@@ -1039,18 +1060,19 @@ var file_trivium_v1_ingest_service_proto_depIdxs = []int32{
 	2,  // 7: trivium.v1.IngestStreamRequest.items:type_name -> trivium.v1.IngestItem
 	4,  // 8: trivium.v1.IngestStreamResponse.rejected:type_name -> trivium.v1.ItemOutcome
 	9,  // 9: trivium.v1.ForgetRequest.ids:type_name -> trivium.v1.ItemIds
-	11, // 10: trivium.v1.ForgetResponse.receipts:type_name -> trivium.v1.StoreReceipt
-	1,  // 11: trivium.v1.IngestService.Ingest:input_type -> trivium.v1.IngestRequest
-	6,  // 12: trivium.v1.IngestService.IngestStream:input_type -> trivium.v1.IngestStreamRequest
-	8,  // 13: trivium.v1.IngestService.Forget:input_type -> trivium.v1.ForgetRequest
-	3,  // 14: trivium.v1.IngestService.Ingest:output_type -> trivium.v1.IngestResponse
-	7,  // 15: trivium.v1.IngestService.IngestStream:output_type -> trivium.v1.IngestStreamResponse
-	10, // 16: trivium.v1.IngestService.Forget:output_type -> trivium.v1.ForgetResponse
-	14, // [14:17] is the sub-list for method output_type
-	11, // [11:14] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	15, // 10: trivium.v1.ForgetRequest.filter:type_name -> trivium.v1.Filter
+	11, // 11: trivium.v1.ForgetResponse.receipts:type_name -> trivium.v1.StoreReceipt
+	1,  // 12: trivium.v1.IngestService.Ingest:input_type -> trivium.v1.IngestRequest
+	6,  // 13: trivium.v1.IngestService.IngestStream:input_type -> trivium.v1.IngestStreamRequest
+	8,  // 14: trivium.v1.IngestService.Forget:input_type -> trivium.v1.ForgetRequest
+	3,  // 15: trivium.v1.IngestService.Ingest:output_type -> trivium.v1.IngestResponse
+	7,  // 16: trivium.v1.IngestService.IngestStream:output_type -> trivium.v1.IngestStreamResponse
+	10, // 17: trivium.v1.IngestService.Forget:output_type -> trivium.v1.ForgetResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_ingest_service_proto_init() }
@@ -1059,6 +1081,7 @@ func file_trivium_v1_ingest_service_proto_init() {
 		return
 	}
 	file_trivium_v1_fact_proto_init()
+	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_item_proto_init()
 	file_trivium_v1_segment_proto_init()
 	file_trivium_v1_ingest_service_proto_msgTypes[1].OneofWrappers = []any{
@@ -1070,6 +1093,7 @@ func file_trivium_v1_ingest_service_proto_init() {
 		(*ForgetRequest_Session)(nil),
 		(*ForgetRequest_Speaker)(nil),
 		(*ForgetRequest_Everything)(nil),
+		(*ForgetRequest_Filter)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -401,10 +401,21 @@ class AsyncClient:
         fact_ids: Sequence[str] = (),
         session: str = "",
         speaker: str = "",
+        filter: Filter | None = None,
         everything: bool = False,
         timeout: float | None = None,
     ) -> ForgetResult:
-        """Erases items by id, by session, by speaker, or all items, from every store.
+        """Erases items from every store: by id, session, speaker or filter, or all items.
+
+        Args:
+            segment_ids: Segments.
+            fact_ids: Facts, instead of segments or together with them.
+            session: All items of a session.
+            speaker: All items of a speaker; case-insensitive.
+            filter: The segments that pass it, such as those of a label or a time range. It must
+                restrict something.
+            everything: All items of the tenant.
+            timeout: In seconds.
 
         Raises:
             ValueError: Not exactly one of these selections is given.
@@ -416,6 +427,7 @@ class AsyncClient:
             session=session,
             speaker=speaker,
             everything=everything,
+            filter_=filter,
         )
         response = await self._send(self._ingest.Forget, request, self._writing(timeout))
         return responses.to_forget_result(response)

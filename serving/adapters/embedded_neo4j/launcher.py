@@ -74,6 +74,7 @@ class EmbeddedNeo4j:
         self._timeout_s = timeout_s
         self._on_progress = on_progress
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_wanted = False
 
     @property
     def log_path(self) -> Path:
@@ -92,6 +93,7 @@ class EmbeddedNeo4j:
             DependencyError: The jars cannot be downloaded, the root cannot be written, or Neo4j
                 did not start.
         """
+        self._is_wanted = True
         try:
             jars = jar_directory(self._cache, self._on_progress)
             self._root.mkdir(parents=True, exist_ok=True)
@@ -112,6 +114,7 @@ class EmbeddedNeo4j:
 
     def stop(self) -> None:
         """Ends Neo4j after a checkpoint and waits for it; does nothing if it does not run."""
+        self._is_wanted = False
         if self._process is None:
             return
         _close(self._process.stdin)
@@ -124,17 +127,17 @@ class EmbeddedNeo4j:
     def restart_if_dead(self) -> None:
         """Starts Neo4j again if it was started and has ended by itself, such as out of memory.
 
-        If that fails, it is not tried again.
-
         Raises:
-            DependencyError: It did not start.
+            DependencyError: It did not start; the next call tries again.
         """
-        if self._process is None or (status := self._process.poll()) is None:
-            return
-        logger.error("neo4j ended", extra={"status": status, "log": str(self.log_path)})
-        self._on_progress(f"Neo4j ended with status {status}; its log is {self.log_path}")
-        self._kill()
-        self.start()
+        if self._process is not None:
+            if (status := self._process.poll()) is None:
+                return
+            logger.error("neo4j ended", extra={"status": status, "log": str(self.log_path)})
+            self._on_progress(f"Neo4j ended with status {status}; its log is {self.log_path}")
+            self._kill()
+        if self._is_wanted:
+            self.start()
 
     def __enter__(self) -> str:
         return self.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import subprocess
@@ -53,6 +54,8 @@ SETTINGS: Mapping[str, str] = {
 LONGEST_SOCKET_PATH = 107
 """The bytes of `sockaddr_un.sun_path` on Linux, without the NUL."""
 
+logger = logging.getLogger(__name__)
+
 _children: list[subprocess.Popen[bytes]] = []
 """The servers that this process started; other users may keep them running."""
 
@@ -88,6 +91,7 @@ class EmbeddedPostgres:
         self._account = Account.of_server()
         self._processes = ProcessTable(self.data)
         self._in_use: IO[bytes] | None = None
+        self._socket_directory: Path | None = None
 
     def start(self) -> str:
         """Starts the server, or attaches to a running one, and returns its DSN.
@@ -99,20 +103,25 @@ class EmbeddedPostgres:
             raise PostgresStartError(f"this handle on {self.root} is already started")
         self._make_root()
         with self._starting_or_stopping():
-            found = self._binaries or find_binaries()
-            version = major_version_of(found)
-            copy = self.root / f"binaries-{version}"
-            binaries = reachable_binaries(found, self._account, copy)
-            self._make_cluster(binaries)
-            self._check_major_version(binaries, version)
-            running = self._processes.find()
-            postmaster = (
-                self._start_server(binaries) if running is None else self._wait_until_ready(running)
-            )
+            postmaster = self._found_or_started()
             self._in_use = (self.root / "users").open("ab")
             fcntl.flock(self._in_use, fcntl.LOCK_SH)
-        host = str(postmaster.socket_directory)
+        self._socket_directory = postmaster.socket_directory
+        host = str(self._socket_directory)
         return make_conninfo(host=host, port=5432, user="postgres", dbname="postgres")
+
+    def restart_if_dead(self) -> None:
+        """Starts the server again, at its address, if this handle uses it and it has ended.
+
+        Raises:
+            PostgresStartError: It did not start; the next call tries again.
+        """
+        if self._in_use is None:
+            return
+        with self._starting_or_stopping():
+            if self._processes.find() is None:
+                logger.error("postgresql ended", extra={"log": str(self.log)})
+                self._found_or_started()
 
     def stop(self) -> None:
         """Detaches from the server, and stops it unless others use it. Idempotent."""
@@ -121,7 +130,7 @@ class EmbeddedPostgres:
                 if _try_exclusive_lock(self._in_use):
                     self._stop_server()
                 self._in_use.close()
-                self._in_use = None
+                self._in_use = self._socket_directory = None
         _reap()
 
     def __enter__(self) -> str:
@@ -135,6 +144,18 @@ class EmbeddedPostgres:
         with (self.root / "lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    def _found_or_started(self) -> Postmaster:
+        found = self._binaries or find_binaries()
+        version = major_version_of(found)
+        copy = self.root / f"binaries-{version}"
+        binaries = reachable_binaries(found, self._account, copy)
+        self._make_cluster(binaries)
+        self._check_major_version(binaries, version)
+        running = self._processes.find()
+        if running is not None:
+            return self._wait_until_ready(running)
+        return self._start_server(binaries)
 
     def _make_root(self) -> None:
         try:
@@ -215,8 +236,11 @@ class EmbeddedPostgres:
             raise
 
     def _make_socket_directory(self) -> Path:
-        """Creates the directory below the root, or elsewhere if its path would be too long."""
-        directory = self.root / "run"
+        """Creates the directory below the root, or elsewhere if its path would be too long.
+
+        A restart uses that of the first start, which is part of the address.
+        """
+        directory = self._socket_directory or self.root / "run"
         if len(os.fsencode(directory / SOCKET_NAME)) > LONGEST_SOCKET_PATH:
             directory = Path(tempfile.mkdtemp(prefix=SHORT_SOCKET_PREFIX))
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -155,6 +156,9 @@ def test_service_that_is_not_there_is_unavailable() -> None:
         ["ingest", "no such file"],
         ["forget"],
         ["forget", "--session", "a", "--everything"],
+        ["forget", "--session", "a", "--from", "2026-03-19"],
+        ["forget", "--label", "project"],
+        ["forget", "--label", "=goa"],
         ["--timeout", "0", "stats"],
         ["show"],
     ],
@@ -754,6 +758,8 @@ def test_forgetting_asks_first(run: Run, fake_service: FakeService) -> None:
         (["--session", "s1"], "session"),
         (["--speaker", "Nora"], "speaker"),
         (["--everything"], "everything"),
+        (["--label", "project=goa"], "filter"),
+        (["--until", "2026-03-19"], "filter"),
     ],
 )
 def test_forgetting_erases_what_is_named(
@@ -767,6 +773,24 @@ def test_forgetting_erases_what_is_named(
     assert result.exit_code == 0
     assert fake_service.request().WhichOneof("selector") == expected
     assert "Erased 1 segments and 0 facts." in result.stdout
+
+
+def test_forgetting_by_labels_and_times_sends_them_together(
+    run: Run, fake_service: FakeService
+) -> None:
+    given = ["--label", "project=goa", "--label", "project=a=b", "--label", "source="]
+
+    result = run("forget", *given, "--from", "2026-03-19", "--until", "2026-03-20", typed="y\n")
+
+    sent = fake_service.request().filter
+    assert [(label.key, [*label.values]) for label in sent.labels] == [
+        ("project", ["goa", "a=b"]),
+        ("source", [""]),
+    ]
+    assert sent.event_time.start.ToDatetime(tzinfo=UTC) == datetime(2026, 3, 19, tzinfo=UTC)
+    assert sent.event_time.end.ToDatetime(tzinfo=UTC) == datetime(2026, 3, 20, tzinfo=UTC)
+    assert "project=goa or a=b" in result.stderr
+    assert "from 2026-03-19" in result.stderr
 
 
 @pytest.mark.parametrize(("verified", "remaining", "expected"), [(True, 0, 0), (False, 3, 1)])

@@ -135,7 +135,15 @@ def test_stream_is_cut_by_size() -> None:
     assert [len(message.items) for message in messages] == [34, 34, 2]
 
 
-@pytest.mark.parametrize("given", [{}, {"session": "a", "speaker": "b"}, {"everything": False}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"session": "a", "speaker": "b"},
+        {"everything": False},
+        {"session": "a", "filter_": Filter(kinds=["note"])},
+    ],
+)
 def test_forgetting_needs_exactly_one_selector(given: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="exactly one"):
         requests.forget("acme", **given)  # type: ignore[arg-type]

@@ -30,6 +30,15 @@ def test_excluded_transactions_are_not_included(
     assert without.includes(xid) == (snapshot.includes(xid) and xid not in left_out)
 
 
+@given(snapshots(), xids, xids)
+def test_transactions_after_the_newest_are_not_included(
+    snapshot: Snapshot, newest: int, xid: int
+) -> None:
+    limited = snapshot.up_to(newest)
+
+    assert limited.includes(xid) == (snapshot.includes(xid) and xid <= newest)
+
+
 @given(snapshots(), xids)
 def test_xmin_is_below_everything_not_included(snapshot: Snapshot, xid: int) -> None:
     if not snapshot.includes(xid):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -7,6 +9,7 @@ from serving.domain.errors import InvalidRequestError
 from serving.rpc import requests
 from tests.support.builders import NOON
 from trivium.v1 import catalog_service_pb2, fact_pb2, ingest_service_pb2, segment_pb2
+from trivium.v1.filter_pb2 import Filter, LabelFilter, TimeRange
 
 YEAR_ZERO = Timestamp(seconds=-62135596801)
 
@@ -112,6 +115,41 @@ def test_a_malformed_erasure_names_its_field(
         requests.to_selector(request_)
 
     assert [violation.field for violation in refused.value.violations] == [field]
+
+
+@pytest.mark.parametrize(
+    ("filter_", "field"),
+    [
+        (Filter(), ""),
+        (Filter(min_importance=0), ""),
+        (Filter(created_at=TimeRange()), ".created_at"),
+        (Filter(kinds=["note"], event_time=TimeRange()), ".event_time"),
+        (Filter(labels=[LabelFilter(key="project")]), ".labels[0].values"),
+        (Filter(labels=[LabelFilter(values=["goa"])]), ".labels[0].key"),
+    ],
+)
+def test_an_erasure_by_a_filter_does_not_select_everything_by_accident(
+    filter_: Filter, field: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        requests.to_selector(ingest_service_pb2.ForgetRequest(tenant="acme", filter=filter_))
+
+    assert [violation.field for violation in refused.value.violations] == [f"filter{field}"]
+
+
+def test_an_erasure_by_a_label_and_a_time_range_selects_what_has_both() -> None:
+    start = Timestamp(seconds=86_400)
+    filter_ = Filter(
+        labels=[LabelFilter(key="project", values=["goa"])], event_time=TimeRange(start=start)
+    )
+
+    _, selector = requests.to_selector(
+        ingest_service_pb2.ForgetRequest(tenant="acme", filter=filter_)
+    )
+
+    assert selector.filter is not None
+    assert selector.filter.labels == {"project": ("goa",)}
+    assert selector.filter.event_time.start == datetime(1970, 1, 2, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ seed_ids_option = click.option(
 )
 
 
-class _Time(click.ParamType[datetime]):
+class Time(click.ParamType[datetime]):
     """An ISO 8601 date or time, as the commands print it; in UTC if it has no time zone."""
 
     name = "time"
@@ -42,12 +42,12 @@ class _Time(click.ParamType[datetime]):
 
 as_of_option = click.option(
     "--as-of",
-    type=_Time(),
+    type=Time(),
     help="The reference time of the question, UTC if it has no time zone.  [default: now]",
 )
 known_at_option = click.option(
     "--known-at",
-    type=_Time(),
+    type=Time(),
     help="Hide what was recorded after this time.  [default: hide nothing]",
 )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import click
 from rich.console import Group
@@ -12,8 +14,17 @@ from rich.text import Text
 from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
 from trivium.cli.output import day, json_option, plain, print_json, stdout, styled, table
+from trivium.cli.ranking import Time
 from trivium.cli.relations import Related, print_relations, related_to
-from trivium.values import ForgetResult, IndexTier, Segment, Stats, TenantStats
+from trivium.values import (
+    Filter,
+    ForgetResult,
+    IndexTier,
+    Segment,
+    Stats,
+    TenantStats,
+    TimeRange,
+)
 
 
 @click.command()
@@ -64,11 +75,48 @@ def stats(connection: Connection, as_json: bool) -> None:
         stdout().print(_stats(result))
 
 
+def _to_labels(
+    ctx: click.Context, parameter: click.Parameter, given: Sequence[str]
+) -> Mapping[str, Sequence[str]]:
+    """Parses `KEY=VALUE`; the first `=` ends the key.
+
+    Raises:
+        click.BadParameter: A label has no key or no `=`.
+    """
+    labels: defaultdict[str, list[str]] = defaultdict(list)
+    for label in given:
+        key, equals, value = label.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"expected KEY=VALUE, got {label!r}", ctx, parameter)
+        labels[key].append(value)
+    return labels
+
+
+def _to_filter(
+    labels: Mapping[str, Sequence[str]], start: datetime | None, end: datetime | None
+) -> Filter | None:
+    """The filter of an erasure; None if nothing restricts it."""
+    if not labels and start is None and end is None:
+        return None
+    times = None if start is None and end is None else TimeRange(start, end)
+    return Filter(labels=labels, event_time=times)
+
+
 @click.command()
 @click.option("--segment-id", "segment_ids", multiple=True, metavar="ID", help="A segment.")
 @click.option("--fact-id", "fact_ids", multiple=True, metavar="ID", help="A fact.")
 @click.option("--session", default="", metavar="NAME", help="All items of a session.")
 @click.option("--speaker", default="", metavar="NAME", help="All items of a speaker.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_to_labels,
+    help="All segments with a label; several of one key are alternatives.",
+)
+@click.option("--from", "start", type=Time(), help="All segments of this time or later.")
+@click.option("--until", "end", type=Time(), help="All segments of before this time.")
 @click.option("--everything", is_flag=True, help="All items of the tenant.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
@@ -81,27 +129,38 @@ def forget(
     fact_ids: Sequence[str],
     session: str,
     speaker: str,
+    labels: Mapping[str, Sequence[str]],
+    start: datetime | None,
+    end: datetime | None,
     everything: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
     """Erases items from every store, and verifies each store.
 
+    --label, --from and --until are combined: all must hold. Facts are erased
+    with the last segment that supports them.
+
     Exits with 1 if a store could not be verified or still has erased items.
     """
-    if [bool(segment_ids or fact_ids), bool(session), bool(speaker), everything].count(True) != 1:
+    filter_ = _to_filter(labels, start, end)
+    by_ids = bool(segment_ids or fact_ids)
+    given = [by_ids, bool(session), bool(speaker), everything, filter_ is not None]
+    if given.count(True) != 1:
         raise click.UsageError(
-            "exactly one of ids, --session, --speaker and --everything is required"
+            "exactly one of ids, --session, --speaker, --label with --from and --until, "
+            "and --everything is required"
         )
     with connection.open() as client:
         if not yes:
-            what = _described(segment_ids, fact_ids, session, speaker)
+            what = _described(segment_ids, fact_ids, session, speaker, filter_)
             click.confirm(f"Erase {what} of {plain(client.tenant)!r}?", abort=True, err=True)
         result = client.forget(
             segment_ids=segment_ids,
             fact_ids=fact_ids,
             session=session,
             speaker=speaker,
+            filter=filter_,
             everything=everything,
         )
     if as_json:
@@ -208,13 +267,29 @@ def _dead_letters(stats: Stats) -> list[Table]:
 
 
 def _described(
-    segment_ids: Sequence[str], fact_ids: Sequence[str], session: str, speaker: str
+    segment_ids: Sequence[str],
+    fact_ids: Sequence[str],
+    session: str,
+    speaker: str,
+    filter_: Filter | None,
 ) -> str:
     if segment_ids or fact_ids:
         return f"{len(segment_ids)} segments and {len(fact_ids)} facts"
     if session:
         return f"the session {plain(session)!r}"
+    if filter_ is not None:
+        return _described_filter(filter_)
     return f"all items of the speaker {plain(speaker)!r}" if speaker else "EVERYTHING"
+
+
+def _described_filter(filter_: Filter) -> str:
+    times = filter_.event_time or TimeRange()
+    parts = [
+        *(f"with {key}={' or '.join(values)}" for key, values in filter_.labels.items()),
+        f"from {times.start.isoformat()}" if times.start else "",
+        f"until {times.end.isoformat()}" if times.end else "",
+    ]
+    return plain(" ".join(["all segments", *filter(None, parts)]))
 
 
 def _receipt(result: ForgetResult) -> Group:

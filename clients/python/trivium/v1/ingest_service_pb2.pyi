@@ -1,4 +1,5 @@
 from trivium.v1 import fact_pb2 as _fact_pb2
+from trivium.v1 import filter_pb2 as _filter_pb2
 from trivium.v1 import item_pb2 as _item_pb2
 from trivium.v1 import segment_pb2 as _segment_pb2
 from google.protobuf.internal import containers as _containers
@@ -96,18 +97,20 @@ class IngestStreamResponse(_message.Message):
     def __init__(self, created_count: _Optional[int] = ..., updated_count: _Optional[int] = ..., unchanged_count: _Optional[int] = ..., rejected_count: _Optional[int] = ..., rejected: _Optional[_Iterable[_Union[ItemOutcome, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
 
 class ForgetRequest(_message.Message):
-    __slots__ = ("tenant", "ids", "session", "speaker", "everything")
+    __slots__ = ("tenant", "ids", "session", "speaker", "everything", "filter")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SPEAKER_FIELD_NUMBER: _ClassVar[int]
     EVERYTHING_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     ids: ItemIds
     session: str
     speaker: str
     everything: bool
-    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Union[ItemIds, _Mapping]] = ..., session: _Optional[str] = ..., speaker: _Optional[str] = ..., everything: bool = ...) -> None: ...
+    filter: _filter_pb2.Filter
+    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Union[ItemIds, _Mapping]] = ..., session: _Optional[str] = ..., speaker: _Optional[str] = ..., everything: bool = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ...) -> None: ...
 
 class ItemIds(_message.Message):
     __slots__ = ("segment_ids", "fact_ids")

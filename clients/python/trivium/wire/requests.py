@@ -228,15 +228,17 @@ def forget(
     session: str = "",
     speaker: str = "",
     everything: bool = False,
+    filter_: Filter | None = None,
 ) -> ingest_service_pb2.ForgetRequest:
     """Builds a ForgetRequest.
 
     Raises:
-        ValueError: Not exactly one of ids, session, speaker and everything is given.
+        ValueError: Not exactly one of ids, session, speaker, filter and everything is given.
     """
     by_ids = bool(segment_ids or fact_ids)
-    if [by_ids, bool(session), bool(speaker), everything].count(True) != 1:
-        raise ValueError("exactly one of ids, session, speaker and everything is required")
+    given = [by_ids, bool(session), bool(speaker), everything, filter_ is not None]
+    if given.count(True) != 1:
+        raise ValueError("exactly one of ids, session, speaker, filter and everything is required")
     if by_ids:
         ids = ingest_service_pb2.ItemIds(segment_ids=segment_ids, fact_ids=fact_ids)
         return ingest_service_pb2.ForgetRequest(tenant=tenant, ids=ids)
@@ -244,6 +246,8 @@ def forget(
         return ingest_service_pb2.ForgetRequest(tenant=tenant, session=session)
     if speaker:
         return ingest_service_pb2.ForgetRequest(tenant=tenant, speaker=speaker)
+    if filter_ is not None:
+        return ingest_service_pb2.ForgetRequest(tenant=tenant, filter=_filter(filter_))
     return ingest_service_pb2.ForgetRequest(tenant=tenant, everything=True)
 
 

@@ -115,11 +115,15 @@ class PostgresIndexFeed:
 
 
 async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
-    """The position of this snapshot, and of the embedding projection as this snapshot sees it."""
-    epoch, log, embedded, complete, erased = await fetch_row(
+    """The position of this snapshot, and of the embedding projection as this snapshot sees it.
+
+    It ends with the newest transaction of the log, which survives a crash (`Snapshot.up_to`).
+    """
+    epoch, log, newest, compacted, embedded, complete, erased = await fetch_row(
         connection,
         """
         SELECT log_epoch::text, pg_current_snapshot()::text,
+               (SELECT coalesce(max(xid), '0') FROM change_log)::text::int8, compacted,
                position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2,
                erased_xid::text::int8
           FROM meta LEFT JOIN projection_state
@@ -129,7 +133,7 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
     )
     return FeedPosition(
         epoch,
-        log=Snapshot.parse(log),
+        log=Snapshot.parse(log).up_to(max(newest, Snapshot.parse(compacted).xmax - 1)),
         embedded=Snapshot.parse(embedded) if embedded else NOTHING_SEEN,
         complete=complete,
         erased=erased,

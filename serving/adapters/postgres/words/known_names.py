@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.domain.consistency import NOTHING_SEEN
+from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
 from serving.domain.questions.name_index import NameIndex
@@ -57,7 +57,7 @@ class NamesAndWords:
 @dataclass(slots=True)
 class _Entry:
     version: _Version
-    seen: str = str(NOTHING_SEEN)
+    seen: Snapshot = NOTHING_SEEN
     names: dict[str, str] = field(default_factory=dict)
     index: NameIndex = field(default_factory=NameIndex)
     lexemes: dict[str, str | None] = field(default_factory=dict)
@@ -177,18 +177,20 @@ class KnownNames:
         row = await cursor.fetchone()
         if row is None:
             return None
-        tenant_id, names_erased, now, lexemes, keys, names = row
+        tenant_id, names_erased, now, newest, lexemes, keys, names = row
         version = (tenant_id, names_erased)
         if entry is not None and entry.version != version:
             return await self._up_to_date(connection, tenant, None, words)
         entry = entry or _Entry(version)
         entry.add(keys, names)
-        entry.seen, entry.heard, entry.updated_at_s = now, heard, self._clock()
+        entry.seen = Snapshot.parse(now).up_to(max(newest, entry.seen.xmax - 1))
+        entry.heard, entry.updated_at_s = heard, self._clock()
         return entry, lexemes
 
 
 _ADDED_SINCE = """
 SELECT tenant.id, tenant.names_erased, pg_current_snapshot()::text,
+       coalesce(max(added.added_xid), '0')::text::int8,
        ARRAY(SELECT (tsvector_to_array(
                       to_tsvector(quote_ident(text_search_config)::regconfig, given.word)))[1]
                FROM unnest(%(words)s::text[]) WITH ORDINALITY AS given (word, place)

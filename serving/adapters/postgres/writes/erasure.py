@@ -17,6 +17,7 @@ from serving.adapters.postgres.log.entries import (
     log_written,
     note_erasure,
 )
+from serving.adapters.postgres.tables.filters import Conditions, conditions_of
 from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, lock_tenant
 from serving.adapters.postgres.writes.closings import find_closed_by, refresh_closings
 from serving.domain.consistency import ConsistencyToken
@@ -111,13 +112,13 @@ def _named(selector: Selector, kind: ItemKind) -> set[str]:
 async def _delete_segments(
     connection: Connection, tenant: Tenant, selector: Selector
 ) -> list[_Erased]:
-    condition, value = _segment_condition(selector)
+    conditions = _segment_conditions(selector)
     cursor = await connection.execute(
         f"""
         WITH selected AS (
           SELECT key FROM segment
            WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
-             AND {condition}
+             {conditions}
            ORDER BY id FOR UPDATE
         )
         DELETE FROM segment USING selected WHERE segment.key = selected.key
@@ -125,20 +126,23 @@ async def _delete_segments(
                   ARRAY(SELECT substr(tag, 3) FROM unnest(segment.tags) AS tag
                          WHERE starts_with(tag, 'e:'))
         """,
-        {"tenant_id": tenant.id, "value": value},
+        {"tenant_id": tenant.id, **conditions.values},
     )
     return _erased(ItemKind.SEGMENT, await cursor.fetchall())
 
 
-def _segment_condition(selector: Selector) -> tuple[str, list[str]]:
-    """A condition on `%(value)s`, and the value; names compare as in filters."""
-    if selector.everything:
-        return "true", []
+def _segment_conditions(selector: Selector) -> Conditions:
+    """The conditions that select segments; names compare as in filters."""
+    if selector.filter is not None:
+        return conditions_of(selector.filter)
+    conditions = Conditions()
     if selector.session is not None:
-        return "tags && %(value)s::text[]", [f"c:{selector.session}"]
-    if selector.speaker is not None:
-        return "tags && %(value)s::text[]", [f"s:{name_key(selector.speaker)}"]
-    return "id = ANY (%(value)s::text[])", sorted(_named(selector, ItemKind.SEGMENT))
+        conditions.add("tags && {}::text[]", [f"c:{selector.session}"])
+    elif selector.speaker is not None:
+        conditions.add("tags && {}::text[]", [f"s:{name_key(selector.speaker)}"])
+    elif not selector.everything:
+        conditions.add("id = ANY ({}::text[])", sorted(_named(selector, ItemKind.SEGMENT)))
+    return conditions
 
 
 async def _erase_facts(

@@ -1,0 +1,70 @@
+"""Restarts the stores of a desk that have ended by themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from serving.adapters.embedded_postgres import PostgresStartError
+from serving.domain.errors import TriviumError
+
+FIRST_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 60.0
+
+
+class RestartableServer(Protocol):
+    """A store that was started."""
+
+    def restart_if_dead(self) -> None:
+        """Starts the server again, at its address, if it has ended.
+
+        Raises:
+            PostgresStartError: PostgreSQL did not start.
+            TriviumError: Another server did not start.
+        """
+
+
+class Upkeep:
+    """Keeps one store running; call `tend` in intervals.
+
+    After a failed start the next one is tried later, with pauses that double up to a minute.
+
+    Args:
+        server: The store.
+        without_it: What does not work while it is down, as a sentence.
+        report: Called with each failure.
+        clock: In seconds.
+    """
+
+    def __init__(
+        self,
+        server: RestartableServer,
+        without_it: str,
+        report: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._server = server
+        self._without_it = without_it
+        self._report = report
+        self._clock = clock
+        self._pause_s = FIRST_PAUSE_S
+        self._not_before = clock()
+
+    def tend(self) -> None:
+        """Restarts the store if it has ended; a failure is reported and tried again later."""
+        if self._clock() < self._not_before:
+            return
+        try:
+            self._server.restart_if_dead()
+            self._pause_s = FIRST_PAUSE_S
+        except (TriviumError, PostgresStartError) as error:
+            self._report(f"{error}. {self._without_it} Next attempt in {self._pause_s:.0f} s")
+            self._not_before = self._clock() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+
+
+def tend_all(upkeeps: Sequence[Upkeep]) -> None:
+    """Restarts every store that has ended."""
+    for upkeep in upkeeps:
+        upkeep.tend()

@@ -1,0 +1,153 @@
+"""A desk whose processes can be killed and suspended, and which starts again on the same data."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+from psycopg.conninfo import make_conninfo
+
+from bench.harness.processes import role_of
+from bench.harness.service import fresh_data
+from serving.local.ray_environment import LOOPBACK, free_ports
+from tests.fixtures.service import STOP_TIMEOUT_S, environment, when_up
+from tests.support.processes import is_alive, listeners, tree_of
+
+INGRESS, PROJECTOR = "replica Fusion", "replica Projector"
+INDEX, EMBEDDER = "replica VectorIndex", "replica Embedder"
+POSTGRES, NEO4J = "postgres", "neo4j"
+STARTS = 3
+
+
+class Desk:
+    """The desk in one placement, on one port for all its lives.
+
+    Args:
+        data_dir: Its data.
+        temporary: The folder for its temporary files, which a killed desk leaves behind.
+        placement: As in the settings.
+    """
+
+    def __init__(self, data_dir: Path, temporary: Path, placement: str) -> None:
+        port = free_ports(1)
+        self.address = f"{LOOPBACK}:{port}"
+        self._data_dir = data_dir
+        self._placement = placement
+        self._environment = {
+            **environment(data_dir, placement),
+            "TRIVIUM_SERVE__GRPC_PORT": str(port),
+            "TMPDIR": str(temporary),
+        }
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Starts the desk, and waits until it serves.
+
+        Ray gives its own processes half a minute, which on a busy machine can be too little: a
+        start that fails is tried again.
+        """
+        for _ in range(STARTS - 1):
+            with contextlib.suppress(AssertionError):
+                self._start()
+                return
+            self.stop()
+        self._start()
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "serving", "serve"],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the command, which then stops the desk
+        )
+        when_up(self._process, self._placement, self._data_dir)
+
+    def kill(self) -> None:
+        """Kills all its processes, the stores too, in no order."""
+        for process in (tree := self._tree()):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(tree, timeout=STOP_TIMEOUT_S)
+        self._forget_process()
+
+    def stop(self) -> None:
+        """Stops it in order, and kills what is left after a minute."""
+        tree = self._tree()
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.communicate(timeout=STOP_TIMEOUT_S)
+        for process in filter(is_alive, tree):
+            process.kill()
+        self._forget_process()
+
+    def processes(self, role: str) -> list[psutil.Process]:
+        """Its processes of a role (`role_of`), the oldest first."""
+        found = []
+        for process in self._tree():
+            with contextlib.suppress(psutil.Error):
+                if role_of(process.name(), process.cmdline()) == role:
+                    found.append((process.create_time(), process.pid, process))
+        return [process for *_, process in sorted(found)]
+
+    @property
+    def postgres_dsn(self) -> str:
+        """The address of its PostgreSQL."""
+        lines = (self._data_dir / "postgres/pgdata/postmaster.pid").read_text().splitlines()
+        return make_conninfo(host=lines[4], port=5432, user="postgres", dbname="postgres")
+
+    @property
+    def neo4j_uri(self) -> str:
+        """The address of its Neo4j."""
+        [process] = self.processes(NEO4J)
+        [(_, bolt)] = listeners(process)
+        return f"bolt://{LOOPBACK}:{bolt.port}"
+
+    def _tree(self) -> list[psutil.Process]:
+        return [] if self._process is None else tree_of(self._process.pid)
+
+    def _forget_process(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+@contextlib.contextmanager
+def running_desk(placement: str) -> Iterator[Desk]:
+    """Starts a desk on fresh data, and stops it; no process of it stays."""
+    with (
+        fresh_data() as data_dir,
+        TemporaryDirectory(prefix="trv-", ignore_cleanup_errors=True) as temporary,
+    ):
+        desk = Desk(data_dir, Path(temporary), placement)
+        try:
+            desk.start()
+            yield desk
+        finally:
+            desk.stop()
+
+
+def suspend(processes: list[psutil.Process]) -> None:
+    """Stops processes in their tracks."""
+    _send(processes, signal.SIGSTOP)
+
+
+def resume(processes: list[psutil.Process]) -> None:
+    """Lets suspended processes go on."""
+    _send(processes, signal.SIGCONT)
+
+
+def _send(processes: list[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)

@@ -1,0 +1,117 @@
+"""What goes wrong: a process is killed or suspended at a random moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import psutil
+
+from tests.chaos.desk import (
+    EMBEDDER,
+    INDEX,
+    INGRESS,
+    NEO4J,
+    POSTGRES,
+    PROJECTOR,
+    Desk,
+    resume,
+    suspend,
+)
+from tests.support.waiting import until
+
+SUSPENDED_S = (0.2, 3.0)
+"""Shorter than the health checks of Serve allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that happens to the processes of a role.
+
+    Args:
+        name: What happens.
+        role: To which processes; of the desk itself if empty.
+        suspends: Whether they are suspended for a while, rather than killed.
+        one_session: Whether it happens to a server process of PostgreSQL rather than to all.
+    """
+
+    name: str
+    role: str
+    suspends: bool = False
+    one_session: bool = False
+
+
+KILL_INGRESS = Fault("kill the ingress", INGRESS)
+KILL_PROJECTOR = Fault("kill the projector", PROJECTOR)
+KILL_POSTGRES = Fault("kill PostgreSQL", POSTGRES)
+KILL_SESSION = Fault("kill a session of PostgreSQL", POSTGRES, one_session=True)
+KILL_NEO4J = Fault("kill Neo4j", NEO4J)
+KILL_INDEX = Fault("kill the index", INDEX)
+KILL_EMBEDDER = Fault("kill the embedder", EMBEDDER)
+KILL_DESK = Fault("kill the whole desk", "")
+
+IN_EVERY_PLACEMENT = (
+    KILL_INGRESS,
+    KILL_POSTGRES,
+    KILL_SESSION,
+    KILL_NEO4J,
+    KILL_DESK,
+    Fault("suspend the ingress", INGRESS, suspends=True),
+    Fault("suspend PostgreSQL", POSTGRES, suspends=True),
+    Fault("suspend Neo4j", NEO4J, suspends=True),
+)
+FAULTS = {
+    "single": IN_EVERY_PLACEMENT,
+    "split": (
+        *IN_EVERY_PLACEMENT,
+        KILL_PROJECTOR,
+        KILL_INDEX,
+        KILL_EMBEDDER,
+        Fault("suspend the projector", PROJECTOR, suspends=True),
+        Fault("suspend the index", INDEX, suspends=True),
+        Fault("suspend the embedder", EMBEDDER, suspends=True),
+    ),
+}
+"""By placement; a part of a replica fails with it."""
+
+
+def drawn(rng: random.Random, placement: str, rounds: int) -> list[Fault]:
+    """Faults in random order: each before one of them comes again."""
+    return list(islice(_shuffled_for_ever(rng, FAULTS[placement]), rounds))
+
+
+def _shuffled_for_ever(rng: random.Random, faults: Sequence[Fault]) -> Iterator[Fault]:
+    while True:
+        yield from rng.sample(faults, len(faults))
+
+
+async def inject(fault: Fault, desk: Desk, rng: random.Random) -> None:
+    """Lets a fault happen, as soon as there is a process that it can happen to.
+
+    Returns when suspended processes go on, and when a killed desk has started again. Whoever else
+    was killed is started by the desk or by Serve.
+    """
+    if not fault.role:
+        await asyncio.to_thread(desk.kill)
+        await asyncio.to_thread(desk.start)
+        return
+    processes = await _existing(desk, fault.role)
+    if fault.suspends:
+        suspend(processes)
+        try:
+            await asyncio.sleep(rng.uniform(*SUSPENDED_S))
+        finally:
+            resume(processes)
+        return
+    victim = rng.choice(processes[1:] or processes) if fault.one_session else processes[0]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        victim.kill()
+
+
+async def _existing(desk: Desk, role: str) -> list[psutil.Process]:
+    await asyncio.to_thread(until, lambda: bool(desk.processes(role)))
+    return desk.processes(role)

@@ -1,0 +1,33 @@
+"""Parts of a desk are killed under load: nothing acknowledged is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.desk import running_desk
+from tests.chaos.faults import KILL_INGRESS, KILL_NEO4J, KILL_POSTGRES, KILL_PROJECTOR
+from tests.chaos.run import run
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.timeout(600),
+]
+
+FAULTS = (KILL_INGRESS, KILL_NEO4J, KILL_POSTGRES, KILL_PROJECTOR)
+
+
+async def test_nothing_is_lost_doubled_or_stale_when_each_part_is_killed_once() -> None:
+    said: list[str] = []
+
+    with running_desk("split") as desk:
+        outcome = await run(desk, FAULTS, "split", 0, said.append)
+
+    assert outcome.findings == []
+    assert set(outcome.faults) == {fault.name for fault in FAULTS}
+    assert outcome.checks == 1
+    assert outcome.acknowledged > 8 * len(FAULTS)
+    assert outcome.reads > 0
+    assert outcome.failures, "no call has met a fault"
