@@ -56,8 +56,8 @@ class Coordinate:
 def coordinates(definition: Definition, profile: Profile) -> list[Coordinate]:
     """What is searched over: all that the legs of the profile have, and every signal but one.
 
-    Lists that another leg begins with stay at least as long as it looks into them, so
-    that its own list depends on none of the depths tried.
+    Lists that another leg begins with stay at least as long as it looks into them, so that few
+    different beginnings have to be asked for.
 
     Args:
         definition: The profile that the search starts with; its own values are tried too.

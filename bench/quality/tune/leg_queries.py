@@ -227,15 +227,17 @@ def _contexts(
 ) -> list[_Context]:
     """Every setting that the search may give to the legs that one leads on from.
 
-    Of these only floors matter: depths stay beyond what the leg looks at.
+    Of these only floors and depths matter. A depth is beyond what the leg looks at, but by mean
+    rank many equal scores around it are left out together.
     """
     assert leg.expansion is not None, "asked of legs that lead on; this is a bug"
     legs = leg.expansion.found_by
-    floors = [each for each in tried if each.path in {f"legs.{name}.floor" for name in legs}]
+    paths = {f"legs.{name}.{field}" for name in legs for field in ("floor", "depth")}
+    limits = [each for each in tried if each.path in paths]
     contexts = []
-    for chosen in itertools.product(*(each.values for each in floors)):
+    for chosen in itertools.product(*(each.values for each in limits)):
         of_context = definition
-        for coordinate, value in zip(floors, chosen, strict=True):
+        for coordinate, value in zip(limits, chosen, strict=True):
             of_context = changed(of_context, coordinate.path, value)
         active = {name: {"weight": 1.0} for name in (*legs, leg.name)}
         set_ = to_form(merged(of_context, {"legs": active})).to_profile(profile.name)
@@ -248,7 +250,7 @@ def _leading_on(profile: Profile, leg: LegSpec, set_: Profile) -> dict[str, Any]
     assert leg.expansion is not None, "asked of legs that lead on; this is a bug"
     asked: dict[str, dict[str, float | None]] = {}
     for name in leg.expansion.found_by:
-        asked[name] = {"weight": FAINT}
+        asked[name] = {"weight": FAINT, "depth": set_.leg(name).depth}
         if "floor" in OPTIONS_OF_LEGS[name]:
             asked[name]["floor"] = set_.leg(name).floor
     # Ranked as by the profile, which says where a list that it begins with is cut.

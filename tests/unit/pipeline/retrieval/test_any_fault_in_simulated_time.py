@@ -33,8 +33,8 @@ from serving.pipeline.retrieval.legs import LegAnswer, LegRequest, LegSkippedErr
 from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
 from tests.fakes.pipeline import FixedLeg
 from tests.fakes.store import InMemoryStore
-from tests.simulation.virtual_time import run_in_virtual_time
 from tests.support.builders import TENANT, query, segment
+from tests.support.simulation.virtual_time import run_in_virtual_time
 from tests.unit.pipeline.retrieval.retrieving import retriever
 
 LEGS = ("lexical", "dense", "graph")
