@@ -143,7 +143,7 @@ async def test_an_exchange_is_stored_once_after_it(
     assert [turn[0] for turns in stored for turn in turns] == ids
 
 
-async def test_what_a_speculative_attempt_heard_is_not_stored(
+async def test_a_speculative_attempt_is_not_stored(
     memory: TriviumMemory, fake_service: RecallingService
 ) -> None:
     async with calling(agent_with(memory)) as call:
