@@ -18,8 +18,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# The same examples in every run: a tree passes or fails wherever it is tested. `--hypothesis-profile
-# random` looks for others.
+# The same examples in every run: a tree passes or fails wherever it is tested.
+# `--hypothesis-profile random` looks for others.
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("random"), derandomize=True)
 settings.register_profile(

@@ -19,6 +19,7 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
         errors.BreakerOpenError("graph", "not asked"),
         errors.DeviceLostError("index", "the device was lost"),
         errors.AllLegsFailedError({"graph": "refused"}),
+        errors.RequiredLegsError({"graph": "timed out"}),
         errors.UnsoundVectorError("in float16"),
         errors.OverloadedError("the encoder's queue", 0.2),
         errors.BudgetExhaustedError("reading"),
