@@ -33,7 +33,7 @@ from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
 from serving.ports.index_engine import DamagedSnapshotError, IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import WantedNeighbours
-from tests.fakes.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 

@@ -21,7 +21,7 @@ from serving.pipeline.index.snapshots import SnapshotWriter
 from serving.ports.index_engine import IndexEngine
 from serving.ports.memory_store import Selector
 from serving.ports.vector_index import WantedNeighbours
-from tests.fakes.eager_lists import LISTS_AT_ONCE
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE
 from tests.integration.postgres.log.following import MODEL, embed, eventually
 from tests.support.builders import TENANT, fact, ids, scope, segment
 

@@ -5,7 +5,7 @@
 
 A C program that is compiled against the headers prints sizes and offsets, for each version apart.
 `tests/unit/adapters/vector_index/test_cuvs_layouts.py` compares what the adapter has written down,
-and `tests/fakes/cuvs.py` reads its arguments by the table. Needs gcc; no CUDA and no GPU.
+and `tests/fakes/lists/cuvs.py` reads its arguments by the table. Needs gcc; no CUDA and no GPU.
 """
 
 from __future__ import annotations

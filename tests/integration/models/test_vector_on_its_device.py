@@ -23,7 +23,7 @@ from serving.pipeline.inference.embedder import BatchedEmbedder
 from serving.ports.embedding import TokenIds
 from serving.ports.index_engine import IndexEngine
 from serving.ports.vector_index import WantedNeighbours
-from tests.fakes.eager_lists import LISTS_AT_ONCE
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE
 from tests.fakes.meaning import EngineIndex, segment_row
 from tests.support.builders import scope, segment
 

@@ -16,7 +16,7 @@ from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
 from serving.ports.index_engine import IndexEngine
 from serving.ports.vector_index import IndexTier
-from tests.fakes.cuvs import ILLEGAL_ADDRESS, FakeCuvs
+from tests.fakes.lists.cuvs import ILLEGAL_ADDRESS, FakeCuvs
 
 DIMENSION = 8
 

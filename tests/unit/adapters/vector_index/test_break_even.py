@@ -8,7 +8,7 @@ from pathlib import Path
 from serving.adapters.vector_index.host_memory import free_bytes
 from serving.adapters.vector_index.tuning.break_even import measured_exact_max_rows
 from serving.adapters.vector_index.tuning.costs import LEAST_EXACT_ROWS, MOST_EXACT_ROWS
-from tests.fakes.eager_lists import WatchedLibrary
+from tests.fakes.lists.eager_lists import WatchedLibrary
 
 
 def test_both_ways_are_timed_and_the_lists_freed() -> None:

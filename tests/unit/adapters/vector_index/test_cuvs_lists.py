@@ -20,7 +20,7 @@ from serving.adapters.vector_index.lists.errors import (
     ListsError,
     OutOfMemoryError,
 )
-from tests.fakes.cuvs import ILLEGAL_ADDRESS, OUT_OF_MEMORY, REFUSED, FakeCuvs, HostStream
+from tests.fakes.lists.cuvs import ILLEGAL_ADDRESS, OUT_OF_MEMORY, REFUSED, FakeCuvs, HostStream
 from tests.fixtures.cuvs import HOST, HOST_STREAMS
 from tests.support.waiting import until
 

@@ -20,8 +20,8 @@ from serving.domain.items.records import ItemKind, TenantName, segment_id
 from serving.domain.questions.query import Filter
 from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.vector_index import IndexTier, WantedNeighbours
-from tests.fakes.cuvs import ILLEGAL_ADDRESS, FakeCuvs
-from tests.fakes.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fakes.lists.cuvs import ILLEGAL_ADDRESS, FakeCuvs
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, segment_row, unit
 from tests.support.builders import TENANT, scope, segment
 

@@ -10,10 +10,9 @@ from serving.adapters.vector_index import TieredIndex
 from serving.domain.items.records import ItemKind
 from serving.domain.questions.query import Filter
 from serving.ports.vector_index import WantedNeighbours
-from tests.fakes.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
-from tests.support.builders import TENANT, scope, segment
-from tests.support.simulation.random_rows import (
+from tests.fakes.simulation.random_rows import (
     QUESTIONS,
     TENANTS,
     WRITES,
@@ -21,6 +20,7 @@ from tests.support.simulation.random_rows import (
     Write,
     assert_is_what_is_nearest,
 )
+from tests.support.builders import TENANT, scope, segment
 
 
 class Machine(RuleBasedStateMachine):

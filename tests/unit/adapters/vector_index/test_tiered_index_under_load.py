@@ -13,7 +13,7 @@ from serving.adapters.vector_index import TieredIndex
 from serving.domain.items.records import ItemKind, TenantName, segment_id
 from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.vector_index import WantedNeighbours
-from tests.fakes.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, segment_row, unit
 from tests.support.builders import TENANT, scope, segment
 

@@ -21,7 +21,7 @@ from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
 from serving.domain.items.records import ItemId, TenantName
 from serving.ports.embedding import Vector
 from serving.ports.index_engine import IndexRow
-from tests.fakes.eager_lists import LISTS_AT_ONCE
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE
 
 LOAD = Load(per_s=500, quiet_s=0.05)
 CORPUS = topic_mixture(300, 16)

@@ -11,7 +11,7 @@ from bench.harness.results import Record, number
 from bench.speed.recall.calls import Call, Plan, duration_s, interims, run_calls
 from bench.speed.recall.figures import recall_table, result_of
 from bench.speed.recall.picture import save_picture
-from tests.support.simulation.virtual_time import run_in_virtual_time
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.unit.client.conversation.fake_memory import FakeMemory
 
 SEARCH_S = 0.02

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.simulation.virtual_time import run_in_virtual_time
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.unit.client.conversation.fake_memory import FakeMemory, block, unavailable
 from trivium import TriviumError
 from trivium.conversation import Recall, words_of

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.support.simulation.virtual_time import run_in_virtual_time
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.unit.client.conversation.fake_memory import FakeMemory, block, unavailable
 from trivium import InvalidRequestError, Transcript
 from trivium.conversation import (

@@ -30,10 +30,9 @@ from serving.pipeline.index.snapshots import SnapshotWriter
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.index_engine import IndexEngine, SnapshotLabel
 from serving.ports.vector_index import WantedNeighbours
-from tests.fakes.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, FakeFeed, FeedOfShard, InMemoryIndex, segment_row, unit
-from tests.support.builders import TENANT, scope, segment
-from tests.support.simulation.random_rows import (
+from tests.fakes.simulation.random_rows import (
     QUESTIONS,
     TENANTS,
     WRITES,
@@ -41,6 +40,7 @@ from tests.support.simulation.random_rows import (
     Write,
     assert_is_what_is_nearest,
 )
+from tests.support.builders import TENANT, scope, segment
 from tests.unit.pipeline.index.test_vector_spaces import until
 
 EVENTS = ["kept", "crashed", "restarted", "damaged", "spread", "pruned", "restored"]

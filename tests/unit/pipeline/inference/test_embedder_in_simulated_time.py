@@ -28,7 +28,7 @@ from serving.pipeline.inference.embedding_queues import (
     QueueName,
 )
 from serving.pipeline.inference.scheduling import AlternatingSchedule
-from tests.support.simulation.simulated_device import Ran, SimulatedEncoder
+from tests.fakes.simulation.simulated_device import Ran, SimulatedEncoder
 from tests.support.stepped_clock import SteppedClock
 
 Result = TypeVar("Result")

@@ -32,9 +32,9 @@ from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG, LegReport, 
 from serving.pipeline.retrieval.legs import LegAnswer, LegRequest, LegSkippedError
 from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
 from tests.fakes.pipeline import FixedLeg
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, query, segment
-from tests.support.simulation.virtual_time import run_in_virtual_time
 from tests.unit.pipeline.retrieval.retrieving import retriever
 
 LEGS = ("lexical", "dense", "graph")

@@ -14,7 +14,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.admission import Admission
-from tests.support.simulation.virtual_time import run_in_virtual_time
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
 TURNS = 10

@@ -1,0 +1,1 @@
+"""Libraries of inverted lists, without a GPU."""
