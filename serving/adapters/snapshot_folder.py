@@ -7,6 +7,7 @@ snapshot is never found.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -98,7 +99,9 @@ class SnapshotFolder:
                     "index snapshot rejected",
                     extra={"snapshot": folder.name, "reason": str(error)},
                 )
-                folder.rename(folder.with_name(REJECTED + folder.name))
+                # Another replica, or an erasure, may have deleted it meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    folder.rename(folder.with_name(REJECTED + folder.name))
             else:
                 return label
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,12 @@ from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
 from serving.domain.items.records import segment_id
 from serving.domain.shards import WHOLE, Shard
 from serving.ports.embedding import EmbeddingModel
-from serving.ports.index_engine import FeedPosition, IndexEngine, SnapshotLabel
+from serving.ports.index_engine import (
+    DamagedSnapshotError,
+    FeedPosition,
+    IndexEngine,
+    SnapshotLabel,
+)
 from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
 from tests.support.builders import TENANT, segment
 
@@ -130,6 +136,26 @@ def test_a_damaged_or_foreign_one_is_dead_lettered_and_the_one_before_is_taken(
     assert why in str(caplog.records[-1].__dict__["reason"])
     assert not newest.exists()
     assert newest.with_name(f"rejected-{newest.name}").is_dir()
+
+
+def test_one_that_is_deleted_while_it_is_read_is_passed_over(
+    snapshots: SnapshotFolder, tmp_path: Path
+) -> None:
+    snapshots.save(engine_of("a"), LABEL)
+    snapshots.save(engine_of("a", "b"), LABEL)
+    newest = max(tmp_path.glob("*/*"))
+
+    class Deleting(InMemoryIndex):
+        def restore(self, folder: Path) -> None:
+            if folder == newest:
+                shutil.rmtree(folder)
+                raise DamagedSnapshotError("No such file")
+            super().restore(folder)
+
+    filled = Deleting()
+
+    assert snapshots.restore(filled, FAKE_MODEL) == LABEL
+    assert holds(filled, "a")
 
 
 def test_two_are_kept_and_those_of_other_shares_go_when_they_are_a_day_old(tmp_path: Path) -> None:

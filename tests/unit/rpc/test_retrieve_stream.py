@@ -319,7 +319,8 @@ async def test_a_caller_that_goes_away_between_two_answers_leaves_nothing_runnin
     await responses.aclose()
 
     logged = [vars(each)["code"] for each in caplog.records if each.getMessage() == "call"]
-    assert asyncio.all_tasks() == {asyncio.current_task()}
+    # The loop is that of the session: drivers of other tests have tasks in it.
+    assert not [task for task in asyncio.all_tasks() if "/serving/" in repr(task)]
     assert logged == ["CANCELLED"]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -220,13 +221,17 @@ class Machine(RuleBasedStateMachine):
                 self.token = self.feed.put()
 
     def damage(self, place: int) -> None:
-        """Changes a byte of each snapshot."""
+        """Changes a byte of each snapshot.
+
+        One may be deleted meanwhile, by a thread that outlives its index.
+        """
         for snapshot in Path(self.folder.name).glob("*/*"):
-            files = [path for path in sorted(snapshot.iterdir()) if path.stat().st_size]
-            damaged = files[place % len(files)]
-            content = bytearray(damaged.read_bytes())
-            content[place % len(content)] ^= 1 + place % 255
-            damaged.write_bytes(content)
+            with suppress(FileNotFoundError):
+                files = [path for path in sorted(snapshot.iterdir()) if path.stat().st_size]
+                for damaged in files[place % max(1, len(files)) :][:1]:
+                    content = bytearray(damaged.read_bytes())
+                    content[place % len(content)] ^= 1 + place % 255
+                    damaged.write_bytes(content)
 
     async def spread(self, count: int) -> None:
         """Ends all, and starts so many shards."""
