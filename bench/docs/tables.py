@@ -15,6 +15,7 @@ from bench.quality.scoring.metrics import EVIDENCE, METRICS
 from bench.reports.baselines import baseline
 from bench.reports.goals import SET_GOALS
 from bench.reports.report import estimate, figures, goals_table, loads_table, markdown_table
+from bench.speed.faults.figures import faults_table
 from bench.speed.overload.figures import overload_table
 from bench.speed.recall.figures import recall_table
 
@@ -88,6 +89,10 @@ def _loads(name: str) -> str:
 
 def _overload(name: str) -> str:
     return overload_table(baseline(name))
+
+
+def _faults(name: str) -> str:
+    return faults_table(baseline(name))
 
 
 def _recall(name: str) -> str:
@@ -335,6 +340,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "goals": _goals,
     "loads": _loads,
     "overload": _overload,
+    "faults": _faults,
     "recall": _recall,
     "batching": _batching,
     "chaos": _chaos,
