@@ -72,6 +72,19 @@ def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
         yield items[start : start + BATCH_ITEMS]
 
 
+async def store(connections: Connections, collection: Collection) -> None:
+    """Writes a set, and waits until everything is embedded, in the index and in the graph.
+
+    Raises:
+        TimeoutError: It took longer than half an hour.
+        TriviumError: The service did not answer.
+    """
+    loader = BatchLoader(connections, lambda _: None)
+    since = time.perf_counter()
+    await loader.load(collection)
+    await measure_projection(connections, collection, loader.tokens, since)
+
+
 async def measure_projection(
     connections: Connections, collection: Collection, tokens: Mapping[str, str], since: float
 ) -> Result:

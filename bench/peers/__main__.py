@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from bench.harness.connections import MAX_CONNECTIONS, Connections, connected
 from bench.harness.results import RESULTS, Record, Result, append_record, run_folder
 from bench.harness.sample import multiplied_sample
 from bench.harness.service import ServiceStartError, Target, fresh_data, started
-from bench.harness.writing import BatchLoader, measure_projection
+from bench.harness.writing import store
 from bench.peers.bm25_numpy import Bm25Numpy
 from bench.peers.lance import Lance
 from bench.peers.passages import passages_of
@@ -140,10 +139,7 @@ def _peers(folder: Path, stack: contextlib.AsyncExitStack) -> Sequence[Peer]:
 
 async def _write(connections: Connections, collection: Collection) -> None:
     console.print("writing to the service")
-    since = time.perf_counter()
-    loader = BatchLoader(connections, lambda _count: None)
-    await loader.load(collection)
-    await measure_projection(connections, collection, loader.tokens, since)
+    await store(connections, collection)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
@@ -11,22 +10,20 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, read_collection
 from bench.harness.connections import MAX_CONNECTIONS, connected
-from bench.harness.results import RESULTS, Record, Result, append_record, run_folder
+from bench.harness.results import RESULTS
 from bench.harness.sample import TENANTS, multiplied_sample
-from bench.harness.service import ServiceStartError, fresh_data, started
-from bench.harness.writing import BatchLoader, measure_projection
-from bench.reports import environment
+from bench.harness.service import fresh_data, started
+from bench.harness.writing import store
+from bench.reports.recording import recorded
 from bench.speed.faults.dependencies import Dependency, Fault, stores
 from bench.speed.faults.experiment import Timing, observe
 from bench.speed.faults.figures import result_of, summary
 from bench.speed.faults.picture import save_picture
 from bench.speed.overload.steps import Take, capacity, recovery
 from serving.domain.errors import TriviumError as ServiceError
-from trivium.errors import TriviumError
 
 BUDGET_S = 0.1
 SHARE = 0.5
@@ -69,30 +66,13 @@ def main(
 ) -> None:
     """Let each store fail in each way under half the capacity; write JSON, a summary, a picture."""
     collection = multiplied_sample(TENANTS) if data is None else read_collection(data)
-    about = environment.about(collection)
-    folder = run_folder(f"faults-{collection.name}", out)
-    folder.mkdir(parents=True)
-    records: list[Record] = []
-
-    def take(result: Result) -> None:
-        record = result.as_record(about)
-        append_record(folder, record)
-        records.append(record)
-
     chosen = [Fault(each) for each in faults] or list(Fault)
     timing = Timing(before_s=3.0, during_s=seconds, after_s=12.0)
-    try:
-        asyncio.run(_measure(collection, set(names), chosen, timing, take))
-    except (TriviumError, ServiceError, ServiceStartError) as error:
-        raise click.ClickException(str(error)) from error
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    finally:
-        if records:
-            (folder / "summary.md").write_text(summary(records), encoding="utf-8")
-            save_picture(records, folder / "overview.png")
-            console.print(Markdown(summary(records)))
-            console.print(f"written to {folder}")
+    with recorded("faults", collection, out, summary, save_picture) as take:
+        try:
+            asyncio.run(_measure(collection, set(names), chosen, timing, take))
+        except ServiceError as error:
+            raise click.ClickException(str(error)) from error
 
 
 async def _measure(
@@ -102,10 +82,7 @@ async def _measure(
     with fresh_data() as folder:
         async with stores(folder) as (dependencies, settings), started(folder, settings) as service:
             async with connected(service.address, 1) as connections:
-                loader = BatchLoader(connections, lambda _: None)
-                since = time.perf_counter()
-                await loader.load(collection)
-                await measure_projection(connections, collection, loader.tokens, since)
+                await store(connections, collection)
             chosen = [each for each in dependencies if not names or each.name in names]
             await _observe_all(service.address, collection, chosen, faults, timing, take)
 

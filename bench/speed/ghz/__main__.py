@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from bench.harness.connections import CALL_TIMEOUT_S, LIMIT, connected
 from bench.harness.results import Json, append_record, run_folder
 from bench.harness.sample import multiplied_sample
 from bench.harness.service import ServiceStartError, running
-from bench.harness.writing import BatchLoader, measure_projection
+from bench.harness.writing import store
 from bench.reports import environment
 from trivium.errors import TriviumError
 from trivium.wire import requests
@@ -125,10 +124,7 @@ def main(
 async def _measure(program: str, collection: Collection, address: str | None, full: Path) -> None:
     async with running(address) as service:
         async with connected(service, 1) as connections:
-            loader = BatchLoader(connections, lambda _: None)
-            since = time.perf_counter()
-            await loader.load(collection)
-            await measure_projection(connections, collection, loader.tokens, since)
+            await store(connections, collection)
         write_requests(collection.queries, full / "requests.json")
         await asyncio.to_thread(write_descriptors, full / PROTOSET)
         for form, output in (("json", "report.json"), ("html", "report.html")):

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, read_collection
 from bench.harness.connections import connected
-from bench.harness.results import RESULTS, Record, Result, append_record, run_folder
+from bench.harness.results import RESULTS
 from bench.harness.sample import TENANTS, multiplied_sample
-from bench.harness.service import ServiceStartError, running
-from bench.harness.writing import BatchLoader, measure_projection
-from bench.reports import environment
+from bench.harness.service import running
+from bench.harness.writing import store
+from bench.reports.recording import recorded
 from bench.speed.overload.figures import summary
 from bench.speed.overload.picture import save_picture
 from bench.speed.overload.steps import Plan, Take, measure
-from trivium.errors import TriviumError
 
 SHARES = "0.5,1,1.5,2,3"
 BUDGETS_MS = "50,100,300"
-
-console = Console(stderr=True)
 
 
 def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> Sequence[float]:
@@ -107,37 +101,14 @@ def main(
         shares=shares,
         seconds=seconds,
     )
-    about = environment.about(collection)
-    folder = run_folder(f"overload-{collection.name}", out)
-    folder.mkdir(parents=True)
-    records: list[Record] = []
-
-    def take(result: Result) -> None:
-        record = result.as_record(about)
-        append_record(folder, record)
-        records.append(record)
-
-    try:
+    with recorded("overload", collection, out, summary, save_picture) as take:
         asyncio.run(_measure(address, collection, plan, take))
-    except (TriviumError, ServiceStartError) as error:
-        raise click.ClickException(str(error)) from error
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    finally:
-        if records:
-            (folder / "summary.md").write_text(summary(records), encoding="utf-8")
-            save_picture(records, folder / "overview.png")
-            console.print(Markdown(summary(records)))
-            console.print(f"written to {folder}")
 
 
 async def _measure(address: str | None, collection: Collection, plan: Plan, take: Take) -> None:
     async with running(address) as service:
         async with connected(service, 1) as connections:
-            loader = BatchLoader(connections, lambda _: None)
-            since = time.perf_counter()
-            await loader.load(collection)
-            await measure_projection(connections, collection, loader.tokens, since)
+            await store(connections, collection)
         await measure(service, plan, take)
 
 

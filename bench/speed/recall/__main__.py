@@ -9,19 +9,17 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, read_collection
 from bench.harness.connections import connected, connections_for
-from bench.harness.results import RESULTS, Record, Result, append_record, run_folder
+from bench.harness.results import RESULTS, Result
 from bench.harness.sample import TENANTS, multiplied_sample
-from bench.harness.service import ServiceStartError, running
-from bench.harness.writing import BatchLoader, measure_projection
-from bench.reports import environment
+from bench.harness.service import running
+from bench.harness.writing import store
+from bench.reports.recording import recorded
 from bench.speed.recall.calls import BUDGET_S, SILENCE_S, Plan, run_calls
 from bench.speed.recall.figures import result_of, summary
 from bench.speed.recall.picture import save_picture
-from trivium.errors import TriviumError
 
 CALLS = "1,8,32"
 
@@ -95,28 +93,8 @@ def main(
         )
         for prefetch in (True, False)
     ]
-    about = environment.about(collection)
-    folder = run_folder(f"recall-{collection.name}", out)
-    folder.mkdir(parents=True)
-    records: list[Record] = []
-
-    def take(result: Result) -> None:
-        record = result.as_record(about)
-        append_record(folder, record)
-        records.append(record)
-
-    try:
+    with recorded("recall", collection, out, summary, save_picture) as take:
         asyncio.run(_measure(address, collection, calls, plans, take))
-    except (TriviumError, ServiceStartError) as error:
-        raise click.ClickException(str(error)) from error
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    finally:
-        if records:
-            (folder / "summary.md").write_text(summary(records), encoding="utf-8")
-            save_picture(records, folder / "overview.png")
-            console.print(Markdown(summary(records)))
-            console.print(f"written to {folder}")
 
 
 async def _measure(
@@ -131,10 +109,7 @@ async def _measure(
         running(address) as service,
         connected(service, connections_for(max(numbers))) as connections,
     ):
-        loader = BatchLoader(connections, lambda _: None)
-        since = time.perf_counter()
-        await loader.load(collection)
-        await measure_projection(connections, collection, loader.tokens, since)
+        await store(connections, collection)
         for seed, (number, plan) in enumerate((each, plan) for each in numbers for plan in plans):
             called = [tenants[place % len(tenants)] for place in range(number)]
             console.print(f"{number} calls, {'with' if plan.prefetch else 'without'} prefetch")
