@@ -1,4 +1,8 @@
-"""The tokenizers of tiny random models: of the real ones' kinds, trained on a handful of words."""
+"""The tokenizers of tiny random models: of the real ones' kinds, for a handful of words.
+
+Pieces of words are listed, since the trainers of two kinds end otherwise in each run; pairs of
+bytes are trained.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +30,15 @@ VOCABULARY = 300
 
 def wordpieces() -> Tokenizer:
     """As BERT has it: words in lower case and their pieces, one text or two."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words, letters = _words_and_letters()
+    pieces = [*special, *letters, *(f"##{letter}" for letter in letters), *words]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(special)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([WORDS], trainer)
+    tokenizer.decoder = decoders.WordPiece()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -45,22 +49,29 @@ def wordpieces() -> Tokenizer:
 
 def unigrams() -> Tokenizer:
     """As XLM-R has it: pieces of text by their likelihood, one text or two."""
-    tokenizer = Tokenizer(models.Unigram())
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    words, letters = _words_and_letters()
+    pieces = [*dict.fromkeys(("\u2581", *letters, *(f"\u2581{word}" for word in words)))]
+    # A word is likelier as one piece than letter by letter.
+    vocabulary = [(piece, 0.0) for piece in special] + [
+        (piece, -4.0 - number / len(pieces)) for number, piece in enumerate(pieces)
+    ]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=special.index("<unk>")))
+    tokenizer.add_special_tokens(special)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=100,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        unk_token="<unk>",
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([WORDS], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[("<s>", 0), ("</s>", 2)],
     )
     return tokenizer
+
+
+def _words_and_letters() -> tuple[list[str], list[str]]:
+    """The words of more than one letter, and all letters, each once and in order."""
+    words = sorted({word for word in WORDS.split() if len(word) > 1})
+    return words, sorted({*WORDS} - {" "})
 
 
 QWEN3_WORDS = (

@@ -136,6 +136,19 @@ class Database:
             await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield connection
 
+    async def recovered(self) -> None:
+        """Returns if writes can connect as well, as far as is known.
+
+        After an outage one pool may connect up to a second before the other.
+
+        Raises:
+            StoreUnavailableError: They cannot yet.
+            OverloadedError: All connections are in use.
+        """
+        if self._work.outage():
+            async with self.work():
+                pass
+
     async def connect(self) -> Connection:
         """Opens a connection outside the pools, for session state such as a lock or LISTEN.
 
@@ -189,11 +202,11 @@ class _Pool:
 
     async def _live_connection(self, deadline: Deadline, busy: Exception) -> Connection:
         while True:
-            limit_s = OUTAGE_TIMEOUT_S if self._outage() else math.inf
+            limit_s = OUTAGE_TIMEOUT_S if self.outage() else math.inf
             try:
                 connection = await self._pool.getconn(min(limit_s, deadline.remaining()))
             except PoolTimeout as error:
-                if self._outage():
+                if self.outage():
                     raise StoreUnavailableError("no connection could be made") from error
                 raise busy from error
             self._failures_before = self._failures()
@@ -202,7 +215,7 @@ class _Pool:
             await connection.close()
             await self._pool.putconn(connection)
 
-    def _outage(self) -> bool:
+    def outage(self) -> bool:
         """Whether connecting has failed since a connection was last available."""
         return self._failures() > self._failures_before
 

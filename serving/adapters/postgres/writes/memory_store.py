@@ -121,6 +121,7 @@ class PostgresMemoryStore:
                 asyncio.timeout(PROBE_S),
                 self._database.search(Deadline.after(PROBE_S)) as connection,
             ):
+                await self._database.recovered()
                 cursor = await connection.execute("SELECT schema_version FROM meta")
                 row = await cursor.fetchone()
         except (TriviumError, TimeoutError):
