@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -28,12 +28,13 @@ from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbour
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fixtures.local_service import local_service
 from tests.fixtures.postgres import QUICK
+from tests.support.waiting import until_async
 from trivium import Fact, Health, Retrieval, Segment
 from trivium.aio import AsyncClient
 from trivium.errors import UnavailableError
 from trivium.values import LegState
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(600)]
 
 SAID = Segment(id="t1", speaker="Mara", text="Lotus Books hired Tom.", entities=["Tom", "Mara"])
 KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", evidence=("t1",))
@@ -41,13 +42,6 @@ KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", 
 
 def states(answer: Retrieval) -> dict[str, LegState]:
     return {report.leg: report.state for report in answer.leg_reports}
-
-
-async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
-    """Asks until a condition holds that the service brings about by itself."""
-    async with asyncio.timeout(within_s):
-        while not await condition():
-            pass
 
 
 class GatedEmbedder(FakeEmbedder):
@@ -68,7 +62,7 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
     embedder = GatedEmbedder()
     async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
         token = (await memory.ingest([SAID, KNOWN])).consistency_token
-        await until(lambda: _graph_is_ok(memory, token))
+        await until_async(lambda: _graph_is_ok(memory, token))
 
         early = await memory.retrieve("Who hired Tom?", consistency_token=token, timeout=4)
         embedder.gate.set()
@@ -126,7 +120,7 @@ async def test_neo4j_missing_at_start_is_said_and_heals(
         degraded = (await memory.stats()).service.degraded
         await asyncio.to_thread(neo4j.start)
         try:
-            await until(lambda: _graph_is_ok(memory, token))
+            await until_async(lambda: _graph_is_ok(memory, token))
         finally:
             await asyncio.to_thread(neo4j.stop)
 
@@ -143,7 +137,7 @@ async def test_neo4j_killed_while_serving_loses_nothing(
     try:
         async with local_service(postgres_dsn, uri) as memory:
             token = (await memory.ingest([SAID])).consistency_token
-            await until(lambda: _graph_is_ok(memory, token))
+            await until_async(lambda: _graph_is_ok(memory, token))
 
             assert neo4j.pid is not None
             os.kill(neo4j.pid, signal.SIGKILL)
@@ -151,7 +145,7 @@ async def test_neo4j_killed_while_serving_loses_nothing(
             during = await memory.retrieve("Who hired Tom?")
             token = (await memory.ingest([KNOWN])).consistency_token
             await asyncio.to_thread(neo4j.start)
-            await until(lambda: _graph_is_ok(memory, token))
+            await until_async(lambda: _graph_is_ok(memory, token))
             after = await memory.retrieve("Tom", leg_overrides=only("graph"), explain=True)
     finally:
         await asyncio.to_thread(neo4j.stop)
@@ -170,13 +164,13 @@ async def test_neo4j_that_hangs_costs_three_questions_their_time_and_then_nothin
     try:
         async with local_service(postgres_dsn, uri) as memory:
             token = (await memory.ingest([SAID, KNOWN])).consistency_token
-            await until(lambda: _all_are_ok(memory, token))
+            await until_async(lambda: _all_are_ok(memory, token))
             assert neo4j.pid is not None
             os.kill(neo4j.pid, signal.SIGSTOP)
-            during = [await memory.retrieve("Who hired Tom?", timeout=1) for _ in range(4)]
+            during = [await memory.retrieve("Who hired Tom?", timeout=2) for _ in range(4)]
             degraded = (await memory.stats()).service.degraded
             os.kill(neo4j.pid, signal.SIGCONT)
-            await until(lambda: _graph_is_ok(memory, token))
+            await until_async(lambda: _graph_is_ok(memory, token))
             healed = (await memory.stats()).service.degraded
     finally:
         await asyncio.to_thread(neo4j.stop)
@@ -216,11 +210,11 @@ async def test_an_index_that_is_not_filled_at_start_is_said_and_heals(
         local_service(postgres_dsn, neo4j_uri, index=index) as memory,
     ):
         token = (await memory.ingest([SAID, KNOWN])).consistency_token
-        await until(lambda: _graph_is_ok(memory, token))
+        await until_async(lambda: _graph_is_ok(memory, token))
         without = await memory.retrieve("Who hired Tom?", timeout=4)
         stats, health = await memory.stats(), await memory.check()
         await index.start()
-        await until(lambda: _all_are_ok(memory, token))
+        await until_async(lambda: _all_are_ok(memory, token))
         healed = await memory.stats()
 
     assert health is Health.SERVING
@@ -277,11 +271,11 @@ async def test_an_index_that_cannot_be_reached_at_start_is_said_and_heals(
         index = UnreachableIndex(filled)
         async with local_service(postgres_dsn, neo4j_uri, index=index) as memory:
             token = (await memory.ingest([SAID, KNOWN])).consistency_token
-            await until(lambda: _graph_is_ok(memory, token))
+            await until_async(lambda: _graph_is_ok(memory, token))
             without = await memory.retrieve("Who hired Tom?", timeout=4)
             degraded = (await memory.stats()).service.degraded
             index.arrived = True
-            await until(lambda: _all_are_ok(memory, token))
+            await until_async(lambda: _all_are_ok(memory, token))
 
     assert states(without) == {
         "lexical": LegState.OK,
@@ -310,7 +304,7 @@ async def test_postgres_missing_at_start_is_not_serving_and_heals(
 
         assert await asyncio.to_thread(server.start) == dsn
         try:
-            await until(lambda: _is_serving(memory))
+            await until_async(lambda: _is_serving(memory))
             token = (await memory.ingest([SAID])).consistency_token
             answer = await memory.retrieve("Who hired Tom?", consistency_token=token)
         finally:
@@ -342,7 +336,7 @@ async def test_another_model_embeds_anew_and_dense_is_skipped_meanwhile(
     async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
         during = await memory.retrieve("Who hired Tom?")
         embedder.gate.set()
-        await until(lambda: _dense_is_ok(memory))
+        await until_async(lambda: _dense_is_ok(memory))
 
     report = next(report for report in during.leg_reports if report.leg == "dense")
     assert report.state is LegState.SKIPPED
@@ -378,7 +372,7 @@ async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
     async with local_service(
         postgres_dsn, neo4j_uri, embedder=embedder, previous_embedder=FakeEmbedder()
     ) as memory:
-        await until(lambda: _dense_is_ok(memory))
+        await until_async(lambda: _dense_is_ok(memory))
         degraded = (await memory.stats()).service.degraded
         later = Segment(id="t2", speaker="Tom", text="My first day was lovely.")
         token = (await memory.ingest([later])).consistency_token
@@ -386,7 +380,7 @@ async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
             "Tom: My first day was lovely.", consistency_token=token, leg_overrides=only("dense")
         )
         embedder.gate.set()
-        await until(lambda: _model_is(memory, "wider"))
+        await until_async(lambda: _model_is(memory, "wider"))
         after = await memory.retrieve("Tom: My first day was lovely.", leg_overrides=only("dense"))
 
     assert any(said.endswith("the previous model answers") for said in degraded)

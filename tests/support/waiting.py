@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 POLL_S = 0.1
 
+PATIENCE_S = 180.0
+"""Only what never comes about takes so long; a busy machine may take minutes."""
 
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+
+def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     """Asks until a condition holds."""
     give_up_at = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < give_up_at, "the condition does not come about"
         time.sleep(POLL_S)
+
+
+async def until_async(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Asks until a condition holds, and leaves the processor to others in between."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(POLL_S)
