@@ -59,7 +59,8 @@ def require_extras(settings: Settings, installed: IsInstalled = is_installed) ->
     Raises:
         DependencyError: An extra is not installed.
     """
-    require_encoder(settings.embedder.model, installed)
+    if settings.embedder.api is None:
+        require_encoder(settings.embedder.model, installed)
     if settings.embedder.previous is not None:
         require_encoder(settings.embedder.previous.model, installed)
     if settings.reranker.model is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
 from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
@@ -15,17 +15,57 @@ from serving.adapters.reranker.published import PUBLISHED, packaged
 from serving.composition.background import measured_repeatedly
 from serving.composition.extras import require_encoder, require_reranker
 from serving.composition.process import watch_over
-from serving.config.settings import RerankerSettings, Settings
+from serving.config.settings import (
+    EmbedderSettings,
+    EmbeddingsApiSettings,
+    RerankerSettings,
+    Settings,
+)
 from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
 from serving.pipeline.inference.embedding_queues import QueueName
 from serving.pipeline.inference.reranker import QueuedReranker
-from serving.ports.embedding import TextEncoder
+from serving.ports.embedding import Embedder, TextEncoder
 from serving.ports.reranking import CrossEncoder
 from serving.telemetry import EMBEDDING_BATCH, EMBEDDING_WAITING, Recorder
 
 
 @asynccontextmanager
-async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator[BatchedEmbedder]:
+async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator[Embedder]:
+    """Runs an embedder: over an encoder in this process, or by another service."""
+    if settings.embedder.api is None:
+        opened: AbstractAsyncContextManager[Embedder] = _open_here(settings, recorder)
+    else:
+        opened = _open_elsewhere(settings.embedder, settings.embedder.api)
+    async with opened as embedder:
+        yield embedder
+
+
+def _open_elsewhere(
+    embedder: EmbedderSettings, api: EmbeddingsApiSettings
+) -> AbstractAsyncContextManager[Embedder]:
+    from serving.adapters.embeddings_api import ApiEmbedder, ApiModel
+
+    assert embedder.dimension is not None, "the settings require it with an API"
+    model = ApiModel(
+        name=embedder.model,
+        dimension=embedder.dimension,
+        query_prefix=api.query_prefix,
+        document_prefix=api.document_prefix,
+        shortened=api.shortened,
+        text_form=embedder.text_form,
+    )
+    return ApiEmbedder.opened(
+        api.url,
+        model,
+        api.secret(),
+        batch=api.batch,
+        timeout_s=api.timeout.total_seconds(),
+        max_waiting=embedder.max_waiting,
+    )
+
+
+@asynccontextmanager
+async def _open_here(settings: Settings, recorder: Recorder) -> AsyncIterator[BatchedEmbedder]:
     """Loads the encoder and runs its embedder."""
     encoder = await asyncio.to_thread(_encoder, settings)
     limits = BatchLimits.for_device(encoder.device(), waiting_queries=settings.embedder.max_waiting)

@@ -11,10 +11,10 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from serving.adapters.capitalised_entities import CapitalisedEntities
-from serving.adapters.english_dates import EnglishDates
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
+from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.composition.access import open_access
 from serving.composition.background import in_background
 from serving.composition.index import SpaceParts, complete_space, previous_space

@@ -101,8 +101,51 @@ class PreviousModelSettings(_Section):
     def overrides(self) -> dict[str, Any]:
         """The embedder settings to override when this model is loaded."""
         # The previous model may not support the options of the current one.
-        changed = {"attention": "padded", "previous": None, "standby": "off"}
+        changed = {"attention": "padded", "previous": None, "standby": "off", "api": None}
         return {**self.model_dump(mode="json"), **changed}
+
+
+class EmbeddingsApiSettings(_Section):
+    """Another service that embeds, by OpenAI's embeddings API."""
+
+    url: str = Field(
+        pattern=r"^https?://",
+        description="The base address, such as https://api.openai.com/v1, or "
+        "http://127.0.0.1:11434/v1 for Ollama. Texts of segments and questions are sent there, "
+        "except those of sensitive rows.",
+    )
+    key: SecretStr | None = Field(
+        default=None, description="The key, sent as a bearer token; or name a file with `key_file`."
+    )
+    key_file: Path | None = Field(
+        default=None, description="A file with the key, on each machine that runs the embedder."
+    )
+    query_prefix: str = Field(
+        default="",
+        description="Written before each question, as the model's card says: `query: ` for E5.",
+    )
+    document_prefix: str = Field(
+        default="", description="Written before each text, such as `passage: ` for E5."
+    )
+    shortened: bool = Field(
+        default=False,
+        description="Ask for vectors of `embedder.dimension`, for models that can shorten them.",
+    )
+    batch: int = Field(default=64, ge=1, le=2048, description="The most texts of one request.")
+    timeout: timedelta = Field(
+        default=timedelta(seconds=30),
+        description="The time limit of a request for texts. Questions have the caller's budget.",
+    )
+
+    def secret(self) -> str | None:
+        """The key; None if there is none.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        if self.key is not None:
+            return self.key.get_secret_value()
+        return None if self.key_file is None else self.key_file.read_text().strip()
 
 
 class EmbedderSettings(_Section):
@@ -156,6 +199,11 @@ class EmbedderSettings(_Section):
         ge=1,
         description="Threads per forward pass; more threads make a single query faster.",
     )
+    api: EmbeddingsApiSettings | None = Field(
+        default=None,
+        description="Another service that runs `model`. It needs `dimension`, and nothing that "
+        "says how a model runs here.",
+    )
     max_waiting: int = Field(
         default=512,
         ge=1,
@@ -179,6 +227,18 @@ class EmbedderSettings(_Section):
             raise ValueError("the backend bfloat16 has a fixed precision")
         if self.backend == "onnx" and self.precision not in ("auto", "float32", "int8"):
             raise ValueError("the backend onnx has the precisions float32 and int8")
+        return self
+
+    @model_validator(mode="after")
+    def _api_runs_the_model(self) -> Self:
+        if self.api is None:
+            return self
+        if self.dimension is None:
+            raise ValueError("with an api, dimension must be set to that of the model's vectors")
+        here = {"backend": "auto", "device": "cpu", "precision": "auto", "standby": "off"}
+        for name, usual in here.items():
+            if getattr(self, name) != usual:
+                raise ValueError(f"{name} says how a model runs here, but api runs it elsewhere")
         return self
 
 

@@ -282,7 +282,7 @@ class _EncoderFiles:
     def start(self) -> str:
         """Downloads the files unless they are there; returns the name of the model."""
         name = self._settings.embedder.model
-        if name in PUBLISHED:
+        if name in PUBLISHED and self._settings.embedder.api is None:
             open_model(name, self._settings.cache_dir, fetch=True, on_progress=self._report)
         return name
 

@@ -16,7 +16,7 @@ from functools import cache
 from bench.quality.scoring.metrics import DEPTH
 from bench.quality.tune.leg_queries import Asked
 from bench.quality.tune.lists import Found, Lists
-from serving.adapters.english_dates import EnglishDates
+from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.items.records import Fact, Item, ItemId
 from serving.domain.items.text import text_of
 from serving.domain.ranking.diversity import jaccard, words_of

@@ -20,7 +20,7 @@ from serving.adapters.reranker.checkpoint import Kind as RerankerKind
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.adapters.reranker.checkpoint import require_computed
 from serving.composition.extras import missing_modules, require_encoder, require_reranker
-from serving.config.settings import Settings
+from serving.config.settings import EmbeddingsApiSettings, Settings
 from serving.domain.errors import DependencyError
 from serving.local.doctor.check_result import CheckResult
 from serving.local.doctor.gpu import examine_gpus
@@ -126,6 +126,8 @@ def _in_use(port: int) -> bool:
 
 def _model(settings: Settings) -> CheckResult:
     embedder = settings.embedder
+    if embedder.api is not None:
+        return _model_elsewhere(embedder.model, embedder.api)
     try:
         require_encoder(embedder.model)
     except DependencyError as error:
@@ -149,6 +151,15 @@ def _model(settings: Settings) -> CheckResult:
         return CheckResult("model", False, error.why)
     how = HOW[backend].format(device=embedder.device, precision=precision)
     return CheckResult("model", True, f"{embedder.model} through {how}")
+
+
+def _model_elsewhere(model: str, api: EmbeddingsApiSettings) -> CheckResult:
+    """Nothing is sent there, as that may cost money; the key must be readable."""
+    try:
+        api.secret()
+    except OSError as error:
+        return CheckResult("model", False, f"embedder.api.key_file: {error}")
+    return CheckResult("model", True, f"{model} by the API at {api.url}, which was not asked")
 
 
 def _standbys(settings: Settings) -> CheckResult:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.adapters.english_dates import MAX_DATES, EnglishDates
+from serving.adapters.text_analysis.english_dates import MAX_DATES, EnglishDates
 
 NOW = datetime(2023, 11, 15, 10, 30, tzinfo=UTC)
 

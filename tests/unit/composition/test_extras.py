@@ -134,6 +134,13 @@ def test_what_needs_an_extra_says_what_to_install(given: dict[str, object], said
     require_extras(settings, lambda _: True)
 
 
+def test_a_model_behind_an_api_needs_no_extra() -> None:
+    api = {"url": "http://127.0.0.1:11434/v1"}
+    settings = load_settings({"embedder": {"model": "nomic-embed", "dimension": 768, "api": api}})
+
+    require_extras(settings, nothing)
+
+
 def test_the_published_reranker_needs_an_extra_of_its_own_without_torch() -> None:
     settings = load_settings({"reranker": {"model": "minilm-l12"}})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,52 @@ def test_the_previous_model_does_not_use_the_attention_of_the_new_one() -> None:
 
     assert settings.embedder.previous is not None
     assert settings.embedder.previous.overrides()["attention"] == "padded"
+
+
+API = {"url": "http://127.0.0.1:11434/v1"}
+
+
+@pytest.mark.parametrize(
+    ("embedder", "said"),
+    [
+        ({}, "dimension must be set"),
+        ({"dimension": 768, "backend": "onnx"}, "backend says how a model runs here"),
+        ({"dimension": 768, "device": "cuda"}, "device says how a model runs here"),
+        ({"dimension": 768, "precision": "float32"}, "precision says how a model runs here"),
+        ({"dimension": 768, "standby": "warm"}, "standby says how a model runs here"),
+        ({"dimension": 768, "api": {"url": "localhost:11434"}}, "https?://"),
+    ],
+)
+def test_a_model_runs_here_or_behind_an_api(embedder: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(said)):
+        load_settings({"embedder": {"model": "m", "api": API, **embedder}})
+
+
+def test_the_previous_model_runs_here_if_the_new_one_is_behind_an_api() -> None:
+    previous = {"model": "minilm"}
+    settings = load_settings(
+        {"embedder": {"model": "m", "dimension": 768, "api": API, "previous": previous}}
+    )
+
+    assert settings.embedder.previous is not None
+    assert settings.embedder.previous.overrides()["api"] is None
+
+
+def test_the_key_of_an_api_is_in_the_environment_or_in_a_file_and_never_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = {"embedder": {"model": "m", "dimension": 768, "api": API}}
+    without = load_settings(given).embedder.api
+    monkeypatch.setenv("TRIVIUM_EMBEDDER__API__KEY", SECRET)
+    by_environment = load_settings(given)
+    monkeypatch.delenv("TRIVIUM_EMBEDDER__API__KEY")
+    (tmp_path / "key").write_text(f"{SECRET}\n")
+    monkeypatch.setenv("TRIVIUM_EMBEDDER__API__KEY_FILE", str(tmp_path / "key"))
+    by_file = load_settings(given)
+
+    assert without is not None
+    assert without.secret() is None
+    for settings in (by_environment, by_file):
+        assert settings.embedder.api is not None
+        assert settings.embedder.api.secret() == SECRET
+        assert SECRET not in repr(settings)

@@ -69,6 +69,21 @@ def test_a_published_model_may_still_be_fetched(tmp_path: Path) -> None:
     assert finding.text == "bge-small is not on this machine; the first start downloads 78 MB"
 
 
+def test_a_model_behind_an_api_is_not_asked_and_its_key_must_be_readable(tmp_path: Path) -> None:
+    api = {"url": "http://127.0.0.1:9/v1"}
+    there = of_model(model="m", dimension=8, api=api)
+    without_key = of_model(
+        model="m", dimension=8, api={**api, "key_file": str(tmp_path / "missing")}
+    )
+
+    assert (there.ok, there.text) == (
+        True,
+        "m by the API at http://127.0.0.1:9/v1, which was not asked",
+    )
+    assert not without_key.ok
+    assert "embedder.api.key_file" in without_key.text
+
+
 def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
     finding = of_model(dimension=100_000)
 

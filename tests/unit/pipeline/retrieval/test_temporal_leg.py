@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from serving.adapters.english_dates import EnglishDates
+from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.questions.period import Period
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec

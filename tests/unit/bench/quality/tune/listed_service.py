@@ -11,7 +11,7 @@ from bench.harness.collection import Query
 from bench.quality.tune.coordinates import Coordinate, Definition, coordinates
 from bench.quality.tune.leg_queries import Asked, Asker
 from bench.quality.tune.lists import Found
-from serving.adapters.english_dates import EnglishDates
+from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, segment_id

@@ -1,0 +1,5 @@
+"""Embeddings computed by another service."""
+
+from serving.adapters.embeddings_api.embedder import ApiEmbedder, ApiModel
+
+__all__ = ["ApiEmbedder", "ApiModel"]

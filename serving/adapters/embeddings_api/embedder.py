@@ -1,0 +1,228 @@
+"""`Embedder` over HTTP, by OpenAI's embeddings API.
+
+OpenAI, Ollama, Text Embeddings Inference, vLLM and others offer it: POST `{url}/embeddings` with
+`model` and `input`, a list of texts, answers with one vector for each.
+
+Texts leave the service here. A sensitive row is not embedded, so it is never sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any, Self
+
+import aiohttp
+import numpy as np
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
+from serving.domain.items.text import TextForm
+from serving.ports.embedding import EmbeddingModel, Vector, Vectors
+
+BUSY = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+TEXT_REFUSED = {
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+USUAL_TEXT = "What time is it?"
+"""A text that no model refuses."""
+
+RETRY_AFTER_S = 1.0
+"""When to try again if a busy service does not say it."""
+
+MOST_RETRY_AFTER_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiModel:
+    """A model of the other service, and how it is asked.
+
+    Prefixes are written before each text, as the model's card says. `shortened` asks for vectors
+    of `dimension`, which only some models can give; the others have one dimension.
+    """
+
+    name: str
+    dimension: int
+    query_prefix: str = ""
+    document_prefix: str = ""
+    shortened: bool = False
+    text_form: TextForm = TextForm.QUOTED
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells models apart whose vectors cannot be compared.
+
+        Without the address: the same model elsewhere gives the same vectors.
+        """
+        of = (self.name, str(self.dimension), self.query_prefix, self.document_prefix)
+        digest = sha256("\0".join([*of, self.text_form]).encode()).hexdigest()
+        return f"api-{digest[:32]}"
+
+
+class ApiEmbedder:
+    """Embeds by another service. A text is sent whole and has one vector.
+
+    Args:
+        session: The HTTP client.
+        url: The base address of the API, such as `https://host/v1`.
+        model: The model.
+        batch: The most texts of one request.
+        timeout_s: The time limit of a request for documents; that of a question is its deadline.
+        max_waiting: The most questions that may wait for an answer.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        model: ApiModel,
+        *,
+        batch: int = 64,
+        timeout_s: float = 30.0,
+        max_waiting: int = 512,
+    ) -> None:
+        self._session = session
+        self._url = f"{url.rstrip('/')}/embeddings"
+        self._model = model
+        self._batch = batch
+        self._timeout_s = timeout_s
+        self._max_waiting = max_waiting
+        self._waiting = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(
+        cls, url: str, model: ApiModel, key: str | None, **limits: Any
+    ) -> AsyncIterator[Self]:
+        """Opens an embedder. It does not connect before the first text.
+
+        Args:
+            url: As in the constructor.
+            model: As in the constructor.
+            key: The key of the API, sent as a bearer token; None sends none.
+            **limits: `batch`, `timeout_s` and `max_waiting` of the constructor.
+        """
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            yield cls(session, url, model, **limits)
+
+    async def model(self) -> EmbeddingModel:
+        model = self._model
+        return EmbeddingModel(model.fingerprint, model.dimension, model.text_form)
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        """Embeds a question.
+
+        Raises:
+            TimeoutError: The deadline passed first.
+            OverloadedError: Too many questions wait, or the other service is busy.
+            DependencyError: The other service cannot be reached, or refuses the request.
+            UnsoundVectorError: The vector is zero or not finite.
+        """
+        if self._waiting >= self._max_waiting:
+            raise OverloadedError("the embedder's queue")
+        self._waiting += 1
+        try:
+            found = await self._embed([self._model.query_prefix + text], deadline.remaining())
+        finally:
+            self._waiting -= 1
+        return np.ascontiguousarray(found[0])
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embeds texts, one row each.
+
+        Raises:
+            OverloadedError: The other service is busy.
+            DependencyError: It cannot be reached, did not answer in time, or refuses all texts.
+            ValueError: It refuses one of these texts.
+            UnsoundVectorError: A vector is zero or not finite.
+        """
+        rows: list[Vectors] = []
+        for start in range(0, len(texts), self._batch):
+            some = [
+                self._model.document_prefix + text for text in texts[start : start + self._batch]
+            ]
+            try:
+                found = await self._embed(some, self._timeout_s)
+            except TimeoutError as error:
+                raise _failed(f"it did not answer within {self._timeout_s:g} s") from error
+            rows += np.split(found, len(some))
+        return rows
+
+    async def _embed(self, texts: Sequence[str], within_s: float) -> Vectors:
+        try:
+            return self._vectors(await self._answer(texts, within_s), len(texts))
+        except _TextRefusedError as error:
+            # Where it refuses any text, the reason is how it is asked: no text is to blame.
+            try:
+                await self._answer([USUAL_TEXT], within_s)
+            except _TextRefusedError:
+                raise _failed(f"{error}; check the model's name and the settings") from error
+            raise ValueError("the embeddings API refuses the text") from error
+
+    async def _answer(self, texts: Sequence[str], within_s: float) -> Any:
+        """Returns the JSON of the answer; within_s above 0."""
+        body: dict[str, Any] = {"model": self._model.name, "input": list(texts)}
+        if self._model.shortened:
+            body["dimensions"] = self._model.dimension
+        try:
+            # A redirect would take texts and key to another host.
+            async with (
+                asyncio.timeout(within_s),
+                self._session.post(self._url, json=body, allow_redirects=False) as response,
+            ):
+                _check(response.status, response.headers)
+                return await response.json(content_type=None)
+        except aiohttp.ClientError as error:
+            raise _failed(f"{self._url}: {type(error).__name__}") from error
+        except ValueError as error:
+            raise _failed("its answer is not JSON") from error
+
+    def _vectors(self, answer: Any, count: int) -> Vectors:
+        """Reads the vectors: float32 (count, dimension), rows of unit length."""
+        try:
+            by_place = {int(one["index"]): one["embedding"] for one in answer["data"]}
+            with np.errstate(over="ignore"):  # to infinite values, which are rejected
+                found = np.array([by_place[place] for place in range(count)], dtype=np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _failed("its answer lacks vectors") from error
+        if found.shape != (count, self._model.dimension):
+            wanted = f"TRIVIUM_EMBEDDER__DIMENSION is {self._model.dimension}"
+            raise _failed(f"its vectors have the shape {found.shape[1:]}, but {wanted}")
+        lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
+        if not (np.isfinite(lengths).all() and lengths.all()):
+            raise UnsoundVectorError("in the answer of the embeddings API")
+        unit: Vectors = (found / lengths).astype(np.float32)
+        return unit
+
+
+class _TextRefusedError(Exception):
+    """The request was refused for what it says."""
+
+
+def _check(status: int, headers: Mapping[str, str]) -> None:
+    if status == HTTPStatus.OK:
+        return
+    if status in BUSY:
+        raise OverloadedError("the embeddings API", _retry_after_s(headers))
+    if status in TEXT_REFUSED:
+        raise _TextRefusedError(f"it answers {status}")
+    raise _failed(f"it answers {status}; check the address, the key and the model's name")
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float:
+    """Reads the header `Retry-After` in seconds; a date counts as if it were not there."""
+    try:
+        return min(max(0.0, float(headers["Retry-After"])), MOST_RETRY_AFTER_S)
+    except (KeyError, ValueError):
+        return RETRY_AFTER_S
+
+
+def _failed(why: str) -> DependencyError:
+    return DependencyError("embedder", f"embeddings API: {why}")

@@ -1,0 +1,1 @@
+"""What is read out of texts: entities of segments, dates of questions."""

@@ -1,0 +1,213 @@
+"""Embedding by another service: what is sent, what is read, and what goes wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from serving.adapters.embeddings_api import ApiEmbedder, ApiModel
+from serving.adapters.embeddings_api.embedder import USUAL_TEXT
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
+from serving.domain.items.text import TextForm
+from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
+from tests.fakes.simulation.embeddings_api import (
+    EmbeddingsServer,
+    answering,
+    embeddings_server,
+    giving,
+    silence,
+)
+
+MODEL = ApiModel(name="some-model", dimension=FAKE_MODEL.dimension)
+TEXTS = ["We sailed to Goa.", "The wedding is in May.", "Tom bought a boat."]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[EmbeddingsServer]:
+    async with embeddings_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def embedder(server: EmbeddingsServer) -> AsyncIterator[ApiEmbedder]:
+    async with ApiEmbedder.opened(server.url, MODEL, "a-key", batch=2, max_waiting=1) as opened:
+        yield opened
+
+
+def soon() -> Deadline:
+    return Deadline.after(30)
+
+
+async def test_vectors_come_in_the_order_of_the_texts_with_unit_length(
+    embedder: ApiEmbedder, server: EmbeddingsServer
+) -> None:
+    found = await embedder.embed_documents(TEXTS)
+    question = await embedder.embed_query(TEXTS[0], soon())
+
+    for rows, wanted in zip(found, await FakeEmbedder().embed_documents(TEXTS), strict=True):
+        assert rows.dtype == np.float32
+        np.testing.assert_allclose(rows, wanted, atol=1e-6)
+    np.testing.assert_array_equal(question, found[0][0])
+    assert [len(body["input"]) for body in server.bodies] == [2, 1, 1]
+    assert {body["model"] for body in server.bodies} == {"some-model"}
+    assert not any("dimensions" in body for body in server.bodies)
+    assert set(server.keys) == {"Bearer a-key"}
+
+
+async def test_no_texts_are_not_sent(embedder: ApiEmbedder, server: EmbeddingsServer) -> None:
+    assert await embedder.embed_documents([]) == []
+    assert server.bodies == []
+
+
+async def test_prefixes_and_the_dimension_are_sent_if_they_are_set(
+    server: EmbeddingsServer,
+) -> None:
+    model = replace(MODEL, query_prefix="query: ", document_prefix="passage: ", shortened=True)
+    async with ApiEmbedder.opened(server.url + "/", model, None) as embedder:
+        await embedder.embed_documents(["a"])
+        await embedder.embed_query("b", soon())
+
+    assert server.texts == ["passage: a", "query: b"]
+    assert {body["dimensions"] for body in server.bodies} == {MODEL.dimension}
+    assert server.keys == [None, None]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(MODEL, name="another"),
+        replace(MODEL, dimension=8),
+        replace(MODEL, query_prefix="query: "),
+        replace(MODEL, document_prefix="query: "),
+        replace(MODEL, text_form=TextForm.PLAIN),
+    ],
+)
+async def test_what_changes_vectors_changes_the_fingerprint(other: ApiModel) -> None:
+    assert other.fingerprint != MODEL.fingerprint
+    assert replace(MODEL).fingerprint == MODEL.fingerprint
+
+
+async def test_a_silent_service_costs_a_question_its_deadline(
+    embedder: ApiEmbedder, server: EmbeddingsServer
+) -> None:
+    server.answer = silence
+
+    with pytest.raises(TimeoutError):
+        await embedder.embed_query("?", Deadline.after(0.01))
+
+
+async def test_a_silent_service_is_no_reason_to_blame_texts(server: EmbeddingsServer) -> None:
+    server.answer = silence
+    async with ApiEmbedder.opened(server.url, MODEL, None, timeout_s=0.01) as embedder:
+        with pytest.raises(DependencyError, match=r"did not answer within 0\.01 s"):
+            await embedder.embed_documents(TEXTS)
+
+
+@pytest.mark.parametrize("said", ["7", "Wed, 21 Oct 2026 07:28:00 GMT", "-1", "1e9", None])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_busy_service_says_when_to_try_again(
+    embedder: ApiEmbedder, server: EmbeddingsServer, status: int, said: str | None
+) -> None:
+    server.answer = answering(status, **({} if said is None else {"Retry-After": said}))
+    wanted = {"7": 7.0, "-1": 0.0, "1e9": 60.0}.get(said or "", 1.0)
+
+    with pytest.raises(OverloadedError) as busy:
+        await embedder.embed_documents(TEXTS)
+
+    assert busy.value.retry_after_s == wanted
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 404, 500, 502])
+async def test_other_answers_are_failures_of_the_service(
+    embedder: ApiEmbedder, server: EmbeddingsServer, status: int
+) -> None:
+    server.answer = answering(status, Location="/v1/embeddings")
+
+    with pytest.raises(DependencyError, match=f"it answers {status}; check the address, the key"):
+        await embedder.embed_query("?", soon())
+
+    assert len(server.bodies) == 1, "redirects are not followed"
+
+
+async def test_a_text_that_is_refused_is_to_blame_only_if_others_are_not(
+    embedder: ApiEmbedder, server: EmbeddingsServer
+) -> None:
+    server.refused = "poison"
+    with pytest.raises(ValueError, match="refuses the text"):
+        await embedder.embed_documents(["a poison"])
+    assert server.texts == ["a poison", USUAL_TEXT]
+
+    server.answer = answering(400)
+    with pytest.raises(DependencyError, match="it answers 400; check the model's name"):
+        await embedder.embed_documents(["a poison"])
+
+
+@pytest.mark.parametrize(
+    ("answered", "why"),
+    [
+        ([], "lacks vectors"),
+        ({"data": None}, "lacks vectors"),
+        ({"data": []}, "lacks vectors"),
+        ({"data": [{"index": 1, "embedding": [1.0] * FAKE_MODEL.dimension}]}, "lacks vectors"),
+        ({"data": [{"index": 0, "embedding": "AAAA"}]}, "lacks vectors"),
+        ({"data": [{"index": 0, "embedding": [[1.0], [1.0, 2.0]]}]}, "lacks vectors"),
+        ({"data": [{"index": 0, "embedding": [1.0] * 3}]}, r"\(3,\), but TRIVIUM_EMBEDDER__DIM"),
+        ({"data": [{"index": 0, "embedding": 1.0}]}, "shape"),
+    ],
+)
+async def test_an_answer_without_the_vectors_is_a_failure_of_the_service(
+    embedder: ApiEmbedder, server: EmbeddingsServer, answered: object, why: str
+) -> None:
+    server.answer = giving(answered)
+
+    with pytest.raises(DependencyError, match=why):
+        await embedder.embed_query("?", soon())
+
+
+async def test_an_answer_that_is_no_json_is_a_failure_of_the_service(
+    embedder: ApiEmbedder, server: EmbeddingsServer
+) -> None:
+    server.answer = answering(200)
+
+    with pytest.raises(DependencyError, match="not JSON"):
+        await embedder.embed_query("?", soon())
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf, 1e300])
+async def test_a_vector_that_is_zero_or_not_finite_is_unsound(
+    embedder: ApiEmbedder, server: EmbeddingsServer, value: float
+) -> None:
+    server.answer = giving({"data": [{"index": 0, "embedding": [value] * MODEL.dimension}]})
+
+    with pytest.raises(UnsoundVectorError):
+        await embedder.embed_query("?", soon())
+
+
+async def test_a_service_that_cannot_be_reached_is_named(embedder: ApiEmbedder) -> None:
+    async with embeddings_server() as gone:
+        pass
+    async with ApiEmbedder.opened(gone.url, MODEL, None) as unreachable:
+        with pytest.raises(DependencyError, match=f"{gone.url}/embeddings: ClientConnector"):
+            await unreachable.embed_query("?", soon())
+
+
+async def test_a_bounded_number_of_questions_waits(
+    embedder: ApiEmbedder, server: EmbeddingsServer
+) -> None:
+    async def full(_: dict[str, object]) -> object:
+        with pytest.raises(OverloadedError, match="the embedder's queue is full"):
+            await embedder.embed_query("second", soon())
+        return await answering(500)({})
+
+    server.answer = full  # type: ignore[assignment]  # it answers, after what it tries
+    with pytest.raises(DependencyError):
+        await embedder.embed_query("first", soon())
+    server.answer = None
+
+    assert len(await embedder.embed_query("third", soon())) == MODEL.dimension
+    assert server.texts == ["first", "third"]
