@@ -15,6 +15,7 @@ from serving.local.ray_environment import LOOPBACK as LOCAL
 from tests.e2e.test_operations import until_shown
 from tests.e2e.test_reranking import when_loaded
 from tests.fixtures.cluster import DEPLOY, PROJECT, Cluster, in_environment, inherited
+from tests.support.waiting import until
 from trivium import Client, Fact, Retrieval, Segment, Stage
 from trivium.errors import to_error
 from trivium.values import LegState
@@ -90,7 +91,7 @@ def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) ->
 
         cluster.deploy("split")
 
-        answer = memory.retrieve(QUESTION)
+        answer = whole(memory)
         serving = memory.stats().service
     assert all_legs_answered(answer)
     assert (serving.placement, serving.ingress) == ("split", "haproxy")
@@ -146,14 +147,29 @@ def new_client(cluster: Cluster) -> Client:
 
 
 def store_and_ask(memory: Client) -> Retrieval:
-    """Stores two sentences and a fact, and asks about them."""
+    """Stores two sentences and a fact, and asks about them.
+
+    The first questions of a new replica can be late on a busy machine: asks until none is.
+    """
     hired = Segment(id="hired", speaker="Tom", text="Lotus Books hired me, I start on Monday.")
     heat = Segment(id="heat", speaker="Tom", text="The dog sleeps all day since the heat came.")
     works = Fact(
         id="works", subject="Tom", relation="works at", object="Lotus Books", evidence=("hired",)
     )
     token = memory.ingest([hired, heat, works]).consistency_token
-    return memory.retrieve(QUESTION, consistency_token=token)
+    return whole(memory, token)
+
+
+def whole(memory: Client, token: str = "") -> Retrieval:
+    """The first answer of all legs; fails if none comes."""
+    answers: list[Retrieval] = []
+
+    def answered() -> bool:
+        answers.append(memory.retrieve(QUESTION, consistency_token=token))
+        return all_legs_answered(answers[-1])
+
+    until(answered)
+    return answers[-1]
 
 
 def all_legs_answered(answer: Retrieval) -> bool:
