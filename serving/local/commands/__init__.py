@@ -1,0 +1,1 @@
+"""Commands for operators, which need PostgreSQL and not the service."""
