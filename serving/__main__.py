@@ -1,4 +1,4 @@
-"""The commands of the service, `python -m serving COMMAND`: serve, demo, keys, erasures, doctor...
+"""The commands of the service, `python -m serving COMMAND`: serve, demo, keys, backup, doctor...
 
 Each command imports what it needs when it runs: Ray reads its environment at import, and
 `doctor` must be fast.
@@ -158,6 +158,27 @@ def restore(file: Path, erasures: TextIO | None) -> None:
     from serving.local.commands.backup import restore_from
 
     restore_from(_settings(), file, erasures)
+
+
+@main.command()
+@click.option("--repair", is_flag=True, help="Make the projections read what differs again.")
+def verify(*, repair: bool) -> None:
+    """Compare the graph and the embeddings with PostgreSQL, tenant by tenant."""
+    from serving.local.commands.verify import run
+
+    sys.exit(0 if run(_settings(), repair=repair) else EXIT_FAILED)
+
+
+@main.command()
+@click.argument("part", type=click.Choice(["graph", "index"]))
+def rebuild(part: str) -> None:
+    """Derive the graph or the indexes from PostgreSQL anew, while serving."""
+    from serving.local.commands.verify import rebuild_graph, rebuild_index
+
+    if part == "index":
+        rebuild_index(_settings())
+    elif not rebuild_graph(_settings()):
+        sys.exit(EXIT_FAILED)
 
 
 @main.command()

@@ -193,7 +193,7 @@ def test_a_server_that_is_not_there_is_said_in_a_line(file: Path) -> None:
     assert "PostgreSQL" in refused.output
 
 
-def test_a_password_is_not_among_the_arguments(
+def test_one_snapshot_is_dumped_and_no_password_is_among_the_arguments(
     postgres_dsn: str, file: Path, tmp_path: Path
 ) -> None:
     programs = tmp_path / "bin"
@@ -209,7 +209,8 @@ def test_a_password_is_not_among_the_arguments(
     back_up(make_conninfo(postgres_dsn, password="se:cr\\et"), file, programs)
 
     arguments, password = said.read_text().splitlines()
-    assert "se" + ":cr" not in arguments
+    assert "--snapshot=" in arguments
+    assert "se:cr" not in arguments
     assert password == r"*:*:*:*:se\:cr\\et"
 
 
