@@ -144,7 +144,7 @@ def erasures(context: click.Context) -> None:
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def backup(file: Path) -> None:
-    """Write all of PostgreSQL to the new FILE; the service may be running."""
+    """Back up PostgreSQL to the new FILE, while serving."""
     from serving.local.commands.backup import make
 
     make(_settings(), file)
@@ -163,7 +163,7 @@ def restore(file: Path, erasures: TextIO | None) -> None:
 @main.command()
 @click.option("--repair", is_flag=True, help="Make the projections read what differs again.")
 def verify(*, repair: bool) -> None:
-    """Compare the graph and the embeddings with PostgreSQL, tenant by tenant."""
+    """Compare all stores with PostgreSQL, tenant by tenant."""
     from serving.local.commands.verify import run
 
     sys.exit(0 if run(_settings(), repair=repair) else EXIT_FAILED)
@@ -172,7 +172,7 @@ def verify(*, repair: bool) -> None:
 @main.command()
 @click.argument("part", type=click.Choice(["graph", "index"]))
 def rebuild(part: str) -> None:
-    """Derive the graph or the indexes from PostgreSQL anew, while serving."""
+    """Derive the graph or the index anew, while serving."""
     from serving.local.commands.verify import rebuild_graph, rebuild_index
 
     if part == "index":

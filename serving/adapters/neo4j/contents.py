@@ -23,7 +23,11 @@ BATCH_ITEMS = 1000
 
 @asynccontextmanager
 async def open_contents(settings: Neo4jSettings) -> AsyncIterator[Neo4jContents]:
-    """Connects to Neo4j."""
+    """Connects to Neo4j.
+
+    Raises:
+        DependencyError: It cannot be reached.
+    """
     driver = neo4j.AsyncGraphDatabase.driver(
         settings.uri,
         auth=(settings.user, settings.password) if settings.user else None,
@@ -33,6 +37,8 @@ async def open_contents(settings: Neo4jSettings) -> AsyncIterator[Neo4jContents]
         notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
     )
     async with driver:
+        with driver_errors():
+            await driver.verify_connectivity()  # at once; a query would be tried again
         yield Neo4jContents(driver, settings.database)
 
 

@@ -7,9 +7,9 @@ last second archives the log beside it.
 
 A dump is of the whole database. It has the embeddings, which take hours of a model to compute again
 and name the text that they are of, so a stale one is not used. It also has the change log and the
-positions of the projections, so that `pg_restore` alone can restore it elsewhere; but `restore`
-begins a new log, since those positions speak of another cluster, and of an index and a graph that
-may be further than the dump.
+positions of the projections, so that `pg_restore` alone can restore it into another cluster; but
+`restore` begins a new log, since those positions speak of other transactions, and of an index and a
+graph that may be further than the dump.
 """
 
 from __future__ import annotations

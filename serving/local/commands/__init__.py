@@ -1,1 +1,1 @@
-"""Commands for operators, which need PostgreSQL and not the service."""
+"""Commands for operators, which need the stores and not the service."""

@@ -87,6 +87,8 @@ def _say(found: Verification) -> None:
     for tenant, count in found.items.items():
         differing = sum(finding.tenant == tenant for finding in found.findings)
         click.echo(f"tenant {tenant!r}: {count} items, {differing} differences")
+    if not found.items:
+        click.echo("nothing is stored")
     for line in lines_of(found.findings):
         click.echo(line)
     if not found.followed:

@@ -108,6 +108,7 @@ async def test_a_restored_machine_answers_as_before_and_the_erased_item_stays_er
     with machine(second, jar_cache) as (dsn, uri):
         async with local_service(dsn, uri) as memory:
             after = await answers(memory, await token_of_all(memory))
+            await operator(second, "verify")
             receipt = await memory.forget(segment_ids=[ERASED])
     assert any(ERASED in found for found in with_erased.values())
     assert after == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import neo4j
@@ -15,6 +15,7 @@ from serving.__main__ import main
 from tests.fixtures.local_service import local_service
 from tests.fixtures.postgres import fresh_database
 from trivium import Fact, Segment
+from trivium.aio import AsyncClient
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
 
@@ -33,9 +34,12 @@ class Stores:
     dsn: str
     uri: str
 
-    async def verify(self, *options: str) -> Result:
+    async def command(self, *words: str) -> Result:
         env = {"TRIVIUM_POSTGRES__DSN": self.dsn, "TRIVIUM_NEO4J__URI": self.uri}
-        return await asyncio.to_thread(CliRunner().invoke, main, ["verify", *options], env=env)
+        return await asyncio.to_thread(CliRunner().invoke, main, words, env=env)
+
+    async def verify(self, *options: str) -> Result:
+        return await self.command("verify", *options)
 
     def damage_graph(self, statement: str) -> None:
         with neo4j.GraphDatabase.driver(self.uri) as driver:
@@ -47,14 +51,20 @@ class Stores:
 
 
 @pytest.fixture(scope="module")
-async def stores(postgres_server: str, neo4j_uri: str) -> AsyncIterator[Stores]:
-    """Stores with `ITEMS`, and the service that projects them."""
+def stores(postgres_server: str, neo4j_uri: str) -> Iterator[Stores]:
+    """Empty stores."""
     with fresh_database(postgres_server) as dsn:
         stores = Stores(dsn, neo4j_uri)
         stores.damage_graph("MATCH (node) DETACH DELETE node")
-        async with local_service(dsn, neo4j_uri) as memory:
-            await memory.ingest(ITEMS)
-            yield stores
+        yield stores
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def memory(stores: Stores) -> AsyncIterator[AsyncClient]:
+    """The service that projects `ITEMS`."""
+    async with local_service(stores.dsn, stores.uri) as memory:
+        await memory.ingest(ITEMS)
+        yield memory
 
 
 async def test_stores_that_agree_have_no_differences(stores: Stores) -> None:
@@ -144,6 +154,35 @@ async def test_embeddings_that_differ_are_found_and_repaired(
     await asyncio.to_thread(stores.damage_embeddings, damage)
 
     await found_and_repaired(stores, [expected])
+
+
+async def test_a_graph_is_rebuilt_from_postgresql_while_it_is_serving(stores: Stores) -> None:
+    await asyncio.to_thread(stores.damage_graph, "MATCH (node) DETACH DELETE node")
+    await asyncio.to_thread(stores.damage_graph, "CREATE (:Fact {tenant: 'nobody', id: 'ghost'})")
+
+    rebuilt = await stores.command("rebuild", "graph")
+
+    assert rebuilt.exit_code == 0, rebuilt.output
+    assert (await stores.verify()).exit_code == 0
+
+
+async def test_an_index_is_rebuilt_from_postgresql_while_it_is_serving(
+    stores: Stores, memory: AsyncClient
+) -> None:
+    question = "Who hired Tom?"
+    before = await memory.retrieve(question)
+    filled = (await memory.stats()).index.epoch
+
+    rebuilt = await stores.command("rebuild", "index")
+
+    assert rebuilt.exit_code == 0, rebuilt.output
+    token = (await memory.ingest(ITEMS)).consistency_token
+    async with asyncio.timeout(60):
+        while (await memory.stats()).index.epoch == filled:
+            pass
+        while not (after := await memory.retrieve(question, consistency_token=token)).complete:
+            pass
+    assert [hit.id for hit in after.hits] == [hit.id for hit in before.hits]
 
 
 async def found_and_repaired(stores: Stores, expected: list[str]) -> None:
