@@ -163,7 +163,7 @@ def restore(file: Path, erasures: TextIO | None) -> None:
 @main.command()
 @click.option("--repair", is_flag=True, help="Make the projections read what differs again.")
 def verify(*, repair: bool) -> None:
-    """Compare all stores with PostgreSQL, tenant by tenant."""
+    """Compare the graph and vectors with PostgreSQL."""
     from serving.local.commands.verify import run
 
     sys.exit(0 if run(_settings(), repair=repair) else EXIT_FAILED)

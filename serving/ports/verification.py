@@ -69,8 +69,8 @@ class Truth(Protocol):
         """
         ...
 
-    async def log_everything(self) -> int:
-        """Logs all items, so that the projections read them again; returns how many."""
+    async def log_everything(self) -> None:
+        """Logs all items, so that the projections read them again."""
         ...
 
 

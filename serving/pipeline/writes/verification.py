@@ -6,15 +6,20 @@ again once the projections have followed the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from serving.domain.items.records import ItemId, TenantName
 from serving.ports.verification import Difference, Finding, GraphContents, Truth
 
-FOLLOW_WITHIN_S = 30.0
+BATCH = 1000
+"""Items of one query, and of one transaction of a repair: a projection reads whole transactions."""
+FOLLOW_WITHIN_S = 60.0
 REPAIR_ROUNDS = 3
 """A repair can show another difference: an entity that is removed is missing from its items."""
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,9 @@ class Verification:
 class Verifier:
     """Compares the stores, tenant by tenant."""
 
-    def __init__(
-        self, truth: Truth, graph: GraphContents, *, follow_within_s: float = FOLLOW_WITHIN_S
-    ) -> None:
+    def __init__(self, truth: Truth, graph: GraphContents) -> None:
         self._truth = truth
         self._graph = graph
-        self._follow_within_s = follow_within_s
 
     async def verify(self) -> Verification:
         """Compares all items of all tenants.
@@ -48,7 +50,7 @@ class Verifier:
         items, suspects = await self._suspects()
         if not await self._compared(suspects):
             return Verification(items, [])
-        followed = await self._truth.projected(self._follow_within_s)
+        followed = await self._truth.projected(FOLLOW_WITHIN_S)
         return Verification(items, await self._compared(suspects), followed)
 
     async def repair(self, found: Verification) -> Verification:
@@ -57,8 +59,9 @@ class Verifier:
             for finding in found.findings:
                 if finding.store == "graph" and isinstance(finding.subject, str):
                     await self._graph.remove_entities(finding.tenant, [finding.subject])
-            await self._truth.repair(found.findings)
-            if not await self._truth.projected(self._follow_within_s):
+            for batch in _batches(found.findings):
+                await self._truth.repair(batch)
+            if not await self._truth.projected(FOLLOW_WITHIN_S):
                 return Verification(found.items, found.findings, followed=False)
             found = await self.verify()
             if not found.findings:
@@ -90,8 +93,11 @@ class Verifier:
         """What differs now, among the suspects, the entities and the embeddings."""
         findings = await self._truth.embedding_findings()
         for tenant, items in suspects.items():
-            differing = await self._differing(tenant, list(dict.fromkeys(items)))
-            findings += [Finding("graph", each, tenant, item) for item, each in differing.items()]
+            for batch in _batches(list(dict.fromkeys(items))):
+                differing = await self._differing(tenant, batch)
+                findings += [
+                    Finding("graph", each, tenant, item) for item, each in differing.items()
+                ]
             findings += [
                 Finding("graph", Difference.LEFT_OVER, tenant, key)
                 for key in await self._graph.unsound_entities(tenant)
@@ -102,3 +108,8 @@ class Verifier:
         self, tenant: TenantName, items: Sequence[ItemId]
     ) -> Mapping[ItemId, Difference]:
         return await self._graph.differing(tenant, await self._truth.rows(tenant, items))
+
+
+def _batches(all_: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    for start in range(0, len(all_), BATCH):
+        yield all_[start : start + BATCH]

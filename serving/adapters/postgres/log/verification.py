@@ -83,15 +83,12 @@ class PostgresTruth:
             await connection.execute(_DELETE_VECTORS, _names(of_embeddings))
             await connection.execute(_LOG, _names(findings))
 
-    async def log_everything(self) -> int:
+    async def log_everything(self) -> None:
         """Logs in parts, since a projection reads whole transactions."""
-        count = 0
         for kind in ItemKind:
             last = 0
             while logged := await self._all(_LOG_PART[kind], {"last": last, "limit": BATCH_ITEMS}):
-                count += len(logged)
                 last = max(key for (key,) in logged)
-        return count
 
     async def begin_epoch(self) -> None:
         """Gives the log another epoch: each index then fills itself anew from the tables."""

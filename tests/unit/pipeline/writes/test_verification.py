@@ -55,9 +55,8 @@ class FakeTruth:
         self.vectors.clear()
         self.follows = True
 
-    async def log_everything(self) -> int:
+    async def log_everything(self) -> None:
         self.follows = True
-        return len(self.stored)
 
 
 @dataclass
