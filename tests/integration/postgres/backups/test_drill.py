@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,9 @@ from click.testing import CliRunner
 from serving.__main__ import main
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres
-from tests.fixtures.local_service import local_service
+from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.postgres import QUICK
 from trivium.aio import AsyncClient
-from trivium.errors import DeadlineError
 from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
 from trivium.values import ItemState
@@ -53,20 +51,11 @@ async def token_of_all(memory: AsyncClient) -> str:
 
 async def answers(memory: AsyncClient, token: str) -> Answers:
     """What each question of the sample finds, with all legs."""
-    return {
-        question.text: await answer(memory, question.text, token)
-        for question in read_questions(str(SAMPLE / "questions.jsonl"), no_problem)
-    }
-
-
-async def answer(memory: AsyncClient, question: str, token: str) -> list[str]:
-    """The ids that a question finds with all legs, which it asks for until they have followed."""
-    async with asyncio.timeout(120):
-        while True:
-            with contextlib.suppress(DeadlineError):
-                found = await memory.retrieve(question, consistency_token=token, limit=DEEP)
-                if found.complete:
-                    return [ref.id for hit in found.hits for ref in (hit.ref, *hit.folded)]
+    found = {}
+    for question in read_questions(str(SAMPLE / "questions.jsonl"), no_problem):
+        answer = await answered(memory, question.text, token, DEEP)
+        found[question.text] = [ref.id for hit in answer.hits for ref in (hit.ref, *hit.folded)]
+    return found
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from serving.__main__ import main
-from tests.fixtures.local_service import local_service
+from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.postgres import fresh_database
-from trivium import Fact, Retrieval, Segment
+from trivium import Fact, Segment
 from trivium.aio import AsyncClient
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
@@ -66,15 +66,6 @@ async def memory(stores: Stores) -> AsyncIterator[AsyncClient]:
         token = (await memory.ingest(ITEMS)).consistency_token
         await answered(memory, "Who is Tom?", token)
         yield memory
-
-
-async def answered(memory: AsyncClient, question: str, token: str) -> Retrieval:
-    """An answer of all legs, which is asked for until they have followed."""
-    async with asyncio.timeout(120):
-        while True:
-            answer = await memory.retrieve(question, consistency_token=token)
-            if answer.complete:
-                return answer
 
 
 async def test_stores_that_agree_have_no_differences(stores: Stores) -> None:
