@@ -1,4 +1,4 @@
-"""The commands of the service, `python -m serving COMMAND`: serve, demo, keys, erasures, doctor...
+"""The commands of the service, `python -m serving COMMAND`: serve, demo, keys, backup, doctor...
 
 Each command imports what it needs when it runs: Ray reads its environment at import, and
 `doctor` must be fast.
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 import pydantic
@@ -51,7 +51,7 @@ EXIT_INTERRUPTED = 130
 
 
 class _LaterCommands(click.Group):
-    """The commands of a module of `serving.local`, which is imported when one of them is used."""
+    """The commands of a module of `serving.local.commands`, imported when one of them is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self._commands().list_commands(ctx))
@@ -60,7 +60,7 @@ class _LaterCommands(click.Group):
         return self._commands().get_command(ctx, cmd_name)
 
     def _commands(self) -> click.Group:
-        commands = getattr(import_module(f"serving.local.{self.name}"), str(self.name))
+        commands = getattr(import_module(f"serving.local.commands.{self.name}"), str(self.name))
         assert isinstance(commands, click.Group)
         return commands
 
@@ -139,6 +139,46 @@ def keys(context: click.Context) -> None:
 def erasures(context: click.Context) -> None:
     """Export what was erased, and erase it again in a restored backup."""
     context.obj = _settings()
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def backup(file: Path) -> None:
+    """Back up PostgreSQL to the new FILE, while serving."""
+    from serving.local.commands.backup import make
+
+    make(_settings(), file)
+
+
+@main.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.option("--erasures", type=click.File(), help="A file of `erasures export`, to be applied.")
+def restore(file: Path, erasures: TextIO | None) -> None:
+    """Restore FILE, made by `backup`, into an empty database."""
+    from serving.local.commands.backup import restore_from
+
+    restore_from(_settings(), file, erasures)
+
+
+@main.command()
+@click.option("--repair", is_flag=True, help="Make the projections read what differs again.")
+def verify(*, repair: bool) -> None:
+    """Compare the graph and vectors with PostgreSQL."""
+    from serving.local.commands.verify import run
+
+    sys.exit(0 if run(_settings(), repair=repair) else EXIT_FAILED)
+
+
+@main.command()
+@click.argument("part", type=click.Choice(["graph", "index"]))
+def rebuild(part: str) -> None:
+    """Derive the graph or the index anew, while serving."""
+    from serving.local.commands.verify import rebuild_graph, rebuild_index
+
+    if part == "index":
+        rebuild_index(_settings())
+    elif not rebuild_graph(_settings()):
+        sys.exit(EXIT_FAILED)
 
 
 @main.command()

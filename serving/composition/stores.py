@@ -11,7 +11,7 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.dsn import parses
-from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
+from serving.adapters.postgres.connection.migrations import UnusableSchemaError, migrate
 from serving.composition.background import in_background
 from serving.config.settings import Settings
 from serving.domain.errors import UnavailableError
@@ -48,26 +48,33 @@ async def _migrate_when_reachable(dsn: str) -> None:
                 "migration deferred: PostgreSQL unreachable", extra={"reason": str(error)}
             )
             await asyncio.sleep(RETRY_S)
-        except SchemaTooNewError as error:
-            logger.error("schema is newer than this release", extra={"reason": str(error)})
+        except UnusableSchemaError as error:
+            logger.error("schema cannot be used", extra={"reason": str(error)})
             return
 
 
 @asynccontextmanager
 async def open_graph(settings: Settings) -> AsyncIterator[Neo4jGraph]:
     """Opens the driver of Neo4j, which connects when it is first used."""
-    if settings.neo4j.uri is None:
-        raise ValueError("neo4j.uri is not set: name a Neo4j with TRIVIUM_NEO4J__URI")
-    password = settings.neo4j.password
-    graph = Neo4jGraph(
-        Neo4jSettings(
-            uri=settings.neo4j.uri,
-            user=settings.neo4j.user if password else "",
-            password=password.get_secret_value() if password else "",
-            database=settings.neo4j.database,
-        )
-    )
+    graph = Neo4jGraph(graph_settings(settings))
     try:
         yield graph
     finally:
         await graph.close()
+
+
+def graph_settings(settings: Settings) -> Neo4jSettings:
+    """The connection to Neo4j.
+
+    Raises:
+        ValueError: The settings do not name a Neo4j.
+    """
+    if settings.neo4j.uri is None:
+        raise ValueError("neo4j.uri is not set: name a Neo4j with TRIVIUM_NEO4J__URI")
+    password = settings.neo4j.password
+    return Neo4jSettings(
+        uri=settings.neo4j.uri,
+        user=settings.neo4j.user if password else "",
+        password=password.get_secret_value() if password else "",
+        database=settings.neo4j.database,
+    )

@@ -11,7 +11,7 @@ import neo4j
 import psutil
 import pytest
 
-from serving.adapters.embedded_neo4j import EmbeddedNeo4j
+from serving.adapters.embedded_neo4j import EmbeddedNeo4j, running_address
 from serving.domain.errors import DependencyError
 
 pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(240)]
@@ -56,8 +56,10 @@ def test_what_is_written_outlives_a_stop_and_a_kill(tmp_path: Path, jar_cache: P
     assert [(ip.removeprefix("::ffff:"), on) for ip, on in listening(process)] == [
         ("127.0.0.1", port)
     ]
+    assert running_address(tmp_path / "neo4j") == first
     server.stop()
     assert not process.is_running()
+    assert running_address(tmp_path / "neo4j") is None
 
     assert server.start() == first
     assert write_and_count(first) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import selectors
 import subprocess
 import sys
@@ -109,6 +110,7 @@ class EmbeddedNeo4j:
         except BaseException:
             self._kill()
             raise
+        _running(self._root).write_text(f"{self.pid} {self._port}\n", encoding="ascii")
         logger.info("neo4j started", extra={"pid": self.pid, "port": self._port})
         return f"bolt://127.0.0.1:{self._port}"
 
@@ -184,6 +186,23 @@ class EmbeddedNeo4j:
         _close(self._process.stdin)
         _close(self._process.stdout)
         self._process = None
+
+
+def running_address(root: Path) -> str | None:
+    """The Bolt address of the Neo4j that runs on `root`, whoever started it; None without one."""
+    try:
+        pid, port = _running(root).read_text(encoding="ascii").split()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    # The pid may be that of another process by now.
+    is_ours = os.fsencode(SERVER_PATH) in command and os.fsencode(root.absolute()) in command
+    return f"bolt://127.0.0.1:{port}" if is_ours else None
+
+
+def _running(root: Path) -> Path:
+    """The file with the pid and the port of the process that was started last."""
+    return root / "running"
 
 
 def _close(pipe: IO[bytes] | None) -> None:

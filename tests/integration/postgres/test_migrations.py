@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from importlib import resources
 
 import psycopg
@@ -13,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import (
     SchemaTooNewError,
+    UnfinishedRestoreError,
     latest_version,
     migrate,
 )
@@ -27,15 +27,6 @@ from tests.support.builders import NOON, TENANT, fact, ids, query, scope, segmen
 pytestmark = pytest.mark.postgres
 
 PACKAGE = "serving.adapters.postgres.connection"
-
-
-@pytest.fixture
-def empty_dsn(postgres_server: str) -> Iterator[str]:
-    """The DSN of an empty database."""
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE empty")
-        yield make_conninfo(postgres_server, dbname="empty")
-        connection.execute("DROP DATABASE empty WITH (FORCE)")
 
 
 async def test_several_processes_may_migrate_at_once(empty_dsn: str) -> None:
@@ -83,6 +74,14 @@ async def test_a_schema_of_a_newer_program_is_rejected(postgres_dsn: str) -> Non
         connection.execute("UPDATE meta SET schema_version = 99")
 
     with pytest.raises(SchemaTooNewError, match="version 99"):
+        await migrate(postgres_dsn)
+
+
+async def test_a_database_whose_restore_was_cut_off_is_rejected(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM meta")
+
+    with pytest.raises(UnfinishedRestoreError, match="restore it again"):
         await migrate(postgres_dsn)
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from serving.adapters.postgres.writes.tombstones import Tombstones
 from serving.config.settings import Settings
-from serving.local.erasures import erasures, lines_of, read_lines
+from serving.local.commands.erasures import erasures, lines_of, read_lines
 
 TOMBSTONES = Tombstones(
     b"\x00key",
@@ -26,7 +26,7 @@ def test_a_file_is_read_as_it_was_written() -> None:
 
 @pytest.fixture
 def _stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.local.erasures.in_database", lambda *_: TOMBSTONES)
+    monkeypatch.setattr("serving.local.commands.erasures.in_database", lambda *_: TOMBSTONES)
 
 
 @pytest.mark.usefixtures("_stored")

@@ -19,7 +19,18 @@ _LOCK = 0x54524956
 """The advisory lock held during a migration: "TRIV"."""
 
 
-class SchemaTooNewError(Exception):
+class UnusableSchemaError(Exception):
+    """This program cannot work with the schema; says why."""
+
+
+class UnfinishedRestoreError(UnusableSchemaError):
+    """The database was restored in part: the row of `meta`, the last to be restored, is missing."""
+
+    def __str__(self) -> str:
+        return "the restore of the database was cut off: drop the database and restore it again"
+
+
+class SchemaTooNewError(UnusableSchemaError):
     """A newer version of the service has migrated the database."""
 
     def __init__(self, found: int, known: int) -> None:
@@ -39,7 +50,8 @@ async def migrate(dsn: str) -> None:
 
     Raises:
         StoreUnavailableError: PostgreSQL is unreachable.
-        SchemaTooNewError: The schema is newer than this program.
+        UnusableSchemaError: The schema is newer than this program, or the database was restored in
+            part.
     """
     with store_errors():
         async with await AsyncConnection.connect(with_defaults(dsn), autocommit=True) as connection:
@@ -78,7 +90,9 @@ def _scripts() -> list[str]:
 async def _schema_version(connection: Connection) -> int:
     if await fetch_row(connection, "SELECT to_regclass('meta') IS NOT NULL") == (False,):
         return 0
-    (version,) = await fetch_row(connection, "SELECT schema_version FROM meta")
+    (version,) = await fetch_row(connection, "SELECT max(schema_version) FROM meta")
+    if version is None:
+        raise UnfinishedRestoreError
     return int(version)
 
 

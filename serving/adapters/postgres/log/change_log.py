@@ -10,7 +10,7 @@ from serving.adapters.postgres.connection.notifications import Channel, Notifica
 from serving.adapters.postgres.connection.pool import Connection, Database
 from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.log.compaction import RETENTION, compact_log
-from serving.adapters.postgres.log.current_items import read_current
+from serving.adapters.postgres.log.current_items import read_graph_changes
 from serving.adapters.postgres.log.dead_letters import dead_letter
 from serving.adapters.postgres.log.embeddings import insert_embeddings, missing_embeddings
 from serving.adapters.postgres.log.leadership import Leadership
@@ -18,7 +18,7 @@ from serving.adapters.postgres.log.waiting import newest_waiting
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model, find_or_make_model
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import DependencyError
-from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
+from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.ports.change_log import (
     Change,
     ChangeBatch,
@@ -27,7 +27,7 @@ from serving.ports.change_log import (
     ProjectionStatus,
 )
 from serving.ports.embedding import EmbeddingModel, Vectors
-from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
+from serving.ports.graph import GraphChanges
 
 IDLE_TRANSACTIONS = 10_000
 """A position this many transactions behind is stored anew even if nothing was logged since."""
@@ -120,20 +120,7 @@ class PostgresChangeLog:
         """
         names = list(dict.fromkeys((change.tenant, change.item) for change in changes))
         async with self._database.snapshot() as connection:
-            current = await read_current(connection, names)
-        return GraphChanges(
-            segments=[
-                GraphSegment(tenant=tenant, segment=item)
-                for (tenant, _), item in current.items()
-                if isinstance(item, Segment)
-            ],
-            facts=[
-                GraphFact(tenant=tenant, fact=item)
-                for (tenant, _), item in current.items()
-                if isinstance(item, Fact)
-            ],
-            removed=[name for name in names if name not in current],
-        )
+            return await read_graph_changes(connection, names)
 
     async def dead_letter(
         self, projection: Projection, model: EmbeddingModel | None, change: Change, reason: str

@@ -8,7 +8,8 @@ from typing import TypeAlias
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
-from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
+from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
 
 Name: TypeAlias = tuple[TenantName, ItemId]
 """The name of an item among those of all tenants."""
@@ -45,6 +46,24 @@ async def read_current(connection: Connection, names: Sequence[Name]) -> dict[Na
                 item = TO_ITEM[kind](row)
                 current[TenantName(tenant), item.item] = item
     return current
+
+
+async def read_graph_changes(connection: Connection, names: Sequence[Name]) -> GraphChanges:
+    """The state that the items should have in the graph now."""
+    current = await read_current(connection, names)
+    return GraphChanges(
+        segments=[
+            GraphSegment(tenant=tenant, segment=item)
+            for (tenant, _), item in current.items()
+            if isinstance(item, Segment)
+        ],
+        facts=[
+            GraphFact(tenant=tenant, fact=item)
+            for (tenant, _), item in current.items()
+            if isinstance(item, Fact)
+        ],
+        removed=[name for name in names if name not in current],
+    )
 
 
 _CURRENT = {

@@ -11,7 +11,7 @@ import click
 
 from serving.adapters.postgres.writes.tombstones import Tombstones, erase_again, read_tombstones
 from serving.config.settings import Settings
-from serving.local.database import in_database
+from serving.local.commands.database import in_database
 
 
 @click.group()
@@ -40,12 +40,21 @@ def export(settings: Settings, file: Path) -> None:
 @click.pass_obj
 def apply(settings: Settings, file: TextIO) -> None:
     """Erase again what was erased by the time of FILE. For a restored backup, before serving."""
-    try:
-        tombstones = read_lines(file)
-    except (ValueError, KeyError, TypeError) as error:
-        raise click.ClickException(f"{file.name} is not a file of `erasures export`") from error
+    tombstones = read_exported(file)
     erased = in_database(settings, lambda database: erase_again(database, tombstones))
     click.echo(f"{erased} items erased again")
+
+
+def read_exported(file: TextIO) -> Tombstones:
+    """The tombstones of a file.
+
+    Raises:
+        click.ClickException: It is another file.
+    """
+    try:
+        return read_lines(file)
+    except (ValueError, KeyError, TypeError) as error:
+        raise click.ClickException(f"{file.name} is not a file of `erasures export`") from error
 
 
 def lines_of(tombstones: Tombstones) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 from serving.adapters.embedded_postgres import EmbeddedPostgres, PostgresStartError
-from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
+from serving.adapters.postgres.connection.migrations import UnusableSchemaError, migrate
 from serving.adapters.postgres.connection.pool import Database
 from serving.config.settings import Settings
 from serving.domain.errors import TriviumError
@@ -24,11 +24,8 @@ def in_database(settings: Settings, work: Callable[[Database], Awaitable[Result]
     Raises:
         click.ClickException: It failed; the message is brief.
     """
-    try:
-        with _dsn(settings) as dsn:
-            return asyncio.run(_with_database(dsn, work))
-    except (TriviumError, TimeoutError, SchemaTooNewError, PostgresStartError) as error:
-        raise click.ClickException(str(error)) from error
+    with brief_errors(), address_of_postgres(settings) as dsn:
+        return asyncio.run(_with_database(dsn, work))
 
 
 async def _with_database(dsn: str, work: Callable[[Database], Awaitable[Result]]) -> Result:
@@ -38,7 +35,20 @@ async def _with_database(dsn: str, work: Callable[[Database], Awaitable[Result]]
 
 
 @contextlib.contextmanager
-def _dsn(settings: Settings) -> Iterator[str]:
+def brief_errors() -> Iterator[None]:
+    """Reports the errors of the stores in a line.
+
+    Raises:
+        click.ClickException: In place of any of them.
+    """
+    try:
+        yield
+    except (TriviumError, TimeoutError, UnusableSchemaError, PostgresStartError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@contextlib.contextmanager
+def address_of_postgres(settings: Settings) -> Iterator[str]:
     """The address of PostgreSQL; that of the desk is started if it does not run."""
     if settings.postgres.dsn is not None:
         yield settings.postgres.dsn.get_secret_value()

@@ -12,7 +12,7 @@ from serving.adapters.postgres.access_keys import PostgresAccessKeys
 from serving.config.settings import Settings
 from serving.domain.identity import AccessKey, KeyText, Role, hash_of_secret
 from serving.domain.items.records import TenantName
-from serving.local.database import in_database
+from serving.local.commands.database import in_database
 from serving.ports.access_keys import AccessKeys
 
 Result = TypeVar("Result")

@@ -1,0 +1,1 @@
+"""Commands for operators, which need the stores and not the service."""

@@ -1,0 +1,31 @@
+"""How `python -m serving verify` names differences."""
+
+from __future__ import annotations
+
+from serving.domain.items.records import TenantName, fact_id, segment_id
+from serving.local.commands.verify import lines_of
+from serving.ports.verification import Difference, Finding
+from tests.support.builders import TENANT
+
+
+def test_ten_items_of_a_difference_are_named_and_all_are_counted() -> None:
+    many = [Finding("graph", Difference.STALE, TENANT, segment_id(f"s{n}")) for n in range(11)]
+
+    [line] = lines_of(many)
+
+    assert line.startswith(f"tenant {TENANT!r}, graph: stale: 11 (segment s0, ")
+    assert line.endswith("segment s9, ...)")
+
+
+def test_each_tenant_store_and_difference_has_a_line() -> None:
+    lines = lines_of(
+        [
+            Finding("embeddings", Difference.MISSING, TENANT, fact_id("f")),
+            Finding("embeddings", Difference.LEFT_OVER, TenantName(""), "17"),
+        ]
+    )
+
+    assert lines == [
+        f"tenant {TENANT!r}, embeddings: missing: 1 (fact f)",
+        "no tenant, embeddings: left over: 1 (17)",
+    ]
