@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -68,6 +69,10 @@ STEPS = [
     *(f"{when} {call}" for call in CHANGES for when in ("before", "after")),
     *(f"before {call}" for call in READS),
 ]
+
+
+LEAVES_SOCKETS = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+"""A process that is killed as Neo4j's driver connects does not close the connection."""
 
 
 class KilledError(OSError):
@@ -240,6 +245,7 @@ async def kill_while_erasing(stores: Stores, selector: Selector, kill: Kill) -> 
         await kill.reached.wait()
         erasing.cancel()
         await asyncio.gather(erasing, return_exceptions=True)
+    gc.collect()  # within this test, which expects what the process did not close
 
 
 async def assert_erased_by(stores: Stores, selector: Selector, cypher: neo4j.Driver) -> None:
@@ -276,6 +282,7 @@ async def test_the_stores_hold_what_is_erased_below(stores: Stores, cypher: neo4
     assert left_in_graph(cypher) >= 2
 
 
+@LEAVES_SOCKETS
 @pytest.mark.parametrize("step", STEPS)
 async def test_an_erasure_killed_at_any_step_is_completed_by_the_same_call(
     stores: Stores, cypher: neo4j.Driver, step: str, monkeypatch: pytest.MonkeyPatch
@@ -289,6 +296,7 @@ async def test_an_erasure_killed_at_any_step_is_completed_by_the_same_call(
     await assert_erased_by(stores, BY_ID, cypher)
 
 
+@LEAVES_SOCKETS
 @pytest.mark.parametrize("selected", OTHER_SELECTORS)
 async def test_an_erasure_by_other_than_ids_is_completed_after_a_kill(
     stores: Stores, cypher: neo4j.Driver, selected: str
