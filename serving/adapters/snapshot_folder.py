@@ -72,7 +72,7 @@ class SnapshotFolder:
             (unfinished / MANIFEST).write_text(json.dumps(self._manifest(label, unfinished)))
             for path in (*unfinished.iterdir(), unfinished):
                 _sync(path)
-            name = f"{self._clock():017.6f}-{label.epoch}-{uuid.uuid4().hex[:8]}"
+            name = f"{self._time_after(home):017.6f}-{label.epoch}-{uuid.uuid4().hex[:8]}"
             with self._naming:  # so that `delete_outdated` finds it under one of its names
                 unfinished.rename(home / name)
             _sync(home)
@@ -148,6 +148,12 @@ class SnapshotFolder:
     def _home(self, model: EmbeddingModel) -> Path:
         digest = hashlib.sha256(f"{model.fingerprint} {model.dimension}".encode()).hexdigest()
         return self._root / f"{digest[:16]}-{self._shard.number}-of-{self._shard.count}"
+
+    def _time_after(self, home: Path) -> float:
+        """The time; or, if the clock was set back, one after that of the newest snapshot."""
+        newest = next(_newest_first(home), None)
+        earliest = 0.0 if newest is None else float(newest.name.split("-")[0]) + 1e-6
+        return max(self._clock(), earliest)
 
     def _delete_stale(self) -> None:
         oldest = self._clock() - STALE_S

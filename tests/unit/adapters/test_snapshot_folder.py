@@ -173,6 +173,17 @@ def test_two_are_kept_and_those_of_other_shares_go_when_they_are_a_day_old(tmp_p
     assert not list(tmp_path.glob("*-0-of-2/*"))
 
 
+def test_the_last_one_is_the_newest_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
+    snapshots = SnapshotFolder(tmp_path, WHOLE, clock=Clock(-3600))
+    for names in ("a", "ab", "abc"):
+        snapshots.save(engine_of(*names), LABEL)
+    empty = InMemoryIndex()
+
+    snapshots.restore(empty, FAKE_MODEL)
+
+    assert holds(empty, *"abc")
+
+
 class FullDisk(InMemoryIndex):
     """An engine whose rows exceed the disk."""
 

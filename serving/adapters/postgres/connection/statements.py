@@ -7,6 +7,16 @@ from typing import Any, LiteralString
 
 from serving.adapters.postgres.connection.pool import Connection
 
+LOG_EPOCH: LiteralString = """
+(meta.log_epoch::text
+ || replace('-' || left(pg_walfile_name(pg_current_wal_lsn()), 8), '-00000001', ''))
+"""
+"""The epoch of the change log: of the database and of the server's timeline.
+
+A timeline begins when a standby is promoted or a backup is restored to a point in time. Both give
+the ids of transactions that they lost again, so no position of another timeline is used.
+"""
+
 
 async def fetch_row(
     connection: Connection,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
 from serving.adapters.postgres.log.dead_letters import count_dead_letters
 from serving.adapters.postgres.log.waiting import count_waiting
 from serving.domain.budget import Deadline
@@ -61,7 +61,7 @@ class PostgresConsistency:
         async with self._database.search(deadline) as connection:
             epoch, position = await fetch_row(
                 connection,
-                "SELECT log_epoch::text, position FROM meta "
+                f"SELECT {LOG_EPOCH}, position FROM meta "
                 "LEFT JOIN projection_state ON projection = 'graph'",
                 prepare=True,
             )
@@ -96,5 +96,5 @@ class PostgresConsistency:
 
     async def epoch(self) -> str:
         async with self._database.work() as connection:
-            (epoch,) = await fetch_row(connection, "SELECT log_epoch::text FROM meta")
+            (epoch,) = await fetch_row(connection, f"SELECT {LOG_EPOCH} FROM meta")
         return str(epoch)

@@ -17,7 +17,7 @@ from psycopg.sql import SQL
 from serving.adapters.postgres.connection.errors import store_errors
 from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
 from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
 from serving.adapters.postgres.log.compaction import covers, read_compacted
 from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, name_values
 from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING, STORED_TYPE
@@ -121,8 +121,8 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
     """
     epoch, log, newest, compacted, embedded, complete, erased = await fetch_row(
         connection,
-        """
-        SELECT log_epoch::text, pg_current_snapshot()::text,
+        f"""
+        SELECT {LOG_EPOCH}, pg_current_snapshot()::text,
                (SELECT coalesce(max(xid), '0') FROM change_log)::text::int8, compacted,
                position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2,
                erased_xid::text::int8

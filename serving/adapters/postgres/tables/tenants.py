@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from serving.adapters.postgres.connection.pool import Connection
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
 from serving.domain.errors import InvalidRequestError, TextSearchConfigConflictError, Violation
 from serving.domain.items.records import TenantName
 
@@ -34,7 +34,7 @@ async def lock_tenant(connection: Connection, name: TenantName, *, exclusive: bo
     shared = "" if exclusive else "_shared"
     epoch, _ = await fetch_row(
         connection,
-        f"SELECT log_epoch::text, pg_advisory_xact_lock{shared}(%s::int4, hashtext(%s)) FROM meta",
+        f"SELECT {LOG_EPOCH}, pg_advisory_xact_lock{shared}(%s::int4, hashtext(%s)) FROM meta",
         [_LOCK_CLASS, name],
     )
     return str(epoch)

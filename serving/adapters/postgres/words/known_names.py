@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.statements import LOG_EPOCH
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
@@ -36,8 +37,9 @@ MOST_LEXEMES = 4096
 UNCHECKED_S = 1.0
 """How long names are used without an update: a notification may be lost."""
 
-_Version: TypeAlias = tuple[int, int]
-"""The tenant's id and its count of name erasures; a change invalidates all cached names."""
+_Version: TypeAlias = tuple[int, int, str]
+"""The tenant's id, its count of name erasures, and the epoch of the log; a change invalidates all
+cached names."""
 
 _Lexemes: TypeAlias = Sequence[str | None]
 
@@ -177,8 +179,8 @@ class KnownNames:
         row = await cursor.fetchone()
         if row is None:
             return None
-        tenant_id, names_erased, now, newest, lexemes, keys, names = row
-        version = (tenant_id, names_erased)
+        tenant_id, names_erased, epoch, now, newest, lexemes, keys, names = row
+        version = (tenant_id, names_erased, epoch)
         if entry is not None and entry.version != version:
             return await self._up_to_date(connection, tenant, None, words)
         entry = entry or _Entry(version)
@@ -188,15 +190,16 @@ class KnownNames:
         return entry, lexemes
 
 
-_ADDED_SINCE = """
-SELECT tenant.id, tenant.names_erased, pg_current_snapshot()::text,
+_ADDED_SINCE = f"""
+SELECT tenant.id, tenant.names_erased, (SELECT {LOG_EPOCH} FROM meta),
+       pg_current_snapshot()::text,
        coalesce(max(added.added_xid), '0')::text::int8,
        ARRAY(SELECT (tsvector_to_array(
                       to_tsvector(quote_ident(text_search_config)::regconfig, given.word)))[1]
                FROM unnest(%(words)s::text[]) WITH ORDINALITY AS given (word, place)
               ORDER BY place),
-       coalesce(array_agg(added.name_key) FILTER (WHERE added.name_key IS NOT NULL), '{}'),
-       coalesce(array_agg(added.name) FILTER (WHERE added.name_key IS NOT NULL), '{}')
+       coalesce(array_agg(added.name_key) FILTER (WHERE added.name_key IS NOT NULL), '{{}}'),
+       coalesce(array_agg(added.name) FILTER (WHERE added.name_key IS NOT NULL), '{{}}')
   FROM tenant
   LEFT JOIN entity AS added
          ON added.tenant_id = tenant.id -- tenant filter

@@ -108,7 +108,7 @@ class WordStatisticsCache:
 
 
 async def count_words(connection: Connection, tenant_id: int) -> WordStatistics:
-    """Counts the tenant's segments that contain each word."""
+    """Counts the tenant's segments that contain each word; those of sensitive ones do not count."""
     segments, mean_length = await fetch_row(
         connection,
         "SELECT count(*), coalesce(avg(dl), 0)::float8 FROM segment "
@@ -118,7 +118,8 @@ async def count_words(connection: Connection, tenant_id: int) -> WordStatistics:
     cursor = await connection.execute(
         """
         SELECT word, ndoc
-          FROM ts_stat(format('SELECT tsv FROM segment WHERE tenant_id = %%s', %s::int4))
+          FROM ts_stat(format(
+                 'SELECT tsv FROM segment WHERE tenant_id = %%s AND NOT sensitive', %s::int4))
          WHERE ndoc > 1
          ORDER BY ndoc DESC LIMIT %s::int4
         """,

@@ -445,6 +445,26 @@ async def test_compaction_keeps_what_a_new_projection_needs(postgres: Postgres) 
     assert await postgres.change_log.compact(AT_ONCE) == 0
 
 
+async def test_a_projection_that_stood_still_during_compactions_misses_nothing(
+    postgres: Postgres,
+) -> None:
+    await postgres.store.write(TENANT, [segment("a"), segment("b"), segment("c")])
+    await embed(postgres)  # and stands still from now on
+    await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
+    deleted = 0
+    for text in ("one", "two", "three"):
+        await postgres.store.write(TENANT, [segment("a", text), segment(text)])
+        await project_graph(postgres)
+        deleted += await postgres.change_log.compact(AT_ONCE)
+    assert deleted > 0
+
+    missed = await embed(postgres)
+
+    assert sorted(missed) == sorted(ids("a", "one", "two", "three"))
+    _, rows = await bootstrap(postgres)
+    assert sorted(item for _, item in rows) == sorted(ids("a", "c", "one", "two", "three"))
+
+
 async def test_compaction_waits_for_the_graph(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     await project_graph(postgres)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import resources
 
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.errors import StatementRejectedError
+from serving.adapters.postgres.words.word_statistics import count_words
 from serving.adapters.postgres.writes.batch import Batch, write_batch
-from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Selector
 from tests.integration.postgres.log.following import (
@@ -186,3 +189,100 @@ async def test_no_fact_is_written_past_a_segment_that_turns_sensitive(postgres: 
     assert await embedded(postgres) == []
     async with postgres.database.work() as connection:
         assert await scalar(connection, "SELECT count(*) FROM embedding") == 0
+
+
+VECTOR = """
+INSERT INTO embedding (model_id, key, window_no, text_hash, vector)
+SELECT embedding_model.id, item.key, 0, '', ''
+  FROM embedding_model, (SELECT key, id FROM segment UNION ALL SELECT key, id FROM fact) AS item
+ WHERE item.id = %s
+"""
+
+
+@pytest.mark.parametrize("hidden", ["b", "f", "s"])
+async def test_the_schema_rejects_a_vector_of_a_hidden_row(postgres: Postgres, hidden: str) -> None:
+    sensitive = fact("s", "x", "y", "z", sensitive=True)
+    rows: list[Item] = [segment("a"), segment("b", sensitive=True), sensitive, RESTING]
+    await postgres.store.write(TENANT, rows)
+    await embed(postgres)
+
+    with pytest.raises(StatementRejectedError, match="23514: embedding_of_visible"):
+        async with postgres.database.work() as connection:
+            await connection.execute(VECTOR, [hidden])
+
+
+@pytest.mark.parametrize(
+    "hiding",
+    [
+        "UPDATE segment SET sensitive = true WHERE id = 'a'",  # which the fact rests on
+        "UPDATE segment SET sensitive = true WHERE id = 'c'",
+        "UPDATE fact SET sensitive = true WHERE id = 'f'",
+        "UPDATE fact SET evidence = '{s}' WHERE id = 'f'",
+        "UPDATE segment SET id = 'b', sensitive = true WHERE id = 's'",
+    ],
+)
+async def test_the_schema_rejects_hiding_a_row_without_deleting_its_vector(
+    postgres: Postgres, hiding: str
+) -> None:
+    rows: list[Item] = [segment("a"), segment("c"), segment("s", sensitive=True), RESTING]
+    await postgres.store.write(TENANT, rows)
+    await embed(postgres)
+    async with postgres.database.work() as connection:
+        await connection.execute(
+            "DELETE FROM embedding USING segment WHERE segment.key = embedding.key AND id = 'a'"
+        )
+
+    with pytest.raises(StatementRejectedError, match="23514: embedding_of_visible"):
+        async with postgres.database.work() as connection:
+            await connection.execute(hiding)
+
+
+async def test_sensitive_words_are_not_counted(postgres: Postgres) -> None:
+    hidden = [segment(name, "xyzzy boat", sensitive=True) for name in "ab"]
+    await postgres.store.write(TENANT, [*hidden, segment("c", "boat"), segment("d", "boat")])
+
+    async with postgres.database.work() as connection:
+        tenant_id = await scalar(connection, "SELECT id FROM tenant")
+        words = await count_words(connection, tenant_id)
+
+    assert words.shares == {"boat": 0.5}
+
+
+async def test_no_statistics_of_the_planner_quote_a_text(postgres: Postgres) -> None:
+    """Those of the columns that conditions read have ids, names, labels and single words."""
+    said = [
+        segment(
+            f"{place}",
+            f"text {place}",
+            title=f"title {place}",
+            speaker="speaker",
+            session="session",
+            labels={"label": "value"},
+            entities=("Entity",),
+            entity="entity",
+            keywords=("keyword",),
+        )
+        for place in range(10)
+    ]
+    known = [fact(f"{place}", "subject", f"relation {place}", "object") for place in range(10)]
+    await postgres.store.write(TENANT, [*said, *known])
+
+    async with postgres.database.work() as connection:
+        for column in CONTENT[:8]:  # as before the migration, whose repetition does no harm
+            await connection.execute(f"ALTER TABLE segment ALTER {column} SET STATISTICS 100")
+        await connection.execute("ANALYZE segment, fact")
+        await connection.execute(MIGRATION.read_bytes())
+        await connection.execute("ANALYZE segment, fact")
+        cursor = await connection.execute(
+            "SELECT DISTINCT attname::text FROM pg_stats WHERE tablename IN ('segment', 'fact') "
+            "AND attname = ANY (%s)",
+            [["id", "tags", *CONTENT]],
+        )
+        assert {row[0] for row in await cursor.fetchall()} == {"id", "tags"}
+
+
+MIGRATION = resources.files("serving.adapters.postgres.connection") / "schema/0010_sensitive.sql"
+CONTENT = [
+    *("text", "title", "speaker", "session", "labels", "entities", "entity", "keywords"),
+    *("subject", "relation", "object", "sentence"),
+]

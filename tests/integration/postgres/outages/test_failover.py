@@ -1,0 +1,174 @@
+"""A standby takes over from a primary that is lost: what was replicated is there, and all go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from serving.adapters.embedded_postgres import EmbeddedPostgres
+from serving.adapters.embedded_postgres.account import ENVIRONMENT, Account
+from serving.adapters.embedded_postgres.binaries import find_binaries, reachable_binaries
+from serving.adapters.embedded_postgres.launcher import SETTINGS
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.migrations import migrate
+from serving.domain.budget import Deadline
+from serving.ports.index_engine import FeedLostError
+from tests.fixtures.postgres import QUICK, pid_of
+from tests.integration.postgres.log.following import MODEL, bootstrap, embed, eventually
+from tests.support.builders import TENANT, ids, segment
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.postgres
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """A copy of a primary, which follows it."""
+
+    root: Path
+    primary: Path
+
+    @property
+    def _data(self) -> Path:
+        return self.root / "pgdata"
+
+    def run(self, program: str, *arguments: str) -> None:
+        account = Account.of_server()
+        binaries = reachable_binaries(find_binaries(), account, self.root / "binaries")
+        with (self.root / "output.log").open("ab") as log:
+            subprocess.run(
+                [str(binaries / program), *arguments],
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=ENVIRONMENT,
+                cwd=self.root,
+                **account.credentials(),
+            )
+
+    def copy(self) -> None:
+        self.root.mkdir(mode=0o700)
+        Account.of_server().own(self.root)
+        host = str(self.primary / "run")
+        self.run(
+            "pg_basebackup", "-h", host, "-U", "postgres", "-D", str(self._data), "-R", "-cfast"
+        )
+
+    def start(self) -> None:
+        settings = {**SETTINGS, **QUICK, "unix_socket_directories": str(self.root)}
+        options = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
+        self.run("pg_ctl", "-D", str(self._data), "-o", options, "-w", "start")
+
+    def promote(self) -> None:
+        self.run("pg_ctl", "-D", str(self._data), "-w", "promote")
+
+    def stop(self) -> None:
+        if (self._data / "postmaster.pid").exists():
+            self.run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A primary and its standby, under one connection string."""
+
+    primary: EmbeddedPostgres
+    primary_dsn: str
+    standby: Standby
+
+    @property
+    def dsn(self) -> str:
+        """Names both, as an operator would."""
+        hosts = f"{self.primary.root / 'run'},{self.standby.root}"
+        return make_conninfo(self.primary_dsn, host=hosts, target_session_attrs="read-write")
+
+    def replicate_each_commit(self) -> None:
+        """A commit is acknowledged when the standby has it."""
+        with psycopg.connect(self.primary_dsn, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
+            until(lambda: connection.execute(REPLICATED).fetchone() == ("sync",))
+
+    def catch_up(self) -> None:
+        """Waits until the standby has what is committed."""
+        with psycopg.connect(self.primary_dsn, autocommit=True) as connection:
+            until(lambda: connection.execute(BEHIND).fetchone() == (False,))
+
+    def kill_primary(self) -> None:
+        os.kill(pid_of(self.primary.root), signal.SIGKILL)
+
+
+REPLICATED = "SELECT max(sync_state) FROM pg_stat_replication"
+BEHIND = "SELECT max(replay_lsn) < pg_current_wal_lsn() FROM pg_stat_replication"
+
+
+@pytest.fixture
+def home(short_directory: Path) -> Path:
+    home = Path(tempfile.mkdtemp(dir=short_directory, prefix="pair-"))
+    home.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+async def pair(home: Path) -> AsyncIterator[Pair]:
+    primary = EmbeddedPostgres(home / "primary", settings=QUICK)
+    standby = Standby(home / "standby", primary.root)
+    with primary as dsn:
+        try:
+            await migrate(dsn)
+            standby.copy()
+            standby.start()
+            yield Pair(primary, dsn, standby)
+        finally:
+            standby.stop()
+
+
+async def test_what_was_acknowledged_is_there_after_a_failover_and_all_go_on(pair: Pair) -> None:
+    pair.replicate_each_commit()
+    async with Postgres(pair.dsn) as postgres:
+        for number in range(10):
+            await postgres.store.write(TENANT, [segment(f"{number}")])
+
+        pair.kill_primary()
+        pair.standby.promote()
+
+        assert await eventually(postgres.store.ready)
+        again = await postgres.store.write(TENANT, [segment(f"{number}") for number in range(10)])
+        assert set(again.outcomes) == {"unchanged"}
+        assert (await postgres.store.write(TENANT, [segment("new")])).outcomes == ["created"]
+        assert len(await embed(postgres)) == 11
+
+
+async def test_what_was_not_replicated_hides_nothing_that_is_written_later(pair: Pair) -> None:
+    """The new primary gives the ids of the lost transactions again."""
+    async with Postgres(pair.dsn) as postgres:
+        await postgres.store.write(TENANT, [segment("before", entities=["Ann"])])
+        pair.catch_up()
+        pair.standby.stop()
+        for number in range(10):
+            lost = await postgres.store.write(TENANT, [segment(f"{number}", entities=["Lost"])])
+        await embed(postgres)
+        position, _ = await bootstrap(postgres)
+        assert set(await postgres.store.known_names(TENANT)) == {"ann", "lost"}
+
+        pair.kill_primary()
+        pair.standby.start()
+        pair.standby.promote()
+
+        assert await eventually(postgres.store.ready)
+        assert await postgres.store.count(TENANT, ids("0", "9")) == 0
+        new = await postgres.store.write(TENANT, [segment("new", entities=["Bob"])])
+        assert max(new.token.xids) <= max(lost.token.xids), "the ids are not given again"
+        with pytest.raises(FeedLostError):
+            await postgres.feed.changes_since(position, MODEL)
+        assert set(await postgres.store.known_names(TENANT)) == {"ann", "bob"}
+        assert not await postgres.consistency.graph_has_seen(lost.token, Deadline.after(1))

@@ -1,0 +1,308 @@
+"""An erasure that is killed at any step is completed by the same call in a new process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import neo4j
+import pytest
+
+from serving.adapters.neo4j import Neo4jGraph
+from serving.adapters.neo4j.graph import Neo4jSettings
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.log.entries import note_erasure
+from serving.adapters.snapshot_folder import SnapshotFolder
+from serving.adapters.vector_index import ExactIndex
+from serving.composition.background import in_background
+from serving.domain.budget import Deadline
+from serving.domain.items.records import fact_id, segment_id
+from serving.domain.questions.query import Filter
+from serving.domain.shards import WHOLE
+from serving.pipeline.index.log_following import LogFollowingIndex
+from serving.pipeline.index.snapshots import SnapshotWriter
+from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.writes.forget import Eraser, Forgotten
+from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
+from serving.ports.memory_store import Selector
+from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
+from tests.integration.postgres.writes.test_erasure import MARK, rows_of_key, tables_with
+from tests.support.builders import TENANT, fact, segment
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
+
+BY_ID = Selector(items=(segment_id("a"),))
+OTHER_SELECTORS = {
+    "session": Selector(session=f"{MARK} session"),
+    "speaker": Selector(speaker=f"{MARK} speaker"),
+    "filter": Selector(filter=Filter(labels={"label": (MARK,)})),
+    "everything": Selector(everything=True),
+}
+COMMITTING = "erasure.note_erasure"
+"""The last statement of the transaction."""
+CHANGES = (
+    COMMITTING,
+    "store.erase",
+    "snapshots.delete_outdated",
+    "graph.apply",
+    "change_log.advance",
+)
+READS = (
+    "store.count",
+    "store.count_derived",
+    "index.caught_up",
+    "index.count",
+    "index.outdated_snapshots",
+    "snapshots.outdated_count",
+    "consistency.graph_has_seen",
+    "change_log.graph_changes",
+    "graph.count",
+)
+"""The other calls of ports that an erasure leads to, of the use case and of the projections."""
+STEPS = [
+    *(f"{when} {call}" for call in CHANGES for when in ("before", "after")),
+    *(f"before {call}" for call in READS),
+]
+
+
+LEAVES_SOCKETS = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+"""A process that is killed as Neo4j's driver connects does not close the connection."""
+
+
+class KilledError(OSError):
+    """The process is no more."""
+
+
+class Kill:
+    """Lets a process stop at one step for ever; all other steps pass."""
+
+    def __init__(self, step: str = "") -> None:
+        self.reached = asyncio.Event()
+        self.armed = False
+        self._step = step
+        self._loop = asyncio.get_running_loop()
+
+    def is_at(self, step: str) -> bool:
+        at = self.armed and step == self._step
+        if at:
+            self._loop.call_soon_threadsafe(self.reached.set)
+        return at
+
+    async def stop_at(self, step: str) -> None:
+        if self.is_at(step):
+            await asyncio.Event().wait()
+
+    def raise_at(self, step: str) -> None:
+        """As `stop_at`, in a thread, which cannot be cancelled."""
+        if self.is_at(step):
+            raise KilledError(step)
+
+    def watching(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            await self.stop_at(f"before {name}")
+            answer = await function(*args, **kwargs)
+            await self.stop_at(f"after {name}")
+            return answer
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            self.raise_at(f"before {name}")
+            answer = function(*args, **kwargs)
+            self.raise_at(f"after {name}")
+            return answer
+
+        return awaited if inspect.iscoroutinefunction(function) else called
+
+
+class Watched:
+    """A port whose calls are steps."""
+
+    def __init__(self, name: str, port: object, kill: Kill) -> None:
+        self._name, self._port, self._kill = name, port, kill
+
+    def __getattr__(self, method: str) -> Any:
+        return self._kill.watching(f"{self._name}.{method}", getattr(self._port, method))
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What an erasure needs of a running service."""
+
+    postgres: Postgres
+    index: LogFollowingIndex
+    graph: Neo4jGraph
+    eraser: Eraser
+
+    async def forget(self, selector: Selector) -> Forgotten:
+        return await self.eraser.forget(TENANT, selector, Deadline.after(60))
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What outlasts a process."""
+
+    dsn: str
+    neo4j_uri: str
+    snapshots: Path
+
+    @asynccontextmanager
+    async def process(self, kill: Kill) -> AsyncIterator[Process]:
+        """Starts the parts of the service; a killed one writes no snapshot as it ends."""
+        graph = Neo4jGraph(Neo4jSettings(uri=self.neo4j_uri))
+
+        def watched(name: str, port: object) -> Any:
+            return Watched(name, port, kill)
+
+        async with Postgres(self.dsn) as postgres:
+            folder = watched("snapshots", SnapshotFolder(self.snapshots, WHOLE))
+            embedder, log = FakeEmbedder(), watched("change_log", postgres.change_log)
+            index = LogFollowingIndex(
+                postgres.feed,
+                FAKE_MODEL,
+                lambda: ExactIndex(FAKE_MODEL.dimension),
+                snapshot_writer=SnapshotWriter(folder),
+            )
+            eraser = Eraser(
+                watched("store", postgres.store),
+                VectorSpaces(VectorSpace.of(embedder, watched("index", index))),
+                watched("graph", graph),
+                watched("consistency", postgres.consistency),
+            )
+            embedding = Projector(log, EmbeddingWork(log, embedder))
+            drawing = Projector(log, GraphWork(log, watched("graph", graph)))
+            try:
+                async with (
+                    in_background(embedding.run()),
+                    in_background(drawing.run()),
+                    index,
+                ):
+                    yield Process(postgres, index, graph, eraser)
+            finally:
+                await graph.close()
+
+
+@pytest.fixture
+async def stores(
+    postgres_dsn: str, neo4j_uri: str, neo4j_graph: Neo4jGraph, tmp_path: Path
+) -> Stores:
+    """Every store has something of the segment `a` and of the fact that rests on it."""
+    stores = Stores(postgres_dsn, neo4j_uri, tmp_path / "snapshots")
+    said = segment(
+        "a",
+        f"{MARK} text",
+        title=f"{MARK} title",
+        speaker=f"{MARK} speaker",
+        session=f"{MARK} session",
+        labels={"label": MARK},
+        entities=(f"{MARK} name",),
+    )
+    about = fact("f", f"{MARK} subject", MARK, f"{MARK} object", evidence=("a",))
+    async with stores.process(Kill()) as process:
+        postgres = process.postgres
+        token = (await postgres.store.write(TENANT, [said, about])).token
+        assert await process.index.caught_up(token, Deadline.after(60))
+        assert await postgres.consistency.graph_has_seen(token, Deadline.after(60))
+        postgres.access.record(TENANT, [segment_id("a"), fact_id("f")])
+        await postgres.access.flush()
+        batch = await postgres.change_log.next_batch("embedding", None, 10)
+        for change in batch.changes:
+            await postgres.change_log.dead_letter("graph", None, change, MARK)
+    return stores
+
+
+def left_in_graph(cypher: neo4j.Driver) -> int:
+    records, _, _ = cypher.execute_query(
+        "MATCH (node) WHERE any(name IN keys(node) WHERE toString(node[name]) CONTAINS $mark) "
+        "OR node.id IN ['a', 'f'] RETURN count(node)",
+        mark=MARK,
+    )
+    return int(records[0][0])
+
+
+def left_in_files(stores: Stores) -> list[str]:
+    return [
+        path.name
+        for path in stores.snapshots.rglob("*")
+        if path.is_file() and MARK.encode() in path.read_bytes()
+    ]
+
+
+async def rows_left(postgres: Postgres) -> int:
+    return sum([sum((await rows_of_key(postgres, key)).values()) for key in (1, 2)])
+
+
+async def kill_while_erasing(stores: Stores, selector: Selector, kill: Kill) -> None:
+    """Runs the erasure in a process that ends as soon as it reaches the step."""
+    async with stores.process(kill) as process:
+        assert await process.index.ready(Deadline.after(60))
+        kill.armed = True
+        erasing = asyncio.create_task(process.forget(selector))
+        await kill.reached.wait()
+        erasing.cancel()
+        await asyncio.gather(erasing, return_exceptions=True)
+    gc.collect()  # within this test, which expects what the process did not close
+
+
+async def assert_erased_by(stores: Stores, selector: Selector, cypher: neo4j.Driver) -> None:
+    """Erases in a new process, and looks into each store."""
+    async with stores.process(Kill()) as process:
+        assert await process.index.ready(Deadline.after(60))
+        receipt = await process.forget(selector)
+
+        assert [(each.store, each.verified, each.remaining) for each in receipt.receipts] == [
+            (store, True, 0)
+            for store in (
+                "postgres",
+                "embeddings",
+                "access_counts",
+                "dead_letters",
+                "vector_index",
+                "index_snapshots",
+                "graph",
+            )
+        ]
+        assert await tables_with(process.postgres, MARK) == []
+        assert await rows_left(process.postgres) == 0
+        assert await process.index.count(TENANT, [segment_id("a"), fact_id("f")]) == 0
+        assert left_in_files(stores) == []
+        assert left_in_graph(cypher) == 0
+    assert left_in_files(stores) == []
+
+
+async def test_the_stores_hold_what_is_erased_below(stores: Stores, cypher: neo4j.Driver) -> None:
+    async with Postgres(stores.dsn) as postgres:
+        assert {"segment", "fact", "entity", "dead_letter"} <= {*await tables_with(postgres, MARK)}
+        assert await rows_left(postgres) == 8
+    assert left_in_files(stores) != []
+    assert left_in_graph(cypher) >= 2
+
+
+@LEAVES_SOCKETS
+@pytest.mark.parametrize("step", STEPS)
+async def test_an_erasure_killed_at_any_step_is_completed_by_the_same_call(
+    stores: Stores, cypher: neo4j.Driver, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill = Kill(step)
+    with monkeypatch.context() as patched:
+        committing = kill.watching(COMMITTING, note_erasure)
+        patched.setattr(f"serving.adapters.postgres.writes.{COMMITTING}", committing)
+        await kill_while_erasing(stores, BY_ID, kill)
+
+    await assert_erased_by(stores, BY_ID, cypher)
+
+
+@LEAVES_SOCKETS
+@pytest.mark.parametrize("selected", OTHER_SELECTORS)
+async def test_an_erasure_by_other_than_ids_is_completed_after_a_kill(
+    stores: Stores, cypher: neo4j.Driver, selected: str
+) -> None:
+    """Its items are not known to the second call."""
+    selector = OTHER_SELECTORS[selected]
+    await kill_while_erasing(stores, selector, Kill("after store.erase"))
+
+    await assert_erased_by(stores, selector, cypher)
