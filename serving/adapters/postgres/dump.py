@@ -30,6 +30,7 @@ from psycopg.sql import SQL, Identifier
 from serving.adapters.postgres.connection.dsn import with_defaults
 from serving.adapters.postgres.connection.errors import store_errors
 from serving.adapters.postgres.connection.migrations import SchemaTooNewError, latest_version
+from serving.adapters.postgres.connection.statements import LOG_EPOCH
 from serving.domain.consistency import ConsistencyToken, Snapshot
 
 _META_ROW = re.compile(rb"^COPY \S*meta \((?P<columns>[^)]*)\) FROM stdin;\n(?P<row>.*)\n", re.M)
@@ -127,8 +128,8 @@ def _contents(connection: psycopg.Connection) -> Contents:
     try:
         epoch, snapshot, tenants, items = _row(
             connection,
-            """
-            SELECT log_epoch::text, pg_current_snapshot()::text, (SELECT count(*) FROM tenant),
+            f"""
+            SELECT {LOG_EPOCH}, pg_current_snapshot()::text, (SELECT count(*) FROM tenant),
                    (SELECT count(*) FROM segment) + (SELECT count(*) FROM fact)
               FROM meta
             """,
