@@ -45,9 +45,8 @@ def mark() -> str:
     return f"sentinel{uuid.uuid4().hex}"
 
 
-@pytest.fixture
-def memory(service: Service, mark: str) -> Iterator[Client]:
-    """A tenant with a segment, and a fact, that have the mark in every field."""
+def marked(mark: str, *, sensitive: bool = False) -> tuple[Segment, Fact]:
+    """A segment, and a fact that rests on it, with the mark in every field."""
     said = Segment(
         id=f"id-{mark}",
         text=f"text {mark}",
@@ -56,6 +55,7 @@ def memory(service: Service, mark: str) -> Iterator[Client]:
         session=f"session-{mark}",
         labels={f"label-{mark}": mark},
         entities=(f"Entity{mark}",),
+        sensitive=sensitive,
     )
     known = Fact(
         id=f"fact-{mark}",
@@ -64,9 +64,15 @@ def memory(service: Service, mark: str) -> Iterator[Client]:
         object=f"Object{mark}",
         evidence=(said.id,),
     )
+    return said, known
+
+
+@pytest.fixture
+def memory(service: Service, mark: str) -> Iterator[Client]:
+    """A tenant with the marked items in all projections and in a file."""
     with service.client(tenant=f"erasing-{uuid.uuid4().hex}") as memory:
         memory.ingest([Segment(id="other", text="The boat is blue.")])
-        token = memory.ingest([said, known]).consistency_token
+        token = memory.ingest(marked(mark)).consistency_token
         memory.retrieve(f"What about {mark}?", consistency_token=token)
         until(lambda: files_with(mark, service) != [])
         yield memory
@@ -101,3 +107,17 @@ def test_no_file_holds_what_became_sensitive(service: Service, memory: Client, m
     answer = memory.retrieve(f"What about {mark}?", consistency_token=token)
     assert [{*hit.legs} - {"lexical", "temporal"} for hit in answer.hits] == [set()]
     until(lambda: files_with(mark, service) == [])
+
+
+def test_no_file_holds_what_was_always_sensitive(service: Service, mark: str) -> None:
+    with service.client(tenant=f"hiding-{uuid.uuid4().hex}") as memory:
+        other = Segment(id="other", text="The boat is blue.")
+        before = set(service.snapshots.glob("*/*/manifest.json"))
+        token = memory.ingest([*marked(mark, sensitive=True), other]).consistency_token
+
+        answer = memory.retrieve(f"What about {mark}?", consistency_token=token)
+
+        assert f"id-{mark}" in {hit.id for hit in answer.hits}
+        until(lambda: set(service.snapshots.glob("*/*/manifest.json")) - before != set())
+        assert files_with(mark, service) == []
+        memory.forget(everything=True)
