@@ -229,11 +229,12 @@ class EmbeddedPostgres:
         _children.append(child)
         try:
             return self._wait_until_ready(child.pid)
-        except PostgresStartError:
+        except PostgresStartError as error:
             # A server still in recovery keeps running, and the next start attaches to it.
-            if self._has_ended(child.pid):
-                remove_if_short(socket_directory)
-            raise
+            if not self._has_ended(child.pid):
+                raise
+            remove_if_short(socket_directory)
+            raise PostgresStartError(f"{error}; its exit status is {child.returncode}") from None
 
     def _make_socket_directory(self) -> Path:
         """Creates the directory below the root, or elsewhere if its path would be too long.
