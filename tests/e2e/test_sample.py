@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from bench.speed.ingest import only
 from tests.fixtures.service import Service
 from trivium import Client, LegOverride, Retrieval
+from trivium.cli.app import trivium
 from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
 
@@ -97,3 +99,34 @@ def test_what_the_sample_cannot_answer_finds_nothing_by_meaning(
     for question in read_questions(str(SAMPLE / "unanswerable.jsonl"), no_problem):
         answer = memory.retrieve(question.text, consistency_token=token)
         assert not answer.hits, (question.text, [hit.id for hit in answer.hits])
+
+
+def test_an_export_is_stored_again_as_it_was(
+    service: Service, sample: tuple[Client, str], tmp_path: Path
+) -> None:
+    memory, _ = sample
+    stored = memory.stats().tenant
+    assert stored is not None
+    exported, again = tmp_path / "exported", tmp_path / "again"
+    names = ("segments.jsonl", "facts.jsonl")
+
+    _command(service, memory.tenant, "export", str(exported))
+    for state in ("created_count", "unchanged_count"):
+        counts = [
+            json.loads(_command(service, "the-copy", "ingest", "--json", str(exported / name)))
+            for name in names
+        ]
+        found = [each["stored"][0]["result"][state] for each in counts]
+        assert found == [stored.segment_count, stored.fact_count]
+    _command(service, "the-copy", "export", str(again))
+
+    for name in names:
+        assert (again / name).read_text() == (exported / name).read_text()
+
+
+def _command(service: Service, tenant: str, *words: str) -> str:
+    """The output of `trivium`."""
+    options = ["--address", service.address, "--tenant", tenant]
+    done = CliRunner().invoke(trivium, [*options, *words])
+    assert done.exit_code == 0, done.output
+    return done.stdout

@@ -13,6 +13,8 @@ from google.rpc import error_details_pb2
 
 from tests.fakes.service import Failure, FakeService
 from trivium.cli.app import trivium
+from trivium.files.reading import read_items
+from trivium.files.records import Problem
 from trivium.v1.catalog_service_pb2 import (
     DeadLetter,
     GetSegmentsResponse,
@@ -20,6 +22,7 @@ from trivium.v1.catalog_service_pb2 import (
     IndexStats,
     IndexTier,
     ListFactsResponse,
+    ListSegmentsResponse,
     ProjectionStats,
     RecallPoint,
     ServiceStats,
@@ -827,3 +830,42 @@ def test_erasure_that_is_not_verified_is_unsatisfied(run: Run, fake_service: Fak
     assert result.exit_code == 1
     assert "not yet" in result.stdout
     assert "unreachable" in result.stdout
+
+
+def test_export_writes_files_that_ingest_reads(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    first = ListSegmentsResponse(segments=[segment("s1")], next_page_token="more")
+    fake_service.will_answer(
+        "ListSegments", first, ListSegmentsResponse(segments=[segment("s2", "We\nsang.")])
+    )
+    fact = Fact(id="f1", subject="Nora", relation="mentions", object="Goa", evidence=["s1"])
+    fake_service.will_answer("ListFacts", ListFactsResponse(facts=[fact]))
+    folder = tmp_path / "new" / "export"
+
+    result = run("export", str(folder))
+
+    assert result.exit_code == 0
+    assert "2 segments and 1 facts" in result.stdout
+    assert (folder / "segments.jsonl").stat().st_mode & 0o077 == 0
+    for name, ids in (("segments", ["s1", "s2"]), ("facts", ["f1"])):
+        problems: list[Problem] = []
+        found = read_items([str(folder / f"{name}.jsonl")], problems.append)
+        assert ([each.item.id for each in found], problems) == (ids, [])
+
+
+def test_export_overwrites_nothing_and_leaves_no_part(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    first = ListSegmentsResponse(segments=[segment("s1")], next_page_token="more")
+    fake_service.will_answer("ListSegments", first, Failure(grpc.StatusCode.NOT_FOUND, "gone"))
+
+    assert run("export", str(tmp_path)).exit_code != 0
+    assert list(tmp_path.iterdir()) == []
+
+    (tmp_path / "segments.jsonl").write_text("mine")
+    result = run("export", str(tmp_path))
+
+    assert result.exit_code != 0
+    assert "segments.jsonl: File exists" in result.stderr
+    assert (tmp_path / "segments.jsonl").read_text() == "mine"

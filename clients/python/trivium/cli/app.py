@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from trivium.cli.ask import ask
 from trivium.cli.connection import Connection, tenant_option
 from trivium.cli.exits import ErrorBoundary, exit_codes_help
+from trivium.cli.export import export
 from trivium.cli.ingest import ingest
 from trivium.cli.stored import forget, show, stats
 from trivium.cli.tuning import compare, profiles, why
@@ -113,6 +114,6 @@ def trivium(
     )
 
 
-for command in (ingest, ask, show, stats, forget, profiles, compare, why):
+for command in (ingest, export, ask, show, stats, forget, profiles, compare, why):
     command.params.append(tenant_option())
     trivium.add_command(command)

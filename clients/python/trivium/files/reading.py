@@ -11,7 +11,7 @@ There are three kinds of file, distinguished by their first line:
   `retracted_at`, `weight`, `sensitive`, `closes`, `single_valued`, `scope`. A
   relation that begins with "mentions" means that the segment `doc_id` mentions the
   object; if the subject is the segment's title, it is also a fact. Every other
-  relation is a fact;
+  relation is a fact, and so is one with an `id` and no `doc_id`;
 * *transcripts*, which do not begin with "{": lines of `Speaker: text`, one session
   per file. Ids are derived from the text, so that reading the file again, also when
   it has grown, does not change them.
@@ -343,7 +343,9 @@ class _Relations:
 def _to_relation(record: Record) -> Found[Fact] | _Mention:
     record.check_names(RELATION_FIELDS)
     fact = _to_fact(record)
-    if not fact.item.relation.startswith(MENTIONS):
+    # An exported fact may have any relation; it has an id, and no `doc_id`.
+    is_exported = "id" in record.fields and "doc_id" not in record.fields
+    if is_exported or not fact.item.relation.startswith(MENTIONS):
         return fact
     if not fact.item.evidence:
         raise ValueError("'doc_id' is missing: it names the segment of the mention")

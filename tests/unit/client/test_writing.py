@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from trivium.files.reading import read_items
+from trivium.files.records import Problem
+from trivium.files.writing import to_line
+from trivium.values import Fact, Item, Segment
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+SEGMENT = Segment(
+    id="s",
+    text='Nora said:\n"Zoë\u2028sails"\t…',
+    title="Sailing",
+    kind="note",
+    speaker="Nora",
+    session="monday",
+    event_time=NOON,
+    importance=0.0,
+    sensitive=True,
+    labels={"topic": "boats", "empty": ""},
+    entities=("Zoë", "Goa"),
+    entity="Zoë",
+    keywords=("yacht",),
+)
+FACT = Fact(
+    id="f",
+    subject="Zoë",
+    relation="mentions often",
+    object="Goa",
+    sentence="Zoë often mentions Goa.",
+    valid_from=NOON,
+    valid_to=NOON,
+    recorded_at=NOON,
+    retracted_at=NOON,
+    evidence=("s", "t"),
+    weight=0.5,
+    sensitive=True,
+    closes=("g",),
+    single_valued=True,
+)
+BARE = (
+    Segment(id="s", text="We sailed.", event_time=NOON),
+    Fact(id="f", subject="Zoë", relation="likes", object="Goa"),
+)
+
+
+@pytest.fixture
+def read_back(tmp_path: Path) -> Callable[[Item], list[Item]]:
+    def read_back(item: Item) -> list[Item]:
+        file = tmp_path / "items.jsonl"
+        file.write_text(to_line(item), encoding="utf-8")
+        problems: list[Problem] = []
+        found = [each.item for each in read_items([str(file)], problems.append)]
+        assert problems == []
+        return found
+
+    return read_back
+
+
+@pytest.mark.parametrize("item", [SEGMENT, FACT, *BARE], ids=["segment", "fact", "bare", "bare"])
+def test_what_is_written_is_read_as_it_was(
+    read_back: Callable[[Item], list[Item]], item: Item
+) -> None:
+    assert read_back(item) == [item]
+
+
+def test_every_field_that_is_not_the_servers_is_in_the_examples() -> None:
+    by_server = {"created_at", "updated_at", "closings"}
+    examples: list[tuple[Item, Item]] = [(SEGMENT, BARE[0]), (FACT, BARE[1])]
+    for given, bare in examples:
+        names = [each.name for each in fields(given)]
+        same = {name for name in names if getattr(given, name) == getattr(bare, name)}
+        assert same - by_server <= {"id", "event_time", "subject", "object"}
