@@ -6,18 +6,23 @@ answered with it. So the limit follows from the caller's own budget: `budget / c
 more of a long budget than of a short one. It adapts as TCP Vegas and Netflix's gradient limit do: a
 limit at which questions take longer than the budget makes the next one lower, by the same factor.
 Nothing waits here: a question that would be late is refused on arrival.
+
+Half of the limit is for anyone. In the other half no tenant has more than its share of the limit,
+which is divided among those that asked lately: one that floods the service leaves room for others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, OverloadedError
+from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.legs import GRAPH, RELATED
 
@@ -52,6 +57,14 @@ LEAST_TRUST = 0.25
 what was too slow is tried again. It stays above `LEAST_TRUST` of what it was: the first questions
 after a pause may be many."""
 
+LEAST_COST_S = 0.00001
+
+FOR_ANYONE = 0.5
+"""The part of the limit up to which tenants are not told apart."""
+
+LATELY_S = 60.0
+"""A tenant that asked within this time has a share: as long as a caller may think."""
+
 LEAST_RETRY_S = 0.010
 MOST_RETRY_S = 1.0
 
@@ -85,6 +98,33 @@ class _Cost:
         return float(0.5 ** (max(0.0, now - self.measured_at - TRUSTED_S) / TRUSTED_S))
 
 
+@dataclass(slots=True)
+class _Tenant:
+    asked_at: float
+    in_flight: int = 0
+
+
+class _Shares:
+    """The tenants that asked lately, the least recent first, and their questions in flight."""
+
+    def __init__(self) -> None:
+        self._tenants: OrderedDict[TenantName, _Tenant] = OrderedDict()
+
+    def asked(self, name: TenantName, now: float) -> _Tenant:
+        """Records that a tenant asks, and forgets those that did not lately."""
+        tenant = self._tenants.setdefault(name, _Tenant(now))
+        tenant.asked_at = now
+        self._tenants.move_to_end(name)
+        while (oldest := next(iter(self._tenants.values()))).asked_at < now - LATELY_S:
+            if oldest.in_flight:
+                break
+            self._tenants.popitem(last=False)
+        return tenant
+
+    def __len__(self) -> int:
+        return len(self._tenants)
+
+
 class Admission:
     """Decides on arrival what of a question is done, if anything.
 
@@ -99,12 +139,14 @@ class Admission:
         self._most = most
         self._clock = clock
         self._in_flight = 0
+        self._shares = _Shares()
         self._costs = {0: _Cost(FIRST_COST_S, 1.0, clock())}
         """By the number of the things of `SHED_ORDER` that are shed."""
 
     @contextmanager
     def admitted(
         self,
+        tenant: TenantName,
         profile: Profile,
         deadline: Deadline,
         required: frozenset[str] = NOTHING,
@@ -117,12 +159,16 @@ class Admission:
         a newer one says nothing of the load; that of another one means that its caller gave up.
 
         Raises:
-            OverloadedError: It cannot be answered before the deadline.
+            OverloadedError: It cannot be answered before the deadline, or the service is busy and
+                the tenant has its share of it.
         """
         budget_s = deadline.remaining()
-        level, shed = self._level(profile, budget_s, required)
-        started, before = self._clock(), self._in_flight + 1
+        started = self._clock()
+        asking = self._shares.asked(tenant, started)
+        level, shed = self._level(profile, budget_s, required, asking.in_flight + 1)
+        before = self._in_flight + 1
         self._in_flight = before
+        asking.in_flight += 1
         seconds: float | None = None
         try:
             yield shed
@@ -136,13 +182,17 @@ class Admission:
         finally:
             now, concurrent = self._clock(), (before + self._in_flight) / 2
             self._in_flight -= 1
+            asking.in_flight -= 1
             if seconds is not None:
                 self._costs.setdefault(level, _Cost()).take(seconds, concurrent, now)
 
     def _level(
-        self, profile: Profile, left_s: float, required: frozenset[str]
+        self, profile: Profile, left_s: float, required: frozenset[str], of_tenant: int
     ) -> tuple[int, frozenset[str]]:
-        """Returns how much is shed, and what of it the profile has."""
+        """Returns how much is shed, and what of it the profile has.
+
+        `of_tenant` are the tenant's questions in flight, with this one.
+        """
         if self._in_flight < LEAST_CONCURRENT:
             return 0, NOTHING
         concurrent = self._in_flight + 1
@@ -151,7 +201,9 @@ class Admission:
             if shed & required:
                 break
             cost = self._cost(level, cost)
-            if concurrent <= self._most and concurrent * cost <= FILL * left_s:
+            limit = min(self._most, FILL * left_s / max(cost, LEAST_COST_S))
+            share = max(1.0, limit / len(self._shares))
+            if concurrent <= (limit if of_tenant <= share else FOR_ANYONE * limit):
                 return level, shed
         retry_s = max(concurrent * cost - FILL * left_s, cost)
         raise OverloadedError(

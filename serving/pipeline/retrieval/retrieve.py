@@ -155,7 +155,7 @@ class Retriever:
             As `retrieve`.
         """
         with self._admission.admitted(
-            profile, deadline, query.required, replaceable=replaceable
+            query.scope.tenant, profile, deadline, query.required, replaceable=replaceable
         ) as shed:
             traced = await self._retrieve(query, profile, deadline, thorough=False, shed=shed)
         return traced.retrieval
@@ -203,7 +203,7 @@ class Retriever:
             StoreUnavailableError: A leg could not reach PostgreSQL.
             OverloadedError: The service is too busy to answer within the deadline.
         """
-        with self._admission.admitted(profile, deadline) as shed:
+        with self._admission.admitted(query.scope.tenant, profile, deadline) as shed:
             periods = self._periods_of(query)
             results, _ = await self._run_legs(query, profile, periods, deadline, shed)
         return [result.report for result in results]

@@ -14,6 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
+from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.admission import LEAST_CONCURRENT, NOTHING, SHED_REASON, Admission
 from serving.pipeline.retrieval.legs import Leg
@@ -21,7 +22,7 @@ from serving.rpc.boundary import STATUS_DETAILS
 from serving.rpc.service import TriviumService, UseCases
 from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric
 from tests.fakes.pipeline import FixedLeg
-from tests.support.builders import A_DAY_LATER, segment
+from tests.support.builders import A_DAY_LATER, TENANT, segment
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
 from tests.unit.rpc.test_boundary import RecordingContext
@@ -113,13 +114,14 @@ class Shedding(Admission):
     @contextmanager
     def admitted(
         self,
+        tenant: TenantName,
         profile: Profile,
         deadline: Deadline,
         required: frozenset[str] = NOTHING,
         *,
         replaceable: bool = False,
     ) -> Iterator[frozenset[str]]:
-        with super().admitted(profile, deadline, required):
+        with super().admitted(tenant, profile, deadline, required):
             yield frozenset({"graph"})
 
 
@@ -156,8 +158,8 @@ class Full(Admission):
         super().__init__(clock=clock)
         profile, deadline = Profile(name="any", legs=(LegSpec(name="lexical"),)), soon()
         for _ in range(100):
-            with self.admitted(profile, deadline):
+            with self.admitted(TENANT, profile, deadline):
                 clock.now += 60
-        self._held = [self.admitted(profile, deadline) for _ in range(LEAST_CONCURRENT)]
+        self._held = [self.admitted(TENANT, profile, deadline) for _ in range(LEAST_CONCURRENT)]
         for each in self._held:
             each.__enter__()

@@ -378,4 +378,4 @@ async def test_replaced_transcripts_do_not_count_as_load() -> None:
 
     with ExitStack() as asking:
         for _ in range(LEAST_CONCURRENT + 1):
-            asking.enter_context(admission.admitted(DEFAULT, Deadline.after(0.1)))
+            asking.enter_context(admission.admitted(TENANT, DEFAULT, Deadline.after(0.1)))

@@ -10,9 +10,11 @@ import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import AllLegsFailedError, BudgetExhaustedError, OverloadedError
+from serving.domain.items.records import TenantName
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, Rerank
 from serving.pipeline.retrieval.admission import (
+    LATELY_S,
     LEAST_CONCURRENT,
     LEAST_RETRY_S,
     RERANK,
@@ -22,7 +24,7 @@ from serving.pipeline.retrieval.admission import (
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.ordering import Stage
 from tests.fakes.pipeline import FixedLeg
-from tests.support.builders import query, segment
+from tests.support.builders import TENANT, query, segment
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, states, store_of
 
@@ -37,6 +39,7 @@ FULL = Profile(
     rerank=Rerank(),
 )
 COST_S = 0.010
+OTHER = TenantName("other")
 
 
 class Busy:
@@ -46,27 +49,44 @@ class Busy:
         self.clock = SteppedClock()
         self.admission = Admission(most, self.clock)
 
-    def learn(self, cost_s: float, *, profile: Profile = PLAIN, calls: int = 100) -> None:
+    def learn(
+        self,
+        cost_s: float,
+        *,
+        profile: Profile = PLAIN,
+        calls: int = 100,
+        tenant: TenantName = TENANT,
+    ) -> None:
         """One question after the other."""
         for _ in range(calls):
-            with self.admission.admitted(profile, self.within(60)):
+            with self.admission.admitted(tenant, profile, self.within(60)):
                 self.clock.now += cost_s
 
     def ask(self, seconds: float, end: BaseException) -> None:
         """A question that ends so after that time."""
-        with self.admission.admitted(PLAIN, self.within(60)):
+        with self.admission.admitted(TENANT, PLAIN, self.within(60)):
             self.clock.now += seconds
             raise end
 
     def within(self, seconds: float) -> Deadline:
         return Deadline.after(seconds, self.clock)
 
-    def admit(self, stack: ExitStack, profile: Profile, budget_s: float) -> frozenset[str] | None:
+    def admit(
+        self, stack: ExitStack, profile: Profile, budget_s: float, tenant: TenantName = TENANT
+    ) -> frozenset[str] | None:
         """What is shed of a question that stays for as long as the stack; None if refused."""
+        deadline = self.within(budget_s)
         try:
-            return stack.enter_context(self.admission.admitted(profile, self.within(budget_s)))
+            return stack.enter_context(self.admission.admitted(tenant, profile, deadline))
         except OverloadedError:
             return None
+
+    def flood(self, stack: ExitStack, tenant: TenantName = TENANT) -> int:
+        """The number of a tenant's questions that are admitted at once, and stay."""
+        admitted = 0
+        while self.admit(stack, PLAIN, 0.3, tenant) is not None:
+            admitted += 1
+        return admitted
 
     def admitted(self, profile: Profile, budget_s: float) -> list[frozenset[str]]:
         """What is shed of each question, of as many at once as are admitted."""
@@ -90,7 +110,7 @@ def test_what_a_caller_requires_is_not_shed() -> None:
 
         with pytest.raises(OverloadedError):
             stack.enter_context(
-                busy.admission.admitted(FULL, busy.within(0.3), frozenset({"related"}))
+                busy.admission.admitted(TENANT, FULL, busy.within(0.3), frozenset({"related"}))
             )
         shed = busy.admit(stack, FULL, 0.3)
         assert shed is not None
@@ -182,7 +202,7 @@ def test_a_refusal_says_when_to_try_again() -> None:
         while busy.admit(stack, PLAIN, 0.1) is not None:
             pass
         with pytest.raises(OverloadedError) as refused:
-            stack.enter_context(busy.admission.admitted(PLAIN, busy.within(0.1)))
+            stack.enter_context(busy.admission.admitted(TENANT, PLAIN, busy.within(0.1)))
 
     assert LEAST_RETRY_S <= refused.value.retry_after_s <= 0.1
 
@@ -208,6 +228,38 @@ def test_a_question_that_was_late_counts_and_one_that_failed_does_not(
             busy.ask(0.001, end())
 
     assert (len(busy.admitted(PLAIN, 0.3)) < before) is counts
+
+
+def test_of_two_tenants_each_has_half_of_what_one_alone_has() -> None:
+    alone, shared = Busy(), Busy()
+    alone.learn(COST_S)
+    shared.learn(COST_S, tenant=OTHER)
+    shared.learn(COST_S)
+
+    with ExitStack() as stack:
+        limit = alone.flood(stack)
+        assert shared.flood(stack) == limit // 2
+        assert shared.flood(stack, OTHER) == limit - limit // 2
+
+
+def test_shares_do_not_count_while_half_of_the_limit_is_free() -> None:
+    busy = Busy()
+    for number in range(100):
+        busy.learn(COST_S, tenant=TenantName(f"tenant {number}"), calls=1)
+
+    with ExitStack() as stack:
+        assert busy.flood(stack) == 10
+        assert busy.flood(stack, OTHER) == 1
+
+
+def test_a_tenant_that_asked_long_ago_has_no_share() -> None:
+    busy = Busy()
+    busy.learn(COST_S, tenant=OTHER)
+    busy.clock.now += LATELY_S
+    busy.learn(COST_S)
+
+    with ExitStack() as stack:
+        assert busy.flood(stack) >= 20
 
 
 def test_optional_work_is_shed_before_a_question_is_refused_reranking_first() -> None:

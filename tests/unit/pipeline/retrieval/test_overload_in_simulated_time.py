@@ -12,9 +12,11 @@ import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
+from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.admission import Admission
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.support.builders import TENANT
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
 TURNS = 10
@@ -49,13 +51,13 @@ class Service:
         self._admission = Admission(clock=self._clock)
         self._processor = asyncio.Lock()
 
-    async def ask(self, budget_s: float, seen: Seen) -> None:
+    async def ask(self, budget_s: float, seen: Seen, tenant: TenantName) -> None:
         try:
             async with asyncio.timeout(budget_s):
                 await self._work(self._arriving_turns)
                 # As in the service, which does not know how long a call waited until now.
                 deadline = Deadline.after(budget_s, self._clock)
-                with self._admission.admitted(PLAIN, deadline):
+                with self._admission.admitted(tenant, PLAIN, deadline):
                     await self._work(TURNS)
         except OverloadedError:
             assert deadline.remaining() > budget_s - TURN_S, "a refusal is at once"
@@ -70,12 +72,12 @@ class Service:
             async with self._processor:
                 await asyncio.sleep(TURN_S)
 
-    async def load(self, rate_per_s: float, budget_s: float) -> Seen:
+    async def load(self, rate_per_s: float, budget_s: float, tenant: TenantName = TENANT) -> Seen:
         """Offers questions at even intervals."""
         seen = Seen()
         async with asyncio.TaskGroup() as asked:
             for _ in range(round(rate_per_s * SECONDS)):
-                asked.create_task(self.ask(budget_s, seen))
+                asked.create_task(self.ask(budget_s, seen, tenant))
                 await asyncio.sleep(1 / rate_per_s)
         return seen
 
@@ -142,3 +144,19 @@ def test_callers_with_more_time_are_admitted_rather_than_those_with_less() -> No
 
     assert short.goodput_per_s + long.goodput_per_s >= 0.9 * CAPACITY_PER_S
     assert short.goodput_per_s < long.goodput_per_s
+
+
+async def _beside_a_flood(share: float) -> Seen:
+    service = Service()
+    quiet, _ = await asyncio.gather(
+        service.load(0.2 * CAPACITY_PER_S, 0.1, TenantName("quiet")),
+        service.load(share * CAPACITY_PER_S, 0.1, TenantName("flooding")),
+    )
+    return quiet
+
+
+@pytest.mark.parametrize("share", [2, 3, 10])
+def test_a_tenant_that_floods_the_service_takes_no_answers_from_another(share: float) -> None:
+    quiet = run_in_virtual_time(_beside_a_flood(share))
+
+    assert (quiet.refused, quiet.late) == (0, 0)
