@@ -13,6 +13,9 @@ from trivium.values import LegState, Retrieval
 
 OVERLOAD = "overload"
 CAPACITY = "capacity"
+NEIGHBOUR = "neighbour"
+"""What one tenant saw while another one flooded the service."""
+
 REFUSED = "RESOURCE_EXHAUSTED"
 LATE = "DEADLINE_EXCEEDED"
 
@@ -98,7 +101,8 @@ def summary(records: Sequence[Record]) -> str:
             for each in select(records, OVERLOAD)
         ],
     )
-    return f"{head(records[0])}\n{overload_table(records)}\n\n{faults}\n"
+    tables = (overload_table(records), neighbours_table(records), faults)
+    return "\n\n".join((head(records[0]).rstrip(), *filter(None, tables))) + "\n"
 
 
 def overload_table(records: Sequence[Record]) -> str:
@@ -110,6 +114,16 @@ def overload_table(records: Sequence[Record]) -> str:
         *("late", "over, s"),
     )
     return markdown_table(columns, [_row(each) for each in select(records, OVERLOAD)])
+
+
+def neighbours_table(records: Sequence[Record]) -> str:
+    """A line for each load of another tenant; empty for none."""
+    loads = select(records, NEIGHBOUR)
+    columns = (
+        *("load of another tenant", "offered/s", "in time/s", "whole/s", "p50 ms", "p95 ms"),
+        *("refused", "late"),
+    )
+    return markdown_table(columns, [_neighbour_row(each) for each in loads]) if loads else ""
 
 
 def load_name(record: Record) -> str:
@@ -130,6 +144,11 @@ def _row(record: Record) -> tuple[str, ...]:
         _percent(number(record, "measured", "late_share")),
         figures(number(record, "measured", "recovery_s")),
     )
+
+
+def _neighbour_row(record: Record) -> tuple[str, ...]:
+    name, *values, _, late, _ = _row(record)
+    return (name, *values, late)
 
 
 def _percent(share: float | None) -> str:

@@ -13,6 +13,7 @@ from bench.harness.connections import CALL_TIMEOUT_S, MAX_CONNECTIONS, Connectio
 from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals
 from bench.harness.results import Result
 from bench.speed.overload.figures import CAPACITY, is_whole_in_time, result_of
+from bench.speed.overload.neighbours import beside_a_flood, queries_of_two
 from trivium.values import Retrieval
 
 CAPACITY_CALLERS = 32
@@ -72,6 +73,27 @@ async def measure(address: str, plan: Plan, take: Take) -> None:
                         ),
                     )
                 )
+            await _measure_neighbour(connections, plan, reached.throughput_per_s, budget_s, take)
+
+
+async def _measure_neighbour(
+    connections: Connections, plan: Plan, capacity_per_s: float, budget_s: float, take: Take
+) -> None:
+    """Measures a tenant alone, and beside one that offers the highest load."""
+    tenants = queries_of_two(plan.queries)
+    if len(tenants) < 2:
+        return
+    for flood in (0.0, max(plan.shares)):
+        take(
+            await beside_a_flood(
+                connections,
+                tenants,
+                capacity_per_s=capacity_per_s,
+                budget_s=budget_s,
+                flood=flood,
+                seconds=plan.seconds,
+            )
+        )
 
 
 async def recovery(

@@ -12,7 +12,14 @@ import pytest
 from bench.harness.collection import Query
 from bench.harness.load import Call, Run
 from bench.harness.results import Record, Result
-from bench.speed.overload.figures import CAPACITY, OVERLOAD, result_of, summary
+from bench.speed.overload.figures import (
+    CAPACITY,
+    NEIGHBOUR,
+    OVERLOAD,
+    neighbours_table,
+    result_of,
+    summary,
+)
 from bench.speed.overload.picture import save_picture
 from bench.speed.overload.steps import Plan, measure, recovery
 from tests.fakes.service import Failure, FakeService
@@ -121,3 +128,28 @@ async def test_each_share_of_the_capacity_is_offered_with_each_budget(
     assert "20000 ms, 0.02x" in summary(records)
     save_picture(records, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size
+
+
+async def test_a_tenant_is_measured_alone_and_beside_one_that_floods(
+    fake_service: FakeService,
+) -> None:
+    plan = Plan(
+        queries=[*QUERIES, Query(id="q", tenant="other", text="!")],
+        warm_up_calls=1,
+        capacity_calls=4,
+        budgets_s=(20,),
+        shares=(0.01, 0.02),
+        seconds=0.5,
+    )
+    taken: list[Result] = []
+
+    await measure(fake_service.address, plan, taken.append)
+
+    neighbours = [each for each in taken if each.scenario == NEIGHBOUR]
+    assert [each.parameters["share"] for each in neighbours] == [0, 0.02]
+    assert all(each.n >= 1 and not each.errors for each in neighbours)
+    # The last calls are those of the tenant alone, and then of both.
+    sent = [request.tenant for request in fake_service.requests]
+    assert set(sent[-neighbours[1].n - 1 :]) == {"t", "other"}
+    table = neighbours_table([each.as_record({}) for each in taken])
+    assert "20000 ms, 0.02x" in table
