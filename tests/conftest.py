@@ -36,6 +36,12 @@ pytest_plugins = sorted(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--cancellations",
+        type=int,
+        default=200,
+        help="How many callers give up at random (tests/integration/test_cancellations.py).",
+    )
+    parser.addoption(
         "--require", default="", help="markers, by comma, whose tests must not be skipped"
     )
     parser.addoption(
