@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -54,11 +54,15 @@ class Hostility:
         seed: Of the generator.
         overrides: Values for fields by name, so that a part of the messages gets past the first
             checks.
+        texts: The values of other texts.
     """
 
-    def __init__(self, seed: int, overrides: Mapping[str, object]) -> None:
+    def __init__(
+        self, seed: int, overrides: Mapping[str, object], texts: Sequence[str] = TEXTS
+    ) -> None:
         self._random = random.Random(seed)
         self._overrides = overrides
+        self._texts = texts
 
     def message(self, descriptor: Descriptor, depth: int = 0) -> Message:
         """A message with some of its fields set."""
@@ -105,7 +109,7 @@ class Hostility:
                 assert field.message_type is not None, "a message has a type"
                 return self.message(field.message_type, depth + 1)
             case FieldDescriptor.CPPTYPE_STRING:
-                return choose(TEXTS)
+                return choose(self._texts)
             case FieldDescriptor.CPPTYPE_DOUBLE | FieldDescriptor.CPPTYPE_FLOAT:
                 return choose(NUMBERS)
             case FieldDescriptor.CPPTYPE_BOOL:
