@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from grpc_health.v1 import health_pb2
@@ -175,8 +174,7 @@ class TriviumService:
             yield questions.to_streamed_call(request, number, self.profiles, self._now())
 
     async def _anticipate(self, call: StreamedCall) -> Retrieval:
-        preview = self.use_cases.retriever.preview
-        return await self._answer(call.retrieve, partial(preview, replaceable=not call.final))
+        return await self._answer(call.retrieve, self.use_cases.retriever.preview)
 
     @rpc(retrieval_service_pb2.WarmResponse)
     async def Warm(  # noqa: N802

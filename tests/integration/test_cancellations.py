@@ -32,6 +32,10 @@ SAID = [
 KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", evidence=("t10",))
 
 
+# Neo4j's driver leaves the socket of a connection that it is opening to the garbage collector.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+)
 async def test_random_cancellations_leave_the_pools_whole(
     postgres_dsn: str, neo4j_uri: str, pytestconfig: pytest.Config
 ) -> None:

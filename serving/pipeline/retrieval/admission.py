@@ -59,6 +59,10 @@ after a pause may be many."""
 
 LEAST_COST_S = 0.00001
 
+WITHDRAWN = 0.5
+"""A question that is cancelled while more than this part of its budget is left was withdrawn, as
+by a caller who is interrupted, or says more. One that was late had waited before it was seen."""
+
 FOR_ANYONE = 0.5
 """The part of the limit up to which tenants are not told apart."""
 
@@ -150,13 +154,10 @@ class Admission:
         profile: Profile,
         deadline: Deadline,
         required: frozenset[str] = NOTHING,
-        *,
-        replaceable: bool = False,
     ) -> Iterator[frozenset[str]]:
         """Counts a question while it is answered; yields what of `SHED_ORDER` it does without.
 
-        What is `required` is not among it. The cancellation of a question that is `replaceable` by
-        a newer one says nothing of the load; that of another one means that its caller gave up.
+        What is `required` is not among it.
 
         Raises:
             OverloadedError: It cannot be answered before the deadline, or the service is busy and
@@ -176,7 +177,8 @@ class Admission:
         except (BudgetExhaustedError, asyncio.CancelledError) as error:
             # Its caller gave up, and had waited for the whole budget. If not here, then before:
             # the time that a call waits for the event loop is not known otherwise.
-            if not (replaceable and isinstance(error, asyncio.CancelledError)):
+            withdrawn = deadline.remaining() > WITHDRAWN * budget_s
+            if not (withdrawn and isinstance(error, asyncio.CancelledError)):
                 seconds = budget_s
             raise
         finally:

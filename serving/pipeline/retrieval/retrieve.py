@@ -144,19 +144,14 @@ class Retriever:
         self.record_access(query, retrieval)
         return retrieval
 
-    async def preview(
-        self, query: Query, profile: Profile, deadline: Deadline, *, replaceable: bool = False
-    ) -> Retrieval:
+    async def preview(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
         """Does the same and is not recorded as an access, which would change later answers.
-
-        `replaceable` is a query that is cancelled when a newer one replaces it.
 
         Raises:
             As `retrieve`.
         """
-        with self._admission.admitted(
-            query.scope.tenant, profile, deadline, query.required, replaceable=replaceable
-        ) as shed:
+        tenant = query.scope.tenant
+        with self._admission.admitted(tenant, profile, deadline, query.required) as shed:
             traced = await self._retrieve(query, profile, deadline, thorough=False, shed=shed)
         return traced.retrieval
 

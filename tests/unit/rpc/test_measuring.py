@@ -118,8 +118,6 @@ class Shedding(Admission):
         profile: Profile,
         deadline: Deadline,
         required: frozenset[str] = NOTHING,
-        *,
-        replaceable: bool = False,
     ) -> Iterator[frozenset[str]]:
         with super().admitted(tenant, profile, deadline, required):
             yield frozenset({"graph"})

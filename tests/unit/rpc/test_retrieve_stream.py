@@ -367,7 +367,7 @@ async def test_a_stream_ends_if_no_final_request_comes() -> None:
 
 
 async def test_replaced_transcripts_do_not_count_as_load() -> None:
-    """A search that its caller gave up counts with its whole budget; these are not given up."""
+    """A search that its caller gave up late counts with its whole budget; these are withdrawn."""
     admission = Admission(clock=SteppedClock())
     utterance = await begun(admission=admission)
     for number in range(30):

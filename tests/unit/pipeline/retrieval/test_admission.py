@@ -208,24 +208,26 @@ def test_a_refusal_says_when_to_try_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "counts"),
+    ("end", "seconds", "counts"),
     [
-        (lambda: BudgetExhaustedError("reading"), True),
-        (asyncio.CancelledError, True),
-        (lambda: AllLegsFailedError({}), False),
+        (lambda: BudgetExhaustedError("reading"), 0.001, True),
+        (asyncio.CancelledError, 40, True),
+        (asyncio.CancelledError, 0.001, False),
+        (lambda: AllLegsFailedError({}), 0.001, False),
     ],
-    ids=["late", "cancelled", "failed"],
+    ids=["late", "cancelled late", "withdrawn", "failed"],
 )
-def test_a_question_that_was_late_counts_and_one_that_failed_does_not(
-    end: Callable[[], BaseException], counts: bool
+def test_a_question_that_was_late_counts_and_one_that_was_withdrawn_or_failed_does_not(
+    end: Callable[[], BaseException], seconds: float, counts: bool
 ) -> None:
     busy = Busy()
     busy.learn(COST_S)
     before = len(busy.admitted(PLAIN, 0.3))
+    busy.learn(COST_S)
 
     for _ in range(100):
         with suppress(BaseException):
-            busy.ask(0.001, end())
+            busy.ask(seconds, end())
 
     assert (len(busy.admitted(PLAIN, 0.3)) < before) is counts
 
