@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cancellations",
         type=int,
         default=200,
-        help="How many callers give up at random (tests/integration/test_cancellations.py).",
+        help="How many callers give up at random (tests/integration/faults/test_cancellations.py).",
     )
     parser.addoption(
         "--require", default="", help="markers, by comma, whose tests must not be skipped"

@@ -11,8 +11,8 @@ from click.core import ParameterSource
 from trivium.cli.ask import ask
 from trivium.cli.connection import Connection, tenant_option
 from trivium.cli.exits import ErrorBoundary, exit_codes_help
-from trivium.cli.export import export
-from trivium.cli.ingest import ingest
+from trivium.cli.files.export import export
+from trivium.cli.files.ingest import ingest
 from trivium.cli.stored import forget, show, stats
 from trivium.cli.tuning import compare, profiles, why
 from trivium.wire.credentials import TLS

@@ -1,6 +1,6 @@
 """Callers give up at random moments: no connection, statement or task of theirs is left.
 
-`pytest tests/integration/test_cancellations.py --cancellations 10000` is the long run.
+`pytest tests/integration/faults/test_cancellations.py --cancellations 10000` is the long run.
 """
 
 from __future__ import annotations
