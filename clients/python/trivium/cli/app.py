@@ -13,6 +13,7 @@ from trivium.cli.connection import Connection, tenant_option
 from trivium.cli.exits import ErrorBoundary, exit_codes_help
 from trivium.cli.files.export import export
 from trivium.cli.files.ingest import ingest
+from trivium.cli.files.recollect import recollect
 from trivium.cli.stored import forget, show, stats
 from trivium.cli.tuning import compare, profiles, why
 from trivium.wire.credentials import TLS
@@ -114,6 +115,6 @@ def trivium(
     )
 
 
-for command in (ingest, export, ask, show, stats, forget, profiles, compare, why):
+for command in (ingest, export, ask, recollect, show, stats, forget, profiles, compare, why):
     command.params.append(tenant_option())
     trivium.add_command(command)
