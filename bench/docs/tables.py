@@ -16,7 +16,7 @@ from bench.reports.baselines import baseline
 from bench.reports.goals import SET_GOALS
 from bench.reports.report import estimate, figures, goals_table, loads_table, markdown_table
 from bench.speed.faults.figures import faults_table
-from bench.speed.overload.figures import neighbours_table, overload_table
+from bench.speed.overload.figures import overload_table
 from bench.speed.recall.figures import recall_table
 
 SETS = tuple(SET_GOALS)
@@ -89,10 +89,6 @@ def _loads(name: str) -> str:
 
 def _overload(name: str) -> str:
     return overload_table(baseline(name))
-
-
-def _neighbours(name: str) -> str:
-    return neighbours_table(baseline(name))
 
 
 def _faults(name: str) -> str:
@@ -344,7 +340,6 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "goals": _goals,
     "loads": _loads,
     "overload": _overload,
-    "neighbours": _neighbours,
     "faults": _faults,
     "recall": _recall,
     "batching": _batching,
