@@ -33,7 +33,7 @@ from bench.gpu.networks.encoders import TINY, RandomQwen3Encoder
 from bench.gpu.networks.random_weights import PUBLISHED
 from bench.gpu.networks.texts import random_texts
 from bench.harness.latency import median_ms
-from bench.harness.load import Run, closed_loop, open_loop, poisson_arrivals
+from bench.harness.load import Run, closed_loop, open_loop, poisson_arrivals, silent
 from bench.harness.rates import bracket
 from bench.harness.results import Json, Result, append_record, run_folder
 from bench.index.load import BATCH_ROWS, SCOPE, TENANT, index_row
@@ -331,7 +331,7 @@ class Loops:
     async def warm_up(self) -> None:
         """Runs every path once without recording results."""
         texts = self._for_seconds(self._sizes.step_s)
-        run = await closed_loop(self._ready.ask, texts, WARM_UP_CALLERS, _silent)
+        run = await closed_loop(self._ready.ask, texts, WARM_UP_CALLERS, silent)
         found = {len(answer.candidates) for _, answer in run.answered}
         assert found == {DEPTH}, f"answers of {found} rows; this is a bug"
 
@@ -342,7 +342,7 @@ class Loops:
         they are: in one process there are no connections of which each could have its own.
         """
         arrivals = poisson_arrivals(rate_per_s, max(1, round(rate_per_s * seconds)))
-        calls = open_loop(self._ready.ask, self._texts, arrivals, _silent)
+        calls = open_loop(self._ready.ask, self._texts, arrivals, silent)
         result = await self._timed(calls, {"loop": "open", "rate_per_s": round(rate_per_s, 1)})
         verdict = "reached" if keeps_goal(result) else "**missed**"
         goal: dict[str, Json] = {"goal": f"p95 < {GOAL_P95_MS:g} ms: {verdict}"}
@@ -353,7 +353,7 @@ class Loops:
     async def closed(self, callers: int) -> None:
         """Asks as fast as so many callers can who each wait for the last answer."""
         texts = self._for_seconds(self._sizes.loop_s)
-        calls = closed_loop(self._ready.ask, texts, callers, _silent)
+        calls = closed_loop(self._ready.ask, texts, callers, silent)
         self._take(await self._timed(calls, {"loop": "closed", "callers": callers}))
 
     async def highest_rate(self) -> None:
@@ -396,10 +396,6 @@ class Loops:
         """Questions until the time is over."""
         end = time.perf_counter() + seconds
         return itertools.takewhile(lambda _text: time.perf_counter() < end, self._texts)
-
-
-def _silent() -> None:
-    """Bars that are drawn would take time of the process that is measured."""
 
 
 def keeps_goal(result: Result) -> bool:

@@ -72,6 +72,10 @@ class Run(Generic[Answer]):
         return dict(Counter(call.code for call in self.calls if call.code))
 
 
+def silent() -> None:
+    """Shows no progress: a bar would take CPU time from what is measured."""
+
+
 async def closed_loop(
     ask: Ask[Question, Answer], queries: Iterable[Question], in_flight: int, advance: Advance
 ) -> Run[Answer]:

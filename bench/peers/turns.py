@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.harness.collection import Query
 from bench.harness.connections import LIMIT, Connections
-from bench.harness.load import Advance, closed_loop
+from bench.harness.load import Advance, closed_loop, silent
 from bench.harness.processes import ServiceProcesses, machine_busy_s
 from bench.harness.results import Result
 from bench.peers.peer import Peer
@@ -98,7 +98,7 @@ async def take_turns(
             for system in systems if turn % 2 == 0 else reversed(systems):
                 stream = streams[system.name]
                 settling = islice(stream, SETTLING_CALLS)
-                await closed_loop(system.ask, settling, callers, lambda: None)
+                await closed_loop(system.ask, settling, callers, silent)
                 yield await _loaded(system, islice(stream, calls), callers, turn, advance)
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from bench.harness.collection import Collection, read_collection
 from bench.harness.connections import MAX_CONNECTIONS, connected
+from bench.harness.load import silent
 from bench.harness.results import RESULTS
 from bench.harness.sample import TENANTS, multiplied_sample
 from bench.harness.service import fresh_data, started
@@ -105,7 +106,7 @@ async def _observe_all(
                 console.print(f"{dependency.name} {fault.value}")
                 await recovery(ask, queries, BUDGET_S)
                 observed = await observe(
-                    dependency, fault, ask, queries, rate_per_s, timing, lambda: None
+                    dependency, fault, ask, queries, rate_per_s, timing, silent
                 )
                 take(result_of(observed, BUDGET_S, rate_per_s))
 

@@ -10,7 +10,7 @@ from itertools import cycle
 
 from bench.harness.collection import Query
 from bench.harness.connections import Connections
-from bench.harness.load import open_loop, poisson_arrivals
+from bench.harness.load import open_loop, poisson_arrivals, silent
 from bench.harness.results import Result
 from bench.speed.overload.figures import NEIGHBOUR, result_of
 
@@ -56,7 +56,7 @@ async def beside_a_flood(
     ask = partial(connections.ask, timeout=budget_s)
     run, _ = await asyncio.gather(
         *(
-            open_loop(ask, queries, due, _silent)
+            open_loop(ask, queries, due, silent)
             for queries, due in zip(tenants, arrivals, strict=True)
         )
     )
@@ -69,7 +69,3 @@ async def beside_a_flood(
         recovery_s=None,
     )
     return replace(result, scenario=NEIGHBOUR)
-
-
-def _silent() -> None:
-    """Shows no progress: a bar would take CPU time from what is measured."""

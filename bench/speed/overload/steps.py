@@ -10,7 +10,7 @@ from itertools import cycle, islice
 
 from bench.harness.collection import Query
 from bench.harness.connections import CALL_TIMEOUT_S, MAX_CONNECTIONS, Connections, connected
-from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals
+from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals, silent
 from bench.harness.results import Result
 from bench.speed.overload.figures import CAPACITY, is_whole_in_time, result_of
 from bench.speed.overload.neighbours import beside_a_flood, queries_of_two
@@ -60,7 +60,7 @@ async def measure(address: str, plan: Plan, take: Take) -> None:
                 rate_per_s = share * reached.throughput_per_s
                 arrivals = poisson_arrivals(rate_per_s, max(1, round(rate_per_s * plan.seconds)))
                 started = time.perf_counter()
-                run = await open_loop(ask, queries, arrivals, _silent)
+                run = await open_loop(ask, queries, arrivals, silent)
                 take(
                     result_of(
                         run,
@@ -115,7 +115,7 @@ async def recovery(
         asked = clock()
         if asked - since > MOST_RECOVERY_S:
             return None
-        run = await closed_loop(ask, islice(queries, 1), 1, _silent)
+        run = await closed_loop(ask, islice(queries, 1), 1, silent)
         if not is_whole_in_time(run.calls[0], budget_s):
             calm = 0
             continue
@@ -129,8 +129,8 @@ async def capacity(
 ) -> Run[Retrieval]:
     """Asks in a closed loop, first to warm up; returns the run after that."""
     ask = partial(connections.ask, timeout=CALL_TIMEOUT_S)
-    await closed_loop(ask, islice(queries, warm_up_calls), CAPACITY_CALLERS, _silent)
-    return await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS, _silent)
+    await closed_loop(ask, islice(queries, warm_up_calls), CAPACITY_CALLERS, silent)
+    return await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS, silent)
 
 
 def _capacity(run: Run[Retrieval]) -> Result:
@@ -142,7 +142,3 @@ def _capacity(run: Run[Retrieval]) -> Result:
         latency=run.latency,
         errors=run.errors,
     )
-
-
-def _silent() -> None:
-    """Shows no progress: a bar would take CPU time from what is measured."""

@@ -32,27 +32,26 @@ def recall_tool(
         limit: As in `Client.retrieve`.
         timeout: As in `Client.retrieve`.
     """
+    if isinstance(client, AsyncClient):
+
+        async def recall_async(question: str) -> str:
+            try:
+                found = await client.briefing(
+                    question, profile=profile, limit=limit, timeout=timeout
+                )
+            except TriviumError:
+                return UNAVAILABLE
+            return found or NOTHING
+
+        return StructuredTool.from_function(
+            coroutine=recall_async, name="recall", description=DESCRIPTION
+        )
 
     def recall(question: str) -> str:
-        assert isinstance(client, Client), "the tool has no function without it"
         try:
             found = client.briefing(question, profile=profile, limit=limit, timeout=timeout)
         except TriviumError:
             return UNAVAILABLE
         return found or NOTHING
 
-    async def arecall(question: str) -> str:
-        assert isinstance(client, AsyncClient), "the tool has no coroutine without it"
-        try:
-            found = await client.briefing(question, profile=profile, limit=limit, timeout=timeout)
-        except TriviumError:
-            return UNAVAILABLE
-        return found or NOTHING
-
-    waits = isinstance(client, AsyncClient)
-    return StructuredTool.from_function(
-        func=None if waits else recall,
-        coroutine=arecall if waits else None,
-        name="recall",
-        description=DESCRIPTION,
-    )
+    return StructuredTool.from_function(recall, name="recall", description=DESCRIPTION)
