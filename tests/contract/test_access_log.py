@@ -41,12 +41,12 @@ class Logged:
 
     async def counts(self, items: Sequence[ItemId], tenant: TenantName = TENANT) -> list[int]:
         """How often each was shown."""
-        counts = await self.access.shown_counts(tenant, items, Deadline.after(10))
+        counts = await self.access.shown_counts(tenant, items, Deadline.after(60))
         return [counts.get(item, 0) for item in items]
 
     async def recent(self, of: Scope, limit: int = 100) -> str:
         """The ids of what was accessed last, in order."""
-        found = await self.access.recently_accessed(of, limit, Deadline.after(10))
+        found = await self.access.recently_accessed(of, limit, Deadline.after(60))
         return " ".join(item.id for item in found)
 
 
@@ -170,7 +170,7 @@ async def test_what_was_said_after_the_requests_clock_is_hidden(logged: Logged) 
 
 async def test_what_was_recorded_after_the_instant_known_is_hidden(logged: Logged) -> None:
     await write(logged, "a")
-    (first,) = (await logged.store.load(TENANT, ids("a"), Deadline.after(10))).values()
+    (first,) = (await logged.store.load(TENANT, ids("a"), Deadline.after(60))).values()
     await write(logged, "b", "c")
     await logged.show(*ids("b"))
     await logged.show(*ids("a"))

@@ -96,7 +96,7 @@ async def test_what_was_said_after_the_requests_clock_is_hidden(stored: Stored) 
 
 async def test_what_was_recorded_after_the_instant_known_is_hidden(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("first")])
-    (first,) = (await stored.store.load(TENANT, ids("first"), Deadline.after(10))).values()
+    (first,) = (await stored.store.load(TENANT, ids("first"), Deadline.after(60))).values()
     await stored.store.write(TENANT, [segment("second")])
 
     assert first.created_at is not None
@@ -108,7 +108,7 @@ async def test_what_was_recorded_after_the_instant_known_is_hidden(stored: Store
 
 async def test_an_update_is_not_recorded_anew(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("a", "We sailed to Rome.")])
-    (first,) = (await stored.store.load(TENANT, ids("a"), Deadline.after(10))).values()
+    (first,) = (await stored.store.load(TENANT, ids("a"), Deadline.after(60))).values()
     await stored.store.write(TENANT, [segment("a")])
 
     assert await stored.found("Goa", known_at=first.created_at) == ["a"]

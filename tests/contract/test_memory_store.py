@@ -62,7 +62,7 @@ def store(request: pytest.FixtureRequest) -> Stores:
 
 async def load(store: MemoryStore, *items: ItemId, tenant: TenantName = TENANT) -> list[Item]:
     """The stored items, in the order given, without what the server sets."""
-    loaded = await store.load(tenant, items, Deadline.after(10))
+    loaded = await store.load(tenant, items, Deadline.after(60))
     return [
         replace(loaded[item], created_at=None, updated_at=None) for item in items if item in loaded
     ]
@@ -110,11 +110,11 @@ async def test_outcomes_come_in_the_order_of_the_items(store: Stores) -> None:
 
 async def test_an_update_keeps_the_time_of_the_first_write(store: Stores) -> None:
     await store.write(TENANT, [segment("a")])
-    (before,) = (await store.load(TENANT, ids("a"), Deadline.after(10))).values()
+    (before,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
 
     await store.write(TENANT, [segment("a", "changed")])
 
-    (after,) = (await store.load(TENANT, ids("a"), Deadline.after(10))).values()
+    (after,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
     assert after.created_at == before.created_at
     assert before.updated_at is not None
     assert after.updated_at is not None
@@ -211,6 +211,72 @@ async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
         "bob": "Bob",
         "goa": "Goa",
     }
+
+
+GOA, ROME = ("Goa",), ("Rome",)
+RESTING = fact("f", "Ann", "likes", "Bob", evidence=("a", "b"))
+A, B, HIDDEN_A = segment("a"), segment("b"), segment("a", sensitive=True)
+
+
+@pytest.mark.parametrize(
+    ("writes", "known"),
+    [
+        ([[segment("a", entities=GOA, sensitive=True)]], ""),
+        ([[segment("a", entities=GOA, sensitive=True), segment("b", entities=GOA)]], "goa"),
+        ([[segment("a", entities=GOA)], [segment("a", entities=GOA, sensitive=True)]], ""),
+        ([[segment("a", entities=GOA, sensitive=True)], [segment("a", entities=GOA)]], "goa"),
+        ([[replace(RESTING, sensitive=True)]], ""),
+        ([[RESTING], [replace(RESTING, sensitive=True)]], ""),
+        ([[A, B, RESTING]], "ann bob"),
+        ([[HIDDEN_A, RESTING]], ""),
+        ([[A, RESTING], [HIDDEN_A]], ""),
+        ([[HIDDEN_A, RESTING], [A]], "ann bob"),
+        ([[HIDDEN_A, fact("f", "Ann", "likes", "Bob")], [RESTING]], ""),
+        ([[segment("a", entities=GOA)], [segment("a", entities=ROME)]], "rome"),
+        ([[segment("a", entities=GOA), segment("b", entities=GOA)], [A]], "goa"),
+        ([[fact("f", "Ann", "likes", "Goa")], [fact("f", "Ann", "likes", "Rome")]], "ann rome"),
+    ],
+    ids=[
+        "hidden",
+        "shown elsewhere",
+        "hidden later",
+        "shown later",
+        "hidden fact",
+        "fact hidden later",
+        "fact on shown evidence",
+        "fact on hidden evidence",
+        "evidence hidden later",
+        "evidence shown later",
+        "moved to hidden evidence",
+        "replaced",
+        "replaced in one of two",
+        "replaced in a fact",
+    ],
+)
+async def test_only_names_that_a_shown_item_uses_now_are_known(
+    store: Stores, writes: list[list[Item]], known: str
+) -> None:
+    for items in writes:
+        await store.write(TENANT, items)
+
+    assert " ".join(sorted(await store.known_names(TENANT))) == known
+
+
+async def test_a_name_is_forgotten_with_its_last_shown_item(store: Stores) -> None:
+    await store.write(TENANT, [segment("a", entities=GOA), segment("b", entities=ROME)])
+    await store.write(TENANT, [segment("hidden", entities=GOA, sensitive=True)])
+
+    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    assert (await store.known_names(TENANT)).keys() == {"rome"}
+
+
+async def test_names_of_a_fact_are_known_when_what_hid_it_is_erased(store: Stores) -> None:
+    await store.write(TENANT, [HIDDEN_A, B, RESTING])
+
+    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    assert (await store.known_names(TENANT)).keys() == {"ann", "bob"}
 
 
 @pytest.mark.parametrize(

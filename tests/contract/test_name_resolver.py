@@ -22,7 +22,7 @@ class Stored(NamedTuple):
     names: NameResolver
 
     async def meant(self, words: str, tenant: TenantName = TENANT) -> dict[str, str]:
-        return dict(await self.names.meant(tenant, words.split(), Deadline.after(10)))
+        return dict(await self.names.meant(tenant, words.split(), Deadline.after(60)))
 
 
 @pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -69,7 +69,7 @@ async def test_a_fact_closes_those_that_it_names(stored: Stored) -> None:
     await stored.store.write(TENANT, [PLAIN])
     await stored.store.write(TENANT, [LEFT])
 
-    found = await stored.store.load(TENANT, [fact_id("goa")], Deadline.after(10))
+    found = await stored.store.load(TENANT, [fact_id("goa")], Deadline.after(60))
 
     closed = found[fact_id("goa")]
     assert isinstance(closed, Fact)

@@ -26,7 +26,7 @@ class Stored(NamedTuple):
 
     async def latest(self, of: Scope, depth: int = 100) -> str:
         """The ids of the latest, in order."""
-        found = await self.timeline.latest(of, depth, Deadline.after(10))
+        found = await self.timeline.latest(of, depth, Deadline.after(60))
         return " ".join(candidate.item.id for candidate in found)
 
 
@@ -45,7 +45,7 @@ async def test_the_latest_come_first_and_their_score_is_the_time(stored: Stored)
         TENANT, [segment("noon"), segment("later", event_time=precise), fact("f", "x", "y", "z")]
     )
 
-    found = await stored.timeline.latest(scope(), 10, Deadline.after(10))
+    found = await stored.timeline.latest(scope(), 10, Deadline.after(60))
 
     assert found == [
         Candidate(segment_id("later"), precise.timestamp()),

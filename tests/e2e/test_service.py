@@ -292,9 +292,9 @@ def test_as_of_hides_what_was_said_later_and_what_was_not_yet_true(
 def test_a_short_budget_is_kept_and_reported(stored: tuple[Client, str]) -> None:
     memory, _ = stored
 
-    answer = memory.retrieve("Tom", timeout=5)
+    answer = memory.retrieve("Tom", timeout=20)
 
-    assert answer.statistics.total < timedelta(seconds=5)
+    assert answer.statistics.total < timedelta(seconds=20)
 
 
 def test_a_briefing_is_a_block_for_a_prompt(stored: tuple[Client, str]) -> None:

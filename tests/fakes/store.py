@@ -101,7 +101,15 @@ class InMemoryStore:
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         self._check_available()
-        names = [name for row in self._rows(tenant).values() for name in _names_of(row.item)]
+        items = [row.item for row in self._rows(tenant).values()]
+        sensitive = {item.id for item in items if isinstance(item, Segment) and item.sensitive}
+        names = [
+            name
+            for item in items
+            if not item.sensitive
+            and (isinstance(item, Segment) or sensitive.isdisjoint(item.evidence))
+            for name in _names_of(item)
+        ]
         return {name_key(name): name for name in reversed(names)}
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:

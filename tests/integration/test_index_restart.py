@@ -50,7 +50,7 @@ def index_over(
 async def names(index: LogFollowingIndex) -> list[str]:
     asked = np.array([1, 0, 0, 0], np.float32)
     wanted = WantedNeighbours(ItemKind.SEGMENT, scope(), 100)
-    answer = await index.search(asked, wanted, Deadline.after(10))
+    answer = await index.search(asked, wanted, Deadline.after(60))
     return sorted(candidate.item.id for candidate in answer.candidates)
 
 

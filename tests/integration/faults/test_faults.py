@@ -64,7 +64,7 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
         token = (await memory.ingest([SAID, KNOWN])).consistency_token
         await until_async(lambda: _graph_is_ok(memory, token))
 
-        early = await memory.retrieve("Who hired Tom?", consistency_token=token, timeout=4)
+        early = await memory.retrieve("Who hired Tom?", consistency_token=token, timeout=8)
         embedder.gate.set()
         late = await memory.retrieve("Who hired Tom?", consistency_token=token)
 
@@ -167,7 +167,7 @@ async def test_neo4j_that_hangs_costs_three_questions_their_time_and_then_nothin
             await until_async(lambda: _all_are_ok(memory, token))
             assert neo4j.pid is not None
             os.kill(neo4j.pid, signal.SIGSTOP)
-            during = [await memory.retrieve("Who hired Tom?", timeout=2) for _ in range(4)]
+            during = [await memory.retrieve("Who hired Tom?", timeout=4) for _ in range(4)]
             degraded = (await memory.stats()).service.degraded
             os.kill(neo4j.pid, signal.SIGCONT)
             await until_async(lambda: _graph_is_ok(memory, token))
@@ -211,7 +211,7 @@ async def test_an_index_that_is_not_filled_at_start_is_said_and_heals(
     ):
         token = (await memory.ingest([SAID, KNOWN])).consistency_token
         await until_async(lambda: _graph_is_ok(memory, token))
-        without = await memory.retrieve("Who hired Tom?", timeout=4)
+        without = await memory.retrieve("Who hired Tom?", timeout=30)
         stats, health = await memory.stats(), await memory.check()
         await index.start()
         await until_async(lambda: _all_are_ok(memory, token))
@@ -272,7 +272,7 @@ async def test_an_index_that_cannot_be_reached_at_start_is_said_and_heals(
         async with local_service(postgres_dsn, neo4j_uri, index=index) as memory:
             token = (await memory.ingest([SAID, KNOWN])).consistency_token
             await until_async(lambda: _graph_is_ok(memory, token))
-            without = await memory.retrieve("Who hired Tom?", timeout=4)
+            without = await memory.retrieve("Who hired Tom?", timeout=30)
             degraded = (await memory.stats()).service.degraded
             index.arrived = True
             await until_async(lambda: _all_are_ok(memory, token))

@@ -35,7 +35,7 @@ async def test_the_statement_of_a_cancelled_search_ends_and_its_connection_is_us
                 await connection.execute(f"SELECT pg_sleep(60) -- {MARK}")
 
         searching = asyncio.create_task(search())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not await running(database):
                 pass
 

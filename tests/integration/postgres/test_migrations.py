@@ -152,17 +152,17 @@ async def test_counts_of_the_first_version_are_found_by_their_tenant(empty_dsn: 
 
         await migrate(empty_dsn)
 
-        counts = await adapters.access.shown_counts(TENANT, items, Deadline.after(10))
-        recent = await adapters.access.recently_accessed(scope(), 10, Deadline.after(10))
-        said = await adapters.timeline.latest(scope(), 10, Deadline.after(10))
+        counts = await adapters.access.shown_counts(TENANT, items, Deadline.after(60))
+        recent = await adapters.access.recently_accessed(scope(), 10, Deadline.after(60))
+        said = await adapters.timeline.latest(scope(), 10, Deadline.after(60))
         assert [counts.get(item, 0) for item in items] == [0, 7, 2]
         assert recent == ids("b", "a", "c")
         assert [candidate.item for candidate in said] == ids("a", "b", "c")
         by_words = await adapters.lexical.search(
-            query("Voyage of Ann"), WordsSearch(speaker=0.5), 10, 10, Deadline.after(10)
+            query("Voyage of Ann"), WordsSearch(speaker=0.5), 10, 10, Deadline.after(60)
         )
         assert {candidate.item for candidate in by_words} == {*ids("a", "b", "c")}
-        again = await adapters.store.load(TENANT, ids("a"), Deadline.after(10))
+        again = await adapters.store.load(TENANT, ids("a"), Deadline.after(60))
         assert [row.keywords for row in again.values() if isinstance(row, Segment)] == [()]
         async with adapters.database.work() as connection_:
             assert await scalar(connection_, "SELECT schema_version FROM meta") == latest_version()
@@ -214,3 +214,26 @@ async def test_labels_stored_before_their_keys_were_escaped_get_new_terms_everyw
         listed = await adapters.catalog.list_segments(TENANT, filter_, "", 10)
         assert [each.id for each in listed] == ["meant"]
         assert [row.segment.id for row in (await project_graph(adapters)).segments] == ["meant"]
+
+
+async def test_names_that_were_stored_of_hidden_items_are_deleted(empty_dsn: str) -> None:
+    await migrate(empty_dsn)
+    async with Postgres(empty_dsn) as adapters:
+        await adapters.store.write(
+            TENANT,
+            [
+                segment("hidden", entities=("Goa", "Rome"), sensitive=True),
+                segment("shown", entities=("Rome",)),
+                fact("f", "Ann", "likes", "Bob", evidence=("hidden",)),
+                fact("g", "Cid", "likes", "Rome", evidence=("shown",)),
+            ],
+        )
+        with psycopg.connect(empty_dsn, autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO entity (tenant_id, name_key, name) "
+                "SELECT id, unnest('{goa,ann,bob,gone}'::text[]), 'as stored before' FROM tenant"
+            )
+            script = resources.files(PACKAGE) / "schema" / "0011_names.sql"
+            connection.execute(script.read_bytes())
+
+        assert (await adapters.store.known_names(TENANT)).keys() == {"rome", "cid"}

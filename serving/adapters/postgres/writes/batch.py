@@ -7,7 +7,7 @@
 4. Find the facts whose evidence changed its sensitivity, and refresh the closings of the facts
    that were written or are superseded.
 5. Delete the vectors of hidden rows and of former texts.
-6. Log the changes and store the new entity names.
+6. Log the changes, store the new entity names and delete those that no shown row uses.
 7. If rows became sensitive, record that files may hold them.
 """
 
@@ -25,14 +25,19 @@ from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
 from serving.adapters.postgres.tables.rows import array_literal
 from serving.adapters.postgres.tables.tenants import Tenant, find_or_make_tenant, lock_tenant
 from serving.adapters.postgres.writes.closings import find_superseded, refresh_closings, topic_hash
+from serving.adapters.postgres.writes.names import (
+    NAME_KEYS,
+    delete_unused_names,
+    names_dropped,
+    names_of,
+    store_names,
+    store_names_of_facts,
+)
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.superseding import topic_of
 from serving.domain.items.text import name_key
 from serving.ports.memory_store import Outcome, WriteReceipt
-
-MAX_NAME_BYTES = 256
-"""A longer object of a fact is a value, not the name of an entity."""
 
 
 class ExclusiveLockRequiredError(Exception):
@@ -68,6 +73,7 @@ class _Stored:
     xid: int
     sensitive: bool
     may_close: bool
+    name_keys: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +88,13 @@ class _SideEffects:
     """What a write may change outside the batch.
 
     `resensitized` are the segments whose sensitivity changes, on which facts may rest.
-    `superseded` are the facts that the batch closes, or no longer closes.
+    `superseded` are the facts that the batch closes, or no longer closes. `dropped` are the keys of
+    names that may be left without a row.
     """
 
     resensitized: Sequence[str]
     superseded: Sequence[Fact]
+    dropped: set[str]
 
 
 async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) -> WriteReceipt:
@@ -118,9 +126,14 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
         if isinstance(item, Fact)
         and (item.may_close or (item.item in stored and stored[item.item].may_close))
     ]
-    if (resensitized or closing) and not exclusive:
+    dropped: set[str] = set()
+    for item in changed:
+        if item.item in stored:
+            dropped |= names_dropped(stored[item.item].name_keys, item)
+    if (resensitized or closing or dropped) and not exclusive:
         raise ExclusiveLockRequiredError
-    effects = _SideEffects(resensitized, await find_superseded(connection, tenant, closing))
+    superseded = await find_superseded(connection, tenant, closing)
+    effects = _SideEffects(resensitized, superseded, dropped)
     written, xid = await _write_changed(connection, tenant, changed, hashes, effects)
     unchanged = hashes.keys() - written.keys()
     if unchanged - stored.keys():  # a concurrent write stored the same content
@@ -146,8 +159,8 @@ async def _read_stored(
     for kind, ids_of_kind in ids.items():
         if ids_of_kind:
             cursor = await connection.execute(
-                f"SELECT id, content_hash, written_xid::text::int8, sensitive, {_MAY_CLOSE[kind]} "
-                f"FROM {kind} "
+                f"SELECT id, content_hash, written_xid::text::int8, sensitive, {_MAY_CLOSE[kind]}, "
+                f"{NAME_KEYS[kind]} FROM {kind} "
                 "WHERE tenant_id = %s::int4 "  # tenant filter
                 "AND id = ANY (%s::text[])",
                 [tenant.id, ids_of_kind],
@@ -171,12 +184,13 @@ async def _write_changed(
     segments = [item for item in changed if isinstance(item, Segment)]
     facts = [item for item in changed if isinstance(item, Fact)]
     written = await _upsert(connection, tenant, ItemKind.SEGMENT, segments, hashes)
-    affected = await _lock_facts(connection, tenant, facts, effects)
+    resting = await _lock_facts(connection, tenant, facts, effects)
     written |= await _upsert(connection, tenant, ItemKind.FACT, facts, hashes)
     new = {
         row.item.id for row in written.values() if row.created and row.item.kind is ItemKind.FACT
     }
-    affected |= await refresh_closings(connection, tenant, [*facts, *effects.superseded], new)
+    refreshed = await refresh_closings(connection, tenant, [*facts, *effects.superseded], new)
+    affected = resting.keys() | refreshed
     outdated = [*({row.key for row in written.values() if not row.created} | affected)]
     if outdated:
         await connection.execute(_DELETE_OUTDATED_EMBEDDINGS, {"keys": outdated})
@@ -184,7 +198,10 @@ async def _write_changed(
     kinds = dict.fromkeys(affected, ItemKind.FACT)
     kinds |= {row.key: row.item.kind for row in written.values()}
     xid = await log_written(connection, tenant, kinds)
-    await _store_names(connection, tenant, changed)
+    rows = {item: row.key for item, row in written.items()}
+    await store_names(connection, tenant, changed, rows)
+    await store_names_of_facts(connection, tenant, resting.keys())
+    await delete_unused_names(connection, tenant, effects.dropped.union(*resting.values()))
     if outdated:
         await note_erasure_of_hidden(connection, outdated)
     return written, xid
@@ -225,23 +242,23 @@ def _column_values(item: Item, content_hash: bytes) -> dict[str, object]:
         "evidence": array_literal(item.evidence),
         "closes": array_literal(item.closes),
         "topic": topic_hash(topic_of(item)),
-        "entity_keys": array_literal(sorted({name_key(name) for name in _names_of(item)})),
+        "entity_keys": array_literal(sorted({name_key(name) for name in names_of(item)})),
     }
 
 
 async def _lock_facts(
     connection: Connection, tenant: Tenant, facts: Sequence[Fact], effects: _SideEffects
-) -> set[int]:
+) -> dict[int, list[str]]:
     """Locks the facts outside the batch that the write may change.
 
-    Returns the keys of those with evidence in `resensitized`. They are locked together with the
-    facts to be written, since all writers lock in the same order.
+    Returns the keys of those with evidence in `resensitized`, with the keys of their names. They
+    are locked together with the facts to be written, since all writers lock in the same order.
     """
     if not (effects.resensitized or effects.superseded):
-        return set()
+        return {}
     cursor = await connection.execute(
         """
-        SELECT key, evidence && %(resensitized)s::text[] FROM fact
+        SELECT key, evidence && %(resensitized)s::text[], entity_keys FROM fact
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
            AND (id = ANY (%(ids)s::text[]) OR evidence && %(resensitized)s::text[])
          ORDER BY id FOR NO KEY UPDATE
@@ -252,29 +269,7 @@ async def _lock_facts(
             "resensitized": effects.resensitized,
         },
     )
-    return {key for key, affected in await cursor.fetchall() if affected}
-
-
-async def _store_names(connection: Connection, tenant: Tenant, items: Sequence[Item]) -> None:
-    names = {name_key(name): name for item in reversed(items) for name in reversed(_names_of(item))}
-    if names:
-        await connection.execute(
-            """
-            INSERT INTO entity (tenant_id, name_key, name)
-            SELECT %s::int4, name_key, name
-              FROM unnest(%s::text[], %s::text[]) AS given (name_key, name)
-             ORDER BY name_key COLLATE "C"
-                ON CONFLICT DO NOTHING
-            """,
-            [tenant.id, [*names], [*names.values()]],
-        )
-
-
-def _names_of(item: Item) -> list[str]:
-    """The names of entities that an item uses."""
-    if isinstance(item, Segment):
-        return [*item.entities, *([item.entity] if item.entity else [])]
-    return [item.subject, *([item.object] if len(item.object.encode()) <= MAX_NAME_BYTES else [])]
+    return {key: names for key, affected, names in await cursor.fetchall() if affected}
 
 
 _MAY_CLOSE = {ItemKind.SEGMENT: "false", ItemKind.FACT: "closes <> '{}' OR single_valued"}

@@ -20,6 +20,11 @@ from serving.adapters.postgres.log.entries import (
 from serving.adapters.postgres.tables.filters import Conditions, conditions_of
 from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, lock_tenant
 from serving.adapters.postgres.writes.closings import find_closed_by, refresh_closings
+from serving.adapters.postgres.writes.names import (
+    NAME_KEYS,
+    delete_unused_names,
+    store_names_of_facts,
+)
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.domain.items.text import name_key
@@ -52,9 +57,9 @@ async def erase_selected(
     if tenant is None:
         return await _nothing_erased(connection, epoch)
     segments = await _delete_segments(connection, tenant, selector)
-    facts, changed = await _erase_facts(connection, tenant, selector, segments)
+    facts, resting = await _erase_facts(connection, tenant, selector, segments)
     reopened = await find_closed_by(connection, tenant, [row.item.id for row in facts])
-    changed |= await refresh_closings(connection, tenant, reopened)
+    changed = resting | await refresh_closings(connection, tenant, reopened)
     erased = [*segments, *facts]
     keys, items = [row.key for row in erased], [row.item for row in erased]
     removed = {}
@@ -66,7 +71,8 @@ async def erase_selected(
     await log_written(connection, tenant, dict.fromkeys(changed, ItemKind.FACT))
     await log_erased(connection, tenant, keys, items)
     await _bury(connection, tenant, items)
-    await _delete_unused_names(connection, tenant, {key for row in erased for key in row.name_keys})
+    await store_names_of_facts(connection, tenant, resting)
+    await delete_unused_names(connection, tenant, {key for row in erased for key in row.name_keys})
     if selector.everything:
         await connection.execute("DELETE FROM entity WHERE tenant_id = %s::int4", [tenant.id])
         await connection.execute("DELETE FROM tenant WHERE id = %s::int4", [tenant.id])
@@ -122,9 +128,7 @@ async def _delete_segments(
            ORDER BY id FOR UPDATE
         )
         DELETE FROM segment USING selected WHERE segment.key = selected.key
-        RETURNING segment.id, segment.key,
-                  ARRAY(SELECT substr(tag, 3) FROM unnest(segment.tags) AS tag
-                         WHERE starts_with(tag, 'e:'))
+        RETURNING segment.id, segment.key, {NAME_KEYS[ItemKind.SEGMENT]}
         """,
         {"tenant_id": tenant.id, **conditions.values},
     )
@@ -217,7 +221,7 @@ async def _delete_facts_where(
         DELETE FROM fact
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
            AND {condition}
-        RETURNING id, key, entity_keys
+        RETURNING id, key, {NAME_KEYS[ItemKind.FACT]}
         """,
         {"tenant_id": tenant.id, "ids": ids},
     )
@@ -227,27 +231,3 @@ async def _delete_facts_where(
 def _erased(kind: ItemKind, rows: Iterable[tuple[str, int, list[str]]]) -> list[_Erased]:
     """The deleted rows, by id."""
     return [_Erased(ItemId(kind, id_), key, names) for id_, key, names in sorted(rows)]
-
-
-async def _delete_unused_names(connection: Connection, tenant: Tenant, name_keys: set[str]) -> None:
-    """Deletes the names that no row uses, and invalidates the caches of names (known_names.py)."""
-    if not name_keys:
-        return
-    cursor = await connection.execute(
-        """
-        DELETE FROM entity
-         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
-           AND name_key = ANY (%(name_keys)s::text[])
-           AND NOT EXISTS (SELECT FROM segment
-                            WHERE segment.tenant_id = entity.tenant_id
-                              AND segment.tags && ARRAY['e:' || entity.name_key])
-           AND NOT EXISTS (SELECT FROM fact
-                            WHERE fact.tenant_id = entity.tenant_id
-                              AND fact.entity_keys && ARRAY[entity.name_key])
-        """,
-        {"tenant_id": tenant.id, "name_keys": sorted(name_keys)},
-    )
-    if cursor.rowcount:
-        await connection.execute(
-            "UPDATE tenant SET names_erased = names_erased + 1 WHERE id = %s::int4", [tenant.id]
-        )

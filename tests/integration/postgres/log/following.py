@@ -64,9 +64,15 @@ async def scalar(connection: Connection, statement: str, *values: object) -> Any
     return row[0]
 
 
+async def waits_for_lock(postgres: Postgres) -> bool:
+    """Whether a statement waits until another transaction ends."""
+    async with postgres.database.work() as connection:
+        return bool(await scalar(connection, "SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether the condition becomes true within about ten seconds."""
-    for _ in range(200):
+    """Whether the condition becomes true within a few minutes, on a busy machine too."""
+    for _ in range(3600):
         if await condition():
             return True
         await asyncio.sleep(0.05)

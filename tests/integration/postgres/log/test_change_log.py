@@ -360,7 +360,7 @@ async def test_the_standby_takes_over_when_the_leaders_connection_is_ended(
             await lost.wait()
             await adapters.change_log.advance("graph", None, NOTHING_SEEN)
 
-    async with Postgres(postgres_dsn) as standby, asyncio.timeout(30):
+    async with Postgres(postgres_dsn) as standby, asyncio.timeout(120):
         leader = asyncio.create_task(lead(postgres, "leader"))
         await leading.wait()
         follower = asyncio.create_task(lead(standby, "standby"))
@@ -382,7 +382,7 @@ async def test_the_standby_takes_over_when_the_leaders_connection_is_ended(
 
 async def test_different_projections_are_led_at_once(postgres: Postgres) -> None:
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(120),
         postgres.change_log.leadership("graph", None),
         postgres.change_log.leadership("embedding", MODEL),
     ):
@@ -393,9 +393,9 @@ async def test_different_projections_are_led_at_once(postgres: Postgres) -> None
 async def test_a_write_wakes_who_waits_in_another_process(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
-    async with Postgres(postgres_dsn) as other, asyncio.timeout(30):
+    async with Postgres(postgres_dsn) as other, asyncio.timeout(120):
         await other.change_log.wait(10)  # until it listens
-        waiting = asyncio.create_task(other.change_log.wait(25))
+        waiting = asyncio.create_task(other.change_log.wait(150))
         await postgres.store.write(TENANT, [segment("a")])
 
         await waiting
@@ -404,9 +404,9 @@ async def test_a_write_wakes_who_waits_in_another_process(
 async def test_a_read_waits_until_the_graph_has_the_write(postgres: Postgres) -> None:
     receipt = await postgres.store.write(TENANT, [segment("a")])
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         waiting = asyncio.create_task(
-            postgres.consistency.graph_has_seen(receipt.token, Deadline.after(10))
+            postgres.consistency.graph_has_seen(receipt.token, Deadline.after(100))
         )
         await project_graph(postgres)
 

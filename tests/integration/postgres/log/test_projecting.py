@@ -168,8 +168,8 @@ async def test_what_waits_for_a_projection_is_counted_by_tenant(postgres: Postgr
     await postgres.store.write(TENANT, [segment("a"), segment("b")])
     await postgres.store.write(OTHER, [segment("c")])
 
-    waiting = await postgres.consistency.pending_counts(OTHER, Deadline.after(5))
-    same = await postgres.consistency.pending_counts(TENANT, Deadline.after(5))
+    waiting = await postgres.consistency.pending_counts(OTHER, Deadline.after(60))
+    same = await postgres.consistency.pending_counts(TENANT, Deadline.after(60))
 
     assert (waiting, same) == ({"embedding": 1, "graph": 1}, {"embedding": 2, "graph": 2})
 
@@ -178,4 +178,4 @@ async def test_what_is_embedded_does_not_wait_for_it_any_more(postgres: Postgres
     await postgres.store.write(TENANT, [segment("a"), segment("b")])
     await projected(postgres, NotingEmbedder())
 
-    assert await postgres.consistency.pending_counts(TENANT, Deadline.after(5)) == {"graph": 2}
+    assert await postgres.consistency.pending_counts(TENANT, Deadline.after(60)) == {"graph": 2}

@@ -18,7 +18,7 @@ from serving.domain.items.records import ItemId, TenantName, fact_id
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryAccessLog
-from tests.integration.postgres.log.following import eventually, scalar
+from tests.integration.postgres.log.following import eventually, scalar, waits_for_lock
 from tests.support.builders import TENANT, days, fact, ids, scope, segment
 
 pytestmark = pytest.mark.postgres
@@ -45,7 +45,7 @@ async def counts(postgres: Postgres) -> dict[str, int]:
 
 async def times_shown(log: PostgresAccessLog, item: ItemId) -> int:
     """The item's count according to the access log."""
-    shown = await log.shown_counts(TENANT, [item], Deadline.after(10))
+    shown = await log.shown_counts(TENANT, [item], Deadline.after(60))
     return shown.get(item, 0)
 
 
@@ -98,18 +98,14 @@ async def test_what_is_being_stored_counts_once(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     log.record(TENANT, ids("a"))
 
-    async def waits_for_the_row() -> bool:
-        async with postgres.database.work() as connection:
-            return bool(await scalar(connection, "SELECT count(*) FROM pg_locks WHERE NOT granted"))
-
     async with postgres.database.transaction() as connection:
         await connection.execute("SELECT FROM segment FOR UPDATE")
         flush = asyncio.create_task(log.flush())
-        assert await eventually(waits_for_the_row)
+        assert await eventually(lambda: waits_for_lock(postgres))
         log.record(TENANT, ids("a"))
 
         assert await times_shown(log, ids("a")[0]) == 2
-        recent = await log.recently_accessed(scope(), 10, Deadline.after(10))
+        recent = await log.recently_accessed(scope(), 10, Deadline.after(60))
         assert recent == ids("a")
     await flush
 
@@ -163,7 +159,7 @@ async def test_a_count_of_the_former_version_finds_its_tenant_when_shown_again(
 
     async def recent() -> list[ItemId]:
         of = scope(as_of=TODAY + days(1))
-        return await postgres.access.recently_accessed(of, 10, Deadline.after(10))
+        return await postgres.access.recently_accessed(of, 10, Deadline.after(60))
 
     assert await times_shown(postgres.access, ids("a")[0]) == 5
     assert await recent() == ids("b", "a")
@@ -201,7 +197,7 @@ async def test_it_finds_what_a_table_of_all_times_would_give(postgres: Postgres)
         limit = chance.choice([1, 3, 10, 100])
 
         found, expected = [
-            await log.recently_accessed(of, limit, Deadline.after(10)) for log in logs
+            await log.recently_accessed(of, limit, Deadline.after(60)) for log in logs
         ]
 
         assert found == expected

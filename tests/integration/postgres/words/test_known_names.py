@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
@@ -77,7 +79,7 @@ async def test_names_that_take_longer_to_read_than_a_question_has_are_there_for_
                 await other.names.meant(TENANT, ["Melony"], Deadline.after(0.05))
 
         async with other.database.work():  # lent after it was lent to the reading
-            corrected = await other.names.meant(TENANT, ["Melony"], Deadline.after(1))
+            corrected = await other.names.meant(TENANT, ["Melony"], Deadline.after(60))
 
     assert corrected == {"Melony": "Melanie"}
 
@@ -87,18 +89,19 @@ PLAIN = ["When", "did", "Melanie", "sail"]
 
 
 async def meant(adapters: Postgres, *words: str) -> dict[str, str]:
-    return await adapters.names.meant(TENANT, words, Deadline.after(1))
+    return await adapters.names.meant(TENANT, words, Deadline.after(60))
 
 
 async def test_a_question_without_an_unknown_word_needs_no_connection(
-    postgres: Postgres, postgres_dsn: str
+    postgres: Postgres, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.words.known_names.UNCHECKED_S", math.inf)
     await postgres.store.write(TENANT, [segment("a", "We sail", entities=("Melanie", "Deborah"))])
     async with Postgres(postgres_dsn, search_connections=1) as other:
         for _ in range(2):  # the first reads the names, the second the words that resemble one
             assert await meant(other, *PLAIN, "Deb") == {"Deb": "Deborah"}
 
-        async with other.database.search(Deadline.after(1)):  # so that none is left to ask with
+        async with other.database.search(Deadline.after(60)):  # so that none is left to ask with
             assert await meant(other, *PLAIN) == {}
             with pytest.raises(TimeoutError):
                 await other.names.meant(TENANT, ["Deb"], Deadline.after(0.05))

@@ -463,7 +463,7 @@ async def test_keywords_are_found_like_the_text_and_read_back(postgres: Postgres
     await postgres.store.write(TENANT, PARTS)
 
     found = await search(postgres.lexical, "beaches on holidays")
-    stored = await postgres.store.load(TENANT, [PARTS[2].item], Deadline.after(5))
+    stored = await postgres.store.load(TENANT, [PARTS[2].item], Deadline.after(60))
 
     assert ids_of(found) == ["keywords"]
     (again,) = stored.values()

@@ -21,6 +21,7 @@ from tests.integration.postgres.log.following import (
     eventually,
     project_graph,
     scalar,
+    waits_for_lock,
 )
 from tests.integration.postgres.words.searching import search
 from tests.support.builders import TENANT, fact, ids, segment
@@ -148,14 +149,10 @@ async def test_a_segment_turns_sensitive_only_after_facts_that_are_being_written
     await postgres.store.write(TENANT, [segment("a")])
     batch = Batch(tenant=TENANT, items=[fact("f", "x", "y", "z", evidence=("b",))])
 
-    async def waits() -> bool:
-        async with postgres.database.work() as connection:
-            return bool(await scalar(connection, "SELECT count(*) FROM pg_locks WHERE NOT granted"))
-
     async with postgres.database.transaction() as connection:
         await write_batch(connection, batch, exclusive=False)
         hiding = asyncio.create_task(postgres.store.write(TENANT, [segment("b", sensitive=True)]))
-        assert await eventually(waits)
+        assert await eventually(lambda: waits_for_lock(postgres))
     receipt = await hiding
 
     (xid,) = receipt.token.xids
@@ -166,6 +163,22 @@ async def test_a_segment_turns_sensitive_only_after_facts_that_are_being_written
             str(xid),
         )
     assert logged == 1
+
+
+async def test_a_name_that_is_being_written_is_not_forgotten(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a", entities=("Goa",))])
+    batch = Batch(tenant=TENANT, items=[segment("b", entities=("Goa",))])
+
+    async def waits_or_ends() -> bool:
+        return dropping.done() or await waits_for_lock(postgres)
+
+    async with postgres.database.transaction() as connection:
+        await write_batch(connection, batch, exclusive=False)
+        dropping = asyncio.create_task(postgres.store.write(TENANT, [segment("a")]))
+        assert await eventually(waits_or_ends)
+    await dropping
+
+    assert (await postgres.store.known_names(TENANT)).keys() == {"goa"}
 
 
 async def test_no_fact_is_written_past_a_segment_that_turns_sensitive(postgres: Postgres) -> None:

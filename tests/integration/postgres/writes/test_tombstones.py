@@ -41,7 +41,7 @@ async def restore(postgres: Postgres, *, with_tombstones: bool = False) -> None:
 
 async def stored(postgres: Postgres, tenant: TenantName = TENANT) -> set[ItemId]:
     names = [segment_id("a"), segment_id("b"), fact_id("f"), fact_id("g")]
-    return set(await postgres.store.load(tenant, names, Deadline.after(5)))
+    return set(await postgres.store.load(tenant, names, Deadline.after(60)))
 
 
 async def fill(postgres: Postgres) -> None:
@@ -64,7 +64,7 @@ async def test_what_was_erased_is_erased_again_after_a_restore(postgres: Postgre
     assert await erase_again(postgres.database, exported) == 2
 
     assert await stored(postgres) == before == {segment_id("b"), fact_id("g")}
-    rows = await postgres.store.load(TENANT, [fact_id("g")], Deadline.after(5))
+    rows = await postgres.store.load(TENANT, [fact_id("g")], Deadline.after(60))
     assert getattr(rows[fact_id("g")], "evidence", None) == ("b",)
     assert len(await stored(postgres, OTHER)) == 4
     assert await erase_again(postgres.database, exported) == 0
