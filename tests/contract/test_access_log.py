@@ -19,6 +19,9 @@ from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryAccessLog
 from tests.support.builders import TENANT, days, fact, ids, scope, segment
 
+# So that the tests notice a statement without its tenant.
+pytestmark = pytest.mark.without_row_security
+
 OTHER = TenantName("other")
 TODAY = datetime.now(UTC)
 """What is recorded is recorded now, so here segments are said around now."""

@@ -14,6 +14,9 @@ from tests.fakes.names import InMemoryNameResolver
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, segment
 
+# So that the tests notice a statement without its tenant.
+pytestmark = pytest.mark.without_row_security
+
 OTHER = TenantName("other")
 
 

@@ -20,6 +20,9 @@ from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, segment
 from tests.support.naive_facts import Table, bare, held
 
+# So that the tests notice a statement without its tenant.
+pytestmark = pytest.mark.without_row_security
+
 OTHER = TenantName("other")
 
 

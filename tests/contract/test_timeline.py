@@ -17,6 +17,9 @@ from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, TENANT, days, fact, scope, segment
 
+# So that the tests notice a statement without its tenant.
+pytestmark = pytest.mark.without_row_security
+
 OTHER = TenantName("other")
 
 

@@ -65,7 +65,7 @@ class EmbeddedNeo4j:
         *,
         port: int = 0,
         heap_mb: int = 512,
-        timeout_s: float = 90.0,
+        timeout_s: float = 180.0,
         on_progress: OnProgress = lambda _: None,
     ) -> None:
         self._root = root

@@ -78,7 +78,7 @@ class EmbeddedPostgres:
         self,
         root: Path,
         *,
-        timeout_s: float = 60,
+        timeout_s: float = 120,
         binaries: Path | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.row_security import CallerConnection
 from serving.domain.budget import Deadline
 
 pytestmark = pytest.mark.postgres
@@ -56,7 +57,7 @@ async def test_a_cancellation_as_a_connection_is_returned_does_not_lose_it(
         pool = database._search._pool
         returning, go_on, return_it = asyncio.Event(), asyncio.Event(), pool.putconn
 
-        async def return_slowly(connection: Connection) -> None:
+        async def return_slowly(connection: CallerConnection) -> None:
             returning.set()
             await go_on.wait()
             await return_it(connection)

@@ -11,6 +11,7 @@ from psycopg import AsyncConnection
 from serving.adapters.postgres.connection.dsn import with_defaults
 from serving.adapters.postgres.connection.errors import store_errors
 from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.row_security import prepare_row_security
 from serving.adapters.postgres.connection.statements import fetch_row
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ async def migrate(dsn: str) -> None:
             await connection.execute("SELECT pg_advisory_lock(%s::bigint)", [_LOCK])
             await _apply_missing(connection)
             await _rebuild_restored_log(connection)
+            await prepare_row_security(connection)
 
 
 async def _apply_missing(connection: Connection) -> None:

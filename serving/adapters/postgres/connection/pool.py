@@ -18,8 +18,10 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from serving.adapters.postgres.connection.dsn import with_defaults
 from serving.adapters.postgres.connection.errors import store_errors
+from serving.adapters.postgres.connection.row_security import CallerConnection
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
+from serving.domain.items.records import TenantName
 
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
 """An autocommit connection whose rows are tuples."""
@@ -96,8 +98,12 @@ class Database:
                 yield connection
 
     @asynccontextmanager
-    async def search(self, deadline: Deadline) -> AsyncIterator[Connection]:
-        """Lends a connection for reads; cancels its statement when the deadline passes.
+    async def search(
+        self, deadline: Deadline, tenant: TenantName | None = None
+    ) -> AsyncIterator[Connection]:
+        """Lends a connection for reads of a caller, which sees the rows of its tenant alone.
+
+        Cancels its statement when the deadline passes. Without a tenant no rows of any are seen.
 
         Raises:
             TimeoutError: The deadline passed.
@@ -110,16 +116,19 @@ class Database:
                 self._search.connection(deadline.remaining(), busy) as connection,
                 asyncio.timeout(deadline.remaining()),
             ):
+                await connection.see_only(tenant or "")
                 yield connection
 
     @asynccontextmanager
-    async def planned_search(self, deadline: Deadline) -> AsyncIterator[Connection]:
+    async def planned_search(
+        self, deadline: Deadline, tenant: TenantName | None = None
+    ) -> AsyncIterator[Connection]:
         """Like `search`, with custom plans instead of generic ones.
 
         Planning costs 0.3 to 0.8 ms and pays off where the best index depends on the filter: the
         latest segments of one kind among 100,000 took 1 ms instead of 60.
         """
-        async with self.search(deadline) as connection, connection.transaction():
+        async with self.search(deadline, tenant) as connection, connection.transaction():
             await connection.execute("SET LOCAL plan_cache_mode = force_custom_plan")
             yield connection
 
@@ -164,8 +173,9 @@ class _Pool:
 
     def __init__(self, dsn: str, name: str, size: int, settings: str = "") -> None:
         self._settings = settings
-        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[CallerConnection] = AsyncConnectionPool(
             dsn,
+            connection_class=CallerConnection,
             kwargs={"autocommit": True},
             min_size=min(2, size),
             max_size=size,
@@ -187,7 +197,9 @@ class _Pool:
         await self._pool.close()
 
     @asynccontextmanager
-    async def connection(self, timeout_s: float, busy: Exception) -> AsyncIterator[Connection]:
+    async def connection(
+        self, timeout_s: float, busy: Exception
+    ) -> AsyncIterator[CallerConnection]:
         """Lends a connection; raises `busy` if all are in use until the timeout."""
         connection = await self._live_connection(Deadline.after(timeout_s), busy)
         try:
@@ -200,7 +212,7 @@ class _Pool:
             returning.add_done_callback(self._returning.discard)
             await asyncio.shield(returning)
 
-    async def _live_connection(self, deadline: Deadline, busy: Exception) -> Connection:
+    async def _live_connection(self, deadline: Deadline, busy: Exception) -> CallerConnection:
         while True:
             limit_s = OUTAGE_TIMEOUT_S if self.outage() else math.inf
             try:
@@ -226,7 +238,7 @@ class _Pool:
         if self._settings:
             await connection.execute(self._settings)
 
-    async def _keep_trying(self, pool: AsyncConnectionPool[Connection]) -> None:
+    async def _keep_trying(self, pool: AsyncConnectionPool[CallerConnection]) -> None:
         # By default the pool doubles the delay between attempts and finally stops until the next
         # caller; `check` restarts the attempts.
         if not pool.closed:

@@ -82,9 +82,10 @@ class PostgresConsistency:
         if started >= self._count_at:
             self._count_at = math.inf  # by one request at a time
             try:
+                # Not of the caller, since it counts for all tenants.
                 async with (
-                    asyncio.timeout(COUNT_WITHIN_S),
-                    self._database.search(deadline) as connection,
+                    asyncio.timeout(min(COUNT_WITHIN_S, deadline.remaining())),
+                    self._database.work() as connection,
                 ):
                     self._counts = await count_waiting(connection)
             except (TriviumError, TimeoutError) as error:

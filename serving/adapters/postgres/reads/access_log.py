@@ -108,7 +108,7 @@ class PostgresAccessLog:
             "segments": [item.id for item in items if item.kind is ItemKind.SEGMENT],
             "facts": [item.id for item in items if item.kind is ItemKind.FACT],
         }
-        async with self._database.search(deadline) as connection:
+        async with self._database.search(deadline, tenant) as connection:
             cursor = await connection.execute(_SHOWN_COUNTS, asked, prepare=True, binary=True)
             rows = await cursor.fetchall()
         counts = Counter(
@@ -137,7 +137,7 @@ class PostgresAccessLog:
             "limit": limit,
             **conditions.values,
         }
-        async with self._database.planned_search(deadline) as connection:
+        async with self._database.planned_search(deadline, scope.tenant) as connection:
             cursor = await connection.execute(
                 _RECENTLY_ACCESSED.format(conditions=conditions), values, prepare=True, binary=True
             )

@@ -18,7 +18,7 @@ class PostgresTimeline:
 
     async def latest(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
         conditions = conditions_of(scope.segment_filter, scope.as_of)
-        async with self._database.planned_search(deadline) as connection:
+        async with self._database.planned_search(deadline, scope.tenant) as connection:
             cursor = await connection.execute(
                 f"""
                 SELECT id, extract(epoch FROM event_time)::float8 FROM segment

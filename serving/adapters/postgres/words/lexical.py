@@ -29,7 +29,7 @@ class PostgresLexicalSearch:
     async def search(
         self, query: Query, words: WordsSearch, depth: int, enough: int, deadline: Deadline
     ) -> list[Candidate]:
-        async with self._database.search(deadline) as connection:
+        async with self._database.search(deadline, query.scope.tenant) as connection:
             question = await parse_question(connection, query, depth)
             if question is None:
                 return []

@@ -42,7 +42,7 @@ class PostgresNameResolver:
             return {}
         async with asyncio.timeout(deadline.remaining()):
             await self._names.read(tenant)
-        async with self._database.search(deadline) as connection:
+        async with self._database.search(deadline, tenant) as connection:
             known = await self._names.with_lexemes(connection, tenant, words)
             if known is None:
                 return {}

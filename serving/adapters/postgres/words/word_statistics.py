@@ -83,7 +83,9 @@ class WordStatisticsCache:
         segments = await _count_segments(connection, tenant_id, LARGEST_COUNTED_AT_ONCE + 1)
         if segments <= LARGEST_COUNTED_AT_ONCE:
             return await self._counted(connection, tenant_id)
-        return _Entry(await estimate_words(connection, tenant_id, segments), self._clock())
+        # Not by a caller's connection: the planner's statistics are of all tenants.
+        async with self._database.work() as owners:
+            return _Entry(await estimate_words(owners, tenant_id, segments), self._clock())
 
     def _refresh(self, tenant_id: int) -> None:
         if tenant_id not in self._refreshing:

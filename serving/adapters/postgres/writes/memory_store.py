@@ -69,7 +69,7 @@ class PostgresMemoryStore:
     ) -> dict[ItemId, Item]:
         """Reads the rows of the items that exist, in one round trip per kind of item."""
         loaded: list[Item] = []
-        async with self._database.search(deadline) as connection:
+        async with self._database.search(deadline, tenant) as connection:
             for kind in ItemKind:
                 ids = _ids(items, kind)
                 if ids:

@@ -15,7 +15,8 @@ from serving.ports.memory_store import Selector
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, items, project_graph
 from tests.support.builders import NOON, TENANT, days, fact
 
-pytestmark = pytest.mark.postgres
+# So that the tests notice a statement without its tenant.
+pytestmark = [pytest.mark.postgres, pytest.mark.without_row_security]
 
 
 def home(id_: str, day: int, **fields: Any) -> Fact:

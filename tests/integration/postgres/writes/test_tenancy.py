@@ -17,7 +17,8 @@ from tests.integration.postgres.log.following import MODEL, bootstrap, embed, pr
 from tests.integration.postgres.words.searching import ids_of, search
 from tests.support.builders import NOON, TENANT, fact, ids, scope, segment
 
-pytestmark = pytest.mark.postgres
+# So that the tests notice a statement without its tenant.
+pytestmark = [pytest.mark.postgres, pytest.mark.without_row_security]
 
 OTHER = TenantName("other")
 MY_SEGMENT = segment("a", "mine", speaker="Ann", session="monday", entities=("Goa",))

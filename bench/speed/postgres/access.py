@@ -1,8 +1,8 @@
 """Measures the cost of the access and time indexes for writes, and their gain for searches.
 
-`python -m bench.speed.access` starts a PostgreSQL of its own with two databases of the same rows;
-one lacks the indexes. Both run the same work alternately, so that other load on the machine
-affects both equally. Bytes of log do not depend on it.
+`python -m bench.speed.postgres.access` starts a PostgreSQL of its own with two databases of the
+same rows; one lacks the indexes. Both run the same work alternately, so that other load on the
+machine affects both equally. Bytes of log do not depend on it.
 """
 
 from __future__ import annotations

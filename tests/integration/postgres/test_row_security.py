@@ -1,0 +1,164 @@
+"""PostgreSQL itself shows a caller the rows of its tenant alone, whatever a statement says."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.migrations import migrate
+from serving.adapters.postgres.connection.row_security import CALLER_ROLE
+from serving.domain.budget import Deadline
+from serving.domain.items.records import Item, TenantName
+from tests.support.builders import TENANT, fact, segment
+
+pytestmark = pytest.mark.postgres
+
+OTHER = TenantName("other")
+WITH_TENANT = ("tenant", "segment", "fact", "entity", "access_count")
+"""The tables that hold something of a tenant and that a caller reads."""
+
+
+@pytest.fixture
+async def both(postgres: Postgres) -> Postgres:
+    """Two tenants, the second with more of everything."""
+    for tenant, names in ((TENANT, "a"), (OTHER, "abc")):
+        items: list[Item] = [
+            *(segment(name, "Goa", entities=(f"Goa {name}",)) for name in names),
+            *(fact(f"f{name}", f"Ann {name}", "likes", "Goa") for name in names),
+        ]
+        await postgres.store.write(tenant, items)
+        postgres.access.record(tenant, [item.item for item in items])
+    await postgres.access.flush()
+    return postgres
+
+
+async def counts(postgres: Postgres, tenant: TenantName | None) -> dict[str, int]:
+    """How many rows of each table a statement without any condition sees."""
+    found = {}
+    async with postgres.database.search(Deadline.after(60), tenant) as connection:
+        for table in WITH_TENANT:
+            cursor = await connection.execute(f"SELECT count(*) FROM {table}".encode())
+            [(found[table],)] = await cursor.fetchall()
+    return found
+
+
+async def test_a_statement_without_a_condition_sees_one_tenant(both: Postgres) -> None:
+    mine, theirs = await counts(both, TENANT), await counts(both, OTHER)
+    again = await counts(both, TENANT)
+
+    assert mine == {"tenant": 1, "segment": 1, "fact": 1, "entity": 3, "access_count": 2}
+    assert theirs == {"tenant": 1, "segment": 3, "fact": 3, "entity": 7, "access_count": 6}
+    assert again == mine
+
+
+async def test_a_statement_for_no_tenant_sees_none(both: Postgres) -> None:
+    unknown = await counts(both, TenantName("nobody"))
+
+    assert await counts(both, None) == unknown == dict.fromkeys(WITH_TENANT, 0)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT FROM access_key",
+        "SELECT FROM tombstone",
+        "SELECT tombstone_key FROM meta",
+        "SELECT vector FROM embedding",
+        "SELECT erased_id FROM change_log",
+        "SELECT reason FROM dead_letter",
+        "UPDATE segment SET text = ''",
+        "DELETE FROM fact",
+        "INSERT INTO tenant (name, text_search_config) VALUES ('x', 'english')",
+    ],
+)
+async def test_a_caller_reads_nothing_else_and_writes_nothing(
+    postgres: Postgres, statement: str
+) -> None:
+    async with postgres.database.search(Deadline.after(60), TENANT) as connection:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            await connection.execute(statement.encode())
+
+
+async def test_words_are_still_found_by_their_index(both: Postgres) -> None:
+    await both.store.write(TENANT, [segment(f"s{n}", f"word{n}") for n in range(1000)])
+    async with both.database.work() as connection:
+        await connection.execute("ANALYZE segment")
+    async with both.database.search(Deadline.after(60), TENANT) as connection:
+        cursor = await connection.execute(
+            "EXPLAIN SELECT id FROM segment WHERE tenant_id = 1 "
+            "AND tsv @@ 'word7'::tsquery AND tags && '{k:turn}' AND tags @> '{k:turn}'"
+        )
+        plan = "\n".join(line for (line,) in await cursor.fetchall())
+
+    indexed = "".join(line for line in plan.splitlines() if "Index Cond" in line)
+    assert all(operator in indexed for operator in ("@@", "&&", "@>")), plan
+
+
+@pytest.fixture
+def plain_account(empty_dsn: str) -> Iterator[str]:
+    """An empty database, as an account that may neither create roles nor change functions."""
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION btree_gin")
+        connection.execute("CREATE ROLE plain LOGIN")
+        connection.execute("GRANT ALL ON SCHEMA public TO plain")
+    yield make_conninfo(empty_dsn, user="plain")
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("DROP OWNED BY plain")
+        connection.execute("DROP ROLE plain")
+
+
+def statements_of_page(account: str) -> list[str]:
+    """What docs/security.md tells an administrator to run for an account."""
+    page = Path("docs/security.md").read_text(encoding="utf-8")
+    [statements] = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    return str(statements).replace("<the account of the service>", account).split(";\n")
+
+
+async def of_plain_account(dsn: str) -> str:
+    """The account that statements for a caller run as, once a row was found by it."""
+    await migrate(dsn)
+    async with Postgres(dsn) as postgres:
+        await postgres.store.write(TENANT, [segment("a", "Goa")])
+        assert (await counts(postgres, TENANT))["segment"] == 1
+        async with postgres.database.search(Deadline.after(60), TENANT) as connection:
+            cursor = await connection.execute("SELECT current_user::text")
+            [(account,)] = await cursor.fetchall()
+    return str(account)
+
+
+async def test_an_account_that_may_not_set_it_up_works_without(
+    plain_account: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await of_plain_account(plain_account) == "plain"
+    assert "row-level security is off" in caplog.text
+
+
+async def test_an_administrator_can_set_it_up_for_an_account(
+    plain_account: str, empty_dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        for statement in statements_of_page("plain"):
+            with contextlib.suppress(psycopg.errors.DuplicateObject):  # of another database
+                connection.execute(statement.encode())
+
+    assert await of_plain_account(plain_account) == CALLER_ROLE
+    assert "row-level security is off" not in caplog.text
+
+
+async def test_a_connection_from_before_the_first_migration_is_restricted_after_it(
+    empty_dsn: str,
+) -> None:
+    async with Postgres(empty_dsn, search_connections=1) as postgres:
+        assert not await postgres.store.ready()
+        await migrate(empty_dsn)
+        await postgres.store.write(TENANT, [segment("a", "Goa")])
+        async with postgres.database.search(Deadline.after(60), TENANT) as connection:
+            cursor = await connection.execute("SELECT current_user")
+            assert await cursor.fetchall() == [(CALLER_ROLE,)]
