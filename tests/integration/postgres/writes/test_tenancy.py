@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.log.verification import PostgresTruth
 from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.domain.questions.query import NO_FILTER
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.ports.memory_store import Selector
+from serving.ports.verification import Difference, Finding
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
 from tests.integration.postgres.words.searching import ids_of, search
 from tests.support.builders import NOON, TENANT, fact, ids, scope, segment
@@ -202,3 +204,33 @@ async def test_turning_sensitive_hides_facts_of_one_tenant(both: Postgres) -> No
         (TENANT, segment_id("a")),
         (TENANT, fact_id("f")),
     }
+
+
+async def test_evidence_of_another_tenant_brings_no_row_into_the_index(both: Postgres) -> None:
+    await both.store.write(TENANT, [segment("b")])  # without a vector; their fact rests on theirs
+
+    _, rows = await bootstrap(both)
+
+    assert (TENANT, segment_id("b")) not in rows
+
+
+async def test_items_are_compared_of_one_tenant(both: Postgres) -> None:
+    truth = PostgresTruth(both.database)
+
+    assert [id_ async for batch in truth.items(TENANT) for id_ in batch] == [
+        *ids("a"),
+        fact_id("f"),
+    ]
+
+
+async def test_repairs_are_of_one_tenant(both: Postgres) -> None:
+    truth = PostgresTruth(both.database)
+    await project_graph(both)
+
+    await truth.repair(
+        [Finding("graph", Difference.MISSING, TENANT, item) for item in (*ids("a"), fact_id("f"))]
+    )
+
+    changes = await project_graph(both)
+    assert [(row.tenant, row.segment.text) for row in changes.segments] == [(TENANT, "mine")]
+    assert [(row.tenant, row.fact.object) for row in changes.facts] == [(TENANT, "Goa")]
