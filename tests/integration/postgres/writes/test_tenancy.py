@@ -8,11 +8,14 @@ import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.log.verification import PostgresTruth
+from serving.adapters.postgres.tables.tenants import find_tenant
+from serving.adapters.postgres.words import word_statistics
 from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.domain.questions.query import NO_FILTER
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
+from serving.domain.shards import Shard
 from serving.ports.memory_store import Selector
 from serving.ports.verification import Difference, Finding
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
@@ -206,12 +209,16 @@ async def test_turning_sensitive_hides_facts_of_one_tenant(both: Postgres) -> No
     }
 
 
-async def test_evidence_of_another_tenant_brings_no_row_into_the_index(both: Postgres) -> None:
-    await both.store.write(TENANT, [segment("b")])  # without a vector; their fact rests on theirs
+async def test_evidence_of_another_tenant_brings_no_row_into_a_shard(both: Postgres) -> None:
+    await both.store.write(TENANT, [segment("b")])
+    await both.store.write(OTHER, [fact(f"f{n}", "x", "y", "z", evidence=("b",)) for n in range(9)])
+    await embed(both)
+    shards = []
+    for place in range(2):
+        async with both.feed_of(Shard(place, 2)).bootstrap(MODEL) as (_, batches):
+            shards.append([(row.tenant, row.item) async for batch in batches for row in batch])
 
-    _, rows = await bootstrap(both)
-
-    assert (TENANT, segment_id("b")) not in rows
+    assert [(TENANT, segment_id("b")) in rows for rows in shards].count(True) == 1
 
 
 async def test_items_are_compared_of_one_tenant(both: Postgres) -> None:
@@ -234,3 +241,20 @@ async def test_repairs_are_of_one_tenant(both: Postgres) -> None:
     changes = await project_graph(both)
     assert [(row.tenant, row.segment.text) for row in changes.segments] == [(TENANT, "mine")]
     assert [(row.tenant, row.fact.object) for row in changes.facts] == [(TENANT, "Goa")]
+
+
+async def test_words_are_counted_and_estimated_of_one_tenant(
+    both: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await both.store.write(OTHER, [segment("long", "so many more words than mine has")])
+    found = {}
+    for most in (1, 0):  # which counts a tenant of one segment, and estimates it
+        monkeypatch.setattr(word_statistics, "LARGEST_COUNTED_AT_ONCE", most)
+        statistics = word_statistics.WordStatisticsCache(both.database)
+        async with both.database.work() as connection:
+            tenant = await find_tenant(connection, TENANT)
+            assert tenant is not None
+            found[most] = await statistics.of_tenant(connection, tenant.id)
+        await statistics.close()
+
+    assert [(each.segments, each.mean_length) for each in found.values()] == [(1, 2.0), (1, 2.0)]
