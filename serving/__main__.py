@@ -31,6 +31,7 @@ from serving.local.interruption import Interruption
 from serving.local.ray_environment import (
     TEMPORARY_FILES,
     DeskAddresses,
+    DeskEndedError,
     DeskStartError,
     desk_environment,
     new_temp_dir,
@@ -253,6 +254,9 @@ def _desk(settings: Settings, interruption: Interruption) -> Iterator[Desk]:
                 yield desk
     except DeskStartError as error:
         click.echo(f"\nTrivium did not start: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    except DeskEndedError as error:
+        click.echo(f"\nTrivium ended: {error}", err=True)
         sys.exit(EXIT_FAILED)
 
 

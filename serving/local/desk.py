@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +24,7 @@ from serving.deployments.app import serve_config
 from serving.domain.errors import DependencyError, TriviumError
 from serving.local.interruption import Interruption
 from serving.local.ray_cluster import DeskRay, choose_ports
-from serving.local.ray_environment import DeskAddresses, DeskStartError
+from serving.local.ray_environment import DeskAddresses, DeskEndedError, DeskStartError
 from serving.local.upkeep import RestartableServer, Upkeep, tend_all
 
 Report = Callable[[str], None]
@@ -39,7 +38,8 @@ POLL_S = 0.1
 class Desk:
     """A running desk: its addresses, the duration of the start, and what keeps it running.
 
-    `tend` restarts the stores of the desk that have ended; call it in intervals.
+    `tend` restarts the stores of the desk that have ended, and raises `DeskEndedError` if Ray has;
+    call it in intervals.
     """
 
     addresses: DeskAddresses
@@ -109,8 +109,13 @@ def running_desk(
             report("deploying the service")
             with _ray_errors():
                 ray.deploy(serve_config(settings, arguments), report)
-        tend = partial(tend_all, _upkeeps(postgres_server, neo4j_server, report))
-        yield Desk(addresses, time.monotonic() - started, tend)
+            upkeeps = _upkeeps(postgres_server, neo4j_server, report)
+
+            def tend() -> None:
+                ray.require_alive()
+                tend_all(upkeeps)
+
+            yield Desk(addresses, time.monotonic() - started, tend)
 
 
 def _upkeeps(
@@ -201,12 +206,12 @@ def _ray_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def logs_kept_on_failure(settings: Settings, log_dir: Path, report: Report) -> Iterator[None]:
-    """Copies the logs of a failed start, because Ray's log folder is removed at exit."""
-    kept = settings.cache_dir / "failed-start"
+    """Copies the logs of a desk that failed, because Ray's log folder is removed at exit."""
+    kept = settings.cache_dir / "failed-desk"
     try:
         yield
-    except DeskStartError:
-        # The start may have failed because the disk is full; report that error, not this one.
+    except (DeskStartError, DeskEndedError):
+        # It may have failed because the disk is full; report that error, not this one.
         with contextlib.suppress(OSError):
             if _copy_logs(log_dir, settings.data_dir, kept):
                 report(f"logs are in {kept}")

@@ -12,8 +12,9 @@ import io
 import logging
 import signal
 import socket
+import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -23,6 +24,7 @@ import psutil
 import ray
 import ray._private.services
 import ray._private.utils
+import ray._private.worker
 from ray import serve
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
@@ -30,8 +32,10 @@ from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
 from serving.config.settings import ServeSettings
 from serving.local.ray_environment import (
     LOOPBACK,
+    TEMPORARY_FILES,
     TOKEN_FILE,
     DeskAddresses,
+    DeskEndedError,
     DeskStartError,
     free_ports,
 )
@@ -47,6 +51,9 @@ START_TIMEOUT_S = 240.0
 REPORT_EVERY_S = 10.0
 POLL_S = 0.1
 GONE_TIMEOUT_S = 5.0
+
+ESSENTIAL = ("raylet", "gcs_server")
+"""Ray's processes without which replicas end; the others are for the dashboard and for logs."""
 
 PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
 
@@ -139,6 +146,7 @@ class DeskRay:
         self._temp_dir = temp_dir
         self._check = check
         self._serves = False
+        self._agents: list[psutil.Process] = []
 
     def start(self) -> DeskAddresses:
         """Starts Ray with the dashboard; takes 7-10 s."""
@@ -159,6 +167,7 @@ class DeskRay:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
+        self._agents = _children_of_raylet()
         self._check()
         return DeskAddresses(
             grpc=f"{LOOPBACK}:{ports['grpc_port']}",
@@ -209,6 +218,7 @@ class DeskRay:
                 )
                 report_at += REPORT_EVERY_S
             self._check()
+            self.require_alive()
             time.sleep(POLL_S)
         raise DeskStartError(f"the service was not running after {START_TIMEOUT_S:.0f} s")
 
@@ -217,28 +227,85 @@ class DeskRay:
         """The log folder of Ray and Serve."""
         return self._temp_dir / "session_latest" / "logs"
 
+    def require_alive(self) -> None:
+        """Raises if Ray has lost a process that it cannot do without.
+
+        Raises:
+            DeskEndedError: It has.
+        """
+        require_essential(_dead_processes())
+
     def stop(self) -> None:
-        """Stops everything that was started, also after an incomplete start."""
-        grandchildren = _grandchildren(self._temp_dir)
+        """Stops everything that was started, also after an incomplete start or without a raylet."""
         # Ray prints a message for each actor that is killed.
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                if self._serves:
+                if self._serves and not any(name in ESSENTIAL for name, _ in _dead_processes()):
                     serve.shutdown()  # type: ignore[no-untyped-call]
             finally:
                 ray.shutdown(wait_for_processes=True)
-                # Ray waits for its own processes, but not for those that its dashboard forked.
-                psutil.wait_procs(grandchildren, timeout=GONE_TIMEOUT_S)
+                end_all([*self._agents, *left_by_ray(self._temp_dir)])
 
 
-def _grandchildren(temp_dir: Path) -> list[psutil.Process]:
-    """The descendants of Ray's processes, which are found by the temp folder in the command."""
-    found = []
-    for child in psutil.Process().children():
+def _children_of_raylet() -> list[psutil.Process]:
+    """Before there are workers: its agents, which hide their environment from `left_by_ray`."""
+    node: Any = ray._private.worker._global_node
+    [raylet] = node.all_processes["raylet"]
+    return psutil.Process(raylet.process.pid).children()
+
+
+def _dead_processes() -> list[tuple[str, subprocess.Popen[bytes]]]:
+    """Those of Ray's own processes that have ended, with their names.
+
+    Asking reaps them. Before that, workers take a killed raylet for running, and stay.
+    """
+    node: Any = ray._private.worker._global_node
+    return [] if node is None else node.dead_processes()
+
+
+def require_essential(dead: Iterable[tuple[str, subprocess.Popen[bytes]]]) -> None:
+    """Raises if an essential process is among those that have ended.
+
+    Raises:
+        DeskEndedError: It is.
+    """
+    for name, process in dead:
+        if name in ESSENTIAL:
+            raise DeskEndedError(
+                f"Ray's process {name} {_how_ended(process.returncode)}, and nothing is answered "
+                "without it. Start again: what was acknowledged is stored"
+            )
+
+
+def _how_ended(returncode: int) -> str:
+    if returncode < 0:
+        return f"was ended by {signal.Signals(-returncode).name}"
+    return f"ended with status {returncode}"
+
+
+def left_by_ray(temp_dir: Path) -> list[psutil.Process]:
+    """What Ray's processes started and left, found by the temporary folder in the environment.
+
+    Without a raylet they are nobody's children. The children of this process are Ray's own
+    processes, which have ended, and the stores.
+    """
+    ours = {psutil.Process(), *psutil.Process().children()}
+    return [each for each in psutil.process_iter() if each not in ours and _uses(each, temp_dir)]
+
+
+def _uses(process: psutil.Process, temp_dir: Path) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.environ().get(TEMPORARY_FILES) == str(temp_dir)
+    return False
+
+
+def end_all(processes: list[psutil.Process]) -> None:
+    """Waits until processes have ended, and kills those that take too long."""
+    _, left = psutil.wait_procs(processes, timeout=GONE_TIMEOUT_S)
+    for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
-            if str(temp_dir) in " ".join(child.cmdline()):
-                found += child.children(recursive=True)
-    return found
+            process.kill()
+    psutil.wait_procs(left, timeout=GONE_TIMEOUT_S)
 
 
 def waits_for(application: ApplicationStatusOverview | None) -> str:

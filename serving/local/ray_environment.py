@@ -88,6 +88,10 @@ class DeskStartError(Exception):
     """The desk did not start; the message says what failed and where its log is."""
 
 
+class DeskEndedError(Exception):
+    """A part of a running desk has ended that the desk cannot start again."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeskAddresses:
     """The addresses of the desk, and the file with the token for the dashboard."""

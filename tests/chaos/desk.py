@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -17,12 +18,15 @@ from bench.harness.processes import role_of
 from bench.harness.service import fresh_data
 from serving.local.ray_environment import LOOPBACK, free_ports
 from tests.fixtures.service import STOP_TIMEOUT_S, environment, when_up
-from tests.support.processes import is_alive, listeners, tree_of
+from tests.support.processes import is_alive, listeners, mentioning, tree_of
 
 INGRESS, PROJECTOR = "replica Fusion", "replica Projector"
 INDEX, EMBEDDER = "replica VectorIndex", "replica Embedder"
 POSTGRES, NEO4J = "postgres", "neo4j"
+RAYLET, GCS, CONTROLLER = "raylet", "gcs_server", "ray::ServeContr"
+"""Beginnings of names."""
 STARTS = 3
+FAILED = 1
 
 
 class Desk:
@@ -38,6 +42,7 @@ class Desk:
         port = free_ports(1)
         self.address = f"{LOOPBACK}:{port}"
         self._data_dir = data_dir
+        self._temporary = temporary
         self._placement = placement
         self._environment = {
             **environment(data_dir, placement),
@@ -70,6 +75,19 @@ class Desk:
         )
         when_up(self._process, self._placement, self._data_dir)
 
+    def end_without(self, process: psutil.Process) -> None:
+        """Kills a process without which the desk must end by itself, and leave nothing."""
+        assert self._process is not None
+        name, tree, files = process.name(), self._tree(), set(os.listdir(self._temporary))
+        process.kill()
+        said, _ = self._process.communicate(timeout=STOP_TIMEOUT_S)
+        left = {*filter(is_alive, tree), *mentioning(self._temporary)}
+        assert not left, f"left behind: {left}"
+        assert set(os.listdir(self._temporary)) < files, "the temporary folder is left behind"
+        assert self._process.returncode == FAILED, said
+        assert f"Trivium ended: Ray's process {name} was ended by SIGKILL" in said, said
+        self._forget_process()
+
     def kill(self) -> None:
         """Kills all its processes, the stores too, in no order."""
         for process in (tree := self._tree()):
@@ -90,11 +108,12 @@ class Desk:
         self._forget_process()
 
     def processes(self, role: str) -> list[psutil.Process]:
-        """Its processes of a role (`role_of`), the oldest first."""
+        """Its processes of a role (`role_of`), or whose name begins so, the oldest first."""
         found = []
         for process in self._tree():
             with contextlib.suppress(psutil.Error):
-                if role_of(process.name(), process.cmdline()) == role:
+                name = process.name()
+                if name.startswith(role) or role_of(name, process.cmdline()) == role:
                     found.append((process.create_time(), process.pid, process))
         return [process for *_, process in sorted(found)]
 

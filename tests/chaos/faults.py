@@ -12,12 +12,15 @@ from itertools import islice
 import psutil
 
 from tests.chaos.desk import (
+    CONTROLLER,
     EMBEDDER,
+    GCS,
     INDEX,
     INGRESS,
     NEO4J,
     POSTGRES,
     PROJECTOR,
+    RAYLET,
     Desk,
     resume,
     suspend,
@@ -37,12 +40,14 @@ class Fault:
         role: To which processes; of the desk itself if empty.
         suspends: Whether they are suspended for a while, rather than killed.
         one_session: Whether it happens to a server process of PostgreSQL rather than to all.
+        ends_desk: Whether the desk must end by itself.
     """
 
     name: str
     role: str
     suspends: bool = False
     one_session: bool = False
+    ends_desk: bool = False
 
 
 KILL_INGRESS = Fault("kill the ingress", INGRESS)
@@ -53,6 +58,9 @@ KILL_NEO4J = Fault("kill Neo4j", NEO4J)
 KILL_INDEX = Fault("kill the index", INDEX)
 KILL_EMBEDDER = Fault("kill the embedder", EMBEDDER)
 KILL_DESK = Fault("kill the whole desk", "")
+KILL_CONTROLLER = Fault("kill the controller of Serve", CONTROLLER)
+KILL_RAYLET = Fault("kill the raylet", RAYLET, ends_desk=True)
+KILL_GCS = Fault("kill the GCS of Ray", GCS, ends_desk=True)
 
 IN_EVERY_PLACEMENT = (
     KILL_INGRESS,
@@ -60,6 +68,9 @@ IN_EVERY_PLACEMENT = (
     KILL_SESSION,
     KILL_NEO4J,
     KILL_DESK,
+    KILL_CONTROLLER,
+    KILL_RAYLET,
+    KILL_GCS,
     Fault("suspend the ingress", INGRESS, suspends=True),
     Fault("suspend PostgreSQL", POSTGRES, suspends=True),
     Fault("suspend Neo4j", NEO4J, suspends=True),
@@ -92,8 +103,8 @@ def _shuffled_for_ever(rng: random.Random, faults: Sequence[Fault]) -> Iterator[
 async def inject(fault: Fault, desk: Desk, rng: random.Random) -> None:
     """Lets a fault happen, as soon as there is a process that it can happen to.
 
-    Returns when suspended processes go on, and when a killed desk has started again. Whoever else
-    was killed is started by the desk or by Serve.
+    Returns when suspended processes go on, and when a desk that was killed or has ended has started
+    again. Whoever else was killed is started by the desk or by Serve.
     """
     if not fault.role:
         await asyncio.to_thread(desk.kill)
@@ -106,6 +117,10 @@ async def inject(fault: Fault, desk: Desk, rng: random.Random) -> None:
             await asyncio.sleep(rng.uniform(*SUSPENDED_S))
         finally:
             resume(processes)
+        return
+    if fault.ends_desk:
+        await asyncio.to_thread(desk.end_without, processes[0])
+        await asyncio.to_thread(desk.start)
         return
     victim = rng.choice(processes[1:] or processes) if fault.one_session else processes[0]
     with contextlib.suppress(psutil.NoSuchProcess):

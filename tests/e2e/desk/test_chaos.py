@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.desk import running_desk
-from tests.chaos.faults import KILL_INGRESS, KILL_NEO4J, KILL_POSTGRES, KILL_PROJECTOR
+from tests.chaos.faults import (
+    KILL_CONTROLLER,
+    KILL_INGRESS,
+    KILL_NEO4J,
+    KILL_POSTGRES,
+    KILL_PROJECTOR,
+    KILL_RAYLET,
+)
 from tests.chaos.run import run
 
 pytestmark = [
@@ -13,10 +20,17 @@ pytestmark = [
     pytest.mark.neo4j,
     pytest.mark.ray,
     pytest.mark.model,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
 ]
 
-FAULTS = (KILL_INGRESS, KILL_NEO4J, KILL_POSTGRES, KILL_PROJECTOR)
+FAULTS = (
+    KILL_CONTROLLER,
+    KILL_INGRESS,
+    KILL_NEO4J,
+    KILL_POSTGRES,
+    KILL_PROJECTOR,
+    KILL_RAYLET,  # the desk ends and is started again, as `Desk.end_without` requires
+)
 
 
 async def test_nothing_is_lost_doubled_or_stale_when_each_part_is_killed_once() -> None:

@@ -113,7 +113,7 @@ def test_the_logs_of_a_failed_start_are_kept_and_named(settings: Settings, tmp_p
 
     fail(settings, ray_logs, reported)
 
-    kept = settings.cache_dir / "failed-start"
+    kept = settings.cache_dir / "failed-desk"
     assert (kept / "ray" / "raylet.out").read_text() == "ray's"
     assert (kept / "neo4j.log").read_text() == "neo4j's"
     assert reported == [f"logs are in {kept}"]
@@ -126,7 +126,7 @@ def test_the_logs_of_stores_are_kept_where_ray_has_none(settings: Settings, tmp_
 
     fail(settings, tmp_path / "nothing", reported)
 
-    kept = settings.cache_dir / "failed-start"
+    kept = settings.cache_dir / "failed-desk"
     assert (kept / "postgres.log").read_text() == "postgres'"
     assert reported == [f"logs are in {kept}"]
 
@@ -142,7 +142,7 @@ def test_without_logs_nothing_is_reported_about_logs(settings: Settings, tmp_pat
 def test_logs_that_cannot_be_kept_do_not_hide_why_the_start_failed(
     settings: Settings, tmp_path: Path
 ) -> None:
-    (settings.cache_dir / "failed-start").touch()
+    (settings.cache_dir / "failed-desk").touch()
     (tmp_path / "logs").mkdir()
     reported: list[str] = []
 

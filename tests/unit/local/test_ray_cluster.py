@@ -1,4 +1,4 @@
-"""How long a start waits for Ray, and what it reports while Serve deploys."""
+"""How long a start waits for Ray, what it reports meanwhile, and when a desk ends without Ray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 import ray._private.services
 
 from serving.local import ray_cluster
-from serving.local.ray_cluster import patience, waits_for
+from serving.local.ray_cluster import patience, require_essential, waits_for
+from serving.local.ray_environment import DeskEndedError
 
 services: Any = ray._private.services
 
@@ -60,3 +61,25 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(RuntimeError), patience():
         services.get_node("gcs", "node")
+
+
+def ended(name: str, returncode: int) -> Any:
+    return name, SimpleNamespace(returncode=returncode)
+
+
+@pytest.mark.parametrize(
+    ("dead", "said"),
+    [
+        (ended("raylet", -9), "Ray's process raylet was ended by SIGKILL"),
+        (ended("gcs_server", 1), "Ray's process gcs_server ended with status 1"),
+    ],
+)
+def test_a_desk_ends_without_a_process_that_ray_needs_and_says_how_it_ended(
+    dead: Any, said: str
+) -> None:
+    with pytest.raises(DeskEndedError, match=said):
+        require_essential([ended("dashboard", 0), dead])
+
+
+def test_a_desk_goes_on_without_what_shows_and_collects_logs() -> None:
+    require_essential([ended("dashboard", -9), ended("log_monitor", -9), ended("monitor", 1)])
