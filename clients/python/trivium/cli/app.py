@@ -12,6 +12,7 @@ from trivium.cli.ask import ask
 from trivium.cli.connection import Connection, tenant_option
 from trivium.cli.exits import ErrorBoundary, exit_codes_help
 from trivium.cli.files.export import export
+from trivium.cli.files.imports import import_
 from trivium.cli.files.ingest import ingest
 from trivium.cli.files.recollect import recollect
 from trivium.cli.stored import forget, show, stats
@@ -115,6 +116,20 @@ def trivium(
     )
 
 
-for command in (ingest, export, ask, recollect, show, stats, forget, profiles, compare, why):
+COMMANDS = (
+    ingest,
+    export,
+    import_,
+    ask,
+    recollect,
+    show,
+    stats,
+    forget,
+    profiles,
+    compare,
+    why,
+)
+
+for command in COMMANDS:
     command.params.append(tenant_option())
     trivium.add_command(command)

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +26,12 @@ def stdout() -> Console:
 def stderr() -> Console:
     """The console of progress and problems."""
     return Console(stderr=True, highlight=False)
+
+
+def counter() -> Progress:
+    """A display of how many there are so far, of what its tasks are named after."""
+    columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed}"))
+    return Progress(*columns, console=stderr())
 
 
 def plain(text: str) -> str:

@@ -15,16 +15,19 @@ from trivium.wire.surrogates import LONE_SURROGATE, has_lone_surrogate
 
 STDIN = "-"
 """The path of standard input."""
+TOO_DEEP = "is nested too deeply"
 
 
 class Place(NamedTuple):
-    """A line of a file, from 1."""
+    """A line of a file, from 1, and the part of it that is meant, such as "results[3]"."""
 
     file: str
     line: int
+    part: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        part = f": {self.part}" if self.part else ""
+        return f"{self.file}:{self.line}{part}"
 
 
 class Problem(NamedTuple):
@@ -160,20 +163,35 @@ def read_record(line: Line) -> Record:
         ValueError: It is not a JSON object, or has a lone surrogate.
     """
     try:
-        fields = json.loads(line.text)
+        value = json.loads(line.text)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from None
-    if not isinstance(fields, dict):
-        raise ValueError("is not a JSON object")
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
     # Decoded UTF-8 has no lone surrogates; only JSON escapes can contain them.
-    if "\\u" in line.text:
-        _check_surrogates(fields)
-    return Record(line.place, fields)
+    return to_record(line.place, value, escaped="\\u" in line.text)
+
+
+def to_record(place: Place, value: object, *, escaped: bool = True) -> Record:
+    """A parsed JSON value as a record; `escaped` if its text may have had escapes.
+
+    Raises:
+        ValueError: It is not an object, or has a lone surrogate.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("is not a JSON object")
+    if escaped:
+        _check_surrogates(value)
+    return Record(place, value)
 
 
 def _check_surrogates(fields: Mapping[str, object]) -> None:
     for name, value in fields.items():
-        if has_lone_surrogate((name, value)):
+        try:
+            found = has_lone_surrogate((name, value))
+        except RecursionError:
+            raise ValueError(TOO_DEEP) from None
+        if found:
             raise ValueError(f"{name!r} {LONE_SURROGATE}")
 
 

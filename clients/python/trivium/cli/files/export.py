@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import click
-from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.progress import Progress
 
 from trivium.cli.connection import Connection, pass_connection
-from trivium.cli.output import stderr
+from trivium.cli.output import counter
 from trivium.files.writing import to_line
 from trivium.values import Item
 
@@ -29,7 +29,7 @@ def export(connection: Connection, folder: Path) -> None:
     What is written meanwhile may be missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with connection.open() as client, _progress() as progress:
+    with connection.open() as client, counter() as progress:
         segments = client.list_segments(page_size=PAGE)
         facts = client.list_facts(page_size=PAGE)
         counts = [
@@ -53,8 +53,3 @@ def _write(file: Path, items: Iterable[Item], progress: Progress, name: str) -> 
             file.unlink()
             raise
     return count
-
-
-def _progress() -> Progress:
-    columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed}"))
-    return Progress(*columns, console=stderr())

@@ -1,0 +1,79 @@
+"""Qdrant: the points that `scroll` returns, as JSON lines or as the response of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from trivium.files.imports.attributes import keywords, labels
+from trivium.files.imports.exported import elements
+from trivium.files.imports.translation import Exported, Translation
+from trivium.files.reading import Found
+from trivium.files.records import Record
+from trivium.values import Item, Segment
+
+TEXT_KEYS = ("text", "document", "page_content", "content", "data")
+"""Where the text of a payload is looked for; LangChain, mem0 and FastEmbed write the last four."""
+TIME_KEYS = ("timestamp", "created_at")
+
+
+def items(
+    records: Iterable[Record], translation: Translation, text_key: str = ""
+) -> Iterator[Found[Item]]:
+    """Points become segments; `text_key` is where their text is, by default one of `TEXT_KEYS`."""
+
+    def point(exported: Exported) -> Iterator[Found[Item]]:
+        return _point(exported, (text_key,) if text_key else TEXT_KEYS)
+
+    for record in records:
+        for each in _points(record, translation):
+            yield from translation.items("point", each, point)
+
+
+def _points(record: Record, translation: Translation) -> Iterator[Record]:
+    """The points of a response of the API; a record of JSON lines is one itself."""
+    result = record.fields.get("result", record.fields)
+    if not isinstance(result, dict) or "points" not in result:
+        yield record
+        return
+    page = Record(record.place, result)
+    yield from elements(page, "points", translation.problems.append)
+    next_page = result.get("next_page_offset")
+    translation.leave_out("page", page.place, next_page, "next_page_offset")
+
+
+def _point(point: Exported, text_keys: Sequence[str]) -> Iterator[Found[Item]]:
+    payload = point.within("payload")
+    text = payload.first(*text_keys)
+    if not text.strip():
+        keys = ", ".join(text_keys)
+        raise ValueError(f"its payload has no text ({keys}); --text-key names another key")
+    segment = Segment(
+        id=_id(point.fields.get("id")),
+        text=text,
+        title=payload.string("title"),
+        kind=payload.string("kind"),
+        speaker=payload.string("speaker"),
+        session=payload.string("session"),
+        event_time=_time(payload),
+        keywords=keywords(payload, "tags", "keywords", "categories"),
+    )
+    yield point.found(replace(segment, labels=labels(payload, *payload.rest())))
+
+
+def _id(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"'id' must be a number or a string, got {value!r}")
+    return str(value)
+
+
+def _time(payload: Exported) -> datetime | None:
+    """The time of the first key that has one; other values are left out."""
+    for name in TIME_KEYS:
+        try:
+            if time := payload.time(name):
+                return time
+        except ValueError:
+            payload.leave_out(name, payload.fields[name])
+    return None

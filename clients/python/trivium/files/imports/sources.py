@@ -1,0 +1,41 @@
+"""The memories whose exports can be read, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from trivium.files.imports import cogx, graphiti, letta, mem0, qdrant
+from trivium.files.imports.exported import read_export
+from trivium.files.imports.translation import Translation
+from trivium.files.reading import Found
+from trivium.files.records import Record
+from trivium.values import Item
+
+QDRANT = "qdrant"
+SOURCES: Mapping[str, Callable[[Iterable[Record], Translation], Iterator[Found[Item]]]] = {
+    "mem0": mem0.items,
+    "graphiti": graphiti.items,
+    "zep": graphiti.items,
+    "letta": letta.items,
+    QDRANT: qdrant.items,
+    "cogx": cogx.items,
+}
+
+
+def read_exported(
+    source: str, paths: Sequence[str], translation: Translation, *, text_key: str = ""
+) -> Iterator[Found[Item]]:
+    """The items of an export; what is not mapped goes to `translation`.
+
+    Args:
+        source: One of `SOURCES`.
+        paths: Files or folders; "-" is standard input.
+        translation: Collects problems, and what is not mapped.
+        text_key: Where Qdrant's payloads have their text; empty means `qdrant.TEXT_KEYS`.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    items = partial(qdrant.items, text_key=text_key) if source == QDRANT else SOURCES[source]
+    return items(read_export(paths, translation.problems.append), translation)

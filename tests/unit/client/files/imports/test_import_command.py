@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fakes.service import FakeService
+from tests.unit.client.files.imports.importing import EXPORTS, written
+from trivium.cli.app import trivium
+from trivium.v1.ingest_service_pb2 import (
+    ITEM_STATE_REJECTED,
+    IngestStreamResponse,
+    ItemOutcome,
+    ItemViolation,
+)
+
+MEM0 = str(EXPORTS / "mem0.json")
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(fake_service: FakeService) -> Run:
+    """`run("mem0", file)` is `trivium --address ... --tenant acme import mem0 file`."""
+
+    def run(*words: str, tenant: str = "acme", typed: str = "") -> Result:
+        options = ["--address", fake_service.address, *(["--tenant", tenant] if tenant else [])]
+        runner = CliRunner(env={"COLUMNS": "200"})
+        return runner.invoke(trivium, [*options, "import", *words], input=typed)
+
+    return run
+
+
+def test_items_of_an_export_are_stored_and_the_report_printed(
+    run: Run, fake_service: FakeService
+) -> None:
+    fake_service.will_answer("IngestStream", IngestStreamResponse(created_count=2))
+
+    result = run("mem0", MEM0)
+
+    (message,) = fake_service.request()
+    assert result.exit_code == 0
+    assert [item.segment.session for item in message.items] == ["call-1", ""]
+    assert "2/2" in result.stderr
+    shown = [line.split() for line in result.stdout.splitlines()]
+    assert ["memory", "segment", "2"] in shown
+    assert ["memory.expiration_date", "1", '"2099-11-09"', f"{MEM0}:1:", "results[1]"] in shown
+    assert ["acme", "2", "0", "0"] in shown
+
+
+def test_dry_run_reports_the_same_and_calls_no_service(run: Run, fake_service: FakeService) -> None:
+    result = run("mem0", "--dry-run", MEM0, tenant="")
+
+    assert result.exit_code == 0
+    assert fake_service.requests == []
+    assert "memory.expiration_date" in result.stdout
+    assert result.stdout.splitlines()[-1] == "would store 2 items and reject 0 records"
+
+
+def test_records_that_cannot_be_read_are_named_and_the_others_stored(
+    run: Run, fake_service: FakeService
+) -> None:
+    points = str(EXPORTS / "qdrant.jsonl")
+
+    result = run("qdrant", points)
+
+    (message,) = fake_service.request()
+    assert result.exit_code == 3
+    assert len(message.items) == 2
+    assert f"{points}:2: its payload has no text" in result.stderr
+    assert result.stdout.splitlines()[-1] == "rejected 1 record"
+
+
+def test_items_that_the_service_rejects_are_named_by_their_record(
+    run: Run, fake_service: FakeService
+) -> None:
+    violation = ItemViolation(field="items[1].segment.labels", description="must be fewer")
+    rejected = ItemOutcome(index=1, state=ITEM_STATE_REJECTED, violations=[violation])
+    answer = IngestStreamResponse(rejected_count=1, rejected=[rejected])
+    fake_service.will_answer("IngestStream", answer)
+
+    result = run("mem0", MEM0)
+
+    assert result.exit_code == 3
+    assert f"{MEM0}:1: results[1]: labels must be fewer" in result.stderr
+
+
+def test_owners_can_be_kept_apart_and_are_named_if_they_are_not(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    memories = [{"id": name, "memory": "We sailed.", "user_id": name} for name in ("nora", "idris")]
+    file = str(written(tmp_path, *memories))
+
+    apart = run("mem0", "--tenant-from-scope", file)
+    together = run("mem0", file)
+
+    tenants = [message.tenant for (message,) in fake_service.requests]
+    assert tenants == ["nora", "idris", "acme"]
+    assert "owners" not in apart.stderr
+    assert "records of 2 owners (idris, nora)" in together.stderr
+
+
+def test_report_is_written_as_json(run: Run) -> None:
+    told = json.loads(run("mem0", "--json", "--dry-run", MEM0).stdout)
+
+    assert told["mapped"] == [{"kind": "memory", "item": "segment", "count": 2}]
+    assert told["unmapped"][-1] == {
+        "record": "memory",
+        "field": "expiration_date",
+        "count": 1,
+        "at": f"{MEM0}:1: results[1]",
+        "example": "2099-11-09",
+    }
+    assert told["problems"] == []
+
+
+def test_password_hashes_of_an_archive_are_never_shown(run: Run, tmp_path: Path) -> None:
+    accounts = {"owner": {"email": "nora", "hashed_password": "secret"}}
+    written(tmp_path, accounts, name="permissions.json")
+
+    for form in ((), ("--json",)):
+        result = run("cogx", "--dry-run", *form, str(tmp_path))
+        assert "permissions" in result.stdout
+        assert "secret" not in result.output
+
+
+def test_standard_input_is_imported(run: Run, fake_service: FakeService) -> None:
+    run("mem0", "-", typed='{"id": "m1", "memory": "We sailed."}\n')
+
+    (message,) = fake_service.request()
+    assert message.items[0].segment.text == "We sailed."
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["mem0"], ["mem0", "no such file"], ["pinecone", MEM0], ["mem0", "--text-key=a", MEM0]],
+)
+def test_command_that_cannot_run_is_a_usage_error(run: Run, words: list[str]) -> None:
+    assert run(*words).exit_code == 2

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.unit.client.files.imports.importing import EXPORTS, at, imported, written
+from trivium import Segment
+
+
+def said(text: str, speaker: str, minute: int) -> tuple[str, str, str, object]:
+    return text, speaker, "Concierge", at(2026, 6, 1, 9, minute)
+
+
+def test_what_was_said_becomes_turns_without_events_and_thoughts() -> None:
+    found = imported("letta", EXPORTS / "letta.af")
+
+    turns = [each for each in found.items if isinstance(each, Segment) and not each.kind]
+    assert [(turn.text, turn.speaker, turn.session, turn.event_time) for turn in turns] == [
+        said("When is the wedding?", "user", 1),
+        said("On the eighth of November.", "Concierge", 3),
+        said("Thank you.", "Nora", 5),
+        said("You are welcome.", "Concierge", 6),
+    ]
+    assert set(found.scopes) == {"Concierge"}
+    assert found.problems == []
+
+
+def test_block_of_core_memory_becomes_a_segment() -> None:
+    found = imported("letta", EXPORTS / "letta.af")
+
+    (block,) = (each for each in found.items if isinstance(each, Segment) and each.kind)
+    assert (block.kind, block.title, block.text) == ("block", "human", "Nora. Lives in Lisbon.")
+
+
+def test_what_is_not_mapped_of_an_agent_is_reported() -> None:
+    found = imported("letta", EXPORTS / "letta.af")
+
+    assert {
+        "agent.system",
+        "agent file.tools",
+        "message (system).",
+        "message (tool).",
+        "message.content",
+        "block.limit",
+    } <= found.unmapped.keys()
+    assert found.unmapped["message.content"] == 2
+
+
+def test_ids_come_from_what_was_said_not_from_numbers_of_a_file(tmp_path: Path) -> None:
+    file = json.loads((EXPORTS / "letta.af").read_text())
+    for number, message in enumerate(file["agents"][0]["messages"]):
+        message["id"] = f"message-{number + 100}"
+    for old, new in (("block-0", "block-7"), ("block-1", "block-8")):
+        text = json.dumps(file).replace(old, new)
+        file = json.loads(text)
+
+    again = imported("letta", written(tmp_path, text, name="again.af"))
+
+    assert again.items == imported("letta", EXPORTS / "letta.af").items
+
+
+def test_two_agents_share_no_ids(tmp_path: Path) -> None:
+    text = (EXPORTS / "letta.af").read_text()
+    other = written(tmp_path, text.replace('"Concierge"', '"Butler"'), name="other.af")
+
+    ids = [each.id for each in imported("letta", EXPORTS / "letta.af", other).items]
+
+    assert len(set(ids)) == len(ids) == 10
+
+
+def test_passages_and_listed_messages_become_segments() -> None:
+    found = imported("letta", EXPORTS / "letta.jsonl")
+
+    passage, question, answer = found.items
+    assert passage == Segment(
+        id="passage-1",
+        text="The boiler was serviced in April.",
+        kind="note",
+        event_time=at(2026, 5, 20, 9, 30),
+        labels={"archive_id": "archive-1", "source": "letter.pdf"},
+        keywords=("house",),
+    )
+    assert isinstance(question, Segment)
+    assert isinstance(answer, Segment)
+    assert (question.speaker, question.text) == ("Nora", "When is the wedding?")
+    assert (answer.speaker, answer.text) == ("assistant", "On the eighth of November.")
+    assert answer.event_time == at(2026, 6, 1, 9, 2)
+    assert found.unmapped == {
+        "passage.embedding": 1,
+        "message (reasoning_message).": 1,
+        "message.id": 2,
+    }
+
+
+def test_deleted_passage_is_left_out(tmp_path: Path) -> None:
+    passage = {"id": "p1", "text": "Gone.", "is_deleted": True}
+
+    found = imported("letta", written(tmp_path, passage))
+
+    assert found.items == []
+    assert found.unmapped["passage.is_deleted"] == 1
+
+
+def test_message_without_readable_content_is_named(tmp_path: Path) -> None:
+    message = {"message_type": "user_message", "id": "m1", "content": 7}
+
+    found = imported("letta", written(tmp_path, message))
+
+    assert found.problems == [
+        "export.jsonl:1: 'content' must be a string or a list of parts, got 7"
+    ]
+
+
+def test_part_that_is_no_text_is_reported(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "Look."}, {"type": "image", "source": {}}]
+    message = {"message_type": "user_message", "id": "m1", "content": parts}
+
+    found = imported("letta", written(tmp_path, message))
+
+    assert [each.text for each in found.items if isinstance(each, Segment)] == ["Look."]
+    assert found.unmapped["message.content"] == 1
+
+
+def test_agent_file_of_the_legacy_format_is_named(tmp_path: Path) -> None:
+    found = imported("letta", written(tmp_path, {"name": "Concierge", "messages": []}))
+
+    assert found.problems == [
+        "export.jsonl:1: is an agent file of the legacy format; "
+        "export it with use_legacy_format=False"
+    ]

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client.files.imports.importing import EXPORTS, at, imported, written
+from trivium import Segment
+
+QDRANT = EXPORTS / "qdrant.jsonl"
+SECOND = "00000000-0000-4000-8000-000000000002"
+
+
+def test_point_becomes_a_segment_with_its_payload() -> None:
+    found = imported("qdrant", QDRANT)
+
+    assert found.items == [
+        Segment(
+            id="1",
+            text="The garage code is 4711.",
+            speaker="Nora",
+            event_time=at(2026, 5, 20, 9, 30),
+            labels={"floor": "2"},
+            keywords=("house", "code"),
+        ),
+        Segment(
+            id=SECOND,
+            text="The boiler was serviced in April.",
+            labels={"source": "letter.pdf", "page": "3"},
+        ),
+    ]
+
+
+def test_vectors_are_reported_and_a_point_without_text_is_named() -> None:
+    found = imported("qdrant", QDRANT)
+
+    assert found.unmapped == {"point.vector": 2}
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith("qdrant.jsonl:2: its payload has no text (text, document")
+
+
+def test_the_key_of_the_text_can_be_named(tmp_path: Path) -> None:
+    points = written(tmp_path, {"id": 1, "payload": {"text": "short", "body": "long"}})
+
+    found = imported("qdrant", points, text_key="body")
+
+    segment = found.segment("1")
+    assert (segment.text, segment.labels) == ("long", {"text": "short"})
+
+
+def test_response_of_the_api_is_unwrapped_and_a_further_page_reported(tmp_path: Path) -> None:
+    point = {"id": 1, "payload": {"text": "We sailed."}}
+    response = {"result": {"points": [point, "no point"], "next_page_offset": 2}, "status": "ok"}
+
+    found = imported("qdrant", written(tmp_path, response))
+
+    assert found.segment("1").text == "We sailed."
+    assert found.unmapped == {"page.next_page_offset": 1}
+    assert found.problems == ["export.jsonl:1: points[1]: is not a JSON object"]
+
+
+@pytest.mark.parametrize("time", [1779269400, "yesterday"])
+def test_what_is_no_time_is_reported(tmp_path: Path, time: object) -> None:
+    point = {"id": 1, "payload": {"text": "We sailed.", "timestamp": time}}
+
+    found = imported("qdrant", written(tmp_path, point))
+
+    assert found.segment("1").event_time is None
+    assert found.unmapped == {"point.payload.timestamp": 1}
+
+
+@pytest.mark.parametrize("id_", [None, True, [1]])
+def test_point_without_an_id_is_named(tmp_path: Path, id_: object) -> None:
+    found = imported("qdrant", written(tmp_path, {"id": id_, "payload": {"text": "We sailed."}}))
+
+    assert found.problems == [f"export.jsonl:1: 'id' must be a number or a string, got {id_!r}"]
