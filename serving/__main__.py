@@ -183,6 +183,16 @@ def rebuild(part: str) -> None:
 
 
 @main.command()
+@click.option("--dry-run", is_flag=True, help="Only print what it would cost; nothing is sent.")
+@click.option("--failed", is_flag=True, help="Also read turns again whose answer was unusable.")
+def extract(*, dry_run: bool, failed: bool) -> None:
+    """Read facts out of the stored turns; a repeat resumes."""
+    from serving.local.commands.extract import run
+
+    run(_settings(), dry_run=dry_run, failed=failed)
+
+
+@main.command()
 def doctor() -> None:
     """Show what this machine has and what the service would use for each part."""
     from serving.local.doctor.checks import examine

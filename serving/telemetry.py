@@ -112,6 +112,24 @@ PROJECTION_PENDING = Metric(
     "gauge",
     ("projection",),
 )
+EXTRACTION_TURNS = Metric(
+    "trivium_extraction_turns_total",
+    "Turns read for facts: `read`, or why the extractor's answer was unusable.",
+    "counter",
+    ("outcome",),
+)
+EXTRACTION_FACTS = Metric(
+    "trivium_extraction_facts_total",
+    "Proposed facts by outcome: created, unchanged, refused_evidence and others.",
+    "counter",
+    ("outcome",),
+)
+EXTRACTION_TOKENS = Metric(
+    "trivium_extraction_tokens_total",
+    "Tokens that the extractor's model was billed for, sent and received.",
+    "counter",
+    ("direction",),
+)
 ITEMS_WRITTEN = Metric(
     "trivium_items_written_total", "Written items by outcome.", "counter", ("outcome",)
 )
@@ -136,6 +154,9 @@ ALL_METRICS = (
     INDEX_LAG,
     PROJECTION_LAG,
     PROJECTION_PENDING,
+    EXTRACTION_TURNS,
+    EXTRACTION_FACTS,
+    EXTRACTION_TOKENS,
     ITEMS_WRITTEN,
 )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -130,6 +130,18 @@ def read_collection(folder: Path, *, query_limit: int | None = None, seed: int =
     random.Random(seed).shuffle(queries)
     return Collection(
         name=name, memories=dict(memories), queries=queries[:query_limit], problems=problems
+    )
+
+
+def left_without_facts(collection: Collection) -> Collection:
+    """The same set without its facts and relations, under another name."""
+    return replace(
+        collection,
+        name=f"{collection.name}-without-facts",
+        memories={
+            tenant: Memory(memory.segments) for tenant, memory in collection.memories.items()
+        },
+        given_as=(*(collection.given_as or (collection.name,)), "--without-facts"),
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.markdown import Markdown
 
-from bench.harness.collection import Collection
+from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import LIMIT, connected
 from bench.harness.results import RESULTS, run_folder
 from bench.harness.service import running
@@ -98,6 +98,11 @@ def _ways(_context: click.Context, _option: click.Parameter, given: Sequence[str
     help="Change the names in questions: to what speech recognition writes, or to short forms.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of what is misheard.")
+@click.option(
+    "--without-facts",
+    is_flag=True,
+    help="Leave the facts of the sets out, to measure what the service extracts (or has without).",
+)
 @click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
 @click.option(
     "--limit",
@@ -140,6 +145,7 @@ def main(
     address: str | None,
     name_change: str | None,
     seed: int,
+    without_facts: bool,
     limit_queries: int | None,
     limit: int,
     callers: int,
@@ -168,6 +174,8 @@ def main(
             collections = [
                 with_changed_names(each, NameChange(name_change), seed) for each in collections
             ]
+        if without_facts:
+            collections = [left_without_facts(each) for each in collections]
         before = stored.read_rows(gate_file) if gate_file else []
         plan = Plan(
             collections=collections, choose=chosen, address=address, limit=limit, callers=callers

@@ -43,7 +43,7 @@ async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator
 def _open_elsewhere(
     embedder: EmbedderSettings, api: EmbeddingsApiSettings
 ) -> AbstractAsyncContextManager[Embedder]:
-    from serving.adapters.embeddings_api import ApiEmbedder, ApiModel
+    from serving.adapters.openai_api import ApiEmbedder, ApiModel
 
     assert embedder.dimension is not None, "the settings require it with an API"
     model = ApiModel(

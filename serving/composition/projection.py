@@ -1,18 +1,34 @@
-"""Projections of the change log: embeddings and the graph."""
+"""Projections of the change log: embeddings, the graph, and facts read out of turns."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 
 from serving.adapters.neo4j import Neo4jGraph
+from serving.adapters.openai_api import ApiExtractor
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.text_analysis.english_dates import EnglishDates
+from serving.adapters.text_analysis.english_facts import EnglishFacts
 from serving.composition.background import in_background, measured_repeatedly
 from serving.composition.stores import open_graph, open_postgres
-from serving.config.settings import Settings
+from serving.config.settings import ExtractionSettings, Settings
+from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, ExtractionWork
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
-from serving.ports.embedding import Embedder
-from serving.telemetry import PROJECTION_LAG, PROJECTION_PENDING, Recorder
+from serving.ports.change_log import ChangeLog, Projection
+from serving.ports.embedding import Embedder, EmbeddingModel
+from serving.ports.text_analysis import Extractor
+from serving.telemetry import (
+    EXTRACTION_FACTS,
+    EXTRACTION_TOKENS,
+    EXTRACTION_TURNS,
+    PROJECTION_LAG,
+    PROJECTION_PENDING,
+    Recorder,
+)
+
+Report = Callable[[Extracted], None]
 
 
 @asynccontextmanager
@@ -40,10 +56,7 @@ async def projecting(
     log = postgres.change_log
 
     async def measure() -> None:
-        for status in await log.status(await embedder.model()):
-            labels = {"projection": status.projection}
-            recorder.record(PROJECTION_LAG, status.lag_s, labels)
-            recorder.record(PROJECTION_PENDING, status.pending, labels)
+        await _measure(log, await embedder.model(), {"embedding", "graph"}, recorder)
 
     async with (
         measured_repeatedly(measure),
@@ -53,7 +66,74 @@ async def projecting(
         yield
 
 
+async def _measure(
+    log: ChangeLog,
+    model: EmbeddingModel | None,
+    projections: Collection[Projection],
+    recorder: Recorder,
+) -> None:
+    for status in await log.status(model):
+        if status.projection in projections:
+            labels = {"projection": status.projection}
+            recorder.record(PROJECTION_LAG, status.lag_s, labels)
+            recorder.record(PROJECTION_PENDING, status.pending, labels)
+
+
 def keep_up(postgres: Postgres, embedder: Embedder) -> AbstractAsyncContextManager[None]:
     """Embeds new writes with the previous model too, while it still answers."""
     log = postgres.change_log
     return in_background(Projector(log, EmbeddingWork(log, embedder), in_use=False).run())
+
+
+@asynccontextmanager
+async def running_extraction(settings: Settings, recorder: Recorder) -> AsyncIterator[None]:
+    """Reads facts out of turns, as leader or as standby."""
+
+    def report(extracted: Extracted) -> None:
+        outcome = extracted.unusable or "read"
+        recorder.record(EXTRACTION_TURNS, extracted.turns, {"outcome": outcome})
+        for name, count in extracted.facts.items():
+            recorder.record(EXTRACTION_FACTS, count, {"outcome": name})
+        recorder.record(EXTRACTION_TOKENS, extracted.sent_tokens, {"direction": "sent"})
+        recorder.record(EXTRACTION_TOKENS, extracted.received_tokens, {"direction": "received"})
+
+    async with (
+        open_postgres(settings) as postgres,
+        extraction_work(settings.extraction, postgres, report) as work,
+    ):
+        log = postgres.change_log
+
+        async def measure() -> None:
+            await _measure(log, None, {work.projection}, recorder)
+
+        async with measured_repeatedly(measure), in_background(Projector(log, work).run()):
+            yield
+
+
+@asynccontextmanager
+async def extraction_work(
+    settings: ExtractionSettings, postgres: Postgres, report: Report
+) -> AsyncIterator[ExtractionWork]:
+    """Opens the extractor that the settings name."""
+    async with _open_extractor(settings) as extractor:
+        yield ExtractionWork(
+            postgres.change_log,
+            postgres.store,
+            postgres.extractions,
+            extractor,
+            now=lambda: datetime.now(UTC),
+            limits=ExtractionLimits(
+                turns=settings.turns, before=settings.before, sessions=settings.sessions
+            ),
+            report=report,
+        )
+
+
+@asynccontextmanager
+async def _open_extractor(settings: ExtractionSettings) -> AsyncIterator[Extractor]:
+    if (api := settings.api) is None:
+        yield EnglishFacts(EnglishDates())
+        return
+    limits = {"timeout_s": api.timeout.total_seconds(), "max_tokens": api.max_tokens}
+    async with ApiExtractor.opened(api.url, api.model, api.secret(), **limits) as extractor:
+        yield extractor

@@ -39,11 +39,10 @@ Attention = Literal["padded", "varlen"]
 DEFAULT_MODEL = "minilm"
 """The encoder of a service that names none: `minilm` or `bge-small` (docs/encoder.md)."""
 
-Standby = Annotated[
-    Literal["off", "cold", "warm"],
-    # YAML reads a bare `off` as False.
-    BeforeValidator(lambda given: "off" if given is False else given),
-]
+# YAML reads a bare `off` as False.
+_MayBeOff = BeforeValidator(lambda given: "off" if given is False else given)
+
+Standby = Annotated[Literal["off", "cold", "warm"], _MayBeOff]
 
 
 class _Section(BaseModel):
@@ -105,21 +104,36 @@ class PreviousModelSettings(_Section):
         return {**self.model_dump(mode="json"), **changed}
 
 
-class EmbeddingsApiSettings(_Section):
-    """Another service that embeds, by OpenAI's embeddings API."""
+class _ApiSettings(_Section):
+    """Another service, by OpenAI's API."""
 
     url: str = Field(
         pattern=r"^https?://",
         description="The base address, such as https://api.openai.com/v1, or "
-        "http://127.0.0.1:11434/v1 for Ollama. Texts of segments and questions are sent there, "
-        "except those of sensitive rows.",
+        "http://127.0.0.1:11434/v1 for Ollama. Texts are sent there, except those of sensitive "
+        "rows.",
     )
     key: SecretStr | None = Field(
         default=None, description="The key, sent as a bearer token; or name a file with `key_file`."
     )
     key_file: Path | None = Field(
-        default=None, description="A file with the key, on each machine that runs the embedder."
+        default=None, description="A file with the key, on each machine that asks the service."
     )
+
+    def secret(self) -> str | None:
+        """The key; None if there is none.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        if self.key is not None:
+            return self.key.get_secret_value()
+        return None if self.key_file is None else self.key_file.read_text().strip()
+
+
+class EmbeddingsApiSettings(_ApiSettings):
+    """Another service that embeds, by OpenAI's embeddings API."""
+
     query_prefix: str = Field(
         default="",
         description="Written before each question, as the model's card says: `query: ` for E5.",
@@ -136,16 +150,6 @@ class EmbeddingsApiSettings(_Section):
         default=timedelta(seconds=30),
         description="The time limit of a request for texts. Questions have the caller's budget.",
     )
-
-    def secret(self) -> str | None:
-        """The key; None if there is none.
-
-        Raises:
-            OSError: The file cannot be read.
-        """
-        if self.key is not None:
-            return self.key.get_secret_value()
-        return None if self.key_file is None else self.key_file.read_text().strip()
 
 
 class EmbedderSettings(_Section):
@@ -345,6 +349,45 @@ class RerankerSettings(_Section):
     )
 
 
+class CompletionsApiSettings(_ApiSettings):
+    """Another service that reads turns, by OpenAI's chat completions API."""
+
+    model: str = Field(
+        min_length=1,
+        description="The model's name there. It must support `response_format` json_schema.",
+    )
+    timeout: timedelta = Field(
+        default=timedelta(seconds=60), gt=timedelta(0), description="The time limit of a request."
+    )
+    max_tokens: int = Field(default=2048, ge=64, description="The most tokens of an answer.")
+
+
+class ExtractionSettings(_Section):
+    """Facts that the service reads out of turns (docs/extraction.md)."""
+
+    by: Annotated[Literal["off", "rules", "api"], _MayBeOff] = Field(
+        default="off",
+        description="What reads turns: `rules`, for English and without a model, or a model behind "
+        "an `api`. A separate deployment follows the log, in every placement.",
+    )
+    api: CompletionsApiSettings | None = Field(
+        default=None, description="The service that reads turns, for `by: api`."
+    )
+    turns: int = Field(
+        default=8, ge=1, le=64, description="The most turns of a session in one request."
+    )
+    before: int = Field(
+        default=4, ge=0, le=64, description="Earlier turns of the session that are shown too."
+    )
+    sessions: int = Field(default=4, ge=1, le=64, description="Sessions that are read at once.")
+
+    @model_validator(mode="after")
+    def _api_is_named(self) -> Self:
+        if (self.by == "api") != (self.api is not None):
+            raise ValueError("by: api and the section api (url, model) belong together")
+        return self
+
+
 class CertificateSettings(_Section):
     """What a client certificate allows."""
 
@@ -536,6 +579,7 @@ class Settings(BaseSettings):
     embedder: EmbedderSettings = EmbedderSettings()
     index: IndexSettings = IndexSettings()
     reranker: RerankerSettings = RerankerSettings()
+    extraction: ExtractionSettings = ExtractionSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     serve: ServeSettings = ServeSettings()
     auth: AuthSettings = AuthSettings()

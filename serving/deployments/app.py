@@ -20,7 +20,7 @@ from serving.deployments.embedder import Embedder
 from serving.deployments.handles import SpaceHandles
 from serving.deployments.index import VectorIndex
 from serving.deployments.ingress import Fusion
-from serving.deployments.projector import Projector
+from serving.deployments.projector import Extraction, Projector
 from serving.deployments.reranker import Reranker
 from serving.deployments.standbys import StandbyEmbedder, StandbyVectorIndex
 from serving.deployments.vector_space import VectorSpace
@@ -54,8 +54,11 @@ def build(arguments: dict[str, Any]) -> Application:
         max_queued_requests=settings.serve.max_queued_requests,
         ray_actor_options=resources(gpus.fusion),
     )
+    extraction = None
+    if settings.extraction.by != "off":
+        extraction = Extraction.bind(arguments)  # type: ignore[attr-defined]
     if settings.serve.placement == "single":
-        return ingress.bind(arguments)  # type: ignore[no-any-return]
+        return ingress.bind(arguments, extraction=extraction)  # type: ignore[no-any-return]
     space = _with_standbys(_space(settings, arguments), settings, arguments)
     previous = _previous_space(settings, arguments)
     return ingress.bind(  # type: ignore[no-any-return]
@@ -66,6 +69,7 @@ def build(arguments: dict[str, Any]) -> Application:
             arguments, space.embedder, previous.embedder if previous is not None else None
         ),
         reranker=_reranker(settings, arguments),
+        extraction=extraction,
     )
 
 

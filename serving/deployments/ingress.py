@@ -54,13 +54,15 @@ class Fusion(Replica, TriviumService):
         previous: SpaceHandles | None = None,
         projector: DeploymentHandle[Any] | None = None,
         reranker: DeploymentHandle[Any] | None = None,
+        extraction: DeploymentHandle[Any] | None = None,
     ) -> None:
         settings = self._start(arguments)
         require_authentication(settings)
         listen_with_tls(settings.tls, RayEnvironment().ingress)
         warn_if_proxied()
         cap_gpu_memory(left_by_lists(settings.serve.gpus.fusion, settings.index))
-        self._projector = projector  # unused here: the reference makes Serve deploy it
+        # Unused here: the references make Serve deploy them.
+        self._projector, self._extraction = projector, extraction
         service = await self._open(
             running_service(
                 settings,

@@ -1,4 +1,4 @@
-"""The projector as a deployment of its own; a second replica is a standby."""
+"""The projector and the extraction as deployments of their own; a second replica is a standby."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from serving.composition.gpu_share import resources
-from serving.composition.projection import running_projector
+from serving.composition.projection import running_extraction, running_projector
 from serving.deployments.handles import RemoteEmbedder
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
@@ -34,3 +34,17 @@ class Projector(Replica):
         await self._open(
             running_projector(settings, RemoteEmbedder(embedder), previous, RayRecorder())
         )
+
+
+@serve.deployment(
+    name="Extraction",
+    max_ongoing_requests=8,
+    ray_actor_options=resources(0),
+    graceful_shutdown_timeout_s=10,
+)
+class Extraction(Replica):
+    """Reads facts out of stored turns while it is the leader."""
+
+    async def __init__(self, arguments: dict[str, Any]) -> None:  # type: ignore[misc]  # as above
+        settings = self._start(arguments)
+        await self._open(running_extraction(settings, RayRecorder()))

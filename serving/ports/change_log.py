@@ -14,10 +14,8 @@ from serving.domain.items.records import ItemId, TenantName
 from serving.ports.embedding import EmbeddingModel, Vectors
 from serving.ports.graph import GraphChanges
 
-Projection = Literal["embedding", "graph"]
-
-
-"""What the projector derives from PostgreSQL."""
+Projection = Literal["embedding", "graph", "extraction"]
+"""What is derived from PostgreSQL: two by the projector, and facts by the extraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,7 @@ class ChangeLog(Protocol):
         ...
 
     async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
-        """Returns how far each projection is."""
+        """Returns how far each projection is; the extraction only if it ever ran."""
         ...
 
     async def compact(self) -> int:

@@ -11,7 +11,7 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Fact, Item, ItemId, Segment, TenantName
 from serving.domain.questions.query import Filter
-from serving.ports.change_log import DeadLetter
+from serving.ports.change_log import Change, DeadLetter
 from serving.ports.embedding import EmbeddingModel
 
 Outcome = Literal["created", "updated", "unchanged"]
@@ -137,4 +137,66 @@ class Catalog(Protocol):
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
         """Returns the tenant's dead letters, newest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadTurn:
+    """A turn that no extractor has read with its current text, which `text_hash` is of."""
+
+    change: Change
+    segment: Segment
+    text_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionProgress:
+    """How many turns there are to read, of those how many were read, and how many failed."""
+
+    turns: int
+    read: int
+    failed: int
+
+
+class Extractions(Protocol):
+    """Remembers which turns were read for facts, and stores the facts with that."""
+
+    async def unread(self, changes: Sequence[Change]) -> list[UnreadTurn]:
+        """Returns the turns among changed rows that are to be read, by session and time.
+
+        Sensitive turns are left out.
+        """
+        ...
+
+    async def before(self, tenant: TenantName, turn: Segment, limit: int) -> tuple[Segment, ...]:
+        """Returns the last turns of the session before this one, in order, sensitive ones not."""
+        ...
+
+    async def facts_about(
+        self, tenant: TenantName, names: Sequence[str], limit: int
+    ) -> tuple[Fact, ...]:
+        """Returns the latest facts about entities that hold; sensitive ones are left out."""
+        ...
+
+    async def save(
+        self, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
+    ) -> list[Outcome | None]:
+        """Stores the facts, and that the turns were read, in one transaction.
+
+        A turn that was changed, erased or made sensitive meanwhile is not marked as read, and a
+        fact with a segment as evidence that is so is not stored: its outcome is None. Of a turn
+        that was read with another text, the facts extracted then and not now are retracted.
+        """
+        ...
+
+    async def waiting(self, after: int, limit: int) -> list[Change]:
+        """Returns turns to be read whose key follows `after`, by key."""
+        ...
+
+    async def progress(self) -> ExtractionProgress:
+        """Counts the turns of all tenants."""
+        ...
+
+    async def read_failed_again(self) -> int:
+        """Lets the turns that failed be read again; returns how many."""
         ...

@@ -16,6 +16,7 @@ from serving.adapters.postgres.reads.timeline import PostgresTimeline
 from serving.adapters.postgres.words.known_names import KnownNames
 from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
 from serving.adapters.postgres.words.name_resolver import PostgresNameResolver
+from serving.adapters.postgres.writes.extractions import PostgresExtractions
 from serving.adapters.postgres.writes.memory_store import PostgresMemoryStore
 from serving.domain.shards import WHOLE, Shard
 
@@ -51,6 +52,7 @@ class Postgres:
         self.notifications = Notifications(self.database)
         self._known_names = KnownNames(self.database, self.notifications)
         self.store = PostgresMemoryStore(self.database, self.notifications, self._known_names)
+        self.extractions = PostgresExtractions(self.database, self.notifications)
         self.catalog = PostgresCatalog(self.database)
         self.lexical = PostgresLexicalSearch(self.database)
         self.names = PostgresNameResolver(self.database, self._known_names, self.lexical.statistics)

@@ -16,6 +16,9 @@ TenantName = NewType("TenantName", str)
 DEFAULT_KIND = "turn"
 DEFAULT_IMPORTANCE = 0.5
 
+EXTRACTED = "extracted:"
+"""The beginning of the ids of facts that the service read out of turns."""
+
 
 class ItemKind(StrEnum):
     """The kind of an item."""

@@ -172,6 +172,7 @@ class Projector:
         """Projects until it is cancelled; retries while a dependency is down."""
         back_off_s = FIRST_BACK_OFF_S
         while True:
+            asked_to_wait_s = 0.0
             try:
                 model = await self._work.model()
                 async with self._log.leadership(self._work.projection, model):
@@ -187,13 +188,15 @@ class Projector:
                         if not moved:
                             await self._log.wait(POLL_S)
             except (UnavailableError, OverloadedError, TimeoutError) as error:
+                if isinstance(error, OverloadedError):
+                    asked_to_wait_s = error.retry_after_s
                 logger.warning(
                     "projection deferred",
                     extra={"projection": self._work.projection, "reason": str(error)},
                 )
             except Exception:
                 logger.exception("projection failed", extra={"projection": self._work.projection})
-            await asyncio.sleep(back_off_s)
+            await asyncio.sleep(max(back_off_s, asked_to_wait_s))
             back_off_s = min(2 * back_off_s, LAST_BACK_OFF_S)
 
     async def step(self, model: EmbeddingModel | None) -> bool:

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from serving.adapters.embeddings_api import ApiEmbedder, ApiModel
-from serving.adapters.embeddings_api.embedder import USUAL_TEXT
+from serving.adapters.openai_api import ApiEmbedder, ApiModel
+from serving.adapters.openai_api.embedder import USUAL_TEXT
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
 from serving.domain.items.text import TextForm

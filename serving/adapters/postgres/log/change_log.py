@@ -165,9 +165,14 @@ class PostgresChangeLog:
         await self._changes.wait(timeout_s)
 
     async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
-        """The progress of each projection; that of embeddings only if a model is given."""
+        """The progress of each projection; that of embeddings only if a model is given.
+
+        That of the extraction only if it ever ran.
+        """
         async with self._database.snapshot() as connection:
             statuses = [await _status(connection, "graph", NO_MODEL)]
+            if await _ever_ran(connection, "extraction"):
+                statuses.append(await _status(connection, "extraction", NO_MODEL))
             if model is not None:
                 model_id = await find_model(connection, model)
                 statuses.insert(0, await _status(connection, "embedding", model_id))
@@ -218,6 +223,15 @@ async def _read_position(
         {"projection": projection, "model_id": model_id},
     )
     return (Snapshot.parse(position) if position else NOTHING_SEEN), complete
+
+
+async def _ever_ran(connection: Connection, projection: Projection) -> bool:
+    (ran,) = await fetch_row(
+        connection,
+        "SELECT EXISTS (SELECT FROM projection_state WHERE projection = %s::text)",
+        [projection],
+    )
+    return bool(ran)
 
 
 async def _status(

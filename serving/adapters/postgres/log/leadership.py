@@ -25,7 +25,9 @@ RETRY_S = 0.5
 
 _LOCK_CLASS = 0x54524C44
 """The first key of these advisory locks: "TRLD", distinct from that of tenants. The second key is
-the model's number, or `NO_MODEL` for the graph."""
+the model's number, or `NO_MODEL` for the graph, or that of the extraction."""
+
+_EXTRACTION = -1
 
 
 class Leadership:
@@ -50,7 +52,9 @@ class Leadership:
         async with await self._database.connect() as connection:
             with store_errors():
                 model_id = await find_or_make_model(connection, model) if model else NO_MODEL
-            await self._take_lead(connection, model_id)
+            await self._take_lead(
+                connection, _EXTRACTION if projection == "extraction" else model_id
+            )
             self._leads[projection, model] = connection
             logger.info("took the lead", extra={"projection": projection})
             try:

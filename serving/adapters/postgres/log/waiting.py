@@ -100,6 +100,7 @@ SELECT waiting.xid::text::int8, waiting.key, waiting.kind, tenant.name, waiting.
 _COUNT_WAITING = """
 SELECT state.projection, state.model_id, tenant.name, count(DISTINCT log.key)
   FROM (SELECT projection, model_id, position FROM projection_state
+         WHERE projection IN ('embedding', 'graph')
         UNION ALL
         SELECT given.projection, 0::int2, %(nothing)s::text
           FROM (VALUES ('embedding'), ('graph')) AS given (projection)

@@ -30,7 +30,7 @@ async def backup(postgres: Postgres) -> None:
 async def restore(postgres: Postgres, *, with_tombstones: bool = False) -> None:
     """Puts the database into the state of the copy, which knows of no erasure."""
     async with postgres.database.transaction() as connection:
-        await connection.execute("TRUNCATE tenant, segment, fact, entity, change_log")
+        await connection.execute("TRUNCATE tenant, segment, fact, entity, change_log, extraction")
         if not with_tombstones:
             await connection.execute("TRUNCATE tombstone")
         for table in RESTORED:

@@ -8,35 +8,23 @@ Texts leave the service here. A sensitive row is not embedded, so it is never se
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from http import HTTPStatus
 from typing import Any, Self
 
 import aiohttp
 import numpy as np
 
+from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, session_with_key
 from serving.domain.budget import Deadline
-from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
+from serving.domain.errors import OverloadedError, UnsoundVectorError
 from serving.domain.items.text import TextForm
 from serving.ports.embedding import EmbeddingModel, Vector, Vectors
 
-BUSY = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
-TEXT_REFUSED = {
-    HTTPStatus.BAD_REQUEST,
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    HTTPStatus.UNPROCESSABLE_ENTITY,
-}
 USUAL_TEXT = "What time is it?"
 """A text that no model refuses."""
-
-RETRY_AFTER_S = 1.0
-"""When to try again if a busy service does not say it."""
-
-MOST_RETRY_AFTER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +75,12 @@ class ApiEmbedder:
         timeout_s: float = 30.0,
         max_waiting: int = 512,
     ) -> None:
-        self._session = session
-        self._url = f"{url.rstrip('/')}/embeddings"
+        self._endpoint = Endpoint(
+            session,
+            f"{url.rstrip('/')}/embeddings",
+            dependency="embedder",
+            api="embeddings API",
+        )
         self._model = model
         self._batch = batch
         self._timeout_s = timeout_s
@@ -108,8 +100,7 @@ class ApiEmbedder:
             key: The key of the API, sent as a bearer token; None sends none.
             **limits: `batch`, `timeout_s` and `max_waiting` of the constructor.
         """
-        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        async with aiohttp.ClientSession(headers=headers) as session:
+        async with session_with_key(key) as session:
             yield cls(session, url, model, **limits)
 
     async def model(self) -> EmbeddingModel:
@@ -151,19 +142,23 @@ class ApiEmbedder:
             try:
                 found = await self._embed(some, self._timeout_s)
             except TimeoutError as error:
-                raise _failed(f"it did not answer within {self._timeout_s:g} s") from error
+                raise self._endpoint.failed(
+                    f"it did not answer within {self._timeout_s:g} s"
+                ) from error
             rows += np.split(found, len(some))
         return rows
 
     async def _embed(self, texts: Sequence[str], within_s: float) -> Vectors:
         try:
             return self._vectors(await self._answer(texts, within_s), len(texts))
-        except _TextRefusedError as error:
+        except RequestRefusedError as error:
             # Where it refuses any text, the reason is how it is asked: no text is to blame.
             try:
                 await self._answer([USUAL_TEXT], within_s)
-            except _TextRefusedError:
-                raise _failed(f"{error}; check the model's name and the settings") from error
+            except RequestRefusedError:
+                raise self._endpoint.failed(
+                    f"{error}; check the model's name and the settings"
+                ) from error
             raise ValueError("the embeddings API refuses the text") from error
 
     async def _answer(self, texts: Sequence[str], within_s: float) -> Any:
@@ -171,18 +166,7 @@ class ApiEmbedder:
         body: dict[str, Any] = {"model": self._model.name, "input": list(texts)}
         if self._model.shortened:
             body["dimensions"] = self._model.dimension
-        try:
-            # A redirect would take texts and key to another host.
-            async with (
-                asyncio.timeout(within_s),
-                self._session.post(self._url, json=body, allow_redirects=False) as response,
-            ):
-                _check(response.status, response.headers)
-                return await response.json(content_type=None)
-        except aiohttp.ClientError as error:
-            raise _failed(f"{self._url}: {type(error).__name__}") from error
-        except ValueError as error:
-            raise _failed("its answer is not JSON") from error
+        return await self._endpoint.post(body, within_s)
 
     def _vectors(self, answer: Any, count: int) -> Vectors:
         """Reads the vectors: float32 (count, dimension), rows of unit length."""
@@ -191,38 +175,14 @@ class ApiEmbedder:
             with np.errstate(over="ignore"):  # to infinite values, which are rejected
                 found = np.array([by_place[place] for place in range(count)], dtype=np.float32)
         except (KeyError, TypeError, ValueError) as error:
-            raise _failed("its answer lacks vectors") from error
+            raise self._endpoint.failed("its answer lacks vectors") from error
         if found.shape != (count, self._model.dimension):
             wanted = f"TRIVIUM_EMBEDDER__DIMENSION is {self._model.dimension}"
-            raise _failed(f"its vectors have the shape {found.shape[1:]}, but {wanted}")
+            raise self._endpoint.failed(
+                f"its vectors have the shape {found.shape[1:]}, but {wanted}"
+            )
         lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
         if not (np.isfinite(lengths).all() and lengths.all()):
             raise UnsoundVectorError("in the answer of the embeddings API")
         unit: Vectors = (found / lengths).astype(np.float32)
         return unit
-
-
-class _TextRefusedError(Exception):
-    """The request was refused for what it says."""
-
-
-def _check(status: int, headers: Mapping[str, str]) -> None:
-    if status == HTTPStatus.OK:
-        return
-    if status in BUSY:
-        raise OverloadedError("the embeddings API", _retry_after_s(headers))
-    if status in TEXT_REFUSED:
-        raise _TextRefusedError(f"it answers {status}")
-    raise _failed(f"it answers {status}; check the address, the key and the model's name")
-
-
-def _retry_after_s(headers: Mapping[str, str]) -> float:
-    """Reads the header `Retry-After` in seconds; a date counts as if it were not there."""
-    try:
-        return min(max(0.0, float(headers["Retry-After"])), MOST_RETRY_AFTER_S)
-    except (KeyError, ValueError):
-        return RETRY_AFTER_S
-
-
-def _failed(why: str) -> DependencyError:
-    return DependencyError("embedder", f"embeddings API: {why}")

@@ -1,0 +1,99 @@
+"""One method of an API of OpenAI's form: a request, and what can go wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+
+from serving.domain.errors import DependencyError, OverloadedError
+
+BUSY = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+REQUEST_REFUSED = {
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+
+RETRY_AFTER_S = 1.0
+"""When to try again if a busy service does not say it."""
+
+MOST_RETRY_AFTER_S = 60.0
+
+
+class RequestRefusedError(Exception):
+    """The request was refused for what it says."""
+
+
+class Endpoint:
+    """A method of the API.
+
+    Args:
+        session: The HTTP client, with the key in its headers.
+        url: The address of the method.
+        dependency: The name of the dependency in errors, such as "embedder".
+        api: What the API is called there, such as "embeddings API".
+    """
+
+    def __init__(
+        self, session: aiohttp.ClientSession, url: str, *, dependency: str, api: str
+    ) -> None:
+        self._session = session
+        self._url = url
+        self._dependency = dependency
+        self._api = api
+
+    async def post(self, body: Mapping[str, Any], within_s: float) -> Any:
+        """Returns the JSON of the answer; within_s above 0.
+
+        Raises:
+            TimeoutError: There was no answer in time.
+            OverloadedError: The service is busy.
+            RequestRefusedError: It refuses this request.
+            DependencyError: It cannot be reached, or answers with an error or no JSON.
+        """
+        try:
+            # A redirect would take texts and key to another host.
+            async with (
+                asyncio.timeout(within_s),
+                self._session.post(self._url, json=body, allow_redirects=False) as response,
+            ):
+                self._check(response.status, response.headers)
+                return await response.json(content_type=None)
+        except aiohttp.ClientError as error:
+            raise self.failed(f"{self._url}: {type(error).__name__}") from error
+        except ValueError as error:
+            raise self.failed("its answer is not JSON") from error
+
+    def failed(self, why: str) -> DependencyError:
+        """The error for a failure of the service; `why` must not quote a text."""
+        return DependencyError(self._dependency, f"{self._api}: {why}")
+
+    def _check(self, status: int, headers: Mapping[str, str]) -> None:
+        if status == HTTPStatus.OK:
+            return
+        if status in BUSY:
+            raise OverloadedError(f"the {self._api}", _retry_after_s(headers))
+        if status in REQUEST_REFUSED:
+            raise RequestRefusedError(f"it answers {status}")
+        raise self.failed(f"it answers {status}; check the address, the key and the model's name")
+
+
+@asynccontextmanager
+async def session_with_key(key: str | None) -> AsyncIterator[aiohttp.ClientSession]:
+    """Opens an HTTP client that sends the key as a bearer token; None sends none."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        yield session
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float:
+    """Reads the header `Retry-After` in seconds; a date counts as if it were not there."""
+    try:
+        return min(max(0.0, float(headers["Retry-After"])), MOST_RETRY_AFTER_S)
+    except (KeyError, ValueError):
+        return RETRY_AFTER_S

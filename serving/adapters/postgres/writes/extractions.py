@@ -1,0 +1,247 @@
+"""Which turns were read for facts, and the facts that they gave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from serving.adapters.postgres.connection.notifications import Channel, Notifications
+from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID
+from serving.adapters.postgres.tables.rows import COLUMNS, to_fact, to_segment
+from serving.adapters.postgres.tables.tenants import lock_tenant
+from serving.adapters.postgres.writes.batch import Batch, ExclusiveLockRequiredError, write_batch
+from serving.domain.items.records import (
+    DEFAULT_KIND,
+    EXTRACTED,
+    Fact,
+    ItemKind,
+    Segment,
+    TenantName,
+    segment_id,
+)
+from serving.domain.items.text import name_key
+from serving.ports.change_log import Change
+from serving.ports.memory_store import ExtractionProgress, Outcome, UnreadTurn
+
+
+class PostgresExtractions:
+    """`Extractions` in PostgreSQL."""
+
+    def __init__(self, database: Database, notifications: Notifications) -> None:
+        self._database = database
+        self._notifications = notifications
+
+    async def unread(self, changes: Sequence[Change]) -> list[UnreadTurn]:
+        of_key = {change.key: change for change in changes}
+        async with self._database.work() as connection:
+            cursor = await connection.execute(_UNREAD, {"keys": [*of_key]}, binary=True)
+            return [
+                UnreadTurn(of_key[key], to_segment(row), text_hash)
+                for key, text_hash, *row in await cursor.fetchall()
+            ]
+
+    async def before(self, tenant: TenantName, turn: Segment, limit: int) -> tuple[Segment, ...]:
+        if not turn.session:
+            return ()
+        values = {
+            "tenant": tenant,
+            "session": f"c:{turn.session}",
+            "time": turn.event_time,
+            "id": turn.id,
+            "limit": limit,
+        }
+        async with self._database.work() as connection:
+            cursor = await connection.execute(_BEFORE, values, binary=True)
+            return tuple(to_segment(row) for row in await cursor.fetchall())[::-1]
+
+    async def facts_about(
+        self, tenant: TenantName, names: Sequence[str], limit: int
+    ) -> tuple[Fact, ...]:
+        keys = [name_key(name) for name in names]
+        async with self._database.work() as connection:
+            cursor = await connection.execute(
+                _FACTS_ABOUT, {"tenant": tenant, "keys": keys, "limit": limit}, binary=True
+            )
+            return tuple(to_fact(row) for row in await cursor.fetchall())
+
+    async def save(
+        self, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
+    ) -> list[Outcome | None]:
+        try:
+            async with self._database.transaction() as connection:
+                outcomes = await _save(connection, tenant, turns, facts, exclusive=False)
+        except ExclusiveLockRequiredError:
+            async with self._database.transaction() as connection:
+                outcomes = await _save(connection, tenant, turns, facts, exclusive=True)
+        self._notifications.announce(Channel.CHANGES)
+        return outcomes
+
+    async def waiting(self, after: int, limit: int) -> list[Change]:
+        async with self._database.work() as connection:
+            cursor = await connection.execute(_WAITING, {"after": after, "limit": limit})
+            return [
+                Change(key, TenantName(tenant), segment_id(id_), xid)
+                for key, tenant, id_, xid in await cursor.fetchall()
+            ]
+
+    async def progress(self) -> ExtractionProgress:
+        async with self._database.work() as connection:
+            return ExtractionProgress(*await fetch_row(connection, _PROGRESS))
+
+    async def read_failed_again(self) -> int:
+        async with self._database.transaction() as connection:
+            cursor = await connection.execute(_READ_FAILED_AGAIN)
+        self._notifications.announce(Channel.CHANGES)
+        return cursor.rowcount
+
+
+async def _save(
+    connection: Connection,
+    tenant: TenantName,
+    turns: Sequence[UnreadTurn],
+    facts: Sequence[Fact],
+    *,
+    exclusive: bool,
+) -> list[Outcome | None]:
+    """Stores what one request gave; `connection` is in a transaction.
+
+    The tenant's lock keeps an erasure from coming between the check of the evidence and the write.
+
+    Raises:
+        ExclusiveLockRequiredError: The write needs `exclusive`.
+    """
+    await lock_tenant(connection, tenant, exclusive=exclusive)
+    lost = await _lost(connection, tenant, turns, facts)
+    kept = [fact for fact in facts if lost.isdisjoint(fact.evidence)]
+    unchanged = [turn for turn in turns if turn.segment.id not in lost]
+    outdated = await _outdated(connection, tenant, unchanged, kept)
+    written: dict[str, Outcome] = {}
+    if kept or outdated:
+        items = [*kept, *outdated]
+        batch = Batch(tenant=tenant, items=items, undated=frozenset(fact.item for fact in items))
+        receipt = await write_batch(connection, batch, exclusive=exclusive)
+        written = dict(zip((fact.id for fact in items), receipt.outcomes, strict=True))
+    marks = {
+        "keys": [turn.change.key for turn in unchanged],
+        "hashes": [turn.text_hash for turn in unchanged],
+    }
+    await connection.execute(_MARK, marks, binary=True)
+    return [written.get(fact.id) for fact in facts]
+
+
+async def _lost(
+    connection: Connection,
+    tenant: TenantName,
+    turns: Sequence[UnreadTurn],
+    facts: Sequence[Fact],
+) -> set[str]:
+    """The turns and evidence that are not as they were read; the others stay so meanwhile."""
+    hashes = {turn.segment.id: turn.text_hash for turn in turns}
+    ids = hashes.keys() | {id_ for fact in facts for id_ in fact.evidence}
+    cursor = await connection.execute(
+        f"""
+        SELECT id, text_hash FROM segment
+         WHERE tenant_id = {TENANT_ID} -- tenant filter
+           AND id = ANY (%(ids)s::text[]) AND NOT sensitive
+         ORDER BY id FOR SHARE
+        """,
+        {"tenant": tenant, "ids": [*ids]},
+        binary=True,
+    )
+    there = {
+        id_ for id_, text_hash in await cursor.fetchall() if hashes.get(id_, text_hash) == text_hash
+    }
+    return ids - there
+
+
+async def _outdated(
+    connection: Connection,
+    tenant: TenantName,
+    turns: Sequence[UnreadTurn],
+    facts: Sequence[Fact],
+) -> list[Fact]:
+    """The facts of former texts of these turns that are not given now, as retracted."""
+    cursor = await connection.execute(
+        f"""
+        SELECT {COLUMNS[ItemKind.FACT]} FROM fact
+         WHERE tenant_id = {TENANT_ID} -- tenant filter
+           AND evidence && ARRAY(SELECT segment.id FROM segment JOIN extraction USING (key)
+                                  WHERE key = ANY (%(keys)s::int8[])
+                                    AND extraction.text_hash <> segment.text_hash)
+           AND starts_with(id, %(extracted)s::text) AND id <> ALL (%(ids)s::text[])
+           AND retracted_at IS NULL
+        """,
+        {
+            "tenant": tenant,
+            "keys": [turn.change.key for turn in turns],
+            "extracted": EXTRACTED,
+            "ids": [fact.id for fact in facts],
+        },
+        binary=True,
+    )
+    now = datetime.now(UTC)
+    return [replace(to_fact(row), retracted_at=now) for row in await cursor.fetchall()]
+
+
+_IS_TURN = f"segment.kind = '{DEFAULT_KIND}' AND NOT {IS_HIDDEN[ItemKind.SEGMENT]}"
+
+_IS_READ = """
+EXISTS (SELECT FROM extraction
+         WHERE extraction.key = segment.key AND extraction.text_hash = segment.text_hash)
+"""
+
+_IS_FAILED = """
+EXISTS (SELECT FROM dead_letter
+         WHERE dead_letter.projection = 'extraction' AND dead_letter.key = segment.key)
+"""
+
+_UNREAD = f"""
+SELECT segment.key, segment.text_hash, {COLUMNS[ItemKind.SEGMENT]} FROM segment
+ WHERE key = ANY (%(keys)s::int8[]) AND {_IS_TURN} AND NOT {_IS_READ}
+ ORDER BY tenant_id, session, event_time, id
+"""
+
+_BEFORE = f"""
+SELECT {COLUMNS[ItemKind.SEGMENT]} FROM segment
+ WHERE tenant_id = {TENANT_ID} -- tenant filter
+   AND tags && ARRAY[%(session)s::text] AND {_IS_TURN}
+   AND (event_time, id) < (%(time)s::timestamptz, %(id)s::text)
+ ORDER BY event_time DESC, id DESC LIMIT %(limit)s::int4
+"""
+
+_FACTS_ABOUT = f"""
+SELECT {COLUMNS[ItemKind.FACT]} FROM fact
+ WHERE tenant_id = {TENANT_ID} -- tenant filter
+   AND entity_keys && %(keys)s::text[] AND NOT {IS_HIDDEN[ItemKind.FACT]}
+   AND retracted_at IS NULL AND (valid_to IS NULL OR valid_to > now())
+   AND NOT EXISTS (SELECT FROM unnest(closing_retracted_at) AS closing (retracted_at)
+                    WHERE closing.retracted_at IS NULL)
+ ORDER BY coalesce(valid_from, recorded_at) DESC, id LIMIT %(limit)s::int4
+"""
+
+_MARK = """
+INSERT INTO extraction (key, text_hash)
+SELECT * FROM unnest(%(keys)s::int8[], %(hashes)s::bytea[])
+    ON CONFLICT (key) DO UPDATE SET text_hash = excluded.text_hash
+"""
+
+_WAITING = f"""
+SELECT segment.key, tenant.name, segment.id, segment.written_xid::text::int8
+  FROM segment JOIN tenant ON tenant.id = segment.tenant_id
+ WHERE segment.key > %(after)s::int8 AND {_IS_TURN} AND NOT {_IS_READ} AND NOT {_IS_FAILED}
+ ORDER BY segment.key LIMIT %(limit)s::int4
+"""
+
+_PROGRESS = f"""
+SELECT count(*), count(*) FILTER (WHERE {_IS_READ}), count(*) FILTER (WHERE {_IS_FAILED})
+  FROM segment WHERE {_IS_TURN}
+"""
+
+_READ_FAILED_AGAIN = """
+WITH failed AS (DELETE FROM dead_letter WHERE projection = 'extraction' RETURNING tenant_id, key)
+INSERT INTO change_log (tenant_id, key, kind, op)
+SELECT tenant_id, key, 'segment', 'written' FROM failed
+"""

@@ -1,0 +1,400 @@
+"""Facts read out of turns, over PostgreSQL: each text is read once, and erased ones leave none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner, Result
+
+from serving.__main__ import main
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
+from serving.adapters.text_analysis.english_dates import EnglishDates
+from serving.adapters.text_analysis.english_facts import EnglishFacts
+from serving.domain.items.records import Fact, Segment, TenantName, segment_id
+from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, ExtractionWork
+from serving.pipeline.writes.ingest import Ingestor
+from serving.pipeline.writes.projector import Projector
+from serving.ports.memory_store import ExtractionProgress, Selector
+from serving.ports.text_analysis import Conversation, Proposal, UnusableAnswerError
+from tests.fakes.simulation.completions_api import (
+    CompletionsServer,
+    answered,
+    completions_server,
+    proposed,
+)
+from tests.support.builders import A_DAY_LATER, NOON, TENANT, days, segment
+
+pytestmark = pytest.mark.postgres
+
+OTHER = TenantName("other")
+
+
+class WatchedRules(EnglishFacts):
+    """The rules; remembers which turns it read, and does something before it answers."""
+
+    def __init__(self) -> None:
+        super().__init__(EnglishDates())
+        self.read: list[str] = []
+        self.shown: list[Conversation] = []
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def extract(self, conversation: Conversation) -> Proposal:
+        self.read += [turn.id for turn in conversation.turns]
+        self.shown.append(conversation)
+        proposal = await super().extract(conversation)
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return proposal
+
+
+class Failing(WatchedRules):
+    """Has no answer for what has "bad" in it."""
+
+    async def extract(self, conversation: Conversation) -> Proposal:
+        if any("bad" in turn.text for turn in conversation.turns):
+            raise UnusableAnswerError("prose")
+        return await super().extract(conversation)
+
+
+class Extraction:
+    """A projector that extracts, step by step."""
+
+    def __init__(self, postgres: Postgres, extractor: WatchedRules) -> None:
+        self.reports: list[Extracted] = []
+        self._postgres = postgres
+        self._work = ExtractionWork(
+            postgres.change_log,
+            postgres.store,
+            postgres.extractions,
+            extractor,
+            now=lambda: A_DAY_LATER,
+            limits=ExtractionLimits(turns=2, before=2),
+            report=self.reports.append,
+        )
+
+    async def follow(self) -> None:
+        """Follows the log to its end."""
+        projector = Projector(self._postgres.change_log, self._work)
+        async with self._postgres.change_log.leadership("extraction", None):
+            while await projector.step(None):
+                pass
+
+
+@pytest.fixture
+def rules() -> WatchedRules:
+    return WatchedRules()
+
+
+@pytest.fixture
+def extraction(postgres: Postgres, rules: WatchedRules) -> Extraction:
+    return Extraction(postgres, rules)
+
+
+def turn(id_: str, text: str, **fields: object) -> Segment:
+    return segment(id_, text, **{"speaker": "Ann", "session": "s", **fields})
+
+
+async def ingest(postgres: Postgres, *turns: Segment, tenant: TenantName = TENANT) -> None:
+    await Ingestor(postgres.store, CapitalisedEntities()).ingest(tenant, turns)
+
+
+async def facts(postgres: Postgres, tenant: TenantName = TENANT) -> list[Fact]:
+    return await postgres.catalog.list_facts(tenant, [], None, "", 100)
+
+
+async def known(postgres: Postgres) -> list[str]:
+    """The statements that are not retracted."""
+    return sorted(each.statement for each in await facts(postgres) if each.retracted_at is None)
+
+
+async def test_turns_become_facts_and_are_read_once(
+    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+) -> None:
+    await ingest(postgres, turn("a", "I live in Rome."), turn("b", "I have a dog."))
+    await extraction.follow()
+    first = await facts(postgres)
+
+    await ingest(postgres, turn("c", "I moved to Paris.", event_time=NOON + days(1)))
+    await ingest(postgres, turn("a", "I live in Rome."))
+    await extraction.follow()
+
+    assert rules.read == ["a", "b", "c"]
+    assert [each.id for each in rules.shown[-1].before] == ["a", "b"]
+    assert await known(postgres) == ["Ann has a dog.", "Ann lives in Paris.", "Ann lives in Rome."]
+    assert {each.evidence for each in first} == {("a",), ("b",)}
+    home = {each.object: each for each in await facts(postgres) if each.single_valued}
+    assert [closing.by for closing in home["Rome"].closings] == [home["Paris"].id]
+
+
+async def test_a_log_that_is_read_anew_asks_nothing(
+    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+) -> None:
+    await ingest(postgres, turn("a", "I live in Rome."))
+    await extraction.follow()
+    async with postgres.database.work() as connection:
+        await connection.execute("DELETE FROM projection_state")
+
+    await extraction.follow()
+
+    assert rules.read == ["a"]
+
+
+async def test_a_stop_between_two_requests_loses_and_repeats_nothing(
+    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+) -> None:
+    await ingest(postgres, *(turn(f"t{n}", f"I have {n} dogs.") for n in range(4)))
+
+    async def stop() -> None:
+        if len(rules.shown) == 2:
+            raise asyncio.CancelledError
+
+    rules.meanwhile = stop
+    with pytest.raises(asyncio.CancelledError):
+        await extraction.follow()
+    rules.meanwhile = None
+    await extraction.follow()
+
+    assert rules.read == ["t0", "t1", "t2", "t3", "t2", "t3"]
+    assert len(await known(postgres)) == 4
+
+
+async def test_sensitive_turns_are_not_read_and_not_shown(
+    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+) -> None:
+    await ingest(
+        postgres,
+        turn("secret", "I have a PIN.", sensitive=True),
+        turn("a", "I live in Rome.", event_time=NOON + days(1)),
+    )
+
+    await extraction.follow()
+
+    assert rules.read == ["a"]
+    assert rules.shown[0].before == ()
+    assert await known(postgres) == ["Ann lives in Rome."]
+    assert await postgres.extractions.progress() == ExtractionProgress(turns=1, read=1, failed=0)
+
+
+async def test_facts_on_sensitive_evidence_are_not_shown(
+    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+) -> None:
+    await ingest(postgres, turn("a", "I live in Rome."), turn("b", "I have a dog."))
+    await extraction.follow()
+    await ingest(postgres, turn("a", "I live in Rome.", sensitive=True))
+    await ingest(postgres, turn("c", "I own a boat.", event_time=NOON + days(1)))
+
+    await extraction.follow()
+
+    assert [each.statement for each in rules.shown[-1].facts] == ["Ann has a dog."]
+
+
+@pytest.mark.parametrize("change", ["erased", "sensitive", "changed"])
+async def test_nothing_is_stored_of_a_turn_that_changes_while_it_is_read(
+    postgres: Postgres, rules: WatchedRules, extraction: Extraction, change: str
+) -> None:
+    said = turn("a", "I live in Rome.")
+    await ingest(postgres, said, turn("b", "I have a dog."))
+
+    async def meanwhile() -> None:
+        rules.meanwhile = None
+        if change == "erased":
+            await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
+        elif change == "sensitive":
+            await ingest(postgres, replace(said, sensitive=True))
+        else:
+            await ingest(postgres, replace(said, text="I live in Oslo."))
+
+    rules.meanwhile = meanwhile
+    await extraction.follow()
+
+    of_changed = ["Ann lives in Oslo."] if change == "changed" else []
+    assert await known(postgres) == ["Ann has a dog.", *of_changed]
+    assert all(each.retracted_at is None for each in await facts(postgres))
+    assert extraction.reports[0].facts == {"created": 1, "outdated": 1}
+
+
+async def test_what_a_turn_no_longer_says_is_retracted(
+    postgres: Postgres, extraction: Extraction
+) -> None:
+    await ingest(postgres, turn("a", "I have a dog. I own a boat."), turn("b", "I have a cat."))
+    await extraction.follow()
+
+    await ingest(postgres, turn("a", "I have a dog. I own a bike."))
+    await extraction.follow()
+
+    assert await known(postgres) == ["Ann has a cat.", "Ann has a dog.", "Ann owns a bike."]
+    assert len(await facts(postgres)) == 4
+
+
+async def test_the_facts_of_an_erased_turn_go_with_it(
+    postgres: Postgres, extraction: Extraction
+) -> None:
+    await ingest(postgres, turn("a", "I live in Rome."))
+    await extraction.follow()
+
+    await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
+
+    assert await facts(postgres) == []
+    async with postgres.database.work() as connection:
+        cursor = await connection.execute("SELECT count(*) FROM extraction")
+        assert await cursor.fetchall() == [(0,)]
+
+
+async def test_tenants_do_not_see_or_change_each_other(
+    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+) -> None:
+    await ingest(postgres, turn("a", "I live in Oslo."), turn("b", "Hi!"), tenant=OTHER)
+    await extraction.follow()
+    await ingest(postgres, turn("a", "I live in Rome."), turn("b", "I own a boat."))
+    await extraction.follow()
+    assert rules.shown[-1].facts == ()
+
+    await ingest(postgres, turn("a", "I have a cat."), turn("c", "Hi!", event_time=NOON + days(1)))
+    await extraction.follow()
+    assert [each.text for each in rules.shown[-1].before] == []
+
+    await ingest(postgres, turn("d", "I own a bike.", event_time=NOON + days(2)))
+    await ingest(postgres, turn("d", "I own a bike."), tenant=OTHER)
+
+    async def meanwhile() -> None:
+        rules.meanwhile = None
+        await postgres.store.erase(TENANT, Selector(items=(segment_id("d"),)))
+
+    rules.meanwhile = meanwhile
+    await extraction.follow()
+
+    assert await known(postgres) == ["Ann has a cat.", "Ann owns a boat."]
+    assert len(await facts(postgres)) == 3
+    of_other = await facts(postgres, OTHER)
+    assert {each.statement for each in of_other} == {"Ann lives in Oslo.", "Ann owns a bike."}
+    assert all(each.retracted_at is None for each in of_other)
+
+
+async def test_a_turn_without_a_usable_answer_is_listed_and_can_be_read_again(
+    postgres: Postgres,
+) -> None:
+    failing = Extraction(postgres, Failing())
+    await ingest(postgres, turn("a", "I have a bad dog."), turn("b", "I own a boat.", session="t"))
+    await failing.follow()
+
+    (letter,) = await postgres.catalog.dead_letters(TENANT, 10)
+    assert (letter.projection, letter.item.id) == ("extraction", "a")
+    assert letter.reason == "unusable answer: prose"
+    statuses = {each.projection: each for each in await postgres.change_log.status(None)}
+    assert statuses["extraction"].dead_letter_count == 1
+    assert await postgres.extractions.progress() == ExtractionProgress(turns=2, read=1, failed=1)
+
+    assert await postgres.extractions.read_failed_again() == 1
+    rules = WatchedRules()
+    await Extraction(postgres, rules).follow()
+
+    assert rules.read == ["a"]
+    assert await postgres.catalog.dead_letters(TENANT, 10) == []
+    assert await known(postgres) == ["Ann has a bad dog.", "Ann owns a boat."]
+
+
+async def test_the_extraction_is_reported_only_if_it_ever_ran_and_delays_no_leg(
+    postgres: Postgres, extraction: Extraction
+) -> None:
+    await ingest(postgres, turn("a", "I live in Rome."))
+    assert [each.projection for each in await postgres.change_log.status(None)] == ["graph"]
+
+    await extraction.follow()
+    await ingest(postgres, turn("b", "I live in Oslo."))
+
+    statuses = {each.projection: each.pending for each in await postgres.change_log.status(None)}
+    assert statuses["extraction"] == 1
+
+
+async def test_the_graph_and_the_extraction_have_leaders_of_their_own(postgres: Postgres) -> None:
+    log = postgres.change_log
+    async with (
+        asyncio.timeout(60),
+        log.leadership("graph", None),
+        log.leadership("extraction", None),
+    ):
+        assert (await log.next_batch("extraction", None, 10)).last
+
+
+# ---------------------------------------------------------------- the command
+
+
+async def command(dsn: str, *words: str, **env: str) -> Result:
+    variables = {"TRIVIUM_POSTGRES__DSN": dsn, **env}
+    return await asyncio.to_thread(CliRunner().invoke, main, ["extract", *words], env=variables)
+
+
+def by_api(server: CompletionsServer) -> dict[str, str]:
+    return {
+        "TRIVIUM_EXTRACTION__BY": "api",
+        "TRIVIUM_EXTRACTION__API__URL": server.url,
+        "TRIVIUM_EXTRACTION__API__MODEL": "some-model",
+        "TRIVIUM_EXTRACTION__TURNS": "1",
+    }
+
+
+async def test_the_command_says_what_it_would_cost_and_asks_nobody(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    await ingest(postgres, turn("a", "I live in Rome."), turn("b", "PIN 1", sensitive=True))
+    async with completions_server() as server:
+        said = await command(postgres_dsn, "--dry-run", **by_api(server))
+
+        assert server.bodies == []
+    assert said.exit_code == 0, said.output
+    assert "1 turns to read, in 1 requests" in said.output
+    assert "per 1,000 turns: about " in said.output
+    assert "at most 2,048,000 received" in said.output
+
+
+async def test_the_command_reads_what_waits_counts_it_and_has_nothing_to_do_afterwards(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    await ingest(
+        postgres,
+        turn("a", "I live in Paris."),
+        turn("b", "My PIN is 1234.", sensitive=True),
+        turn("c", "I bought a boat.", event_time=NOON + timedelta(minutes=1)),
+    )
+    async with completions_server() as server:
+        # The second request shows the first turn as t1 too, so both give the same fact of it.
+        server.content = answered(proposed(), proposed(evidence=["t9"]))
+        said = await command(postgres_dsn, **by_api(server))
+        asked = len(server.bodies)
+        again = await command(postgres_dsn, **by_api(server))
+
+        assert said.exit_code == 0, said.output
+        assert "2 of 2 turns read, 0 failed" in said.output
+        assert "facts created: 1" in said.output
+        assert "facts refused for its evidence: 3" in said.output
+        assert "tokens: 600 sent, 40 received" in said.output
+        assert "1234" not in str(server.bodies)
+        assert (asked, len(server.bodies)) == (2, 2)
+        assert "2 of 2 turns read" in again.output
+
+
+async def test_the_command_shows_answers_that_it_cannot_use(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    await ingest(postgres, turn("a", "I live in Paris."))
+    async with completions_server() as server:
+        server.content = "Ann lives in Paris."
+        said = await command(postgres_dsn, **by_api(server))
+        server.content = answered(proposed())
+        again = await command(postgres_dsn, "--failed", **by_api(server))
+
+    assert "turns not read, unusable answer (prose): 1" in said.output
+    assert "1 turns that failed are read again" in again.output
+    assert "facts created: 1" in again.output
+
+
+async def test_the_command_needs_an_extractor(postgres_dsn: str) -> None:
+    said = await command(postgres_dsn)
+
+    assert said.exit_code == 1
+    assert "set TRIVIUM_EXTRACTION__BY to rules, or to api" in said.output

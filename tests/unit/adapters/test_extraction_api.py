@@ -1,0 +1,195 @@
+"""Extraction by another service: what is sent, what is read, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from serving.adapters.openai_api import ApiExtractor
+from serving.adapters.openai_api.extractor import USUAL_TURN
+from serving.domain.errors import DependencyError, OverloadedError
+from serving.ports.text_analysis import Conversation, UnusableAnswerError
+from tests.fakes.simulation.completions_api import (
+    CompletionsServer,
+    answered,
+    completion,
+    completions_server,
+    proposed,
+)
+from tests.fakes.simulation.embeddings_api import answering, giving, silence
+from tests.support.builders import fact, segment
+
+TALK = Conversation(
+    turns=(segment("id-2", "I moved to Paris.", speaker="Ann"),),
+    before=(segment("id-1", "Where do you live?", speaker="Tom"),),
+    facts=(fact("id-f", "Ann", "lives in", "Rome"),),
+)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[CompletionsServer]:
+    async with completions_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def extractor(server: CompletionsServer) -> AsyncIterator[ApiExtractor]:
+    async with ApiExtractor.opened(server.url, "some-model", "a-key") as opened:
+        yield opened
+
+
+async def test_turns_and_known_facts_are_sent_under_short_labels_with_a_strict_schema(
+    extractor: ApiExtractor, server: CompletionsServer
+) -> None:
+    await extractor.extract(TALK)
+
+    (asked,), (body,) = server.conversations, server.bodies
+    assert [(line["label"], line["speaker"], line["text"]) for line in asked["before"]] == [
+        ("t1", "Tom", "Where do you live?")
+    ]
+    assert [(line["label"], line["time"]) for line in asked["read"]] == [
+        ("t2", "2026-03-01T12:00+00:00")
+    ]
+    assert asked["known"] == [{"label": "f1", "fact": "Ann lives in Rome"}]
+    assert body["model"] == "some-model"
+    assert body["temperature"] == 0
+    schema = body["response_format"]["json_schema"]
+    assert schema["strict"] is True
+    assert schema["schema"]["additionalProperties"] is False
+    assert server.keys == ["Bearer a-key"]
+
+
+async def test_an_answer_becomes_facts_with_the_ids_that_the_labels_stand_for(
+    extractor: ApiExtractor, server: CompletionsServer
+) -> None:
+    server.content = answered(
+        proposed(evidence=["t2", "t1"], closes=["f1"], valid_from="2026-02-01"),
+        proposed(evidence=["t9"], closes=["f9"], valid_to="2026-02-01T10:00:00+02:00"),
+    )
+
+    proposal = await extractor.extract(TALK)
+
+    moved, unknown = proposal.facts
+    assert (moved.subject, moved.relation, moved.object) == ("Ann", "lives in", "Paris")
+    assert moved.evidence == ("id-2", "id-1")
+    assert moved.closes == ("id-f",)
+    assert moved.valid_from == datetime(2026, 2, 1, tzinfo=UTC)
+    assert moved.single_valued
+    assert unknown.evidence == ("",), "a label that was not given names no turn"
+    assert unknown.closes == ("",)
+    assert unknown.valid_to == datetime(2026, 2, 1, 8, tzinfo=UTC)
+    assert (proposal.sent_tokens, proposal.received_tokens) == (300, 20)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("Sure! Ann lives in Paris.", "prose"),
+        ("- Ann lives in Paris\n- Tom asks", "prose"),
+        ('[{"subject": "Ann"}]', "no object"),
+        ('["Ann lives in Paris"]', "no object"),
+        ('"Ann"', "no object"),
+        (answered(proposed())[:-9], "half JSON"),
+        ('{"facts": "none"}', "other fields"),
+        ("{}", "other fields"),
+        (answered({"subject": "Ann"}), "other fields"),
+        (answered(proposed(), proposed(mood="good")), "other fields"),
+        (answered(proposed(valid_from="last summer")), "other fields"),
+        ("", "no text"),
+        (None, "no text"),
+    ],
+)
+async def test_another_answer_is_refused_as_a_whole_and_the_reason_quotes_nothing(
+    extractor: ApiExtractor, server: CompletionsServer, content: object, reason: str
+) -> None:
+    server.answer = giving(completion(content))
+
+    with pytest.raises(UnusableAnswerError) as unusable:
+        await extractor.extract(TALK)
+
+    assert unusable.value.reason == reason
+
+
+@pytest.mark.parametrize("given", [{}, [], {"choices": []}, {"choices": [{"message": None}]}])
+async def test_an_answer_without_a_message_is_refused(
+    extractor: ApiExtractor, server: CompletionsServer, given: object
+) -> None:
+    server.answer = giving(given)
+
+    with pytest.raises(UnusableAnswerError, match="no message"):
+        await extractor.extract(TALK)
+
+
+@pytest.mark.parametrize(("said", "wanted"), [("7", 7.0), (None, 1.0)])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_busy_service_says_when_to_try_again(
+    extractor: ApiExtractor, server: CompletionsServer, status: int, said: str | None, wanted: float
+) -> None:
+    server.answer = answering(status, **({} if said is None else {"Retry-After": said}))
+
+    with pytest.raises(OverloadedError) as busy:
+        await extractor.extract(TALK)
+
+    assert busy.value.retry_after_s == wanted
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [301, 401, 404, 500])
+async def test_other_answers_are_failures_of_the_service(
+    extractor: ApiExtractor, server: CompletionsServer, status: int
+) -> None:
+    server.answer = answering(status, Location="/v1/chat/completions")
+
+    with pytest.raises(DependencyError, match=f"extractor: .* answers {status}; check the address"):
+        await extractor.extract(TALK)
+
+
+async def test_an_answer_that_is_no_json_is_a_failure_of_the_service(
+    extractor: ApiExtractor, server: CompletionsServer
+) -> None:
+    server.answer = answering(200)
+
+    with pytest.raises(DependencyError, match="not JSON"):
+        await extractor.extract(TALK)
+
+
+async def test_turns_are_to_blame_for_a_refusal_only_if_a_usual_turn_is_not_refused(
+    extractor: ApiExtractor, server: CompletionsServer
+) -> None:
+    server.refused = "moved"
+    with pytest.raises(UnusableAnswerError, match="refused"):
+        await extractor.extract(TALK)
+    assert server.conversations[-1]["read"][0]["text"] == USUAL_TURN.text
+
+    server.answer = answering(400)
+    with pytest.raises(DependencyError, match="400; check the model's name, and that it has resp"):
+        await extractor.extract(TALK)
+
+
+async def test_turns_are_to_blame_for_silence_only_if_a_usual_turn_is_answered(
+    server: CompletionsServer,
+) -> None:
+    server.answer, server.slow = silence, "moved"
+    # The usual turn has the same limit, which must suffice on a busy machine.
+    async with ApiExtractor.opened(server.url, "some-model", None, timeout_s=2.0) as extractor:
+        with pytest.raises(UnusableAnswerError, match="timeout"):
+            await extractor.extract(TALK)
+    server.slow = None
+    async with ApiExtractor.opened(server.url, "some-model", None, timeout_s=0.01) as extractor:
+        with pytest.raises(DependencyError, match=r"did not answer within 0\.01 s"):
+            await extractor.extract(TALK)
+
+
+async def test_the_cost_is_estimated_without_asking(
+    extractor: ApiExtractor, server: CompletionsServer
+) -> None:
+    short, long = (
+        extractor.cost(Conversation(turns=(segment("a", text),))) for text in ("a" * 40, "a" * 440)
+    )
+
+    assert long.sent - short.sent == 100, "a token is four bytes"
+    assert short.sent > 100, "the instruction and the schema count"
+    assert short.received == 2048
+    assert server.bodies == []

@@ -1,0 +1,434 @@
+"""Facts read out of turns: what is asked, what is checked, and what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from serving.domain.errors import OverloadedError
+from serving.domain.items.records import Fact, Segment, TenantName
+from serving.pipeline.writes.extraction import (
+    MAX_NAME_BYTES,
+    Extracted,
+    ExtractionLimits,
+    ExtractionWork,
+    extracted_id,
+)
+from serving.pipeline.writes.projector import LAST_BACK_OFF_S, Projector
+from serving.ports.change_log import Change
+from serving.ports.memory_store import ExtractionProgress, Outcome, UnreadTurn
+from serving.ports.text_analysis import (
+    Conversation,
+    Proposal,
+    ProposedFact,
+    TokenBound,
+    UnusableAnswerError,
+)
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import A_DAY_LATER, NOON, TENANT, days, fact, segment
+
+Answer = Callable[[Conversation], Proposal]
+
+
+@dataclass
+class ScriptedExtractor:
+    """Answers as it is told, and remembers what it was asked."""
+
+    answer: Answer = lambda _: Proposal()
+    asked: list[Conversation] = field(default_factory=list)
+
+    async def extract(self, conversation: Conversation) -> Proposal:
+        self.asked.append(conversation)
+        return self.answer(conversation)
+
+    def cost(self, conversation: Conversation) -> TokenBound:
+        return TokenBound(sent=10 * len(conversation.turns), received=5)
+
+
+@dataclass
+class Memory:
+    """The port `Extractions` over given turns; it finds sensitive ones too."""
+
+    turns: list[Segment] = field(default_factory=list)
+    earlier: tuple[Segment, ...] = ()
+    known: tuple[Fact, ...] = ()
+    read: set[str] = field(default_factory=set)
+    facts: dict[str, Fact] = field(default_factory=dict)
+    saved: list[list[str]] = field(default_factory=list)
+
+    def changes(self) -> list[Change]:
+        return [Change(key, TENANT, turn.item, 1) for key, turn in enumerate(self.turns, 1)]
+
+    async def unread(self, changes: Sequence[Change]) -> list[UnreadTurn]:
+        turns = [
+            UnreadTurn(change, self.turns[change.key - 1], b"")
+            for change in changes
+            if change.item.id not in self.read
+        ]
+        return sorted(turns, key=lambda turn: (turn.segment.session, turn.segment.event_time))
+
+    async def before(self, tenant: TenantName, turn: Segment, limit: int) -> tuple[Segment, ...]:
+        return self.earlier[-limit:]
+
+    async def facts_about(
+        self, tenant: TenantName, names: Sequence[str], limit: int
+    ) -> tuple[Fact, ...]:
+        return self.known[:limit]
+
+    async def save(
+        self, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
+    ) -> list[Outcome | None]:
+        self.saved.append([turn.segment.id for turn in turns])
+        self.read.update(turn.segment.id for turn in turns)
+        outcomes: list[Outcome | None] = [
+            "unchanged" if each.id in self.facts else "created" for each in facts
+        ]
+        self.facts.update({each.id: each for each in facts})
+        return outcomes
+
+    async def waiting(self, after: int, limit: int) -> list[Change]:
+        return [change for change in self.changes() if change.key > after][:limit]
+
+    async def progress(self) -> ExtractionProgress:
+        raise NotImplementedError
+
+    async def read_failed_again(self) -> int:
+        raise NotImplementedError
+
+
+@dataclass
+class DeadLetters:
+    """Of the change log only what extraction asks of it."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    async def dead_letter(
+        self, projection: str, model: object, change: Change, reason: str
+    ) -> None:
+        assert (projection, model) == ("extraction", None)
+        self.reasons[change.item.id] = reason
+
+
+@dataclass
+class Extraction:
+    """A work over fakes."""
+
+    turns: Memory
+    extractor: ScriptedExtractor
+    log: DeadLetters = field(default_factory=DeadLetters)
+    store: InMemoryStore = field(default_factory=InMemoryStore)
+    reports: list[Extracted] = field(default_factory=list)
+    limits: ExtractionLimits = field(default_factory=ExtractionLimits)
+
+    @property
+    def work(self) -> ExtractionWork:
+        return ExtractionWork(
+            self.log,  # type: ignore[arg-type]  # the rest of the log is the projector's
+            self.store,
+            self.turns,
+            self.extractor,
+            now=lambda: A_DAY_LATER,
+            limits=self.limits,
+            report=self.reports.append,
+        )
+
+    async def run(self) -> None:
+        await self.work.project(self.turns.changes())
+
+    @property
+    def only_fact(self) -> Fact:
+        (found,) = self.turns.facts.values()
+        return found
+
+
+def turn(id_: str, text: str = "I live in Paris.", **fields: object) -> Segment:
+    return segment(id_, text, **{"speaker": "Ann", "session": "s", **fields})
+
+
+def proposal(*evidence: str, **changes: object) -> ProposedFact:
+    lives = ProposedFact(
+        subject="Ann",
+        relation="lives in",
+        object="Paris",
+        sentence="Ann lives in Paris.",
+        evidence=evidence,
+    )
+    return replace(lives, **changes)  # type: ignore[arg-type]
+
+
+def giving(*facts: ProposedFact) -> Answer:
+    return lambda _: Proposal(facts=facts, sent_tokens=30, received_tokens=7)
+
+
+def extracting(answer: Answer, *turns: Segment, **given: object) -> Extraction:
+    return Extraction(Memory(list(turns), **given), ScriptedExtractor(answer))  # type: ignore[arg-type]
+
+
+async def test_a_proposed_fact_is_stored_with_its_evidence_and_since_it_was_said() -> None:
+    extraction = extracting(giving(proposal("a", single_valued=True)), turn("a"))
+
+    await extraction.run()
+
+    stored = extraction.only_fact
+    assert (stored.subject, stored.relation, stored.object) == ("Ann", "lives in", "Paris")
+    assert stored.evidence == ("a",)
+    assert (stored.valid_from, stored.valid_to, stored.recorded_at) == (NOON, None, A_DAY_LATER)
+    assert stored.single_valued
+    assert extraction.reports == [
+        Extracted(turns=1, facts={"created": 1}, sent_tokens=30, received_tokens=7)
+    ]
+
+
+async def test_a_fact_holds_when_it_says_so() -> None:
+    until = NOON - days(1)
+    since = NOON - days(9)
+    extraction = extracting(
+        giving(
+            proposal("a", valid_from=since, valid_to=until),
+            proposal("a", object="Rome", valid_to=until),
+        ),
+        turn("a"),
+    )
+
+    await extraction.run()
+
+    held = {
+        each.object: (each.valid_from, each.valid_to) for each in extraction.turns.facts.values()
+    }
+    assert held == {"Paris": (since, until), "Rome": (None, until)}
+
+
+@pytest.mark.parametrize("hidden", ["turns", "before", "facts"])
+async def test_nothing_sensitive_is_sent(hidden: str) -> None:
+    secret = turn("secret", "My PIN is 1234.", sensitive=True)
+    extraction = extracting(
+        giving(),
+        turn("a"),
+        *([secret] if hidden == "turns" else []),
+        earlier=(turn("earlier"), secret) if hidden == "before" else (turn("earlier"),),
+        known=(
+            fact("known", "Ann", "likes", "tea"),
+            *([fact("f", "Ann", "PIN", "1234", sensitive=True)] if hidden == "facts" else []),
+        ),
+    )
+
+    await extraction.run()
+
+    (asked,) = extraction.extractor.asked
+    assert [each.id for each in asked.turns] == ["a"]
+    assert [each.id for each in asked.before] == ["earlier"]
+    assert [each.id for each in asked.facts] == ["known"]
+
+
+async def test_a_session_of_sensitive_turns_asks_nothing() -> None:
+    extraction = extracting(giving(), turn("a", sensitive=True))
+
+    await extraction.run()
+
+    assert extraction.extractor.asked == []
+    assert extraction.turns.saved == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"evidence": ("a", "other")}, "evidence"),
+        ({"evidence": ()}, "evidence"),
+        ({"evidence": ("earlier",)}, "evidence"),
+        ({"evidence": ("",)}, "evidence"),
+        ({"closes": ("other",)}, "closes"),
+        ({"valid_from": NOON, "valid_to": NOON}, "interval"),
+        ({"valid_from": NOON, "valid_to": NOON - days(1)}, "interval"),
+        ({"subject": " "}, "text"),
+        ({"object": ""}, "text"),
+        ({"relation": "x" * (MAX_NAME_BYTES + 1)}, "text"),
+        ({"sentence": "x" * 4097}, "text"),
+        ({"sentence": "nul \x00"}, "text"),
+    ],
+)
+async def test_a_fact_that_fails_a_check_is_counted_and_not_stored(
+    changes: dict[str, object], reason: str
+) -> None:
+    extraction = extracting(
+        giving(proposal("a", **changes), proposal("a")), turn("a"), earlier=(turn("earlier"),)
+    )
+
+    await extraction.run()
+
+    assert extraction.only_fact.evidence == ("a",)
+    assert extraction.reports[0].facts == {f"refused_{reason}": 1, "created": 1}
+
+
+async def test_earlier_turns_are_evidence_beside_a_turn_to_be_read() -> None:
+    extraction = extracting(giving(proposal("earlier", "a")), turn("a"), earlier=(turn("earlier"),))
+
+    await extraction.run()
+
+    assert extraction.only_fact.evidence == ("earlier", "a")
+
+
+async def test_a_known_fact_that_was_shown_can_be_closed() -> None:
+    extraction = extracting(
+        giving(proposal("a", closes=("f", "f"))),
+        turn("a"),
+        known=(fact("f", "Ann", "lives in", "Rome"),),
+    )
+
+    await extraction.run()
+
+    assert extraction.only_fact.closes == ("f",)
+
+
+async def test_a_fact_does_not_close_itself() -> None:
+    own = extracted_id(TENANT, proposal("a"))
+    extraction = extracting(
+        giving(proposal("a", closes=(own,))), turn("a"), known=(fact(own, "Ann", "is", "in Paris"),)
+    )
+
+    await extraction.run()
+
+    assert extraction.only_fact.closes == ()
+
+
+async def test_the_same_fact_has_the_same_id_however_it_is_written() -> None:
+    id_ = extracted_id(TENANT, proposal("a", "b"))
+
+    assert extracted_id(TENANT, proposal("b", "a", "a", subject="ANN", sentence="else")) == id_
+    others = [
+        extracted_id(TenantName("other"), proposal("a", "b")),
+        extracted_id(TENANT, proposal("a")),
+        extracted_id(TENANT, proposal("a", "b", subject="Tom")),
+        extracted_id(TENANT, proposal("a", "b", relation="left")),
+        extracted_id(TENANT, proposal("a", "b", object="Rome")),
+    ]
+    assert len({id_, *others}) == 6
+    assert len(id_) < 64
+
+
+async def test_a_fact_that_is_proposed_twice_is_stored_once() -> None:
+    extraction = extracting(giving(proposal("a"), proposal("a", subject="ann")), turn("a"))
+
+    await extraction.run()
+
+    assert len(extraction.turns.facts) == 1
+    assert extraction.reports[0].facts == {"repeated": 1, "created": 1}
+
+
+async def test_a_repeat_asks_nothing() -> None:
+    extraction = extracting(giving(proposal("a")), turn("a"), turn("b"))
+    await extraction.run()
+
+    await extraction.run()
+
+    assert len(extraction.extractor.asked) == 1
+
+
+async def test_names_are_spelled_as_they_are_known_and_i_is_the_speaker() -> None:
+    store = InMemoryStore()
+    await store.write(TENANT, [segment("x", entities=("New York",))])
+    extraction = extracting(
+        giving(
+            proposal("a", subject="I", object="new york"),
+            proposal("a", subject="Smith", object="me"),
+            proposal("a", subject="a cat", object="cat"),
+        ),
+        turn("a", entities=("Ann", "John Smith", "The Black Cat")),
+    )
+    extraction.store = store
+
+    await extraction.run()
+
+    assert [(each.subject, each.object) for each in extraction.turns.facts.values()] == [
+        ("Ann", "New York"),
+        ("John Smith", "Ann"),
+        ("a cat", "cat"),
+    ]
+
+
+async def test_turns_without_a_usable_answer_are_dead_lettered_and_the_others_are_read() -> None:
+    def answer(conversation: Conversation) -> Proposal:
+        if conversation.turns[0].session == "bad":
+            raise UnusableAnswerError("prose")
+        return Proposal(facts=(proposal("c"),))
+
+    extraction = extracting(
+        answer, turn("a", session="bad"), turn("b", session="bad"), turn("c", session="good")
+    )
+
+    await extraction.run()
+
+    assert extraction.log.reasons == dict.fromkeys("ab", "unusable answer: prose")
+    assert extraction.turns.saved == [["c"]]
+    assert Extracted(turns=2, unusable="prose") in extraction.reports
+
+
+async def test_a_busy_extractor_is_asked_again_and_what_was_read_is_not() -> None:
+    busy = ["b"]
+
+    def answer(conversation: Conversation) -> Proposal:
+        if [each.id for each in conversation.turns] == busy:
+            busy.clear()
+            raise OverloadedError("the API", 3.0)
+        return Proposal()
+
+    extraction = extracting(answer, turn("a", session="a"), turn("b", session="b"))
+    with pytest.raises(OverloadedError):
+        await extraction.run()
+    await extraction.run()
+
+    assert sorted(extraction.turns.saved) == [["a"], ["b"]]
+    assert extraction.log.reasons == {}
+
+
+async def test_a_session_is_read_in_parts_in_order_of_time_and_loose_turns_alone() -> None:
+    later = [turn(f"s{n}", event_time=NOON + days(n)) for n in (3, 1, 2)]
+    loose = [turn("x", session=""), turn("y", session="")]
+    extraction = extracting(giving(), *later, *loose)
+    extraction.limits = ExtractionLimits(turns=2)
+
+    await extraction.run()
+
+    asked = [[each.id for each in talk.turns] for talk in extraction.extractor.asked]
+    assert sorted(asked) == [["s1", "s2"], ["s3"], ["x"], ["y"]]
+
+
+async def test_the_cost_of_what_waits_is_estimated_without_asking() -> None:
+    extraction = extracting(giving(), *(turn(f"t{n}") for n in range(5)))
+    extraction.limits = ExtractionLimits(turns=2)
+
+    cost = await extraction.work.estimate()
+
+    assert (cost.turns, cost.requests) == (5, 3)
+    assert (cost.tokens.sent, cost.tokens.received) == (50, 15)
+    assert extraction.extractor.asked == []
+
+
+def test_the_projector_waits_as_long_as_a_busy_service_asks_for() -> None:
+    asked_to_wait_s = 60.0
+    assert asked_to_wait_s > LAST_BACK_OFF_S
+
+    async def tries() -> Sequence[float]:
+        at: list[float] = []
+
+        class OnceBusy:
+            projection = "extraction"
+
+            async def model(self) -> None:
+                at.append(asyncio.get_running_loop().time())
+                if len(at) == 2:
+                    raise asyncio.CancelledError
+                raise OverloadedError("the API", asked_to_wait_s)
+
+        log: Any = None  # it is not read before the model is known
+        projector = Projector(log, OnceBusy())  # type: ignore[arg-type]
+        with pytest.raises(asyncio.CancelledError):
+            await projector.run()
+        return at
+
+    first, second = run_in_virtual_time(tries())
+    assert second - first == asked_to_wait_s
