@@ -6,6 +6,7 @@ import json
 import os
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -13,7 +14,7 @@ import pytest
 
 from serving.config.settings import ServeSettings
 from tests.fixtures.service import Service
-from tests.support.listing import listed
+from tests.support.listing import Listener, listed
 from tests.support.processes import listeners, tree_of
 from tests.support.waiting import until
 from trivium import Client, Fact, Segment
@@ -26,14 +27,31 @@ LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 def test_what_listens_is_what_the_readme_lists(service: Service) -> None:
     chosen = chosen_ports(service)
-    found = [each for process in tree_of(service.process.pid) for each in listeners(process)]
+    # Ray's dashboard listens some time after the service answers.
+    until(lambda: not not_listening(service, chosen))
 
+    found = listening(service)
     assert not [(command, address) for command, address in found if address.ip not in LOOPBACK]
-    listening = [(command, address.port) for command, address in found]
-    admitted = {one: [each for each in listed() if each.admits(*one, chosen)] for one in listening}
-    assert [one for one, by in admitted.items() if not by] == [], "listens and is not listed"
-    seen = [each for by in admitted.values() for each in by]
-    assert [each for each in listed() if each.needed and each not in seen] == [], "is listed"
+    assert not [
+        (command, address.port)
+        for command, address in found
+        if not any(each.admits(command, address.port, chosen) for each in listed())
+    ], "listens and is not listed"
+
+
+def listening(service: Service) -> list[tuple[tuple[str, ...], Any]]:
+    """The commands of the service's processes, each with an address at which it listens."""
+    return [each for process in tree_of(service.process.pid) for each in listeners(process)]
+
+
+def not_listening(service: Service, chosen: Mapping[int, int]) -> list[Listener]:
+    """What the README lists and is not there."""
+    found = [(command, address.port) for command, address in listening(service)]
+    return [
+        each
+        for each in listed()
+        if each.needed and not any(each.admits(*one, chosen) for one in found)
+    ]
 
 
 def chosen_ports(service: Service) -> dict[int, int]:

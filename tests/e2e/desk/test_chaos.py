@@ -24,11 +24,11 @@ pytestmark = [
 ]
 
 FAULTS = (
-    KILL_CONTROLLER,
     KILL_INGRESS,
     KILL_NEO4J,
     KILL_POSTGRES,
     KILL_PROJECTOR,
+    KILL_CONTROLLER,
     KILL_RAYLET,  # the desk ends and is started again, as `Desk.end_without` requires
 )
 
