@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.words.query_plan import Budget, QueryPlan, WordStatistics, plan_query
 from serving.adapters.postgres.words.question_words import PartWeights, QuestionWords, find_segments
@@ -30,24 +32,30 @@ async def find_by_bm25(
 async def _find(
     connection: Connection, question: QuestionWords, plan: QueryPlan, parts: PartWeights
 ) -> list[Candidate]:
-    values = {
+    values: dict[str, object] = {
         "candidates": plan.candidates,
-        "words": plan.words,
-        "weights": [parts.scale * weight for weight in plan.weights],
         "labels": parts.labels,
         "base": plan.base,
         "slope": plan.slope,
     }
-    return await find_segments(connection, _STATEMENT, question, values)
+    for place, (word, weight) in enumerate(zip(plan.words, plan.weights, strict=True)):
+        values[f"word_{place}"] = word
+        values[f"weight_{place}"] = parts.scale * weight
+    return await find_segments(connection, _statement(len(plan.words)), question, values)
 
 
-# The numeric casts matter: psycopg sends a small integer as int2, which cannot use the index on
-# int4 (12.7 ms instead of 1.2).
-_STATEMENT = f"""
-SELECT id,
-       (SELECT sum(ts_rank(%(labels)s::float4[], tsv, word) * weight)
-          FROM unnest(%(words)s::tsquery[], %(weights)s::float4[]) AS asked (word, weight))
-       / (%(base)s::float4 + %(slope)s::float4 * dl) AS score
+@cache
+def _statement(words: int) -> str:
+    """The search for so many words.
+
+    A term per word, since a subquery over an array of them takes a third more of PostgreSQL's time.
+    The numeric casts matter: psycopg sends a small integer as int2, which cannot use the index on
+    int4 (12.7 ms instead of 1.2).
+    """
+    rank = "ts_rank(%(labels)s::float4[], tsv, %(word_{0})s::tsquery) * %(weight_{0})s::float4"
+    score = " + ".join(rank.format(place) for place in range(words))
+    return f"""
+SELECT id, ({score}) / (%(base)s::float4 + %(slope)s::float4 * dl) AS score
   FROM (SELECT id, event_time, tsv, dl FROM segment
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
            AND tsv @@ %(candidates)s::tsquery{{conditions}}
