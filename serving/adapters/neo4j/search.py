@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import LiteralString, cast
+from typing import Any, LiteralString, NamedTuple, cast
 
 from serving.adapters.neo4j import walks
 from serving.adapters.neo4j.names import NamedSpan
@@ -154,8 +154,7 @@ def _range_parameters(name: str, range_: TimeRange) -> Row:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A fact on a path, and the entity that it leads to."""
 
     fact_id: str
@@ -169,8 +168,7 @@ class Step:
         return f"{arrow} {self.reached}"
 
 
-@dataclass(frozen=True, slots=True)
-class Trail:
+class Trail(NamedTuple):
     """The path of one contribution to a score: a seed entity and the steps from it.
 
     `cited`: the item is evidence of the last step's fact.
@@ -182,15 +180,15 @@ class Trail:
     cited: bool
 
     @classmethod
-    def read(cls, values: Sequence[object]) -> Trail:
+    def read(cls, values: Sequence[Any]) -> Trail:
         """Reads gain, seed, two steps of (fact, relation, type of its link, end), and cited."""
-        gain, seed, *links, cited = values
-        steps = (
-            Step(str(fact), str(relation), link == "SUBJECT", str(end))
-            for fact, relation, link, end in (links[:4], links[4:])
-            if fact is not None
-        )
-        return cls(cast(float, gain), str(seed), tuple(steps), bool(cited))
+        gain, seed, first, relation, link, end, second, relation_2, link_2, end_2, cited = values
+        steps: tuple[Step, ...] = ()
+        if first is not None:
+            steps = (Step(first, relation, link == "SUBJECT", end),)
+        if second is not None:
+            steps += (Step(second, relation_2, link_2 == "SUBJECT", end_2),)
+        return cls(gain, seed, steps, cited)
 
     def __str__(self) -> str:
         return " ".join([self.seed, *map(str, self.steps)])
@@ -219,7 +217,7 @@ def candidates(
 def _candidate(
     kind: ItemKind, order: WalkOrder, id_: object, billionths: object, written: object
 ) -> Candidate:
-    trails = [Trail.read(values) for values in cast(list[list[object]], written)]
+    trails = [Trail.read(values) for values in cast(list[list[Any]], written)]
     if order is WalkOrder.ACTIVATION:
         # A path to a fact that cites the item is more informative than a mention of its ends.
         trails.sort(key=lambda trail: (not trail.cited, -trail.gain, len(trail.steps), trail.seed))
@@ -239,4 +237,4 @@ def _path_of(trails: Sequence[Trail]) -> str:
         return ""
     if trails[0].steps:
         return str(trails[0])
-    return ", ".join(dict.fromkeys(trail.seed for trail in trails if not trail.steps))
+    return ", ".join(dict.fromkeys([trail.seed for trail in trails if not trail.steps]))

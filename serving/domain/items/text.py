@@ -10,6 +10,7 @@ from itertools import pairwise
 from serving.domain.items.records import Item, Segment
 
 _NOT_IN_A_NAME = re.compile(r"[^\w]+", re.UNICODE)
+_POSSESSIVE = re.compile(r"['’]s\b")
 # Latin, full-width and Arabic question marks, unless a quotation ends right after them.
 _ASKED = re.compile("[?\uff1f\u061f]++(?![\"'\u201d\u2019)])")
 _WORD = re.compile(r"\w")
@@ -78,7 +79,7 @@ def name_key(name: str) -> str:
     its own key.
     """
     folded = unicodedata.normalize("NFKC", name).casefold().strip()
-    words = _NOT_IN_A_NAME.sub(" ", re.sub(r"['’]s\b", "", folded)).split()
+    words = _NOT_IN_A_NAME.sub(" ", _POSSESSIVE.sub("", folded)).split()
     return " ".join(words or folded.split())
 
 

@@ -24,17 +24,6 @@ def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
     return common / (len(left) + len(right) - common)
 
 
-def _overlap_at_least(threshold: float, left: frozenset[str], right: frozenset[str]) -> bool:
-    """Whether the Jaccard similarity is at least `threshold`.
-
-    It is at most the ratio of the set sizes, which excludes most pairs at low cost.
-    """
-    smaller, larger = len(left), len(right)
-    if smaller > larger:
-        smaller, larger = larger, smaller
-    return smaller >= threshold * larger and jaccard(left, right) >= threshold
-
-
 def fold_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     """For each text, the index of the earlier text that represents it, or its own index.
 
@@ -46,7 +35,14 @@ def fold_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     words = [words_of(text) for text in texts]
     kept: list[int] = []
     for place, of_text in enumerate(words):
-        earlier = next((k for k in kept if _overlap_at_least(threshold, words[k], of_text)), place)
+        # The similarity is at most the ratio of the sizes, which excludes most pairs.
+        size = len(of_text)
+        alike = [
+            k
+            for k in kept
+            if len(words[k]) >= threshold * size and size >= threshold * len(words[k])
+        ]
+        earlier = next((k for k in alike if jaccard(words[k], of_text) >= threshold), place)
         if earlier == place:
             kept.append(place)
         stands_for.append(earlier)

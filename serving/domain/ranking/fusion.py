@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from serving.domain.items.records import ItemId
 from serving.domain.ranking.ledger import FusionMethod, LegTerm, worth
@@ -14,8 +14,7 @@ RRF_RANK_CONSTANT = 60.0
 """The k of Cormack et al.; results are not sensitive to values near it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(NamedTuple):
     """An item with its fused score and the terms of the sum."""
 
     item: ItemId
@@ -67,23 +66,14 @@ def fuse(
             continue
         most = ranked.candidates[0].score if ranked.candidates else least
         for candidate, rank in zip(ranked.candidates, ranked.ranks(rank_style), strict=True):
-            terms.setdefault(candidate.item, []).append(
-                LegTerm(
-                    leg=ranked.leg,
-                    rank=rank,
-                    weight=weight,
-                    leg_score=candidate.score,
-                    least=least,
-                    most=most,
-                    path=candidate.path,
-                    facts=candidate.facts,
-                )
-            )
+            item, score, path, facts = candidate
+            term = LegTerm(ranked.leg, rank, weight, score, least, most, path, facts)
+            terms.setdefault(item, []).append(term)
 
     # fsum, not sum: float addition is not associative. With a running sum, the order of the
     # lists could change the last bit of a score and break a tie.
     fused = [
-        Fused(item, math.fsum(worth(term, method, rank_constant) for term in of_item), of_item)
-        for item, of_item in ((item, tuple(of_item)) for item, of_item in terms.items())
+        Fused(item, math.fsum([worth(term, method, rank_constant) for term in found]), tuple(found))
+        for item, found in terms.items()
     ]
     return sorted(fused, key=lambda one: (-one.score, one.item))

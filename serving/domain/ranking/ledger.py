@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from serving.domain.items.records import ItemId
 
@@ -21,8 +22,7 @@ class FusionMethod(StrEnum):
     """The sum of weight * score, for a single leg or for legs on the same scale."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegTerm:
+class LegTerm(NamedTuple):
     """The input of one leg, or one signal, to the fusion; `worth` computes its term.
 
     `least` and `most` are the scores that a convex combination maps to 0 and 1.

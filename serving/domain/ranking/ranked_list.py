@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby, pairwise
-from operator import attrgetter
+from itertools import groupby
+from typing import NamedTuple
 
 from serving.domain.items.records import ItemId
 
@@ -25,8 +25,7 @@ class RankStyle(StrEnum):
     """1, 2, 2, 3: equal scores share a rank, and the next one follows without a gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """An item that a leg found.
 
     `score` is on the scale of the leg; higher is better. `path` says how the leg found the
@@ -50,7 +49,7 @@ class RankedList:
         if len({candidate.item for candidate in self.candidates}) != len(self.candidates):
             raise ValueError(f"leg {self.leg!r} names an item twice")
         scores = [candidate.score for candidate in self.candidates]
-        if any(earlier < later for earlier, later in pairwise(scores)):
+        if scores != sorted(scores, reverse=True):
             raise ValueError(f"leg {self.leg!r} is not ordered by descending score")
 
     def ranks(self, style: RankStyle) -> list[float]:
@@ -59,10 +58,11 @@ class RankedList:
 
 
 def _ranks(candidates: Sequence[Candidate], style: RankStyle) -> list[float]:
-    if style is RankStyle.ORDINAL:
-        return list(range(1, len(candidates) + 1))
+    scores = [candidate.score for candidate in candidates]
+    if style is RankStyle.ORDINAL or len(set(scores)) == len(scores):
+        return list(range(1, len(scores) + 1))
     ranks: list[float] = []
-    for number, (_, tied) in enumerate(groupby(candidates, attrgetter("score")), start=1):
+    for number, (_, tied) in enumerate(groupby(scores), start=1):
         count = sum(1 for _ in tied)
         shared = number if style is RankStyle.DENSE else len(ranks) + (count + 1) / 2
         ranks += [shared] * count

@@ -50,8 +50,7 @@ class Traits(NamedTuple):
         return cls(item.item, time_of(item), item.speaker if isinstance(item, Segment) else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """The input of a signal: the item, what the question names, and the access count."""
 
     traits: Traits

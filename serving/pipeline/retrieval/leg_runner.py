@@ -202,10 +202,23 @@ class LegRunner:
         except Exception:
             logger.exception("leg failed unexpectedly", extra={"leg": spec.name})
             state, reason = LegState.FAILED, "internal error"
+        elapsed_s = time.perf_counter() - started
+        if answer is None:
+            return LegResult(
+                LegReport(leg=spec.name, state=state, reason=reason, elapsed_s=elapsed_s)
+            )
+        depth = spec.depth_for(profile.limit)
+        found = within_depth(answer.candidates, depth, profile.rank_style)
         report = LegReport(
-            leg=spec.name, state=state, reason=reason, elapsed_s=time.perf_counter() - started
+            leg=spec.name,
+            state=state,
+            reason=reason,
+            candidates=len(found),
+            below_floor=answer.below_floor,
+            elapsed_s=elapsed_s,
+            standbys=answer.standbys,
         )
-        return LegResult(report) if answer is None else _with_answer(report, answer, spec, profile)
+        return LegResult(report, RankedList(spec.name, tuple(found)), answer.index_epoch)
 
     async def _find(self, request: LegRequest, *, shed: bool) -> LegAnswer:
         leg = self._legs.get(request.spec.name)
@@ -271,21 +284,6 @@ async def _upstream_answer(leg: asyncio.Task[LegResult]) -> UpstreamAnswer:
         if report.state is LegState.SKIPPED
         else UpstreamAnswer(broken=(why,))
     )
-
-
-def _with_answer(
-    report: LegReport, answer: LegAnswer, spec: LegSpec, profile: Profile
-) -> LegResult:
-    depth = spec.depth_for(profile.limit)
-    within = within_depth(answer.candidates, depth, profile.rank_style)
-    ranked = RankedList(spec.name, tuple(within))
-    report = replace(
-        report,
-        candidates=len(ranked.candidates),
-        below_floor=answer.below_floor,
-        standbys=answer.standbys,
-    )
-    return LegResult(report, ranked, answer.index_epoch)
 
 
 def _with_counts(

@@ -304,7 +304,12 @@ class Retriever:
         loading: _Loading,
     ) -> list[RankedList]:
         """Returns a list per signal, of the candidates that still exist."""
+        named = Named.of(query.text)
         names = [signal.name for signal in profile.signals if signal.weight]
+        if TIME in names:
+            named = Named(named.words, periods())
+            if not named.periods:
+                names.remove(TIME)  # it ranks nothing
         if not names:
             return []
         items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
@@ -315,7 +320,6 @@ class Retriever:
             loading.rows(unknown), loading.shown(self._access, counted)
         )
         traits |= {item: Traits.of(rows[item]) for item in unknown if item in rows}
-        named = Named.of(query.text, periods() if TIME in names else ())
         known = [Known(traits[item], named, shown.get(item, 0)) for item in items if item in traits]
         return [ranked_by(name, known) for name in names]
 

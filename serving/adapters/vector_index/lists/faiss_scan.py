@@ -5,6 +5,8 @@ One thread, 384 dimensions, 40 rows wanted: 10,000 rows 0.18 ms, 100,000 rows 5.
 
 from __future__ import annotations
 
+from functools import cache
+
 import faiss
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,7 @@ def scan(
     selector = None
     if passing is not None:
         selector = faiss.IDSelectorBitmap(np.packbits(passing, bitorder="little"))
-    quantizer = faiss.ScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_fp16)
+    quantizer = _quantizer(vectors.shape[1])
     # Rows are known by their position, as if they were pairs of a list and a place in it.
     scanner = quantizer.select_InvertedListScanner(faiss.METRIC_INNER_PRODUCT, None, True, selector)
     scanner.set_query(faiss.swig_ptr(query))
@@ -44,3 +46,8 @@ def scan(
         len(vectors), codes, None, faiss.swig_ptr(scores), faiss.swig_ptr(rows), count
     )
     return rows[rows >= 0]
+
+
+@cache
+def _quantizer(dimension: int) -> faiss.ScalarQuantizer:
+    return faiss.ScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_fp16)

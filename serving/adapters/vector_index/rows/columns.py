@@ -85,6 +85,7 @@ class Columns:
         closings: A fact's row and the three times of one of its closings, see `times_of`.
         postings: The rows of each term, and of `only_stands_for` each entity.
         names: The distinct names of the rows, as they are written.
+        keys: The `name_key` of each of the names.
         mentions: The numbers of the names that the rows mention, row after row.
         mention_ends: Where the mentions of each row end.
         speakers: The number of each row's speaker, whose name may be empty.
@@ -102,6 +103,7 @@ class Columns:
         self.rests_on = array("q")
         self.closings = array("q")
         self.names: list[str] = []
+        self.keys: list[str] = []
         self.mentions = array("i")
         self.mention_ends = array("q")
         self.speakers = array("i")
@@ -173,6 +175,7 @@ class Columns:
         number = self._numbers.setdefault(name, len(self.names))
         if number == len(self.names):
             self.names.append(name)
+            self.keys.append(name_key(name))
         return number
 
     def take_names(
@@ -195,13 +198,20 @@ class Columns:
 
     def names_of(self, slot: int) -> list[str]:
         """The names of the entities that a row mentions, the speaker's among them."""
-        start = self.mention_ends[slot - 1] if slot else 0
-        return [self.names[number] for number in self.mentions[start : self.mention_ends[slot]]]
+        return [self.names[number] for number in self._mentions_of(slot)]
 
     def mentioned(self, slot: int) -> dict[str, str]:
         """The entities that a row mentions: the name as it is written there, by its key."""
-        names = ((name_key(name), name) for name in self.names_of(slot))
-        return {key: name for key, name in names if key}
+        return {
+            self.keys[number]: self.names[number]
+            for number in self._mentions_of(slot)
+            if self.keys[number]
+        }
+
+    def _mentions_of(self, slot: int) -> array[int]:
+        """The numbers of the names that a row mentions."""
+        start = self.mention_ends[slot - 1] if slot else 0
+        return self.mentions[start : self.mention_ends[slot]]
 
     def grown(self, capacity: int) -> Columns:
         """The same rows with a larger capacity; columns without a fixed width are shared."""

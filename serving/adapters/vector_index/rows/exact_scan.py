@@ -96,11 +96,13 @@ def best_rows(view: PartitionView, rows: Slots, vector: Array) -> list[ScoredRow
     """
     vectors = view.columns.vectors
     chosen = arrays.as_float32(vectors[arrays.beside(rows, vectors)])
+    items = view.columns.items
     scored = [
-        ScoredRow(round(score, 6), view.columns.items[row], row)
+        (-round(score, 6), items[row], row)
         for score, row in zip((chosen * vector).sum(1).tolist(), rows.tolist(), strict=True)
     ]
     best: dict[ItemId, ScoredRow] = {}
-    for found in sorted(scored, key=lambda found: (-found.score, found.item)):
-        best.setdefault(found.item, found)
+    for negative, item, row in sorted(scored):
+        if item not in best:
+            best[item] = ScoredRow(-negative, item, row)
     return list(best.values())
