@@ -23,8 +23,9 @@ from bench.harness.sample import multiplied_sample
 from bench.harness.service import ServiceStartError, Target, fresh_data, started
 from bench.harness.writing import store
 from bench.peers.bm25_numpy import Bm25Numpy
+from bench.peers.graph_memory import graph_memory
 from bench.peers.lance import Lance
-from bench.peers.passages import passages_of
+from bench.peers.passages import facts_of, passages_of
 from bench.peers.peer import Peer
 from bench.peers.qdrant import QdrantEdge
 from bench.peers.tables import save_picture, summary
@@ -124,12 +125,15 @@ async def _systems(
         memories = await passages_of(collection, embedder, lambda _count: None)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trb-")))
         peers = _peers(folder, stack)
+        if facts := await facts_of(collection, embedder):
+            graph = graph_memory(folder / "neo4j", load_settings().cache_dir, facts)
+            peers.append(await stack.enter_async_context(graph))
         for peer in peers:
             await peer.fill(memories)
         yield [served(connections, target.pid), *(in_process(peer, embedder) for peer in peers)]
 
 
-def _peers(folder: Path, stack: contextlib.AsyncExitStack) -> Sequence[Peer]:
+def _peers(folder: Path, stack: contextlib.AsyncExitStack) -> list[Peer]:
     for name in ("qdrant", "lance"):
         (folder / name).mkdir()
     qdrant = QdrantEdge(folder / "qdrant")

@@ -8,11 +8,11 @@ import bm25s
 import numpy as np
 import Stemmer
 
-from bench.peers.peer import LIST_DEPTH, STOP_WORDS, Passage, fused
+from bench.peers.peer import LIST_DEPTH, STOP_WORDS, InProcess, Passage, fused
 from serving.ports.embedding import Vector, Vectors
 
 
-class Bm25Numpy:
+class Bm25Numpy(InProcess):
     """An index of words and a matrix of vectors for each tenant."""
 
     name = "bm25s + NumPy"

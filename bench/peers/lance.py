@@ -13,11 +13,11 @@ import pyarrow as pa
 from lancedb.index import FTS, Bitmap
 from lancedb.rerankers import RRFReranker
 
-from bench.peers.peer import LIST_DEPTH, RANK_CONSTANT, STOP_WORDS, Passage
+from bench.peers.peer import LIST_DEPTH, RANK_CONSTANT, STOP_WORDS, InProcess, Passage
 from serving.ports.embedding import Vector
 
 
-class Lance:
+class Lance(InProcess):
     """One table of all tenants; the filter is applied before both searches.
 
     Args:

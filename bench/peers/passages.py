@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from bench.harness.collection import Collection
-from bench.peers.peer import Passage
+from bench.peers.peer import Passage, StatedFact
 from serving.domain.items import records
 from serving.domain.items.text import text_of, text_to_embed
 from serving.ports.embedding import Embedder
-from trivium.values import Segment
+from trivium.values import Fact, Segment
 
 CHUNK = 256
 _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,6 +43,35 @@ async def passages_of(
             ]
             advance(len(chunk))
     return memories
+
+
+async def facts_of(
+    collection: Collection, embedder: Embedder
+) -> Mapping[str, Sequence[StatedFact]]:
+    """Embeds the facts of each tenant that rest on segments; only of tenants with such facts."""
+    facts: dict[str, list[StatedFact]] = {}
+    for tenant, memory in collection.memories.items():
+        stated = [fact for fact in memory.facts if fact.evidence and not fact.sensitive]
+        for start in range(0, len(stated), CHUNK):
+            chunk = stated[start : start + CHUNK]
+            sentences = [fact.sentence or _sentence(fact) for fact in chunk]
+            rows = await embedder.embed_documents(sentences)
+            facts.setdefault(tenant, []).extend(
+                StatedFact(
+                    subject=fact.subject,
+                    relation=fact.relation,
+                    object=fact.object,
+                    sentence=sentence,
+                    vector=windows[0],
+                    evidence=fact.evidence,
+                )
+                for fact, sentence, windows in zip(chunk, sentences, rows, strict=True)
+            )
+    return facts
+
+
+def _sentence(fact: Fact) -> str:
+    return f"{fact.subject} {fact.relation} {fact.object}"
 
 
 def _stored(segment: Segment) -> records.Segment:

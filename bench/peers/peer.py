@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,6 +27,18 @@ class Passage:
     id: str
     text: str
     vector: Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedFact:
+    """A fact with the vector of its sentence, and the ids of the passages that it rests on."""
+
+    subject: str
+    relation: str
+    object: str
+    sentence: str
+    vector: Vector
+    evidence: Sequence[str]
 
 
 class Peer(Protocol):
@@ -56,6 +69,18 @@ class Peer(Protocol):
             Ids, best first.
         """
         ...
+
+    def cpu_s(self) -> float:
+        """The CPU seconds until now of this process, and of the peer's own ones."""
+        ...
+
+
+class InProcess:
+    """Base class of peers without processes of their own."""
+
+    def cpu_s(self) -> float:
+        """The CPU seconds until now of this process."""
+        return time.process_time()
 
 
 def fused(lists: Sequence[Sequence[str]], limit: int) -> list[str]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import qdrant_edge as qdrant
 
-from bench.peers.peer import LIST_DEPTH, RANK_CONSTANT, STOP_WORDS, Passage
+from bench.peers.peer import LIST_DEPTH, RANK_CONSTANT, STOP_WORDS, InProcess, Passage
 from serving.ports.embedding import Vector
 
 MEANING, WORDS = "meaning", "words"
 
 
-class QdrantEdge:
+class QdrantEdge(InProcess):
     """A shard for each tenant, so that the weights of words are those of the tenant.
 
     Args:

@@ -54,7 +54,7 @@ def in_process(peer: Peer, embedder: Embedder) -> System:
         vector = await embedder.embed_query(query.text, Deadline.after(BUDGET_S))
         return await peer.search(query.tenant, query.text, np.asarray(vector), LIMIT)
 
-    return System(name=peer.name, lacks=peer.lacks, ask=ask, cpu_s=time.process_time)
+    return System(name=peer.name, lacks=peer.lacks, ask=ask, cpu_s=peer.cpu_s)
 
 
 def served(connections: Connections, pid: int) -> System:

@@ -14,13 +14,14 @@ import pytest
 from bench.harness.collection import Collection, Memory, Query
 from bench.harness.results import Record
 from bench.peers.bm25_numpy import Bm25Numpy
-from bench.peers.passages import passages_of
-from bench.peers.peer import Passage, Peer, fused
+from bench.peers.passages import facts_of, passages_of
+from bench.peers.peer import Passage, Peer, StatedFact, fused
 from bench.peers.tables import save_picture, summary
 from bench.peers.turns import CALLERS, System, recall, take_turns
+from serving.config.settings import load_settings
 from serving.ports.embedding import Vector
 from tests.fakes.meaning import FakeEmbedder
-from trivium.values import Segment
+from trivium.values import Fact, Segment
 
 PEERS = {"bm25_numpy": "", "qdrant": "qdrant_edge", "lance": "lancedb"}
 """The modules, and the library that each needs beyond those of the tools."""
@@ -68,6 +69,41 @@ async def test_a_question_of_stop_words_is_answered_by_meaning(peer: Peer) -> No
     found = await peer.search(OHARA, "what was it", direction(1), 1)
 
     assert found == ["dog"]
+
+
+async def test_graphiti_finds_what_the_facts_of_the_tenant_rest_on(tmp_path: Path) -> None:
+    pytest.importorskip("graphiti_core", reason="graphiti_core is installed by make bench-peers")
+    graph_memory = importlib.import_module("bench.peers.graph_memory").graph_memory
+
+    def fact(id_: str, place: int) -> StatedFact:
+        return StatedFact(
+            subject="Mel",
+            relation="told",
+            object=id_,
+            sentence=TEXTS[id_],
+            vector=direction(place),
+            evidence=[id_],
+        )
+
+    facts = {OHARA: [fact("boat", 0), fact("moon", 2)], OTHER: [fact("dog", 1)]}
+    async with graph_memory(tmp_path / "neo4j", load_settings().cache_dir, facts) as peer:
+        await peer.fill({})
+
+        assert await peer.search(OHARA, "Who sailed to Goa?", direction(0), 1) == ["boat"]
+        assert sorted(await peer.search(OHARA, "sailed", direction(2), 9)) == ["boat", "moon"]
+        assert await peer.search("nobody", "sailed", direction(0), 9) == []
+
+
+async def test_the_facts_of_a_collection_are_those_that_rest_on_something() -> None:
+    told = Fact(id="told", subject="Mel", relation="sailed to", object="Goa", evidence=("g",))
+    rumour = Fact(id="rumour", subject="Mel", relation="likes", object="tea")
+    collection = Collection(name="c", memories={"t": Memory([], [told, rumour])}, queries=[])
+
+    facts = await facts_of(collection, FakeEmbedder())
+
+    assert [(each.sentence, each.evidence) for each in facts["t"]] == [
+        ("Mel sailed to Goa", ("g",))
+    ]
 
 
 def test_what_two_lists_name_comes_before_the_first_of_one() -> None:
