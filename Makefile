@@ -140,6 +140,10 @@ overload: $(VENV)/.dev ## Load the service beyond its capacity; DATA=FOLDER name
 faults: $(VENV)/.dev ## Let PostgreSQL and Neo4j fail in each way under load; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.faults $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-cpu
+bench-cpu: $(VENV)/.dev ## Measure where the CPU time of an answer goes; DATA=FOLDER names a set
+	@$(BIN)/python -m bench.speed.cpu $(if $(DATA),--data $(DATA))
+
 .PHONY: bench-recall
 bench-recall: $(VENV)/.dev ## Measure how long a bot waits for its memory in simulated calls; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.recall $(if $(DATA),--data $(DATA))

@@ -9,12 +9,14 @@ from bench.gpu.tables import gpu_table
 from bench.harness.results import Record, find, number, select, table
 from bench.index import scale
 from bench.index.tables import rebuilds, ways_table
+from bench.peers.tables import summary as peers_table
 from bench.quality.pages.summary import difference, marked
 from bench.quality.pages.tables import answerable_table, budgets_table
 from bench.quality.scoring.metrics import EVIDENCE, METRICS
 from bench.reports.baselines import baseline
 from bench.reports.goals import SET_GOALS
 from bench.reports.report import estimate, figures, goals_table, loads_table, markdown_table
+from bench.speed.cpu.figures import cpu_table
 from bench.speed.faults.figures import faults_table
 from bench.speed.overload.figures import overload_table
 from bench.speed.recall.figures import recall_table
@@ -89,6 +91,14 @@ def _loads(name: str) -> str:
 
 def _overload(name: str) -> str:
     return overload_table(baseline(name))
+
+
+def _cpu(name: str) -> str:
+    return cpu_table(baseline(name))
+
+
+def _peers() -> str:
+    return peers_table(baseline("peers"))
 
 
 def _faults(name: str) -> str:
@@ -339,6 +349,8 @@ def _scale(dimension: str, machine_gib: str) -> str:
 TABLES: Mapping[str, Callable[..., str]] = {
     "goals": _goals,
     "loads": _loads,
+    "cpu": _cpu,
+    "peers": _peers,
     "overload": _overload,
     "faults": _faults,
     "recall": _recall,

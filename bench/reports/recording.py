@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,12 +12,32 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from bench.harness.collection import Collection
-from bench.harness.results import Record, Result, append_record, run_folder
+from bench.harness.results import Json, Record, Result, append_record, run_folder
 from bench.harness.service import ServiceStartError
 from bench.reports import environment
 from trivium.errors import TriviumError
 
 console = Console(stderr=True)
+
+
+class Taking:
+    """Takes each result of a run as it comes.
+
+    Attributes:
+        folder: Of the run; other files can be put into it.
+        records: What was taken.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, Json]) -> None:
+        self.folder = folder
+        self.records: list[Record] = []
+        self._about = about
+
+    def __call__(self, result: Result) -> None:
+        """Appends a result to the file of the run."""
+        record = result.as_record(self._about)
+        append_record(self.folder, record)
+        self.records.append(record)
 
 
 @contextmanager
@@ -27,7 +47,7 @@ def recorded(
     out: Path,
     summary: Callable[[Sequence[Record]], str],
     save_picture: Callable[[Sequence[Record], Path], None],
-) -> Iterator[Callable[[Result], None]]:
+) -> Iterator[Taking]:
     """Yields what takes each result; what was taken is kept, also if the run fails.
 
     Args:
@@ -44,13 +64,7 @@ def recorded(
     about = environment.about(collection)
     folder = run_folder(f"{kind}-{collection.name}", out)
     folder.mkdir(parents=True)
-    records: list[Record] = []
-
-    def take(result: Result) -> None:
-        record = result.as_record(about)
-        append_record(folder, record)
-        records.append(record)
-
+    take = Taking(folder, about)
     try:
         yield take
     except (TriviumError, ServiceStartError) as error:
@@ -58,8 +72,8 @@ def recorded(
     except asyncio.CancelledError:
         raise click.Abort from None
     finally:
-        if records:
-            (folder / "summary.md").write_text(summary(records), encoding="utf-8")
-            save_picture(records, folder / "overview.png")
-            console.print(Markdown(summary(records)))
+        if take.records:
+            (folder / "summary.md").write_text(summary(take.records), encoding="utf-8")
+            save_picture(take.records, folder / "overview.png")
+            console.print(Markdown(summary(take.records)))
             console.print(f"written to {folder}")

@@ -19,7 +19,7 @@ from bench.reports import environment
 from bench.reports.plots import save_picture
 from bench.reports.progress import progress_bars
 from bench.reports.report import summary
-from bench.speed.floors import BaselineError
+from bench.speed.floors.measures import BaselineError
 from bench.speed.suite import LEAST_CALLS, SCENARIOS, Plan, Suite, service
 from trivium.errors import TriviumError
 

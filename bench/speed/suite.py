@@ -37,7 +37,8 @@ from bench.harness.writing import BatchLoader, measure_projection
 from bench.quality.scoring.evaluate import Answers, ask_way
 from bench.quality.scoring.outcome import outcome
 from bench.quality.ways import default_ways, legs_of
-from bench.speed import floors, ingest
+from bench.speed import ingest
+from bench.speed.floors import measures as floors
 from trivium.values import Retrieval
 
 SCENARIOS = ("start", "ingest", "baselines", "load", "quality")

@@ -31,7 +31,7 @@ async def measure_encoder(texts: Sequence[str]) -> Result:
     Raises:
         BaselineError: The process failed.
     """
-    command = (sys.executable, "-m", "bench.speed.bare_encoder")
+    command = (sys.executable, "-m", "bench.speed.floors.bare_encoder")
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     lines = [" ".join(text.split()) for text in texts[:ENCODER_TEXTS]]
     output, errors = await process.communicate("\n".join(lines).encode())
@@ -88,7 +88,7 @@ async def _timed_check(client: AsyncClient) -> float:
 
 @contextlib.asynccontextmanager
 async def _echo_server() -> AsyncIterator[str]:
-    command = (sys.executable, "-m", "bench.speed.echo_server")
+    command = (sys.executable, "-m", "bench.speed.floors.echo_server")
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     assert process.stdout is not None, "it was made with a pipe; this is a bug"
     try:

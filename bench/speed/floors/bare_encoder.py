@@ -1,6 +1,7 @@
 """Times the sentence encoder alone: the same encoder and batcher as the service's, one text.
 
-`python -m bench.speed.bare_encoder` reads a text a line, and prints seconds, wall and CPU, as JSON.
+`python -m bench.speed.floors.bare_encoder` reads a text a line, and prints seconds, wall and CPU,
+as JSON.
 """
 
 from __future__ import annotations

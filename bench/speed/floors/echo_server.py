@@ -1,6 +1,7 @@
 """A bare gRPC server that answers grpc.health.v1: the floor under any call.
 
-`python -m bench.speed.echo_server` prints its address, and serves until its standard input closes.
+`python -m bench.speed.floors.echo_server` prints its address, and serves until its standard input
+closes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The CPU time of an answer, by what is asked and by process."""

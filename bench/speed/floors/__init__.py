@@ -1,0 +1,1 @@
+"""Lower bounds of the service: the encoder alone, and gRPC alone."""
