@@ -25,7 +25,7 @@ from serving.domain.errors import DependencyError, TriviumError
 from serving.local.interruption import Interruption
 from serving.local.ray_cluster import DeskRay, choose_ports
 from serving.local.ray_environment import DeskAddresses, DeskEndedError, DeskStartError
-from serving.local.upkeep import RestartableServer, Upkeep, tend_all
+from serving.local.upkeep import RestartableServer, Upkeep, tended_in_background
 
 Report = Callable[[str], None]
 LINES_OF_RAY = 12
@@ -94,6 +94,9 @@ def running_desk(
         postgres = stack.enter_context(started_in_background(postgres_server))
         neo4j = stack.enter_context(started_in_background(neo4j_server))
         encoder = stack.enter_context(started_in_background(_EncoderFiles(settings, progress)))
+        upkeeps = _upkeeps(postgres_server, neo4j_server, report)
+        # Stopped after Ray, which waits for no start of a store, and before the stores.
+        tend_stores = stack.enter_context(tended_in_background(upkeeps))
         ray = DeskRay(ports, temp_dir, interruption.check)
         stack.callback(ray.stop)
         stack.callback(begin_to_stop)
@@ -109,11 +112,10 @@ def running_desk(
             report("deploying the service")
             with _ray_errors():
                 ray.deploy(serve_config(settings, arguments), report)
-            upkeeps = _upkeeps(postgres_server, neo4j_server, report)
 
             def tend() -> None:
                 ray.require_alive()
-                tend_all(upkeeps)
+                tend_stores()
 
             yield Desk(addresses, time.monotonic() - started, tend)
 
