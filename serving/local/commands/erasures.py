@@ -9,8 +9,8 @@ from typing import TextIO
 
 import click
 
-from serving.adapters.postgres.writes import vacuum as vacuuming
 from serving.adapters.postgres.writes.tombstones import Tombstones, erase_again, read_tombstones
+from serving.adapters.postgres.writes.vacuum import Vacuumed, vacuum_tables
 from serving.config.settings import Settings
 from serving.local.commands.database import in_database
 
@@ -50,14 +50,14 @@ def apply(settings: Settings, file: TextIO) -> None:
 @click.pass_obj
 def vacuum(settings: Settings) -> None:
     """Write PostgreSQL's files anew, without what was erased. Each table is locked meanwhile."""
-    done = in_database(settings, vacuuming.vacuum)
+    done = in_database(settings, vacuum_tables)
     for line in report_of(done):
         click.echo(line)
     if done.warnings:
         raise click.ClickException("not all files were written anew")
 
 
-def report_of(done: vacuuming.Vacuumed) -> list[str]:
+def report_of(done: Vacuumed) -> list[str]:
     """What was written anew, and what may still hold erased rows, until when."""
     return [
         *done.warnings,
@@ -83,7 +83,7 @@ def _wal(files: int | None) -> str:
     return "the files from before are removed"
 
 
-def _logged(done: vacuuming.Vacuumed) -> str:
+def _logged(done: Vacuumed) -> str:
     if done.logged_until is None:
         return "it names no erased item"
     until = _minute(done.logged_until)

@@ -39,7 +39,7 @@ class Vacuumed:
     logged_until: datetime | None
 
 
-async def vacuum(database: Database) -> Vacuumed:
+async def vacuum_tables(database: Database) -> Vacuumed:
     """Writes all tables and their statistics anew, and begins another file of the WAL.
 
     Each table is locked while it is written.

@@ -16,7 +16,7 @@ from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.writes.vacuum import vacuum
+from serving.adapters.postgres.writes.vacuum import vacuum_tables
 from serving.ports.memory_store import Selector
 from tests.fixtures.postgres import QUICK
 from tests.integration.postgres.writes.test_erasure import MARK, fill
@@ -88,6 +88,6 @@ async def test_a_role_that_may_not_replace_the_wal_is_told_so(dsn: str) -> None:
     owned = make_conninfo(dsn, user="owner", dbname="owned")
     await migrate(owned)
 
-    done = await vacuum(Database(owned))
+    done = await vacuum_tables(Database(owned))
 
     assert (done.warnings, done.wal_files, done.logged_until) == ([], None, None)
