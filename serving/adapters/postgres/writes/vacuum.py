@@ -81,7 +81,7 @@ async def _delete_outdated_statistics(connection: Connection) -> bool:
             connection,
             f"SELECT count(*) FROM pg_stats WHERE tablename IN (SELECT relname FROM {_EMPTY})",
         )
-        return left == 0
+        return int(left) == 0
     return True
 
 
