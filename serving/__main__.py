@@ -138,7 +138,7 @@ def keys(context: click.Context) -> None:
 @main.group(cls=_LaterCommands, name="erasures")
 @click.pass_context
 def erasures(context: click.Context) -> None:
-    """Export what was erased, and erase it again in a restored backup."""
+    """Remove what was erased from PostgreSQL's files, and from a restored backup."""
     context.obj = _settings()
 
 

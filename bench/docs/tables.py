@@ -110,19 +110,20 @@ def _recall(name: str) -> str:
 
 
 def _chaos() -> str:
-    """What happened in each placement, and what was found."""
+    """What happened in each run, and what was found."""
     found = ("lost", "double", "stale", "half_written", "resurrected", "unverified")
     counted = ("operations", "acknowledged", "retried", "answers", "rows", *found)
     rows = [
         (
             str(table(each, "parameters")["placement"]),
+            figures(number(each, "parameters", "seed")),
             figures(number(each, "n")),
             *(figures(number(each, "measured", name)) for name in counted),
         )
         for each in baseline("faults/chaos")
     ]
     names = (name.replace("_", "-") for name in counted)
-    return markdown_table(("placement", "rounds", *names), rows)
+    return markdown_table(("placement", "seed", "rounds", *names), rows)
 
 
 def _batching() -> str:
@@ -207,11 +208,13 @@ def _former() -> str:
 def _differences(name: str, metric: str, *ways: str) -> str:
     """The paired differences of ways to the default profile, by set."""
     records = baseline(name)
+    found = {_set_of(each) for each in records}
+    sets = [*(each for each in SETS if each in found), *sorted(found.difference(SETS))]
     rows = [
-        (way, *(marked(difference(_way(records, each, way), metric)) for each in SETS))
+        (way, *(marked(difference(_way(records, each, way), metric)) for each in sets))
         for way in ways
     ]
-    return markdown_table((metric, *SETS), rows)
+    return markdown_table((metric, *sets), rows)
 
 
 def _forms(profile: str) -> str:

@@ -5,6 +5,7 @@ A store whose address is in the settings is used as it is and not started.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import tempfile
@@ -18,14 +19,16 @@ from typing import Any, Protocol
 from serving.adapters.embedded_neo4j.launcher import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres, PostgresStartError
 from serving.adapters.encoder.published import PUBLISHED, open_model
+from serving.adapters.postgres.connection.errors import StatementRejectedError
+from serving.adapters.postgres.connection.migrations import UnusableSchemaError, migrate
 from serving.composition.extras import require_extras
 from serving.config.settings import Settings
 from serving.deployments.app import serve_config
-from serving.domain.errors import DependencyError, TriviumError
+from serving.domain.errors import DependencyError, TriviumError, UnavailableError
 from serving.local.interruption import Interruption
 from serving.local.ray_cluster import DeskRay, choose_ports
 from serving.local.ray_environment import DeskAddresses, DeskEndedError, DeskStartError
-from serving.local.upkeep import RestartableServer, Upkeep, tend_all
+from serving.local.upkeep import RestartableServer, Upkeep, tended_in_background
 
 Report = Callable[[str], None]
 LINES_OF_RAY = 12
@@ -94,26 +97,26 @@ def running_desk(
         postgres = stack.enter_context(started_in_background(postgres_server))
         neo4j = stack.enter_context(started_in_background(neo4j_server))
         encoder = stack.enter_context(started_in_background(_EncoderFiles(settings, progress)))
+        upkeeps = _upkeeps(postgres_server, neo4j_server, report)
+        # Stopped after Ray, which waits for no start of a store, and before the stores.
+        tend_stores = stack.enter_context(tended_in_background(upkeeps))
         ray = DeskRay(ports, temp_dir, interruption.check)
         stack.callback(ray.stop)
         stack.callback(begin_to_stop)
         with logs_kept_on_failure(settings, ray.log_dir, report):
             with _ray_errors():
                 addresses = ray.start()
-            arguments = _arguments(
-                settings,
-                address_of(postgres, interruption.check),
-                address_of(neo4j, interruption.check),
-            )
+            dsn = address_of(postgres, interruption.check)
+            require_schema(dsn or _configured_dsn(settings))
+            arguments = _arguments(settings, dsn, address_of(neo4j, interruption.check))
             address_of(encoder, interruption.check)
             report("deploying the service")
             with _ray_errors():
                 ray.deploy(serve_config(settings, arguments), report)
-            upkeeps = _upkeeps(postgres_server, neo4j_server, report)
 
             def tend() -> None:
                 ray.require_alive()
-                tend_all(upkeeps)
+                tend_stores()
 
             yield Desk(addresses, time.monotonic() - started, tend)
 
@@ -192,6 +195,21 @@ def address_of(start: Future[str] | None, check: Callable[[], None]) -> str | No
         raise DeskStartError(str(error)) from error
 
 
+def require_schema(dsn: str) -> None:
+    """Migrates the database before anything uses it; a replica could not report why it cannot.
+
+    Raises:
+        DeskStartError: Its schema is newer than this program, it was restored in part, or the
+            account may not migrate it.
+    """
+    try:
+        # Replicas wait for a PostgreSQL that cannot be reached.
+        with contextlib.suppress(UnavailableError):
+            asyncio.run(migrate(dsn))
+    except (UnusableSchemaError, StatementRejectedError) as error:
+        raise DeskStartError(f"PostgreSQL cannot be used: {error}") from error
+
+
 @contextlib.contextmanager
 def _ray_errors() -> Iterator[None]:
     """Shortens errors of Ray to their last lines; the rest is a traceback inside Ray."""
@@ -255,6 +273,11 @@ class CancellableReport:
         if self._cancelled:
             raise CancelledError
         self._report(line)
+
+
+def _configured_dsn(settings: Settings) -> str:
+    assert settings.postgres.dsn is not None, "otherwise the desk has started a PostgreSQL"
+    return settings.postgres.dsn.get_secret_value()
 
 
 def _postgres(settings: Settings) -> EmbeddedPostgres | None:

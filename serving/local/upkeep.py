@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from serving.adapters.embedded_postgres import PostgresStartError
@@ -64,7 +66,23 @@ class Upkeep:
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
 
-def tend_all(upkeeps: Sequence[Upkeep]) -> None:
-    """Restarts every store that has ended."""
-    for upkeep in upkeeps:
-        upkeep.tend()
+@contextlib.contextmanager
+def tended_in_background(upkeeps: Sequence[Upkeep]) -> Iterator[Callable[[], None]]:
+    """Yields a function that tends all stores without waiting for a start, which may take minutes.
+
+    A store that is being started is not tended meanwhile. On exit the starts are waited for: a stop
+    during a start would find no server to stop.
+    """
+    starts: dict[Upkeep, Future[None]] = {}
+    with ThreadPoolExecutor(max_workers=max(1, len(upkeeps))) as threads:
+
+        def tend() -> None:
+            for upkeep in upkeeps:
+                start = starts.get(upkeep)
+                if start is not None:
+                    if not start.done():
+                        continue
+                    start.result()  # raises what is not expected
+                starts[upkeep] = threads.submit(upkeep.tend)
+
+        yield tend

@@ -82,7 +82,7 @@ class Desk:
         process.kill()
         said, _ = self._process.communicate(timeout=STOP_TIMEOUT_S)
         left = {*filter(is_alive, tree), *mentioning(self._temporary)}
-        assert not left, f"left behind: {left}"
+        assert not left, f"left behind: {left}\n{said}"
         assert set(os.listdir(self._temporary)) < files, "the temporary folder is left behind"
         assert self._process.returncode == FAILED, said
         assert f"Trivium ended: Ray's process {name} was ended by SIGKILL" in said, said

@@ -43,6 +43,7 @@ SETTINGS: Mapping[str, str] = {
     "max_connections": "60",
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
+    "wal_recycle": "off",  # a recycled file keeps erased rows until it is written over
     "checkpoint_timeout": "15min",
     "wal_compression": "on",
     "random_page_cost": "1.1",

@@ -1,4 +1,4 @@
-"""`python -m serving erasures`: exports erasures, and applies them to a restored backup."""
+"""`python -m serving erasures`: after an erasure, in PostgreSQL's files and in restored backups."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TextIO
 import click
 
 from serving.adapters.postgres.writes.tombstones import Tombstones, erase_again, read_tombstones
+from serving.adapters.postgres.writes.vacuum import Vacuumed, vacuum_tables
 from serving.config.settings import Settings
 from serving.local.commands.database import in_database
 
@@ -43,6 +44,54 @@ def apply(settings: Settings, file: TextIO) -> None:
     tombstones = read_exported(file)
     erased = in_database(settings, lambda database: erase_again(database, tombstones))
     click.echo(f"{erased} items erased again")
+
+
+@erasures.command()
+@click.pass_obj
+def vacuum(settings: Settings) -> None:
+    """Write PostgreSQL's files anew, without what was erased. Each table is locked meanwhile."""
+    done = in_database(settings, vacuum_tables)
+    for line in report_of(done):
+        click.echo(line)
+    if done.warnings:
+        raise click.ClickException("not all files were written anew")
+
+
+def report_of(done: Vacuumed) -> list[str]:
+    """What was written anew, and what may still hold erased rows, until when."""
+    return [
+        *done.warnings,
+        "tables, indexes and statistics were written anew",
+        f"WAL: {_wal(done.wal_files)}",
+        f"change log: {_logged(done)}",
+        f"backups, standbys and archives of WAL: what is from before {_minute(done.at)} holds "
+        "what was erased, until it is deleted",
+    ]
+
+
+def _wal(files: int | None) -> str:
+    if files is None:
+        return (
+            "this role may not replace the files, which hold what was erased until they are "
+            "recycled and written over (max_wal_size); a superuser can run this command"
+        )
+    if files:
+        return (
+            f"{files} files besides the current one; those from before hold what was erased until "
+            "they are removed or written over (wal_recycle, replication slots)"
+        )
+    return "the files from before are removed"
+
+
+def _logged(done: Vacuumed) -> str:
+    if done.logged_until is None:
+        return "it names no erased item"
+    until = _minute(done.logged_until)
+    return f"it names {done.logged_ids} erased items until {until}; run this again after that"
+
+
+def _minute(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M %Z}"
 
 
 def read_exported(file: TextIO) -> Tombstones:

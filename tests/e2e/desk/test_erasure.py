@@ -19,9 +19,12 @@ STORES = {"postgres", "neo4j"}
 
 
 def files_of(service: Service) -> Iterator[Path]:
-    """The files of the data folder, of Ray's session with its logs, and the logs of the stores."""
-    session = service.log_dir.resolve().parent
-    for root in (service.data_dir, session):
+    """The files of the data folder and of the temporary one, which has Ray's session and logs.
+
+    Of the stores in the data folder their logs alone.
+    """
+    temporary = Path(service.process.environ()["TMPDIR"])
+    for root in (service.data_dir, temporary):
         for path in root.rglob("*"):
             of_store = root == service.data_dir and path.relative_to(root).parts[0] in STORES
             if path.is_file() and (not of_store or path.suffix == ".log"):

@@ -21,6 +21,8 @@ from serving.domain.errors import StoreUnavailableError
 from serving.domain.items.records import Segment, fact_id
 from serving.domain.questions.query import Filter
 from serving.domain.ranking.leg_options import WordsSearch
+from serving.local.desk import require_schema
+from serving.local.ray_environment import DeskStartError
 from tests.integration.postgres.log.following import MODEL, embed, project_graph, scalar
 from tests.support.builders import NOON, TENANT, fact, ids, query, scope, segment
 
@@ -75,6 +77,14 @@ async def test_a_schema_of_a_newer_program_is_rejected(postgres_dsn: str) -> Non
 
     with pytest.raises(SchemaTooNewError, match="version 99"):
         await migrate(postgres_dsn)
+
+
+def test_a_desk_does_not_start_on_the_schema_of_a_newer_program(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("UPDATE meta SET schema_version = 99")
+
+    with pytest.raises(DeskStartError, match="schema has version 99, this program supports"):
+        require_schema(postgres_dsn)
 
 
 async def test_a_database_whose_restore_was_cut_off_is_rejected(postgres_dsn: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from serving.adapters.postgres.writes.tombstones import Tombstones
+from serving.adapters.postgres.writes.vacuum import Vacuumed
 from serving.config.settings import Settings
 from serving.local.commands.erasures import erasures, lines_of, read_lines
 
@@ -52,3 +54,50 @@ def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
 def test_another_file_is_refused(text: str) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
         read_lines(io.StringIO(text))
+
+
+VACUUMED = Vacuumed(
+    at=datetime(2026, 5, 1, 12, tzinfo=UTC),
+    warnings=[],
+    wal_files=0,
+    logged_ids=0,
+    logged_until=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("done", "said"),
+    [
+        (VACUUMED, "WAL: the files from before are removed"),
+        (VACUUMED, "change log: it names no erased item"),
+        (VACUUMED, "what is from before 2026-05-01 12:00 UTC holds what was erased"),
+        (replace(VACUUMED, wal_files=2), "WAL: 2 files besides the current one"),
+        (replace(VACUUMED, wal_files=None), "WAL: this role may not replace the files"),
+        (
+            replace(VACUUMED, logged_ids=3, logged_until=datetime(2026, 5, 1, 13, tzinfo=UTC)),
+            "change log: it names 3 erased items until 2026-05-01 13:00 UTC; run this again",
+        ),
+    ],
+)
+def test_what_still_holds_erased_rows_is_named(
+    monkeypatch: pytest.MonkeyPatch, done: Vacuumed, said: str
+) -> None:
+    monkeypatch.setattr("serving.local.commands.erasures.in_database", lambda *_: done)
+
+    result = CliRunner().invoke(erasures, ["vacuum"], obj=Settings())
+
+    assert result.exit_code == 0
+    assert said in result.output
+
+
+def test_tables_that_were_left_as_they_are_fail_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warning = 'permission denied to vacuum "segment", skipping it'
+    done = replace(VACUUMED, warnings=[warning])
+    monkeypatch.setattr("serving.local.commands.erasures.in_database", lambda *_: done)
+
+    result = CliRunner().invoke(erasures, ["vacuum"], obj=Settings())
+
+    assert result.exit_code == 1
+    assert warning in result.output

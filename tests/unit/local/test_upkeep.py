@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from serving.adapters.embedded_postgres import PostgresStartError
 from serving.domain.errors import DependencyError
-from serving.local.upkeep import Upkeep, tend_all
+from serving.local.upkeep import Upkeep, tended_in_background
+from tests.support.waiting import until
 
 
 class BrokenServer:
@@ -30,7 +33,7 @@ def tended(server: BrokenServer, said: list[str], until: int, mended_at: int | N
         server.now = second
         if second == mended_at:
             server.error = None
-        tend_all([upkeep])
+        upkeep.tend()
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,48 @@ def test_after_a_start_it_is_looked_at_every_time_again() -> None:
 
     assert server.attempts == [0, 2, 6, 7, 8, 9]
     assert len(said) == 2
+
+
+class SlowServer:
+    """Takes as long to start as the test wants."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.may_start = threading.Event()
+
+    def restart_if_dead(self) -> None:
+        self.attempts += 1
+        assert self.may_start.wait(20), "the caller waits for it"
+
+
+class QuickServer:
+    """Counts how often it is tended."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    def restart_if_dead(self) -> None:
+        self.attempts += 1
+
+
+def test_a_slow_start_delays_neither_the_caller_nor_another_store() -> None:
+    slow, quick = SlowServer(), QuickServer()
+    upkeeps = [Upkeep(server, "Nothing works.", print) for server in (slow, quick)]
+
+    with tended_in_background(upkeeps) as tend:
+
+        def tended_thrice() -> bool:
+            tend()
+            return quick.attempts >= 3
+
+        until(tended_thrice)
+        assert slow.attempts == 1
+        slow.may_start.set()
+
+
+def test_what_is_not_expected_of_a_start_is_raised() -> None:
+    with (
+        tended_in_background([Upkeep(BrokenServer(KeyError("x")), "", print)]) as tend,
+        pytest.raises(KeyError),
+    ):
+        until(lambda: bool(tend()))
