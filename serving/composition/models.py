@@ -52,6 +52,7 @@ def _open_elsewhere(
         query_prefix=api.query_prefix,
         document_prefix=api.document_prefix,
         shortened=api.shortened,
+        input_type=api.input_type,
         text_form=embedder.text_form,
     )
     return ApiEmbedder.opened(

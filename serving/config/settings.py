@@ -145,6 +145,11 @@ class EmbeddingsApiSettings(_ApiSettings):
         default=False,
         description="Ask for vectors of `embedder.dimension`, for models that can shorten them.",
     )
+    input_type: bool = Field(
+        default=False,
+        description="Send `input_type` with each request, `query` or `document`, as Voyage's API "
+        "has it.",
+    )
     batch: int = Field(default=64, ge=1, le=2048, description="The most texts of one request.")
     timeout: timedelta = Field(
         default=timedelta(seconds=30),

@@ -12,7 +12,7 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Fact, Item, ItemId, Segment, TenantName
 from serving.domain.questions.query import Filter
 from serving.ports.change_log import Change, DeadLetter
-from serving.ports.embedding import EmbeddingModel
+from serving.ports.embedding import EmbeddingModel, Vector
 
 Outcome = Literal["created", "updated", "unchanged"]
 
@@ -23,6 +23,14 @@ class WriteReceipt:
 
     outcomes: list[Outcome]
     token: ConsistencyToken
+
+
+@dataclass(frozen=True, slots=True)
+class GivenVectors:
+    """Vectors of segments that the caller has computed with `model`; none of a sensitive one."""
+
+    model: EmbeddingModel
+    vectors: Mapping[ItemId, Vector]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +79,14 @@ class MemoryStore(Protocol):
         text_search_config: str = "",
         extracted: frozenset[ItemId] = frozenset(),
         undated: frozenset[ItemId] = frozenset(),
+        given: GivenVectors | None = None,
     ) -> WriteReceipt:
         """Stores the items, whose names are distinct, in one transaction.
 
         An item whose content is stored already is unchanged; the token covers the write that stored
         it. The entities of the segments in `extracted` and the times of the items in `undated` were
         set by the service and are not part of their content: writing them again changes neither.
+        Nor is a vector: those of unchanged items are ignored, the others are stored with the items.
 
         Raises:
             TextSearchConfigConflictError: The tenant has another one.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
+import numpy as np
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -18,6 +20,7 @@ from serving.domain.items.records import (
     segment_id,
 )
 from serving.domain.items.validity import Closing
+from serving.ports.embedding import EmbeddingModel, Vector
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from trivium.v1 import fact_pb2, ingest_service_pb2, item_pb2, segment_pb2
 
@@ -35,6 +38,8 @@ MAX_ENTITIES = 64
 MAX_KEYWORDS = 64
 MAX_EVIDENCE = 64
 MAX_CLOSES = 64
+LENGTH_TOLERANCE = 1e-3
+"""Well above what rounding to float16 or bfloat16 does to the length of a vector."""
 
 
 def to_item(
@@ -87,6 +92,38 @@ def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: da
         entity=check.text(f"{field}.entity", message.entity, MAX_NAME_BYTES),
         keywords=check.texts(f"{field}.keywords", message.keywords, MAX_KEYWORDS, MAX_NAME_BYTES),
     )
+
+
+def to_given_vector(
+    check: Checker, field: str, message: segment_pb2.Segment, model: EmbeddingModel
+) -> Vector | None:
+    """Reads the vector that comes with a segment; None without a valid one.
+
+    Args:
+        check: Gets the violations.
+        field: The path of the segment.
+        message: The segment.
+        model: The model of the service.
+    """
+    if not message.HasField("embedding"):
+        return None
+    field = f"{field}.embedding"
+    if message.sensitive:
+        check.reject(field, "must not be set: a sensitive segment has no vector")
+    if message.embedding.model_fingerprint != model.fingerprint:
+        expected = f"must be that of the service's model, {model.fingerprint!r}"
+        check.reject(f"{field}.model_fingerprint", expected)
+        return None
+    if (count := len(message.embedding.values)) != model.dimension:
+        expected = f"must have the model's {model.dimension} dimensions, has {count}"
+        check.reject(f"{field}.values", expected)
+        return None
+    # In float64: in float32 the length of a huge vector is infinite, that of a tiny one 0.
+    length = math.hypot(*message.embedding.values)
+    if not abs(length - 1) <= LENGTH_TOLERANCE:  # nor if it is NaN
+        check.reject(f"{field}.values", f"must be finite and of length 1, has length {length:g}")
+        return None
+    return np.array(message.embedding.values, np.float32)
 
 
 def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -> Fact:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from serving.domain.errors import Violation
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
-from serving.ports.memory_store import Selector
+from serving.ports.embedding import EmbeddingModel, Vector
+from serving.ports.memory_store import GivenVectors, Selector
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
-from serving.rpc.items import MAX_LABEL_KEY_BYTES, MAX_NAME_BYTES, is_dated, to_item
+from serving.rpc.items import (
+    MAX_LABEL_KEY_BYTES,
+    MAX_NAME_BYTES,
+    is_dated,
+    to_given_vector,
+    to_item,
+)
 from trivium.v1 import (
     catalog_service_pb2,
     filter_pb2,
@@ -79,13 +86,27 @@ class IngestCall:
     rejected: dict[int, tuple[ItemId | None, list[Violation]]] = field(default_factory=dict)
     undated: set[ItemId] = field(default_factory=set)
     """Items without a time, which got the server's."""
+    given: GivenVectors | None = None
+    """The vectors that came with items; None if none did."""
+
+
+IngestMessage: TypeAlias = ingest_service_pb2.IngestRequest | ingest_service_pb2.IngestStreamRequest
+
+
+def has_vectors(request: IngestMessage) -> bool:
+    """Whether any item comes with a vector."""
+    return any(message.segment.HasField("embedding") for message in request.items)
 
 
 def to_ingest_call(
-    request: ingest_service_pb2.IngestRequest | ingest_service_pb2.IngestStreamRequest,
-    now: datetime,
+    request: IngestMessage, now: datetime, model: EmbeddingModel | None = None
 ) -> IngestCall:
     """Reads a batch; invalid items go to `rejected`.
+
+    Args:
+        request: The batch.
+        now: The time of items without one.
+        model: The model of the service, if the batch has vectors.
 
     Raises:
         InvalidRequestError: The batch itself is invalid.
@@ -99,16 +120,30 @@ def to_ingest_call(
         check.reject("items", f"must be at most {MAX_ITEMS}, are {len(request.items)}")
     check.finish()
 
-    call = IngestCall(tenant=tenant, text_search_config=request.text_search_config, items=[])
+    vectors: dict[ItemId, Vector] = {}
+    call = IngestCall(
+        tenant=tenant,
+        text_search_config=request.text_search_config,
+        items=[],
+        given=GivenVectors(model, vectors) if model else None,
+    )
     for place, message in enumerate(request.items):
         of_item = Checker()
         item = to_item(of_item, f"items[{place}]", message, now)
+        vector = None
+        if model and message.HasField("segment"):
+            segment = f"items[{place}].segment"
+            vector = to_given_vector(of_item, segment, message.segment, model)
         if item is None or of_item.violations:
             call.rejected[place] = (item.item if item else None, of_item.violations)
         else:
             call.items.append((place, item))
             if not is_dated(message):
                 call.undated.add(item.item)
+            # Of items with the same id the last one is stored, and with it its vector or none.
+            vectors.pop(item.item, None)
+            if vector is not None:
+                vectors[item.item] = vector
     return call
 
 

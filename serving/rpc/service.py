@@ -226,7 +226,7 @@ class TriviumService:
         self, request: ingest_service_pb2.IngestRequest
     ) -> ingest_service_pb2.IngestResponse:
         """Stores a batch."""
-        call = requests.to_ingest_call(request, self._now())
+        call = await self._read(request)
         return responses.from_ingested(call, await self._store(call))
 
     @rpc(ingest_service_pb2.IngestStreamResponse)
@@ -240,7 +240,7 @@ class TriviumService:
         async for request in stream:
             if isinstance(request, Malformed):
                 request.reject()
-            call = requests.to_ingest_call(request, self._now())
+            call = await self._read(request)
             ingested = await self._store(call)
             if ingested is not None:
                 token = ingested.token if token is None else token.merged(ingested.token)
@@ -386,6 +386,12 @@ class TriviumService:
             labels = {"profile": retrieval.profile, "stage": retrieval.rerank.stage.value}
             self.recorder.record(RERANKED_ANSWERS, 1, labels)
 
+    async def _read(self, request: requests.IngestMessage) -> requests.IngestCall:
+        model = None
+        if requests.has_vectors(request):
+            model = await self.use_cases.embedder.model()
+        return requests.to_ingest_call(request, self._now(), model)
+
     async def _store(self, call: requests.IngestCall) -> Ingested | None:
         if not call.items:
             return None
@@ -395,6 +401,7 @@ class TriviumService:
             items,
             call.text_search_config,
             frozenset(call.undated),
+            call.given,
         )
         for outcome in ingested.outcomes:
             self.recorder.record(ITEMS_WRITTEN, 1, {"outcome": outcome})

@@ -20,7 +20,8 @@ from serving.domain.items.records import (
     segment_id,
 )
 from serving.domain.questions.query import Filter, TimeRange
-from serving.ports.memory_store import MemoryStore, Selector
+from serving.ports.memory_store import GivenVectors, MemoryStore, Selector
+from tests.fakes.meaning import FAKE_MODEL, unit
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, ids, segment
 
@@ -86,6 +87,15 @@ async def test_an_equal_item_is_left_alone_and_its_token_covers_the_first_write(
 
     assert again.outcomes == ["unchanged", "unchanged"]
     assert again.token == first.token
+
+
+async def test_a_vector_is_no_part_of_the_content(store: Stores) -> None:
+    await store.write(TENANT, [RICH])
+    given = GivenVectors(FAKE_MODEL, {RICH.item: unit(1)})
+
+    again = await store.write(TENANT, [RICH], given=given)
+
+    assert again.outcomes == ["unchanged"]
 
 
 async def test_another_content_replaces_the_item(store: Stores) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from bench.speed.ingest import only
 from tests.fixtures.service import Service
-from trivium import Client, Fact, Filter, Retrieval, Segment
+from trivium import Client, Embedding, Fact, Filter, Retrieval, Segment
 from trivium.errors import InvalidRequestError, PreconditionError, to_error
 from trivium.values import ItemState, LegState, TenantStats, TimeRange
 
@@ -403,6 +403,33 @@ def test_odd_texts_and_relations_come_back_as_they_went_in(memory: Client) -> No
     answer = memory.retrieve("Does Mara like Tom, asks O'Brien?", consistency_token=token)
     assert answer.hits[0].item == memory.get_segments(["🙂/ü 'x'"]).segments[0]
     assert answer.hits[0].text == text
+
+
+def test_a_segment_is_found_by_the_vector_that_came_with_it(memory: Client) -> None:
+    service = memory.stats().service
+    vector = [1.0] + [0.0] * (service.dimension - 1)
+    items = [
+        Segment(
+            id="given",
+            text="Sailing.",
+            embedding=Embedding(service.model_fingerprint, vector),
+        ),
+        Segment(id="of another model", text="Sailing.", embedding=Embedding("other", vector)),
+        Segment(id="computed", text="Sailing."),
+    ]
+
+    written = memory.ingest(items)
+    found = memory.retrieve(
+        "",
+        vector=vector,
+        leg_overrides=only("dense"),
+        consistency_token=written.consistency_token,
+        limit=1,
+    )
+
+    states = [outcome.state for outcome in written.outcomes]
+    assert states == [ItemState.CREATED, ItemState.REJECTED, ItemState.CREATED]
+    assert [hit.id for hit in found.hits] == ["given"]
 
 
 def test_a_vector_of_the_wrong_length_is_refused_by_name(memory: Client) -> None:

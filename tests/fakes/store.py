@@ -21,7 +21,14 @@ from serving.domain.items.validity import Clocks
 from serving.domain.questions.query import Filter
 from serving.ports.change_log import DeadLetter
 from serving.ports.embedding import EmbeddingModel
-from serving.ports.memory_store import EraseReceipt, Outcome, Selector, TenantCounts, WriteReceipt
+from serving.ports.memory_store import (
+    EraseReceipt,
+    GivenVectors,
+    Outcome,
+    Selector,
+    TenantCounts,
+    WriteReceipt,
+)
 
 EPOCH = "in-memory"
 TEXT_SEARCH_CONFIGS = ("english", "german", "simple")
@@ -63,6 +70,7 @@ class InMemoryStore:
         text_search_config: str = "",
         extracted: frozenset[ItemId] = frozenset(),
         undated: frozenset[ItemId] = frozenset(),
+        given: GivenVectors | None = None,
     ) -> WriteReceipt:
         self._check_available()
         rows = self._tenant(tenant, text_search_config).rows

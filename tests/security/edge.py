@@ -16,13 +16,21 @@ from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.config.profiles import ProfileBook
 from serving.domain.errors import TriviumError
 from serving.domain.questions.query import Query
+from serving.ports.embedding import EmbeddingModel
 from serving.rpc import questions, requests
 from serving.rpc.status import to_status
 from tests.security.hostile import Hostility
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-PLAUSIBLE: Mapping[str, object] = {"tenant": "acme", "query": "where to?", "id": "a", "text": "b"}
+MODEL = EmbeddingModel("model", 2)
+PLAUSIBLE: Mapping[str, object] = {
+    "tenant": "acme",
+    "query": "where to?",
+    "id": "a",
+    "text": "b",
+    "model_fingerprint": MODEL.fingerprint,
+}
 
 READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "Retrieve": lambda r, p: questions.to_retrieve_call(r, p, NOW),
@@ -31,8 +39,8 @@ READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "Compare": lambda r, p: questions.to_compare_call(r, p, NOW),
     "ExplainAbsence": lambda r, p: questions.to_explain_absence_call(r, p, NOW),
     "ListProfiles": lambda r, _: requests.to_profile_page(r),
-    "Ingest": lambda r, _: requests.to_ingest_call(r, NOW),
-    "IngestStream": lambda r, _: requests.to_ingest_call(r, NOW),
+    "Ingest": lambda r, _: requests.to_ingest_call(r, NOW, MODEL),
+    "IngestStream": lambda r, _: requests.to_ingest_call(r, NOW, MODEL),
     "Forget": lambda r, _: requests.to_selector(r),
     "GetSegments": lambda r, _: requests.to_ids(r),
     "ListSegments": lambda r, _: requests.to_list_segments_call(r),

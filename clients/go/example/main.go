@@ -28,7 +28,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	found, err := memory.Retrieve(ctx, "Where do they live now?", &triviumv1.RetrieveRequest{
+	found, err := memory.Retrieve(ctx, "Where did they move?", &triviumv1.RetrieveRequest{
 		ConsistencyToken: written.GetConsistencyToken(),
 		Briefing:         &triviumv1.BriefingOptions{},
 	})

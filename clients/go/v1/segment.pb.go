@@ -66,7 +66,11 @@ type Segment struct {
 	// Words that it is to be found by beside those of its text, such as tags or
 	// synonyms; at most 64 of at most 256 bytes. The lexical leg searches them,
 	// with a weight of the profile; they are not embedded.
-	Keywords      []string `protobuf:"bytes,15,rep,name=keywords,proto3" json:"keywords,omitempty"`
+	Keywords []string `protobuf:"bytes,15,rep,name=keywords,proto3" json:"keywords,omitempty"`
+	// Input only. The vector of its text, if the caller has computed it with the
+	// model of the service. Unset means that the service computes it. Stored with
+	// a segment that is created or updated; a sensitive segment must not have one.
+	Embedding     *Embedding `protobuf:"bytes,16,opt,name=embedding,proto3" json:"embedding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -206,12 +210,75 @@ func (x *Segment) GetKeywords() []string {
 	return nil
 }
 
+func (x *Segment) GetEmbedding() *Embedding {
+	if x != nil {
+		return x.Embedding
+	}
+	return nil
+}
+
+// A vector that the caller has computed with the model of the service.
+type Embedding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The model: `model_fingerprint` of GetStats.
+	ModelFingerprint string `protobuf:"bytes,1,opt,name=model_fingerprint,json=modelFingerprint,proto3" json:"model_fingerprint,omitempty"`
+	// Required. The vector: of the dimension of the model, finite, and of length
+	// 1 within 0.001.
+	Values        []float32 `protobuf:"fixed32,2,rep,packed,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Embedding) Reset() {
+	*x = Embedding{}
+	mi := &file_trivium_v1_segment_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Embedding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Embedding) ProtoMessage() {}
+
+func (x *Embedding) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_segment_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Embedding.ProtoReflect.Descriptor instead.
+func (*Embedding) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_segment_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Embedding) GetModelFingerprint() string {
+	if x != nil {
+		return x.ModelFingerprint
+	}
+	return ""
+}
+
+func (x *Embedding) GetValues() []float32 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 var File_trivium_v1_segment_proto protoreflect.FileDescriptor
 
 const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\n" +
 	"\x18trivium/v1/segment.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x04\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x87\x05\n" +
 	"\aSegment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -233,11 +300,15 @@ const file_trivium_v1_segment_proto_rawDesc = "" +
 	"created_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x1a\n" +
-	"\bkeywords\x18\x0f \x03(\tR\bkeywords\x1a9\n" +
+	"\bkeywords\x18\x0f \x03(\tR\bkeywords\x123\n" +
+	"\tembedding\x18\x10 \x01(\v2\x15.trivium.v1.EmbeddingR\tembedding\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
-	"\v_importanceB\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\v_importance\"P\n" +
+	"\tEmbedding\x12+\n" +
+	"\x11model_fingerprint\x18\x01 \x01(\tR\x10modelFingerprint\x12\x16\n" +
+	"\x06values\x18\x02 \x03(\x02R\x06valuesB\x16Z\x14trivium/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_segment_proto_rawDescOnce sync.Once
@@ -251,22 +322,24 @@ func file_trivium_v1_segment_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_segment_proto_rawDescData
 }
 
-var file_trivium_v1_segment_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_trivium_v1_segment_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_trivium_v1_segment_proto_goTypes = []any{
 	(*Segment)(nil),               // 0: trivium.v1.Segment
-	nil,                           // 1: trivium.v1.Segment.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 2: google.protobuf.Timestamp
+	(*Embedding)(nil),             // 1: trivium.v1.Embedding
+	nil,                           // 2: trivium.v1.Segment.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
 }
 var file_trivium_v1_segment_proto_depIdxs = []int32{
-	2, // 0: trivium.v1.Segment.event_time:type_name -> google.protobuf.Timestamp
-	1, // 1: trivium.v1.Segment.labels:type_name -> trivium.v1.Segment.LabelsEntry
-	2, // 2: trivium.v1.Segment.created_at:type_name -> google.protobuf.Timestamp
-	2, // 3: trivium.v1.Segment.updated_at:type_name -> google.protobuf.Timestamp
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	3, // 0: trivium.v1.Segment.event_time:type_name -> google.protobuf.Timestamp
+	2, // 1: trivium.v1.Segment.labels:type_name -> trivium.v1.Segment.LabelsEntry
+	3, // 2: trivium.v1.Segment.created_at:type_name -> google.protobuf.Timestamp
+	3, // 3: trivium.v1.Segment.updated_at:type_name -> google.protobuf.Timestamp
+	1, // 4: trivium.v1.Segment.embedding:type_name -> trivium.v1.Embedding
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_segment_proto_init() }
@@ -281,7 +354,7 @@ func file_trivium_v1_segment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_segment_proto_rawDesc), len(file_trivium_v1_segment_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,6 +14,19 @@ from enum import StrEnum
 # ---------------------------------------------------------------- items
 
 
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A vector that you have computed with the model of the service.
+
+    Args:
+        model_fingerprint: The model: `client.stats().service.model_fingerprint`.
+        values: The vector, of the dimension of the model and of length 1.
+    """
+
+    model_fingerprint: str
+    values: Sequence[float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """A turn of a conversation, a note or a passage.
@@ -29,6 +42,7 @@ class Segment:
             extracts them.
         entity: The name of the entity that it represents, such as a file.
         keywords: Words that it is to be found by beside those of its text; not embedded.
+        embedding: The vector of its text; None means that the server computes it. Never in results.
         created_at: Set by the server.
         updated_at: Set by the server.
     """
@@ -46,6 +60,7 @@ class Segment:
     entities: Sequence[str] = ()
     entity: str = ""
     keywords: Sequence[str] = ()
+    embedding: Embedding | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
 

@@ -9,7 +9,7 @@ const memory = new TriviumClient({
 const written = await memory.ingest({
   segments: [{ id: "t1", speaker: "Mara", text: "We moved to Lisbon in May." }],
 });
-const found = await memory.retrieve("Where do they live now?", {
+const found = await memory.retrieve("Where did they move?", {
   consistencyToken: written.consistencyToken,
   briefing: {},
 });

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import aiohttp
 import numpy as np
@@ -23,6 +23,8 @@ from serving.domain.errors import OverloadedError, UnsoundVectorError
 from serving.domain.items.text import TextForm
 from serving.ports.embedding import EmbeddingModel, Vector, Vectors
 
+InputType: TypeAlias = Literal["query", "document"]
+
 USUAL_TEXT = "What time is it?"
 """A text that no model refuses."""
 
@@ -32,7 +34,8 @@ class ApiModel:
     """A model of the other service, and how it is asked.
 
     Prefixes are written before each text, as the model's card says. `shortened` asks for vectors
-    of `dimension`, which only some models can give; the others have one dimension.
+    of `dimension`, which only some models can give; the others have one dimension. `input_type`
+    tells the service whether a text is a question, as Voyage wants to know.
     """
 
     name: str
@@ -40,6 +43,7 @@ class ApiModel:
     query_prefix: str = ""
     document_prefix: str = ""
     shortened: bool = False
+    input_type: bool = False
     text_form: TextForm = TextForm.QUOTED
 
     @property
@@ -49,7 +53,8 @@ class ApiModel:
         Without the address: the same model elsewhere gives the same vectors.
         """
         of = (self.name, str(self.dimension), self.query_prefix, self.document_prefix)
-        digest = sha256("\0".join([*of, self.text_form]).encode()).hexdigest()
+        told = ["input_type"] if self.input_type else []
+        digest = sha256("\0".join([*of, self.text_form, *told]).encode()).hexdigest()
         return f"api-{digest[:32]}"
 
 
@@ -120,7 +125,8 @@ class ApiEmbedder:
             raise OverloadedError("the embedder's queue")
         self._waiting += 1
         try:
-            found = await self._embed([self._model.query_prefix + text], deadline.remaining())
+            asked = [self._model.query_prefix + text]
+            found = await self._embed(asked, "query", deadline.remaining())
         finally:
             self._waiting -= 1
         return np.ascontiguousarray(found[0])
@@ -140,7 +146,7 @@ class ApiEmbedder:
                 self._model.document_prefix + text for text in texts[start : start + self._batch]
             ]
             try:
-                found = await self._embed(some, self._timeout_s)
+                found = await self._embed(some, "document", self._timeout_s)
             except TimeoutError as error:
                 raise self._endpoint.failed(
                     f"it did not answer within {self._timeout_s:g} s"
@@ -148,24 +154,26 @@ class ApiEmbedder:
             rows += np.split(found, len(some))
         return rows
 
-    async def _embed(self, texts: Sequence[str], within_s: float) -> Vectors:
+    async def _embed(self, texts: Sequence[str], input_type: InputType, within_s: float) -> Vectors:
         try:
-            return self._vectors(await self._answer(texts, within_s), len(texts))
+            return self._vectors(await self._answer(texts, input_type, within_s), len(texts))
         except RequestRefusedError as error:
             # Where it refuses any text, the reason is how it is asked: no text is to blame.
             try:
-                await self._answer([USUAL_TEXT], within_s)
+                await self._answer([USUAL_TEXT], input_type, within_s)
             except RequestRefusedError:
                 raise self._endpoint.failed(
                     f"{error}; check the model's name and the settings"
                 ) from error
             raise ValueError("the embeddings API refuses the text") from error
 
-    async def _answer(self, texts: Sequence[str], within_s: float) -> Any:
+    async def _answer(self, texts: Sequence[str], input_type: InputType, within_s: float) -> Any:
         """Returns the JSON of the answer; within_s above 0."""
         body: dict[str, Any] = {"model": self._model.name, "input": list(texts)}
         if self._model.shortened:
             body["dimensions"] = self._model.dimension
+        if self._model.input_type:
+            body["input_type"] = input_type
         return await self._endpoint.post(body, within_s)
 
     def _vectors(self, answer: Any, count: int) -> Vectors:

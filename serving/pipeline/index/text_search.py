@@ -7,8 +7,10 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import NamedTuple
 
 from serving.domain.budget import Deadline
+from serving.domain.items.records import TenantName
 from serving.pipeline.index.failover import Failover
 from serving.ports.embedding import QuestionEmbedder, VectorLike
 from serving.ports.vector_index import IndexAnswer, VectorIndex, WantedNeighbours
@@ -18,8 +20,8 @@ EMBEDDER = "embedder"
 CAPACITY = 256
 """Cached vectors: 1 MiB at 1024 dimensions, and 6 MiB of the longest questions and vectors.
 
-All tenants share them, since a vector depends on its text alone. A tenant that asks a lot costs the
-others one more embedding of a question that they repeat."""
+All tenants share this number: one that asks a lot costs the others one more embedding of a question
+that they repeat."""
 
 PROBE = "?"
 """The question whose vector shows that an embedder answers."""
@@ -31,6 +33,11 @@ class QuestionVector:
 
     vector: VectorLike
     by_standby: bool = False
+
+
+class _Question(NamedTuple):
+    tenant: TenantName
+    text: str
 
 
 @dataclass(slots=True)
@@ -47,7 +54,7 @@ class QuestionVectors:
     Every leg that looks a question up asks for its vector in a call of its own, so that the failure
     or delay of one leg does not affect another. The question is embedded once for all of them. A
     vector depends only on the text and the model, and an embedder keeps its model, so entries
-    never expire.
+    never expire. Each tenant has its own: a fast answer would tell it that another one asked.
 
     Args:
         embedder: Embeds the questions.
@@ -73,18 +80,19 @@ class QuestionVectors:
             else None
         )
         self._capacity = capacity
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: OrderedDict[_Question, _Entry] = OrderedDict()
 
-    async def of(self, text: str, deadline: Deadline) -> QuestionVector:
-        """Returns the vector of a question.
+    async def of(self, tenant: TenantName, text: str, deadline: Deadline) -> QuestionVector:
+        """Returns the vector of a tenant's question.
 
         Raises:
             DependencyError: Neither the embedder nor its standby can embed it, or not in time.
             OverloadedError: The embedder's queue is full.
             TimeoutError: The deadline passed first.
         """
+        question = _Question(tenant, text)
         while True:
-            entry = self._entry(text, deadline)
+            entry = self._entry(question, deadline)
             entry.waiting += 1
             try:
                 # A caller that gives up must not cancel the work for the others: `wait` does not.
@@ -100,26 +108,26 @@ class QuestionVectors:
             finally:
                 entry.waiting -= 1
                 if not entry.waiting and not entry.task.done():
-                    self._drop(text, entry.task)
+                    self._drop(question, entry.task)
                     entry.task.cancel()
 
-    def _entry(self, text: str, deadline: Deadline) -> _Entry:
-        entry = self._entries.get(text)
+    def _entry(self, question: _Question, deadline: Deadline) -> _Entry:
+        entry = self._entries.get(question)
         if entry is None:
-            entry = _Entry(asyncio.create_task(self._make(text, deadline)))
-            self._entries[text] = entry
-        self._entries.move_to_end(text)
+            entry = _Entry(asyncio.create_task(self._make(question, deadline)))
+            self._entries[question] = entry
+        self._entries.move_to_end(question)
         return entry
 
-    async def _make(self, text: str, deadline: Deadline) -> QuestionVector:
+    async def _make(self, question: _Question, deadline: Deadline) -> QuestionVector:
         try:
-            made = await self._embed(text, deadline)
+            made = await self._embed(question.text, deadline)
         except BaseException:
             # An error is for the callers that wait now, and not cached.
-            self._drop(text, asyncio.current_task())
+            self._drop(question, asyncio.current_task())
             raise
         if made.by_standby:
-            self._drop(text, asyncio.current_task())
+            self._drop(question, asyncio.current_task())
         self._evict()
         return made
 
@@ -131,18 +139,18 @@ class QuestionVectors:
         )
         return QuestionVector(vector, by_standby)
 
-    def _drop(self, text: str, task: asyncio.Task[QuestionVector] | None) -> None:
+    def _drop(self, question: _Question, task: asyncio.Task[QuestionVector] | None) -> None:
         """Removes the entry of a task, unless another one has taken its place."""
-        entry = self._entries.get(text)
+        entry = self._entries.get(question)
         if entry is not None and entry.task is task:
-            del self._entries[text]
+            del self._entries[question]
 
     def _evict(self) -> None:
         excess = len(self._entries) - self._capacity
         if excess > 0:
-            made = (text for text, entry in self._entries.items() if entry.task.done())
-            for text in list(islice(made, excess)):
-                del self._entries[text]
+            made = (question for question, entry in self._entries.items() if entry.task.done())
+            for question in list(islice(made, excess)):
+                del self._entries[question]
 
     async def _embedder_answers(self, until: Deadline) -> bool:
         async with asyncio.timeout(until.remaining()):
@@ -165,7 +173,7 @@ class EmbeddedSearch:
     async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
         """Embeds a question and finds its nearest neighbours."""
         started = time.perf_counter()
-        question = await self._vectors.of(text, deadline)
+        question = await self._vectors.of(wanted.scope.tenant, text, deadline)
         embedding_s = time.perf_counter() - started
         answer = await self._index.search(question.vector, wanted, deadline)
         standbys = (EMBEDDER, *answer.standbys) if question.by_standby else answer.standbys

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Item, ItemId, Segment, TenantName
-from serving.ports.memory_store import MemoryStore, Outcome
+from serving.ports.memory_store import GivenVectors, MemoryStore, Outcome
 from serving.ports.text_analysis import EntityExtractor
 
 
@@ -32,6 +32,7 @@ class Ingestor:
         items: Sequence[Item],
         text_search_config: str = "",
         undated: frozenset[ItemId] = frozenset(),
+        given: GivenVectors | None = None,
     ) -> Ingested:
         """Stores the items in one transaction; of several with the same name the last counts.
 
@@ -44,7 +45,9 @@ class Ingestor:
         last = {item.item: place for place, item in enumerate(items)}
         places = sorted(last.values())
         distinct, extracted = await self._with_entities(tenant, [items[place] for place in places])
-        receipt = await self._store.write(tenant, distinct, text_search_config, extracted, undated)
+        receipt = await self._store.write(
+            tenant, distinct, text_search_config, extracted, undated, given
+        )
         outcomes: list[Outcome] = ["unchanged"] * len(items)
         for place, outcome in zip(places, receipt.outcomes, strict=True):
             outcomes[place] = outcome

@@ -55,7 +55,7 @@ async def test_vectors_come_in_the_order_of_the_texts_with_unit_length(
     np.testing.assert_array_equal(question, found[0][0])
     assert [len(body["input"]) for body in server.bodies] == [2, 1, 1]
     assert {body["model"] for body in server.bodies} == {"some-model"}
-    assert not any("dimensions" in body for body in server.bodies)
+    assert not any({"dimensions", "input_type"} & body.keys() for body in server.bodies)
     assert set(server.keys) == {"Bearer a-key"}
 
 
@@ -77,6 +77,15 @@ async def test_prefixes_and_the_dimension_are_sent_if_they_are_set(
     assert server.keys == [None, None]
 
 
+async def test_voyage_is_told_what_is_a_question(server: EmbeddingsServer) -> None:
+    model = replace(MODEL, input_type=True)
+    async with ApiEmbedder.opened(server.url, model, None) as embedder:
+        await embedder.embed_documents(["a"])
+        await embedder.embed_query("b", soon())
+
+    assert [body["input_type"] for body in server.bodies] == ["document", "query"]
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -85,6 +94,7 @@ async def test_prefixes_and_the_dimension_are_sent_if_they_are_set(
         replace(MODEL, query_prefix="query: "),
         replace(MODEL, document_prefix="query: "),
         replace(MODEL, text_form=TextForm.PLAIN),
+        replace(MODEL, input_type=True),
     ],
 )
 async def test_what_changes_vectors_changes_the_fingerprint(other: ApiModel) -> None:

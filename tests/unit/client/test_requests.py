@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from trivium import Fact, Filter, Item, LegOverride, Segment, TimeRange
+from trivium import Embedding, Fact, Filter, Item, LegOverride, Segment, TimeRange
 from trivium.wire import requests
 from trivium.wire.requests import Batcher
 
@@ -60,6 +60,19 @@ def test_filter_is_sent_field_by_field() -> None:
     assert sent.min_importance == 0.25
     assert sent.event_time.start.ToDatetime(tzinfo=UTC) == NOON
     assert not sent.event_time.HasField("end")
+
+
+def test_a_segment_is_sent_with_its_vector_or_without() -> None:
+    items = [
+        Segment(id="a", text="b", embedding=Embedding("model", [0.5, -0.5])),
+        Segment(id="b", text="b"),
+    ]
+
+    with_vector, without = requests.ingest("acme", items).items
+
+    assert with_vector.segment.embedding.model_fingerprint == "model"
+    assert list(with_vector.segment.embedding.values) == [0.5, -0.5]
+    assert not without.segment.HasField("embedding")
 
 
 def test_time_without_a_zone_is_refused() -> None:

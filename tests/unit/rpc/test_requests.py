@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.errors import InvalidRequestError
+from serving.domain.items.records import segment_id
+from serving.ports.embedding import EmbeddingModel
 from serving.rpc import requests
 from tests.support.builders import NOON
 from trivium.v1 import catalog_service_pb2, fact_pb2, ingest_service_pb2, segment_pb2
 from trivium.v1.filter_pb2 import Filter, LabelFilter, TimeRange
+from trivium.v1.ingest_service_pb2 import IngestItem
 
+MODEL = EmbeddingModel("model", 2)
 YEAR_ZERO = Timestamp(seconds=-62135596801)
 
 
@@ -83,6 +88,63 @@ def test_odd_but_sound_items_are_taken(item: ingest_service_pb2.IngestItem) -> N
     request = ingest_service_pb2.IngestRequest(tenant="acme", items=[item])
 
     assert not requests.to_ingest_call(request, NOON).rejected
+
+
+def embedded(*values: float, model: str = MODEL.fingerprint, **fields: object) -> IngestItem:
+    embedding = segment_pb2.Embedding(model_fingerprint=model, values=values)
+    return segment_item(embedding=embedding, **fields)
+
+
+@pytest.mark.parametrize(
+    ("item", "field", "reason"),
+    [
+        (embedded(1, 0, sensitive=True), "", "must not be set: a sensitive segment has no vector"),
+        (
+            embedded(1, 0, model="other"),
+            ".model_fingerprint",
+            "must be that of the service's model, 'model'",
+        ),
+        (embedded(1), ".values", "must have the model's 2 dimensions, has 1"),
+        (embedded(), ".values", "must have the model's 2 dimensions, has 0"),
+        (embedded(*[1.0] * 100_000), ".values", "must have the model's 2 dimensions, has 100000"),
+        (embedded(1, 1), ".values", "must be finite and of length 1, has length 1.41421"),
+        (embedded(0, 0), ".values", "must be finite and of length 1, has length 0"),
+        (embedded(math.nan, 0), ".values", "must be finite and of length 1, has length nan"),
+        (embedded(-math.inf, 0), ".values", "must be finite and of length 1, has length inf"),
+        (embedded(3e38, 3e38), ".values", "must be finite and of length 1, has length 4.24264e+38"),
+    ],
+)
+def test_a_vector_that_does_not_fit_rejects_its_item_and_no_other(
+    item: IngestItem, field: str, reason: str
+) -> None:
+    request = ingest_service_pb2.IngestRequest(tenant="acme", items=[item, segment_item(id="ok")])
+
+    call = requests.to_ingest_call(request, NOON, MODEL)
+
+    assert [place for place, _ in call.items] == [1]
+    (violation,) = call.rejected[0][1]
+    assert violation.field == f"items[0].segment.embedding{field}"
+    assert violation.description == reason
+
+
+def test_a_vector_of_the_model_is_taken_in_spite_of_rounding() -> None:
+    request = ingest_service_pb2.IngestRequest(tenant="acme", items=[embedded(0.6, 0.8004)])
+
+    call = requests.to_ingest_call(request, NOON, MODEL)
+
+    assert call.given is not None
+    assert call.given.vectors[segment_id("s1")].tolist() == pytest.approx([0.6, 0.8004])
+
+
+def test_of_segments_with_one_id_the_last_brings_its_vector_or_none() -> None:
+    request = ingest_service_pb2.IngestRequest(
+        tenant="acme", items=[embedded(1, 0), segment_item(), fact_item(id="s1")]
+    )
+
+    call = requests.to_ingest_call(request, NOON, MODEL)
+
+    assert call.given is not None
+    assert not call.given.vectors
 
 
 @pytest.mark.parametrize("count", [0, 1001, 100_000])

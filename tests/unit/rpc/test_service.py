@@ -8,14 +8,20 @@ from typing import Any
 import grpc
 import pytest
 
+from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
 from serving.config.profiles import ProfileBook
+from serving.domain.errors import DependencyError
 from serving.domain.items.records import segment_id
+from serving.pipeline.writes.ingest import Ingestor
+from serving.ports.embedding import EmbeddingModel
 from serving.rpc.service import TriviumService
+from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.pipeline import FixedLeg, RecordingAccess
+from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, segment
 from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
 from tests.unit.rpc.test_boundary import RecordingContext
-from trivium.v1 import retrieval_service_pb2
+from trivium.v1 import ingest_service_pb2, retrieval_service_pb2, segment_pb2
 
 NO_USE_CASES: Any = None
 """Profiles are changed without asking anything of them."""
@@ -102,6 +108,51 @@ async def test_a_comparison_does_not_change_what_it_compares() -> None:
     assert len(compared.rank_changes) == 1
     assert before == []
     assert access.recorded == [segment_id("a")]
+
+
+class LostEmbedder(FakeEmbedder):
+    """An embedder that cannot be reached."""
+
+    async def model(self) -> EmbeddingModel:
+        raise DependencyError("embedder", "it was stopped by the test")
+
+
+def ingesting(embedder: FakeEmbedder) -> TriviumService:
+    """A service that stores in memory."""
+    use_cases: Any = SimpleNamespace(
+        ingestor=Ingestor(InMemoryStore(), CapitalisedEntities()), embedder=embedder
+    )
+    return TriviumService(use_cases, ProfileBook.load())
+
+
+def batch(*vector: float) -> ingest_service_pb2.IngestRequest:
+    """A segment, with a vector if there is one."""
+    said = segment_pb2.Segment(id="a", text="We sailed.")
+    if vector:
+        said.embedding.model_fingerprint = FAKE_MODEL.fingerprint
+        said.embedding.values.extend(vector)
+    item = ingest_service_pb2.IngestItem(segment=said)
+    return ingest_service_pb2.IngestRequest(tenant=TENANT, items=[item])
+
+
+async def test_a_vector_is_compared_with_the_model_of_the_service() -> None:
+    service = ingesting(FakeEmbedder())
+
+    response = await service.Ingest(batch(1.0), RecordingContext())
+
+    (violation,) = response.outcomes[0].violations
+    assert violation.description == "must have the model's 16 dimensions, has 1"
+
+
+async def test_a_write_needs_no_embedder_unless_it_brings_a_vector() -> None:
+    service = ingesting(LostEmbedder())
+    with_vector, without = RecordingContext(), RecordingContext()
+
+    await service.Ingest(batch(1.0), with_vector)
+    stored = await service.Ingest(batch(), without)
+
+    assert with_vector.code is grpc.StatusCode.UNAVAILABLE
+    assert stored.outcomes[0].state == ingest_service_pb2.ITEM_STATE_CREATED
 
 
 async def test_profiles_are_listed_in_pages(service: TriviumService) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Segment(_message.Message):
-    __slots__ = ("id", "text", "title", "kind", "speaker", "session", "event_time", "importance", "sensitive", "labels", "entities", "entity", "created_at", "updated_at", "keywords")
+    __slots__ = ("id", "text", "title", "kind", "speaker", "session", "event_time", "importance", "sensitive", "labels", "entities", "entity", "created_at", "updated_at", "keywords", "embedding")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class Segment(_message.Message):
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
     KEYWORDS_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_FIELD_NUMBER: _ClassVar[int]
     id: str
     text: str
     title: str
@@ -48,4 +49,13 @@ class Segment(_message.Message):
     created_at: _timestamp_pb2.Timestamp
     updated_at: _timestamp_pb2.Timestamp
     keywords: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ..., title: _Optional[str] = ..., kind: _Optional[str] = ..., speaker: _Optional[str] = ..., session: _Optional[str] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., importance: _Optional[float] = ..., sensitive: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., entities: _Optional[_Iterable[str]] = ..., entity: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., keywords: _Optional[_Iterable[str]] = ...) -> None: ...
+    embedding: Embedding
+    def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ..., title: _Optional[str] = ..., kind: _Optional[str] = ..., speaker: _Optional[str] = ..., session: _Optional[str] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., importance: _Optional[float] = ..., sensitive: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., entities: _Optional[_Iterable[str]] = ..., entity: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., keywords: _Optional[_Iterable[str]] = ..., embedding: _Optional[_Union[Embedding, _Mapping]] = ...) -> None: ...
+
+class Embedding(_message.Message):
+    __slots__ = ("model_fingerprint", "values")
+    MODEL_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    model_fingerprint: str
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, model_fingerprint: _Optional[str] = ..., values: _Optional[_Iterable[float]] = ...) -> None: ...

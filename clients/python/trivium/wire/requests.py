@@ -21,7 +21,16 @@ from trivium.v1 import (
     retrieval_service_pb2,
     segment_pb2,
 )
-from trivium.values import BriefingOptions, Fact, Filter, Item, LegOverride, Segment, TimeRange
+from trivium.values import (
+    BriefingOptions,
+    Embedding,
+    Fact,
+    Filter,
+    Item,
+    LegOverride,
+    Segment,
+    TimeRange,
+)
 from trivium.wire.surrogates import LONE_SURROGATE, has_lone_surrogate
 
 BUDGET_SHARE = 0.9
@@ -308,6 +317,13 @@ def _segment(segment: Segment) -> segment_pb2.Segment:
         entities=segment.entities,
         entity=segment.entity,
         keywords=segment.keywords,
+        embedding=None if segment.embedding is None else _embedding(segment.embedding),
+    )
+
+
+def _embedding(embedding: Embedding) -> segment_pb2.Embedding:
+    return segment_pb2.Embedding(
+        model_fingerprint=embedding.model_fingerprint, values=embedding.values
     )
 
 

@@ -8,7 +8,8 @@
    that were written or are superseded.
 5. Delete the vectors of hidden rows and of former texts.
 6. Log the changes, store the new entity names and delete those that no shown row uses.
-7. If rows became sensitive, record that files may hold them.
+7. Store the vectors that came with written segments.
+8. If rows became sensitive, record that files may hold them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.log.dead_letters import discard_dead_letters
+from serving.adapters.postgres.log.embeddings import insert_embeddings
 from serving.adapters.postgres.log.entries import log_written, note_erasure_of_hidden
 from serving.adapters.postgres.tables.content import content_hash, text_hash
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
+from serving.adapters.postgres.tables.models import find_model, find_or_make_model
 from serving.adapters.postgres.tables.rows import array_literal
 from serving.adapters.postgres.tables.tenants import Tenant, find_or_make_tenant, lock_tenant
 from serving.adapters.postgres.writes.closings import find_superseded, refresh_closings, topic_hash
@@ -36,8 +41,9 @@ from serving.adapters.postgres.writes.names import (
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.superseding import topic_of
-from serving.domain.items.text import name_key
-from serving.ports.memory_store import Outcome, WriteReceipt
+from serving.domain.items.text import name_key, text_of
+from serving.ports.change_log import Change, EmbeddingTask
+from serving.ports.memory_store import GivenVectors, Outcome, WriteReceipt
 
 
 class ExclusiveLockRequiredError(Exception):
@@ -53,6 +59,7 @@ class Batch:
     text_search_config: str = ""
     extracted: frozenset[ItemId] = frozenset()
     undated: frozenset[ItemId] = frozenset()
+    given: GivenVectors | None = None
 
     def content_hashes(self, text_search_config: str) -> dict[ItemId, bytes]:
         """The content hash of each item."""
@@ -107,6 +114,8 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     """
     epoch = await lock_tenant(connection, batch.tenant, exclusive=exclusive)
     tenant = await find_or_make_tenant(connection, batch.tenant, batch.text_search_config)
+    if batch.given:  # before rows are locked, as the projector does
+        await find_or_make_model(connection, batch.given.model)
     hashes = batch.content_hashes(tenant.text_search_config)
     stored = await _read_stored(connection, tenant, hashes)
     changed = [
@@ -134,7 +143,7 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
         raise ExclusiveLockRequiredError
     superseded = await find_superseded(connection, tenant, closing)
     effects = _SideEffects(resensitized, superseded, dropped)
-    written, xid = await _write_changed(connection, tenant, changed, hashes, effects)
+    written, xid = await _write_changed(connection, tenant, changed, hashes, effects, batch.given)
     unchanged = hashes.keys() - written.keys()
     if unchanged - stored.keys():  # a concurrent write stored the same content
         stored = await _read_stored(connection, tenant, unchanged)
@@ -177,6 +186,7 @@ async def _write_changed(
     changed: Sequence[Item],
     hashes: Mapping[ItemId, bytes],
     effects: _SideEffects,
+    given: GivenVectors | None,
 ) -> tuple[dict[ItemId, _Written], int | None]:
     """Stores the items; returns what was written, and the id of the transaction if it wrote."""
     if not changed:
@@ -202,9 +212,40 @@ async def _write_changed(
     await store_names(connection, tenant, changed, rows)
     await store_names_of_facts(connection, tenant, resting.keys())
     await delete_unused_names(connection, tenant, effects.dropped.union(*resting.values()))
+    if given and xid:
+        await _insert_given(connection, tenant, segments, rows, given, xid)
     if outdated:
         await note_erasure_of_hidden(connection, outdated)
     return written, xid
+
+
+async def _insert_given(
+    connection: Connection,
+    tenant: Tenant,
+    segments: Sequence[Segment],
+    rows: Mapping[ItemId, int],
+    given: GivenVectors,
+    xid: int,
+) -> None:
+    """Stores the given vectors of written segments as the projector would; `rows` are their keys.
+
+    The projector then finds nothing to embed.
+    """
+    vectors = [
+        (
+            EmbeddingTask(
+                Change(rows[segment.item], tenant.name, segment.item, xid),
+                text_of(segment),
+                text_hash(segment),
+            ),
+            given.vectors[segment.item][np.newaxis],
+        )
+        for segment in segments
+        if segment.item in given.vectors and segment.item in rows
+    ]
+    if vectors:
+        model_id = await find_model(connection, given.model)
+        await insert_embeddings(connection, model_id, vectors)
 
 
 async def _upsert(

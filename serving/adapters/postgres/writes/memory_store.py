@@ -17,7 +17,7 @@ from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, erase_selec
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
-from serving.ports.memory_store import EraseReceipt, Selector, WriteReceipt
+from serving.ports.memory_store import EraseReceipt, GivenVectors, Selector, WriteReceipt
 
 PROBE_S = 2.0
 """The time limit of `ready`."""
@@ -38,6 +38,7 @@ class PostgresMemoryStore:
         text_search_config: str = "",
         extracted: frozenset[ItemId] = frozenset(),
         undated: frozenset[ItemId] = frozenset(),
+        given: GivenVectors | None = None,
     ) -> WriteReceipt:
         """Stores the items in one transaction, then notifies the projections."""
         batch = Batch(
@@ -46,6 +47,7 @@ class PostgresMemoryStore:
             text_search_config=text_search_config,
             extracted=extracted,
             undated=undated,
+            given=given,
         )
         try:
             async with self._database.transaction() as connection:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.budget import Deadline
@@ -18,10 +20,11 @@ from serving.pipeline.writes.projector import (
 )
 from serving.ports.embedding import Vectors
 from serving.ports.graph import GraphChanges
+from serving.ports.memory_store import GivenVectors
 from tests.fakes.graph import InMemoryGraph
-from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
-from tests.integration.postgres.log.following import bootstrap
-from tests.support.builders import TENANT, segment
+from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
+from tests.integration.postgres.log.following import bootstrap, scalar
+from tests.support.builders import TENANT, ids, segment
 
 OTHER = TenantName("other")
 
@@ -100,6 +103,61 @@ async def projected(postgres: Postgres, embedder: NotingEmbedder) -> None:
     async with postgres.change_log.leadership("embedding", FAKE_MODEL):
         while await projector.step(FAKE_MODEL):
             pass
+
+
+def given(*seeds: int, names: str) -> GivenVectors:
+    """Each of the named segments with the direction of a seed."""
+    return GivenVectors(FAKE_MODEL, dict(zip(ids(names), map(unit, seeds), strict=True)))
+
+
+async def vectors(postgres: Postgres) -> dict[str, NDArray[np.float16]]:
+    """The vectors that the index reads, by segment."""
+    _, rows = await bootstrap(postgres, FAKE_MODEL)
+    return {item.id: row.vectors for (_, item), row in rows.items()}
+
+
+async def test_a_given_vector_is_stored_with_its_segment_and_not_computed_again(
+    postgres: Postgres,
+) -> None:
+    segments = [segment("a", "first"), segment("b", "second")]
+    await postgres.store.write(TENANT, segments, given=given(7, names="a"))
+    embedder = NotingEmbedder()
+
+    await projected(postgres, embedder)
+
+    assert embedder.calls == [["second"]]
+    assert (await vectors(postgres))["a"] == pytest.approx(unit(7)[np.newaxis], abs=1e-3)
+
+
+async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a", "first")])
+    await projected(postgres, NotingEmbedder())
+    embedder = NotingEmbedder()
+
+    await postgres.store.write(
+        TENANT, [segment("a", "first", importance=1.0)], given=given(7, names="a")
+    )
+    await projected(postgres, embedder)
+
+    assert embedder.calls == []
+    assert (await vectors(postgres))["a"] == pytest.approx(unit(7)[np.newaxis], abs=1e-3)
+
+
+async def test_a_given_vector_goes_with_the_text_that_it_is_of(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a", "first")], given=given(7, names="a"))
+    await postgres.store.write(TENANT, [segment("a", "second")])
+    embedder = NotingEmbedder()
+
+    await projected(postgres, embedder)
+
+    assert embedder.calls == [["second"]]
+
+
+async def test_a_sensitive_segment_has_no_vector_whoever_gives_one(postgres: Postgres) -> None:
+    await postgres.store.write(TENANT, [segment("a", sensitive=True)], given=given(7, names="a"))
+
+    async with postgres.database.work() as connection:
+        assert await scalar(connection, "SELECT count(*) FROM embedding") == 0
 
 
 async def test_one_tenants_backlog_does_not_stall_another(postgres: Postgres) -> None:

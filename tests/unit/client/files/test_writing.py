@@ -72,8 +72,9 @@ def test_what_is_written_is_read_as_it_was(
 
 def test_every_field_that_is_not_the_servers_is_in_the_examples() -> None:
     by_server = {"created_at", "updated_at", "closings"}
+    never_read = {"embedding"}
     examples: list[tuple[Item, Item]] = [(SEGMENT, BARE[0]), (FACT, BARE[1])]
     for given, bare in examples:
         names = [each.name for each in fields(given)]
         same = {name for name in names if getattr(given, name) == getattr(bare, name)}
-        assert same - by_server <= {"id", "event_time", "subject", "object"}
+        assert same - by_server - never_read <= {"id", "event_time", "subject", "object"}

@@ -394,10 +394,10 @@ async def test_the_state_is_the_primarys_or_the_standbys_with_the_reason() -> No
 
 async def test_questions_are_embedded_by_the_standby() -> None:
     primary, standby = FaultyEmbedder(), FaultyEmbedder()
-    right = await QuestionVectors(primary, standby).of("goa", soon())
+    right = await QuestionVectors(primary, standby).of(TENANT, "goa", soon())
 
     primary.fault = DeviceLostError("embedder", "the device was lost")
-    made = await QuestionVectors(primary, standby).of("goa", soon())
+    made = await QuestionVectors(primary, standby).of(TENANT, "goa", soon())
 
     assert (right.by_standby, made.by_standby) == (False, True)
     assert np.array_equal(made.vector, right.vector)
@@ -408,15 +408,15 @@ async def test_a_question_that_the_standby_embedded_is_the_primarys_again_once_t
 ):
     primary = FaultyEmbedder(GONE)
     questions = QuestionVectors(primary, FakeEmbedder())
-    assert (await questions.of("goa", soon())).by_standby
+    assert (await questions.of(TENANT, "goa", soon())).by_standby
 
     primary.fault = None
     async with asyncio.timeout(10):
-        while (await questions.of("goa", soon())).by_standby:  # noqa: ASYNC110
+        while (await questions.of(TENANT, "goa", soon())).by_standby:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
     asked = len(primary.asked)
-    await questions.of("goa", soon())
+    await questions.of(TENANT, "goa", soon())
     assert len(primary.asked) == asked, "that one is kept"
 
 
@@ -570,6 +570,6 @@ async def test_a_lost_embedder_elsewhere_is_noticed_without_a_standby() -> None:
 
     for _ in range(2):
         with pytest.raises(DependencyError, match="cannot be reached"):
-            await vectors.of("who?", soon())
+            await vectors.of(TENANT, "who?", soon())
 
     assert embedder.asked.count("who?") == 1

@@ -8,7 +8,7 @@ import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
-from serving.domain.items.records import ItemKind
+from serving.domain.items.records import ItemKind, TenantName
 from serving.domain.questions.query import Query
 from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
 from serving.pipeline.index.vector_spaces import VectorSpace
@@ -18,7 +18,7 @@ from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row
 from tests.fakes.pipeline import FixedIndex
 from tests.fakes.placed import DeafEmbedder
-from tests.support.builders import query, scope, segment
+from tests.support.builders import TENANT, query, scope, segment
 
 GOA = "we sailed to goa"
 WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 5)
@@ -68,22 +68,33 @@ def soon() -> Deadline:
 async def test_a_question_is_embedded_once_for_all_that_ask_it() -> None:
     embedder = GatedEmbedder()
     vectors = QuestionVectors(embedder)
-    together = [asyncio.create_task(vectors.of(GOA, soon())) for _ in range(2)]
+    together = [asyncio.create_task(vectors.of(TENANT, GOA, soon())) for _ in range(2)]
     await asked(embedder)
 
     embedder.gate.set()
-    made = [*await asyncio.gather(*together), await vectors.of(GOA, soon())]
+    made = [*await asyncio.gather(*together), await vectors.of(TENANT, GOA, soon())]
 
     assert embedder.asked == [GOA]
     assert all(np.array_equal(each.vector, made[0].vector) for each in made)
 
 
+async def test_no_tenant_can_tell_by_the_time_what_another_asked() -> None:
+    embedder = GatedEmbedder()
+    embedder.gate.set()
+    vectors = QuestionVectors(embedder)
+
+    await vectors.of(TENANT, GOA, soon())
+    await vectors.of(TenantName("other"), GOA, soon())
+
+    assert embedder.asked == [GOA, GOA]
+
+
 async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> None:
     embedder = GatedEmbedder()
     vectors = QuestionVectors(embedder)
-    first = asyncio.create_task(vectors.of(GOA, soon()))
+    first = asyncio.create_task(vectors.of(TENANT, GOA, soon()))
     await asked(embedder)
-    second = asyncio.create_task(vectors.of(GOA, soon()))
+    second = asyncio.create_task(vectors.of(TENANT, GOA, soon()))
 
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
@@ -96,9 +107,9 @@ async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> N
 async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another() -> None:
     embedder = GatedEmbedder()
     vectors = QuestionVectors(embedder)
-    hasty = asyncio.create_task(vectors.of(GOA, Deadline.after(0.01)))
+    hasty = asyncio.create_task(vectors.of(TENANT, GOA, Deadline.after(0.01)))
     await asked(embedder)
-    patient = asyncio.create_task(vectors.of(GOA, soon()))
+    patient = asyncio.create_task(vectors.of(TENANT, GOA, soon()))
 
     with pytest.raises(TimeoutError):
         await hasty
@@ -111,13 +122,13 @@ async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another(
 async def test_what_nobody_waits_for_any_more_is_not_embedded() -> None:
     embedder = GatedEmbedder()
     vectors = QuestionVectors(embedder)
-    together = [asyncio.create_task(vectors.of(GOA, soon())) for _ in range(2)]
+    together = [asyncio.create_task(vectors.of(TENANT, GOA, soon())) for _ in range(2)]
     await asked(embedder)
 
     for each in together:
         each.cancel()
     await asyncio.gather(*together, return_exceptions=True)
-    again = asyncio.create_task(vectors.of(GOA, soon()))
+    again = asyncio.create_task(vectors.of(TENANT, GOA, soon()))
     await asked(embedder, times=2)
     embedder.gate.set()
 
@@ -128,14 +139,14 @@ async def test_what_nobody_waits_for_any_more_is_not_embedded() -> None:
 async def test_an_error_is_told_to_those_who_wait_and_to_nobody_after_them() -> None:
     embedder = RefusingEmbedder()
     vectors = QuestionVectors(embedder)
-    together = [asyncio.create_task(vectors.of(GOA, soon())) for _ in range(2)]
+    together = [asyncio.create_task(vectors.of(TENANT, GOA, soon())) for _ in range(2)]
     await asked(embedder)
     embedder.gate.set()
 
     told = await asyncio.gather(*together, return_exceptions=True)
 
     assert [type(error) for error in told] == [OverloadedError] * 2
-    assert len((await vectors.of(GOA, soon())).vector)
+    assert len((await vectors.of(TENANT, GOA, soon())).vector)
 
 
 async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
@@ -144,7 +155,7 @@ async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> N
     vectors = QuestionVectors(embedder, capacity=2)
 
     for text in ["a", "b", "a", "c", "a", "b"]:
-        await vectors.of(text, soon())
+        await vectors.of(TENANT, text, soon())
 
     assert embedder.asked == ["a", "b", "c", "b"]
 

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/segment.proto.
  */
 export const file_trivium_v1_segment: GenFile = /*@__PURE__*/
-  fileDesc("Chh0cml2aXVtL3YxL3NlZ21lbnQucHJvdG8SCnRyaXZpdW0udjEiwQMKB1NlZ21lbnQSCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRINCgV0aXRsZRgDIAEoCRIMCgRraW5kGAQgASgJEg8KB3NwZWFrZXIYBSABKAkSDwoHc2Vzc2lvbhgGIAEoCRIuCgpldmVudF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgppbXBvcnRhbmNlGAggASgBSACIAQESEQoJc2Vuc2l0aXZlGAkgASgIEi8KBmxhYmVscxgKIAMoCzIfLnRyaXZpdW0udjEuU2VnbWVudC5MYWJlbHNFbnRyeRIQCghlbnRpdGllcxgLIAMoCRIOCgZlbnRpdHkYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIa2V5d29yZHMYDyADKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfaW1wb3J0YW5jZUIWWhR0cml2aXVtL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("Chh0cml2aXVtL3YxL3NlZ21lbnQucHJvdG8SCnRyaXZpdW0udjEi6wMKB1NlZ21lbnQSCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRINCgV0aXRsZRgDIAEoCRIMCgRraW5kGAQgASgJEg8KB3NwZWFrZXIYBSABKAkSDwoHc2Vzc2lvbhgGIAEoCRIuCgpldmVudF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgppbXBvcnRhbmNlGAggASgBSACIAQESEQoJc2Vuc2l0aXZlGAkgASgIEi8KBmxhYmVscxgKIAMoCzIfLnRyaXZpdW0udjEuU2VnbWVudC5MYWJlbHNFbnRyeRIQCghlbnRpdGllcxgLIAMoCRIOCgZlbnRpdHkYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIa2V5d29yZHMYDyADKAkSKAoJZW1iZWRkaW5nGBAgASgLMhUudHJpdml1bS52MS5FbWJlZGRpbmcaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfaW1wb3J0YW5jZSI2CglFbWJlZGRpbmcSGQoRbW9kZWxfZmluZ2VycHJpbnQYASABKAkSDgoGdmFsdWVzGAIgAygCQhZaFHRyaXZpdW0vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * A turn of a conversation, a note or a passage.
@@ -136,6 +136,15 @@ export type Segment = Message<"trivium.v1.Segment"> & {
    * @generated from field: repeated string keywords = 15;
    */
   keywords: string[];
+
+  /**
+   * Input only. The vector of its text, if the caller has computed it with the
+   * model of the service. Unset means that the service computes it. Stored with
+   * a segment that is created or updated; a sensitive segment must not have one.
+   *
+   * @generated from field: trivium.v1.Embedding embedding = 16;
+   */
+  embedding?: Embedding | undefined;
 };
 
 /**
@@ -144,4 +153,33 @@ export type Segment = Message<"trivium.v1.Segment"> & {
  */
 export const SegmentSchema: GenMessage<Segment> = /*@__PURE__*/
   messageDesc(file_trivium_v1_segment, 0);
+
+/**
+ * A vector that the caller has computed with the model of the service.
+ *
+ * @generated from message trivium.v1.Embedding
+ */
+export type Embedding = Message<"trivium.v1.Embedding"> & {
+  /**
+   * Required. The model: `model_fingerprint` of GetStats.
+   *
+   * @generated from field: string model_fingerprint = 1;
+   */
+  modelFingerprint: string;
+
+  /**
+   * Required. The vector: of the dimension of the model, finite, and of length
+   * 1 within 0.001.
+   *
+   * @generated from field: repeated float values = 2;
+   */
+  values: number[];
+};
+
+/**
+ * Describes the message trivium.v1.Embedding.
+ * Use `create(EmbeddingSchema)` to create a new message.
+ */
+export const EmbeddingSchema: GenMessage<Embedding> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_segment, 1);
 

@@ -1,0 +1,191 @@
+"""The middleware in a real agent of LangChain, with a scripted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+)
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from tests.fakes.service import Failure, FakeService
+from trivium import AsyncClient, Client
+from trivium.v1.retrieval_service_pb2 import RetrieveResponse
+from trivium_langgraph.middleware import RecallMiddleware
+
+BLOCK = "<memory>\nNora: We sailed to Goa.\n</memory>"
+QUESTION = HumanMessage("Who sails?")
+LOOK = ToolCall(name="look", args={}, id="1")
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+@tool
+def look() -> str:
+    """Look out of the window."""
+    return "A boat."
+
+
+@tool
+def ask() -> str:
+    """Ask a person."""
+    return str(interrupt("?"))
+
+
+class ScriptedModel(BaseChatModel):
+    """Answers with its script, and keeps the messages that it was called with."""
+
+    script: list[AIMessage]
+    calls: list[list[BaseMessage]] = []  # noqa: RUF012 -- a field of pydantic, copied
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        self.calls.append(messages)
+        answer = self.script[len(self.calls) - 1]
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    def systems(self) -> list[str]:
+        """The system message of each call; empty without one."""
+        return [
+            "\n".join(each.text for each in call if isinstance(each, SystemMessage))
+            for call in self.calls
+        ]
+
+
+def model(*answers: AIMessage | str) -> ScriptedModel:
+    return ScriptedModel(
+        script=[each if isinstance(each, AIMessage) else AIMessage(each) for each in answers]
+    )
+
+
+def asked(question: AnyMessage = QUESTION) -> Any:
+    return {"messages": [question]}
+
+
+def queries(service: FakeService) -> list[str]:
+    return [request.query for request in service.requests]
+
+
+def test_the_block_is_in_each_call_of_a_turn_and_in_no_message_of_the_agent(
+    fake_service: FakeService,
+) -> None:
+    fake_service.will_answer("Retrieve", RetrieveResponse(briefing=BLOCK))
+    scripted = model(AIMessage("", tool_calls=[LOOK]), "Nora does.")
+    with Client(fake_service.address, tenant="acme") as client:
+        memory = RecallMiddleware(client, profile="annie", limit=3, timeout=9)
+        agent = create_agent(scripted, [look], system_prompt="Be kind.", middleware=[memory])
+        state = agent.invoke(asked())
+
+    assert scripted.systems() == [f"Be kind.\n\n{BLOCK}"] * 2
+    assert [each.type for each in state["messages"]] == ["human", "ai", "tool", "ai"]
+    assert "trivium_block" not in state
+    request = fake_service.request()
+    assert (request.tenant, request.query, request.profile) == ("acme", "Who sails?", "annie")
+    assert request.limit == 3
+
+
+def test_the_block_of_a_turn_replaces_the_one_before_and_is_in_no_checkpoint(
+    fake_service: FakeService,
+) -> None:
+    fake_service.will_answer(
+        "Retrieve", RetrieveResponse(briefing=BLOCK), RetrieveResponse(briefing="")
+    )
+    scripted = model("Nora.", "I do not know.")
+    saver = InMemorySaver()
+    with Client(fake_service.address, tenant="acme") as client:
+        agent = create_agent(scripted, middleware=[RecallMiddleware(client)], checkpointer=saver)
+        agent.invoke(asked(), THREAD)
+        agent.invoke(asked(HumanMessage("And who flies?")), THREAD)
+
+    assert scripted.systems() == [BLOCK, ""]
+    assert queries(fake_service) == ["Who sails?", "And who flies?"]
+    assert all("Goa" not in str(checkpoint) for checkpoint in saver.list(THREAD))
+
+
+def test_an_agent_that_goes_on_after_an_interrupt_recalls_again(fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", *[RetrieveResponse(briefing=BLOCK)] * 2)
+    asks = AIMessage("", tool_calls=[ToolCall(name="ask", args={}, id="1")])
+    scripted = model(asks, "Nora.")
+    with Client(fake_service.address, tenant="acme") as client:
+        agent = create_agent(
+            scripted, [ask], middleware=[RecallMiddleware(client)], checkpointer=InMemorySaver()
+        )
+        agent.invoke(asked(), THREAD)
+        agent.invoke(Command(resume="yes"), THREAD)
+
+    assert scripted.systems() == [BLOCK, BLOCK]
+    assert queries(fake_service) == ["Who sails?"] * 2
+
+
+async def test_it_works_in_an_event_loop_with_either_client(fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", *[RetrieveResponse(briefing=BLOCK)] * 2)
+    scripted = model("Nora.", "Nora.")
+    with Client(fake_service.address, tenant="acme") as blocking:
+        await create_agent(scripted, middleware=[RecallMiddleware(blocking)]).ainvoke(asked())
+    async with AsyncClient(fake_service.address, tenant="acme") as client:
+        await create_agent(scripted, middleware=[RecallMiddleware(client)]).ainvoke(asked())
+
+    assert scripted.systems() == [BLOCK, BLOCK]
+
+
+async def test_an_agent_without_a_loop_is_told_why_it_cannot_use_an_async_client(
+    fake_service: FakeService,
+) -> None:
+    async with AsyncClient(fake_service.address, tenant="acme") as client:
+        agent = create_agent(model("Nora."), middleware=[RecallMiddleware(client)])
+        with pytest.raises(TypeError, match="ainvoke"):
+            agent.invoke(asked())
+
+
+async def test_without_its_memory_the_agent_goes_on(
+    fake_service: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake_service.will_answer("Retrieve", *[Failure(grpc.StatusCode.UNAVAILABLE, "down")] * 8)
+    scripted = model("I do not know.", "I do not know.")
+    with Client(fake_service.address, tenant="acme") as blocking:
+        create_agent(scripted, middleware=[RecallMiddleware(blocking)]).invoke(asked())
+    async with AsyncClient(fake_service.address, tenant="acme") as client:
+        await create_agent(scripted, middleware=[RecallMiddleware(client)]).ainvoke(asked())
+
+    assert scripted.systems() == ["", ""]
+    assert caplog.text.count("goes on without its memory") == 2
+
+
+def test_a_system_message_of_parts_keeps_them(fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", RetrieveResponse(briefing=BLOCK))
+    scripted = model("Nora.")
+    parts: list[str | dict[Any, Any]] = [{"type": "text", "text": "Be kind.", "cache_control": {}}]
+    with Client(fake_service.address, tenant="acme") as client:
+        memory = RecallMiddleware(client)
+        system = SystemMessage(content=parts)
+        create_agent(scripted, system_prompt=system, middleware=[memory]).invoke(asked())
+
+    assert scripted.calls[0][0].content == [*parts, {"type": "text", "text": BLOCK}]
+
+
+def test_a_conversation_without_a_user_asks_nothing(fake_service: FakeService) -> None:
+    scripted = model("Hello.")
+    with Client(fake_service.address, tenant="acme") as client:
+        agent = create_agent(scripted, middleware=[RecallMiddleware(client)])
+        agent.invoke(asked(AIMessage("Hello?")))
+
+    assert fake_service.requests == []
+    assert scripted.systems() == [""]
