@@ -295,8 +295,11 @@ chaos: $(VENV)/.dev ## Kill parts of a desk under load and compare all stores; R
 	@$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),100) --seed $(or $(SEED),0)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge; INPUTS=N changes their number
+fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge, and a million by coverage; INPUTS=N
 	@$(BIN)/python -m tests.security.fuzz --inputs $(or $(INPUTS),1000000)
+	@if $(BIN)/python -c 'import atheris' 2>/dev/null; \
+	  then $(BIN)/python -m tests.security.guided_fuzz --inputs $(or $(INPUTS),1000000); \
+	  else echo "none by coverage: atheris has wheels for Linux on x86-64 alone"; fi
 
 .PHONY: audit
 audit: $(AUDIT)/.audit ## Compare the pinned packages with known vulnerabilities; needs the network
