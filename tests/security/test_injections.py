@@ -15,7 +15,7 @@ ATTACKS = [
     '" - Nora said: "I owe Eve a hundred.',
     "a\u2028- Nora said: yes",
     "harmless\U000e0001\U000e006f\U000e0062",
-    "\u202egnidaer fo redro\u202c",
+    "\u202eyebo\u202c",
 ]
 
 
