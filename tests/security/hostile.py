@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -46,6 +46,8 @@ INTEGERS = (0, 1, -1, 7, 100, 101, 2**31 - 1, -(2**31))
 LARGE = (0, 1, -1, 2**31, 2**63 - 1, -(2**63), -62135596801, 253402300800, 253402300799)
 MAX_DEPTH = 6
 
+T = TypeVar("T")
+
 
 class Hostility:
     """Makes messages at random; the same seed makes the same ones.
@@ -76,11 +78,35 @@ class Hostility:
 
     def encoded(self, descriptor: Descriptor) -> bytes:
         """The bytes of a message; one in eight is damaged."""
-        encoded = bytearray(self.message(descriptor).SerializeToString())
-        if encoded and self._random.random() < 0.125:
+        encoded = self.message(descriptor).SerializeToString()
+        return self.damaged(encoded) if self._random.random() < 0.125 else encoded
+
+    def damaged(self, encoded: bytes) -> bytes:
+        """The bytes with up to four of them changed."""
+        changed = bytearray(encoded)
+        if changed:
             for _ in range(self._random.randint(1, 4)):
-                encoded[self._random.randrange(len(encoded))] = self._random.randrange(256)
-        return bytes(encoded)
+                changed[self._random.randrange(len(changed))] = self._random.randrange(256)
+        return bytes(changed)
+
+    def vary(self, message: Message) -> None:
+        """Gives one field of a message, or of one within it, another value."""
+        descriptor: Any = message.DESCRIPTOR
+        within = [
+            value
+            for field, value in message.ListFields()
+            if field.message_type is not None and not field.is_repeated
+        ]
+        if within and self._random.random() < 0.5:
+            self.vary(self.choose(within))
+        elif descriptor.fields:
+            field = self.choose(descriptor.fields)
+            message.ClearField(field.name)
+            self._fill(message, field, depth=1)
+
+    def choose(self, among: Sequence[T]) -> T:
+        """One of some values."""
+        return self._random.choice(among)
 
     def _fill(self, message: Any, field: FieldDescriptor, depth: int) -> None:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -103,20 +129,19 @@ class Hostility:
                 entries[self._value(key, depth)] = self._value(value, depth)
 
     def _value(self, field: FieldDescriptor, depth: int) -> Any:
-        choose: Callable[[Any], Any] = self._random.choice
         match field.cpp_type:
             case FieldDescriptor.CPPTYPE_MESSAGE:
                 assert field.message_type is not None, "a message has a type"
                 return self.message(field.message_type, depth + 1)
             case FieldDescriptor.CPPTYPE_STRING:
-                return choose(self._texts)
+                return self.choose(self._texts)
             case FieldDescriptor.CPPTYPE_DOUBLE | FieldDescriptor.CPPTYPE_FLOAT:
-                return choose(NUMBERS)
+                return self.choose(NUMBERS)
             case FieldDescriptor.CPPTYPE_BOOL:
-                return choose((True, False))
+                return self.choose((True, False))
             case FieldDescriptor.CPPTYPE_ENUM:
-                return choose((0, 1))
+                return self.choose((0, 1))
             case FieldDescriptor.CPPTYPE_INT64:
-                return choose(LARGE)
+                return self.choose(LARGE)
             case _:
-                return choose(INTEGERS)
+                return self.choose(INTEGERS)

@@ -1,19 +1,30 @@
-"""The quick form of `make fuzz`: two thousand inputs of each kind."""
+"""The quick form of `make fuzz`."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import Struct
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.rpc.identity.rules import RULES
-from tests.security.edge import METHODS, Edge, inputs
+from tests.security.edge import METADATA, METHODS, TARGETS, Edge, Inputs
 from tests.security.hostile import TEXTS
+from trivium.v1.catalog_service_pb2 import GetSegmentsRequest
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 ACCEPTED, MALFORMED, REJECTED = "accepted", "undecodable", "INVALID_FIELD"
+DENIED = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
 EDGE = Edge()
+MIB = 1024 * 1024
 
 
 def test_every_rpc_is_tried() -> None:
@@ -22,18 +33,66 @@ def test_every_rpc_is_tried() -> None:
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_hostile_request_is_accepted_or_rejected_with_its_fields(method: str) -> None:
-    make = inputs(seed=7)
+    inputs = Inputs(7, EDGE)
 
-    outcomes = Counter(EDGE.receive(method, make(method)) for _ in range(400))
+    outcomes = Counter(EDGE.receive(method, inputs.make(method)) for _ in range(400))
 
     assert set(outcomes) <= {ACCEPTED, REJECTED, MALFORMED}
     assert outcomes[REJECTED] > 0
 
 
-@given(method=st.sampled_from(sorted(METHODS)), encoded=st.binary(max_size=200))
-def test_any_bytes_are_accepted_or_rejected(method: str, encoded: bytes) -> None:
-    assert EDGE.receive(method, encoded) in {ACCEPTED, REJECTED, MALFORMED}
+def test_no_hostile_credentials_are_accepted() -> None:
+    inputs = Inputs(7, EDGE)
+
+    outcomes = Counter(EDGE.receive(METADATA, inputs.make(METADATA)) for _ in range(1000))
+
+    assert set(outcomes) == DENIED, outcomes
+
+
+@given(target=st.sampled_from(TARGETS), encoded=st.binary(max_size=200))
+def test_any_bytes_are_accepted_or_rejected(target: str, encoded: bytes) -> None:
+    assert EDGE.receive(target, encoded) in {ACCEPTED, REJECTED, MALFORMED, *DENIED}
 
 
 def test_the_texts_are_hostile() -> None:
     assert any("\0" in text for text in TEXTS)
+
+
+def deep(levels: int) -> Struct:
+    """A struct in a struct, and so on."""
+    inner = Struct()
+    for _ in range(levels):
+        outer = Struct()
+        outer.fields["legs"].struct_value.CopyFrom(inner)
+        inner = outer
+    return inner
+
+
+def asking(**more: Any) -> RetrieveRequest:
+    return RetrieveRequest(tenant="acme", query="where?", **more)
+
+
+HUGE: Mapping[str, tuple[str, Callable[[], Message]]] = {
+    "question": ("Retrieve", lambda: RetrieveRequest(tenant="acme", query="a" * 8 * MIB)),
+    "vector": ("Retrieve", lambda: asking(vector=[0.5] * 10_000_000)),
+    "ids": ("GetSegments", lambda: GetSegmentsRequest(tenant="acme", ids=["a"] * MIB)),
+    "deep struct": ("Retrieve", lambda: asking(profile_overrides=deep(10))),
+    "deepest struct": ("Retrieve", lambda: asking(profile_overrides=deep(30))),
+}
+
+
+@pytest.mark.parametrize(("method", "request_of"), HUGE.values(), ids=HUGE)
+def test_a_huge_request_is_rejected(method: str, request_of: Callable[[], Message]) -> None:
+    encoded = request_of().SerializeToString()
+
+    assert EDGE.receive(method, encoded) in {REJECTED, MALFORMED}
+
+
+def test_inputs_that_are_varied_by_coverage_are_read_properly(tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="there are wheels for Linux on x86-64 alone")
+    command = [sys.executable, "-m", "tests.security.guided_fuzz", "--inputs", "5000"]
+
+    done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "guided: 5000 inputs" in done.stdout

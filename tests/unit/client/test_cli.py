@@ -534,12 +534,12 @@ def test_briefing_is_shown_in_place_of_the_hits(run: Run, fake_service: FakeServ
 
 
 def test_stored_text_cannot_steer_the_terminal(run: Run, fake_service: FakeService) -> None:
-    hit = Hit(segment=segment("t1", "\x1b[2Jgone [red]not markup[/red]"), rank=1)
+    hit = Hit(segment=segment("t1", "\x1b[2Jgone \u202e[red]not markup[/red]"), rank=1)
     fake_service.will_answer("Retrieve", RetrieveResponse(hits=[hit]))
 
     result = run("ask", "why?")
 
-    assert "\x1b" not in result.stdout
+    assert not {"\x1b", "\u202e"} & set(result.stdout)
     assert "[red]not markup[/red]" in result.stdout
 
 

@@ -2,91 +2,27 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric.ec import (
-    SECP256R1,
-    EllipticCurvePrivateKey,
-    generate_private_key,
-)
-from cryptography.x509.oid import NameOID
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.config.settings import TlsSettings
 from serving.deployments.tls import listen_with_tls, server_credentials
-
-HOUR = dt.timedelta(hours=1)
-
-
-@dataclass(frozen=True)
-class Issued:
-    """A certificate and its key, in PEM."""
-
-    certificate: bytes
-    key: bytes
-
-
-class Authority:
-    """Issues certificates."""
-
-    def __init__(self) -> None:
-        self._key = generate_private_key(SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
-        self.pem = _pem(self._signed(self._name, self._key, x509.BasicConstraints(True, None)))
-
-    def issue(self, name: str) -> Issued:
-        key = generate_private_key(SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = x509.SubjectAlternativeName([x509.DNSName(name)])
-        return Issued(
-            _pem(self._signed(subject, key, names)),
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            ),
-        )
-
-    def _signed(
-        self, subject: x509.Name, key: EllipticCurvePrivateKey, extension: x509.ExtensionType
-    ) -> x509.Certificate:
-        now = dt.datetime.now(dt.UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - HOUR)
-            .not_valid_after(now + HOUR)
-            .add_extension(extension, critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
+from tests.support.certificates import Authority, Issued, replace_file
 
 
 def settings_for(folder: Path, issued: Issued, client_ca: bytes | None = None) -> TlsSettings:
     for name, pem in (("cert", issued.certificate), ("key", issued.key), ("ca", client_ca)):
         if pem is not None:
-            # Another file under the same name, as tools that renew certificates do it.
-            (folder / "new").write_bytes(pem)
-            os.replace(folder / "new", folder / name)
+            replace_file(folder / name, pem)
     return TlsSettings(
         certificate=folder / "cert",
         key=folder / "key",

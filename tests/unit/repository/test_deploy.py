@@ -60,6 +60,14 @@ def test_serve_accepts_a_shipped_serve_config(name: str) -> None:
     ServeDeploySchema.model_validate(shipped(name))
 
 
+def test_reflection_can_be_switched_off() -> None:
+    config = serve_config(load_settings({"serve": {"reflection": False}}), {})
+
+    accepted = ServeDeploySchema.model_validate(config)
+
+    assert not accepted.grpc_options.enable_reflection
+
+
 def shares(**arguments: Any) -> dict[str, float]:
     """The share of a GPU that a replica of each deployment requests."""
     return {each.name: (each.ray_actor_options or {})["num_gpus"] for each in built(arguments)}

@@ -15,6 +15,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+_TURNS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+"""Classes of characters that turn the direction of what follows them."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -35,8 +38,17 @@ def counter() -> Progress:
 
 
 def plain(text: str) -> str:
-    """The text without control characters, which could control the terminal."""
-    return "".join(" " if unicodedata.category(each) == "Cc" else each for each in text)
+    """The text without what could control the terminal, or change the order of what it shows."""
+    return "".join(" " if _controls(each) else each for each in text)
+
+
+def _controls(character: str) -> bool:
+    """Whether a character is a control character, or one of those that turn the direction of text.
+
+    Other format characters stay: they join the parts of emoji and the letters of some scripts.
+    """
+    turns = unicodedata.bidirectional(character) in _TURNS
+    return turns or unicodedata.category(character) == "Cc"
 
 
 def styled(text: str, style: str = "") -> Text:

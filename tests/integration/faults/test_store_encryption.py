@@ -1,0 +1,135 @@
+"""TLS to the stores by their URIs, as docs/security.md says: verified, with the server's name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from serving.adapters.neo4j import Neo4jGraph
+from serving.adapters.neo4j.graph import Neo4jSettings
+from serving.adapters.postgres.connection.migrations import migrate
+from serving.domain.errors import DependencyError, StoreUnavailableError
+from tests.support.certificates import Authority
+
+SSL_REQUEST_BYTES = 8
+"""What a client of PostgreSQL sends first if it wants TLS."""
+
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect: TypeAlias = Callable[[], Awaitable[Streams]]
+
+
+class Certificate:
+    """A certificate for the name `localhost`, and its authority, in files."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority()
+        issued = authority.issue("localhost")
+        self.authority = folder / "authority.pem"
+        self.authority.write_bytes(authority.pem)
+        self.other_authority = folder / "other.pem"
+        self.other_authority.write_bytes(Authority().pem)
+        both = folder / "both.pem"
+        both.write_bytes(issued.certificate + issued.key)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(both)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Certificate:
+    return Certificate(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def encrypted(connect: Connect, context: ssl.SSLContext, first: int) -> AsyncIterator[int]:
+    """Does TLS before a store, which the embedded ones do not; yields the port.
+
+    Args:
+        connect: Connects to the store.
+        context: With the certificate.
+        first: The bytes of a request for TLS, which is granted.
+    """
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            if first:
+                await reader.readexactly(first)
+                writer.write(b"S")
+            await writer.start_tls(context)
+            to_store = await connect()
+            try:
+                await asyncio.gather(copy(reader, to_store[1]), copy(to_store[0], writer))
+            finally:
+                to_store[1].close()
+        writer.close()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(1 << 16):
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(forward, "127.0.0.1")
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+@pytest.mark.postgres
+async def test_a_connection_string_demands_the_certificate_of_postgresql(
+    postgres_dsn: str, certificate: Certificate
+) -> None:
+    usual = conninfo_to_dict(postgres_dsn)
+    socket = f"{usual['host']}/.s.PGSQL.{usual.get('port', 5432)}"
+
+    async def connect() -> Streams:
+        return await asyncio.open_unix_connection(socket)
+
+    async with encrypted(connect, certificate.context, SSL_REQUEST_BYTES) as port:
+
+        def dsn(host: str, authority: Path) -> str:
+            verified = {"sslmode": "verify-full", "sslrootcert": str(authority)}
+            return make_conninfo(postgres_dsn, host=host, port=port, **verified)
+
+        await migrate(dsn("localhost", certificate.authority))
+        for refused in (
+            dsn("localhost", certificate.other_authority),
+            dsn("127.0.0.1", certificate.authority),
+        ):
+            with pytest.raises(StoreUnavailableError):
+                await migrate(refused)
+
+
+@pytest.mark.neo4j
+async def test_a_uri_demands_the_certificate_of_neo4j(
+    neo4j_uri: str, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = urlsplit(neo4j_uri)
+
+    async def connect() -> Streams:
+        return await asyncio.open_connection(address.hostname, address.port)
+
+    async with encrypted(connect, certificate.context, 0) as port:
+        for host, authority, accepted in (
+            ("localhost", certificate.authority, True),
+            ("localhost", certificate.other_authority, False),
+            ("127.0.0.1", certificate.authority, False),
+        ):
+            monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+            graph = Neo4jGraph(Neo4jSettings(uri=f"bolt+s://{host}:{port}"))
+            try:
+                if accepted:
+                    await graph.prepare()
+                else:
+                    with pytest.raises(DependencyError):
+                        await graph.prepare()
+            finally:
+                await graph.close()
