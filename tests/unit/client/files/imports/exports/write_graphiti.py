@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from graphiti_core.edges import (  # type: ignore[import-not-found]
+from graphiti_core.edges import (
     CommunityEdge,
     EntityEdge,
     EpisodicEdge,
     HasEpisodeEdge,
 )
-from graphiti_core.nodes import (  # type: ignore[import-not-found]
+from graphiti_core.nodes import (
     CommunityNode,
     EntityNode,
     EpisodeType,
