@@ -29,7 +29,7 @@ from serving.pipeline.writes.stats import Observer
 from serving.ports.embedding import Embedder
 from serving.ports.memory_store import Catalog, MemoryStore
 from serving.rpc import answers, questions, requests, responses
-from serving.rpc.boundary import CallContext, rpc, streaming_rpc
+from serving.rpc.boundary import CallContext, deadline_after, rpc, streaming_rpc
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.items import from_fact, from_segment
 from serving.rpc.questions import RetrieveCall, StreamedCall
@@ -182,7 +182,7 @@ class TriviumService:
     ) -> retrieval_service_pb2.WarmResponse:
         """Prepares for the first query of a tenant."""
         call = questions.to_warm_call(request, self.profiles, self._now())
-        deadline = Deadline.after(call.time_budget_s)
+        deadline = deadline_after(call.time_budget_s)
         warmed = await self.use_cases.warmer.warm(call.query, call.profile, deadline)
         return answers.from_warmed(call, warmed)
 
@@ -215,7 +215,7 @@ class TriviumService:
         call = questions.to_explain_absence_call(request, self.profiles, self._now())
         asked = call.retrieve
         await self._check_vector(asked.query)
-        deadline = Deadline.after(asked.time_budget_s)
+        deadline = deadline_after(asked.time_budget_s)
         absence = await self.use_cases.explainer.explain(
             asked.query, asked.profile, call.item, deadline
         )
@@ -357,7 +357,7 @@ class TriviumService:
         call: RetrieveCall,
         retrieve: Callable[[Query, Profile, Deadline], Awaitable[Retrieval]],
     ) -> Retrieval:
-        deadline = Deadline.after(call.time_budget_s)
+        deadline = deadline_after(call.time_budget_s)
         await self._check_vector(call.query)
         retrieval = await retrieve(call.query, call.profile, deadline)
         self._measure(retrieval)
