@@ -68,8 +68,8 @@ def warn_if_proxied() -> None:
 
 @serve.deployment(
     name="Fusion",
-    max_ongoing_requests=96,
-    max_queued_requests=256,
+    max_ongoing_requests=128,
+    max_queued_requests=32,
     ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
     health_check_period_s=5,

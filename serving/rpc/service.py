@@ -234,6 +234,12 @@ class TriviumService:
         self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest | Malformed]
     ) -> ingest_service_pb2.IngestStreamResponse:
         """Stores a stream of batches."""
+        with self.streams.opened():
+            return await self._store_stream(stream)
+
+    async def _store_stream(
+        self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest | Malformed]
+    ) -> ingest_service_pb2.IngestStreamResponse:
         response = ingest_service_pb2.IngestStreamResponse()
         token: ConsistencyToken | None = None
         before = 0
@@ -241,7 +247,7 @@ class TriviumService:
             if isinstance(request, Malformed):
                 request.reject()
             call = requests.to_ingest_call(request, self._now())
-            ingested = await self._store(call)
+            ingested = await self._store(call, patient=True)
             if ingested is not None:
                 token = ingested.token if token is None else token.merged(ingested.token)
                 response.created_count += ingested.outcomes.count("created")
@@ -386,7 +392,7 @@ class TriviumService:
             labels = {"profile": retrieval.profile, "stage": retrieval.rerank.stage.value}
             self.recorder.record(RERANKED_ANSWERS, 1, labels)
 
-    async def _store(self, call: requests.IngestCall) -> Ingested | None:
+    async def _store(self, call: requests.IngestCall, *, patient: bool = False) -> Ingested | None:
         if not call.items:
             return None
         items = [item for _, item in call.items]
@@ -395,6 +401,7 @@ class TriviumService:
             items,
             call.text_search_config,
             frozenset(call.undated),
+            patient=patient,
         )
         for outcome in ingested.outcomes:
             self.recorder.record(ITEMS_WRITTEN, 1, {"outcome": outcome})
