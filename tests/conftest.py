@@ -42,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="How many callers give up at random (tests/integration/faults/test_cancellations.py).",
     )
     parser.addoption(
+        "--requests",
+        type=int,
+        default=600,
+        help="How many requests must not leave memory behind (tests/integration/faults).",
+    )
+    parser.addoption(
         "--require", default="", help="markers, by comma, whose tests must not be skipped"
     )
     parser.addoption(

@@ -65,7 +65,7 @@ async def measure_visibility(connections: Connections, advance: Advance) -> list
         token = (await client.ingest(mark)).consistency_token
         acknowledged = time.perf_counter()
         found = await asyncio.gather(
-            *(_until_visible(client, leg, mark, token, acknowledged) for leg in LEGS)
+            *(until_visible(client, leg, mark, token, acknowledged) for leg in LEGS)
         )
         for leg, after_s in zip(LEGS, found, strict=True):
             if after_s is None:
@@ -105,10 +105,13 @@ def mark_of(number: int) -> tuple[Segment, Fact]:
     return segment, fact
 
 
-async def _until_visible(
+async def until_visible(
     client: AsyncClient, leg: str, mark: tuple[Segment, Fact], token: str, since: float
 ) -> float | None:
-    """Seconds until the leg finds the segment; None if it never does."""
+    """Seconds until the leg finds the segment; None if it never does.
+
+    Without a token it asks again and again.
+    """
     segment, fact = mark
     question = f"What does {fact.subject} keep?"
     while time.perf_counter() - since < VISIBLE_WITHIN_S:

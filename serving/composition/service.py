@@ -53,6 +53,7 @@ from serving.pipeline.retrieval.warm import QUESTION, Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
+from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.reranking import Reranker
 from serving.rpc.service import TriviumService, UseCases, now_utc
 from serving.telemetry import BREAKER, NoRecorder, Recorder
@@ -61,10 +62,11 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 WARM_UP_S = 15.0
-RETRIEVALS = 1 / 2
-STREAMS = 1 / 3
-"""The parts of a replica's concurrent calls that may be retrievals and open streams: so no
-retrieval waits in Serve's queue, where its deadline is not known."""
+RETRIEVALS = 3 / 8
+STREAMS = 1 / 4
+WRITES = 1 / 4
+"""The parts of a replica's concurrent calls that may be retrievals, open streams and writes: so no
+retrieval waits in Serve's queue."""
 
 STORE = "store"
 """The breaker of reading rows; the legs' are by dependency."""
@@ -178,7 +180,7 @@ def _use_cases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names),
         explainer=AbsenceExplainer(retriever, postgres.store, spaces, graph),
-        ingestor=Ingestor(postgres.store, CapitalisedEntities()),
+        ingestor=Ingestor(postgres.store, CapitalisedEntities(), _write_slots(settings)),
         eraser=Eraser(postgres.store, spaces, graph, postgres.consistency),
         observer=Observer(
             about=about,
@@ -192,6 +194,12 @@ def _use_cases(
         catalog=postgres.catalog,
         embedder=spaces.current.embedder,
     )
+
+
+def _write_slots(settings: Settings) -> WriteSlots:
+    """Leaves a connection of those for writes to the projections."""
+    at_once = max(2, settings.postgres.write_connections - 1)
+    return WriteSlots(at_once, max(1, _share_of_calls(settings, WRITES) - at_once))
 
 
 def _share_of_calls(settings: Settings, share: float) -> int:

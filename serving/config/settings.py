@@ -540,15 +540,16 @@ class ServeSettings(_Section):
     )
     replicas: int = Field(default=1, ge=1, description="Replicas of the ingress.")
     max_ongoing_requests: int = Field(
-        default=96,
+        default=128,
         ge=1,
-        description="Concurrent calls of one ingress replica: half of them retrievals, a third "
-        "open streams.",
+        description="Concurrent calls of one ingress replica: three eighths of them retrievals, "
+        "a quarter open streams, a quarter writes.",
     )
     max_queued_requests: int = Field(
-        default=256,
+        default=32,
         ge=1,
-        description="Calls that may wait; further calls fail with RESOURCE_EXHAUSTED.",
+        description="Calls that may wait; further calls fail with RESOURCE_EXHAUSTED. A capacity "
+        "of 100 answers/s and budgets of 300 ms leave time for about as many.",
     )
 
     @model_validator(mode="after")

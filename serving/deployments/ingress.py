@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from ray import serve
+from ray.serve.grpc_util import RayServegRPCContext
 from ray.serve.handle import DeploymentHandle
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -18,13 +19,42 @@ from serving.deployments.handles import RemoteReranker, SpaceHandles, remote_spa
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
 from serving.deployments.tls import listen_with_tls
+from serving.domain.budget import Deadline
 from serving.rpc.service import TriviumService
 
 logger = logging.getLogger(__name__)
 
+CONTEXT = "RayServegRPCContext"
+
 NO_HTTP = (
     "This service answers gRPC, on another port (9000 by default). HTTP has /-/healthz only.\n"
 )
+
+
+class TimedContext(RayServegRPCContext):
+    """Serve's context of a call, which also knows how much time the caller gives it."""
+
+    def __init__(self, grpc_context: Any) -> None:
+        super().__init__(grpc_context)
+        left_s: float | None = grpc_context.time_remaining()
+        self._deadline = None if left_s is None else Deadline.after(left_s)
+
+    def time_remaining(self) -> float | None:
+        """The seconds left of the call, as in gRPC's own context; None if it has no deadline."""
+        return None if self._deadline is None else self._deadline.remaining()
+
+
+def know_the_time_of_calls() -> None:
+    """Makes this replica's gRPC server keep the deadlines of calls, which Serve drops.
+
+    Raises:
+        RuntimeError: This version of Ray is not supported.
+    """
+    from ray.serve._private import replica
+
+    if getattr(replica, CONTEXT, None) not in (RayServegRPCContext, TimedContext):
+        raise RuntimeError(f"unsupported version of Ray: its replicas make no {CONTEXT}")
+    setattr(replica, CONTEXT, TimedContext)
 
 
 def warn_if_proxied() -> None:
@@ -38,8 +68,8 @@ def warn_if_proxied() -> None:
 
 @serve.deployment(
     name="Fusion",
-    max_ongoing_requests=96,
-    max_queued_requests=256,
+    max_ongoing_requests=128,
+    max_queued_requests=32,
     ray_actor_options=resources(0),
     graceful_shutdown_timeout_s=10,
     health_check_period_s=5,
@@ -59,6 +89,7 @@ class Fusion(Replica, TriviumService):
         settings = self._start(arguments)
         require_authentication(settings)
         listen_with_tls(settings.tls, RayEnvironment().ingress)
+        know_the_time_of_calls()
         warn_if_proxied()
         cap_gpu_memory(left_by_lists(settings.serve.gpus.fusion, settings.index))
         # Unused here: the references make Serve deploy them.

@@ -13,12 +13,14 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 from google.rpc import code_pb2, status_pb2
 
+from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.identity import Caller
 from serving.rpc.identity.access import (
@@ -34,6 +36,11 @@ from serving.rpc.status import internal_status, to_status
 from serving.telemetry import RPC_LATENCY, Recorder
 
 logger = logging.getLogger(__name__)
+
+WAY_BACK = 0.1
+"""The part of the time of a call that its response has for the way back."""
+
+_DEADLINE: ContextVar[Deadline | None] = ContextVar("call_deadline", default=None)
 
 REQUEST_ID = "request_id"
 LONGEST_REQUEST_ID = 128
@@ -96,7 +103,10 @@ def rpc(
 
         # Ray Serve passes the context by the name of this parameter.
         async def call(service: Service, request: Request, grpc_context: CallContext) -> Response:
-            with _status_of(name, grpc_context, service.recorder) as logged:
+            with (
+                _status_of(name, grpc_context, service.recorder) as logged,
+                call_deadline(grpc_context),
+            ):
                 caller, admitted = _admit(name, service.access, request, grpc_context, logged)
                 response = await method(service, admitted)
                 hide_from(caller, rule, response)
@@ -152,6 +162,31 @@ def _admit(
         return caller, each_within_tenants(access, name, context, request.__aiter__())
     within_tenants(RULES[name], caller, request)
     return caller, request
+
+
+def deadline_after(budget_s: float) -> Deadline:
+    """The end of a caller's budget, or shortly before that of its gRPC call, if that is earlier.
+
+    A budget begins when its call is seen. On a busy service calls wait before that: for the event
+    loop, or in Serve's queue. The end of the gRPC call is known from when its headers arrived.
+    """
+    deadline, of_call = Deadline.after(budget_s), _DEADLINE.get()
+    if of_call is None:
+        return deadline
+    return min(deadline, of_call.earlier_by(WAY_BACK * of_call.remaining()), key=lambda it: it.at)
+
+
+@contextmanager
+def call_deadline(context: object) -> Iterator[None]:
+    """Lets `deadline_after` know when the call ends."""
+    # Contexts of Ray's own proxy do not know it.
+    time_remaining = getattr(context, "time_remaining", None)
+    left_s: float | None = None if time_remaining is None else time_remaining()
+    known = _DEADLINE.set(None if left_s is None else Deadline.after(left_s))
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(known)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from serving.pipeline.writes.stats import Observer
 from serving.ports.embedding import Embedder
 from serving.ports.memory_store import Catalog, MemoryStore
 from serving.rpc import answers, questions, requests, responses
-from serving.rpc.boundary import CallContext, rpc, streaming_rpc
+from serving.rpc.boundary import CallContext, deadline_after, rpc, streaming_rpc
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.items import from_fact, from_segment
 from serving.rpc.questions import RetrieveCall, StreamedCall
@@ -182,7 +182,7 @@ class TriviumService:
     ) -> retrieval_service_pb2.WarmResponse:
         """Prepares for the first query of a tenant."""
         call = questions.to_warm_call(request, self.profiles, self._now())
-        deadline = Deadline.after(call.time_budget_s)
+        deadline = deadline_after(call.time_budget_s)
         warmed = await self.use_cases.warmer.warm(call.query, call.profile, deadline)
         return answers.from_warmed(call, warmed)
 
@@ -215,7 +215,7 @@ class TriviumService:
         call = questions.to_explain_absence_call(request, self.profiles, self._now())
         asked = call.retrieve
         await self._check_vector(asked.query)
-        deadline = Deadline.after(asked.time_budget_s)
+        deadline = deadline_after(asked.time_budget_s)
         absence = await self.use_cases.explainer.explain(
             asked.query, asked.profile, call.item, deadline
         )
@@ -234,6 +234,12 @@ class TriviumService:
         self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest | Malformed]
     ) -> ingest_service_pb2.IngestStreamResponse:
         """Stores a stream of batches."""
+        with self.streams.opened():
+            return await self._store_stream(stream)
+
+    async def _store_stream(
+        self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest | Malformed]
+    ) -> ingest_service_pb2.IngestStreamResponse:
         response = ingest_service_pb2.IngestStreamResponse()
         token: ConsistencyToken | None = None
         before = 0
@@ -241,7 +247,7 @@ class TriviumService:
             if isinstance(request, Malformed):
                 request.reject()
             call = await self._read(request)
-            ingested = await self._store(call)
+            ingested = await self._store(call, patient=True)
             if ingested is not None:
                 token = ingested.token if token is None else token.merged(ingested.token)
                 response.created_count += ingested.outcomes.count("created")
@@ -357,7 +363,7 @@ class TriviumService:
         call: RetrieveCall,
         retrieve: Callable[[Query, Profile, Deadline], Awaitable[Retrieval]],
     ) -> Retrieval:
-        deadline = Deadline.after(call.time_budget_s)
+        deadline = deadline_after(call.time_budget_s)
         await self._check_vector(call.query)
         retrieval = await retrieve(call.query, call.profile, deadline)
         self._measure(retrieval)
@@ -392,7 +398,7 @@ class TriviumService:
             model = await self.use_cases.embedder.model()
         return requests.to_ingest_call(request, self._now(), model)
 
-    async def _store(self, call: requests.IngestCall) -> Ingested | None:
+    async def _store(self, call: requests.IngestCall, *, patient: bool = False) -> Ingested | None:
         if not call.items:
             return None
         items = [item for _, item in call.items]
@@ -402,6 +408,7 @@ class TriviumService:
             call.text_search_config,
             frozenset(call.undated),
             call.given,
+            patient=patient,
         )
         for outcome in ingested.outcomes:
             self.recorder.record(ITEMS_WRITTEN, 1, {"outcome": outcome})

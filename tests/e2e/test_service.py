@@ -14,7 +14,9 @@ from bench.speed.ingest import only
 from tests.fixtures.service import Service
 from trivium import Client, Embedding, Fact, Filter, Retrieval, Segment
 from trivium.errors import InvalidRequestError, PreconditionError, to_error
+from trivium.v1 import retrieval_service_pb2, retrieval_service_pb2_grpc
 from trivium.values import ItemState, LegState, TenantStats, TimeRange
+from trivium.wire import requests
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
@@ -295,6 +297,34 @@ def test_a_short_budget_is_kept_and_reported(stored: tuple[Client, str]) -> None
     answer = memory.retrieve("Tom", timeout=20)
 
     assert answer.statistics.total < timedelta(seconds=20)
+
+
+def test_a_call_with_less_time_than_its_budget_is_answered_before_it_ends(
+    service: Service, memory: Client
+) -> None:
+    token = memory.ingest([Segment(id="t1", text="Lotus Books hired Tom.")]).consistency_token
+    # That of a write that does not come, for which the legs wait as long as they can.
+    version, epoch, *_ = token.split("~")
+    request = requests.retrieve(
+        memory.tenant, "Tom?", timeout=25, consistency_token=f"{version}~{epoch}~3~{2**62}"
+    )
+
+    with grpc.insecure_channel(service.address) as channel:
+        stub = retrieval_service_pb2_grpc.RetrievalServiceStub(channel)
+        answer = _before_it_ends(stub, request, 2) or stub.Retrieve(request, timeout=18)
+
+    assert {report.state for report in answer.leg_reports} & {
+        retrieval_service_pb2.LEG_STATE_STALE,
+        retrieval_service_pb2.LEG_STATE_TIMED_OUT,
+    }
+
+
+def _before_it_ends(stub: Any, request: Any, timeout_s: float) -> Any:
+    """The answer; None if a busy machine was not in time."""
+    try:
+        return stub.Retrieve(request, timeout=timeout_s)
+    except grpc.RpcError:
+        return None
 
 
 def test_a_briefing_is_a_block_for_a_prompt(stored: tuple[Client, str]) -> None:

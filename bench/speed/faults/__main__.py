@@ -1,4 +1,8 @@
-"""The command `python -m bench.speed.faults`: lets stores fail under a steady load."""
+"""The command `python -m bench.speed.faults`: lets stores and replicas fail under a steady load.
+
+The stores fail beside a service in the placement `single`, and the replicas of the index and of
+the embedder in one in `split`, over the same data.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,8 @@ from bench.harness.sample import TENANTS, multiplied_sample
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
 from bench.reports.recording import recorded
-from bench.speed.faults.dependencies import Dependency, Fault, stores
-from bench.speed.faults.experiment import Timing, observe
+from bench.speed.faults.dependencies import Fault, replicas, stores
+from bench.speed.faults.experiment import Faulty, Timing, observe
 from bench.speed.faults.figures import result_of, summary
 from bench.speed.faults.picture import save_picture
 from bench.speed.overload.steps import Take, capacity, recovery
@@ -32,6 +36,9 @@ SHARE = 0.5
 
 CAPACITY_CALLS = 1000
 
+STORES = ("postgres", "neo4j")
+REPLICAS = ("index", "embedder")
+
 console = Console(stderr=True)
 
 
@@ -41,7 +48,14 @@ console = Console(stderr=True)
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="An evaluation set; without, the sample conversation multiplied.",
 )
-@click.option("--dependency", "names", multiple=True, help="Only this one: postgres, neo4j.")
+@click.option(
+    "--dependency",
+    "names",
+    type=click.Choice([*STORES, *REPLICAS]),
+    multiple=True,
+    default=[*STORES, *REPLICAS],
+    help="Only this one.",
+)
 @click.option(
     "--fault",
     "faults",
@@ -65,7 +79,10 @@ console = Console(stderr=True)
 def main(
     data: Path | None, names: Sequence[str], faults: Sequence[str], seconds: float, out: Path
 ) -> None:
-    """Let each store fail in each way under half the capacity; write JSON, a summary, a picture."""
+    """Let stores and replicas fail in each way under half the capacity.
+
+    Writes JSON, a summary and a picture.
+    """
     collection = multiplied_sample(TENANTS) if data is None else read_collection(data)
     chosen = [Fault(each) for each in faults] or list(Fault)
     timing = Timing(before_s=3.0, during_s=seconds, after_s=12.0)
@@ -79,19 +96,27 @@ def main(
 async def _measure(
     collection: Collection, names: set[str], faults: Sequence[Fault], timing: Timing, take: Take
 ) -> None:
-    console.print("starting PostgreSQL, Neo4j and the service")
+    console.print("starting PostgreSQL and Neo4j")
     with fresh_data() as folder:
-        async with stores(folder) as (dependencies, settings), started(folder, settings) as service:
-            async with connected(service.address, 1) as connections:
-                await store(connections, collection)
-            chosen = [each for each in dependencies if not names or each.name in names]
-            await _observe_all(service.address, collection, chosen, faults, timing, take)
+        async with stores(folder) as (of_stores, settings):
+            for placement, of_placement in (("single", STORES), ("split", REPLICAS)):
+                if names.isdisjoint(of_placement):
+                    continue
+                console.print(f"starting the service, {placement}")
+                placed = {**settings, "TRIVIUM_SERVE__PLACEMENT": placement}
+                async with started(folder, placed) as service:
+                    assert service.pid is not None, "it was started here; this is a bug"
+                    both: list[Faulty] = [*of_stores, *replicas(service.pid)]
+                    chosen = [each for each in both if each.name in names & {*of_placement}]
+                    async with connected(service.address, 1) as connections:
+                        await store(connections, collection)
+                    await _observe_all(service.address, collection, chosen, faults, timing, take)
 
 
 async def _observe_all(
     address: str,
     collection: Collection,
-    dependencies: Sequence[Dependency],
+    dependencies: Sequence[Faulty],
     faults: Sequence[Fault],
     timing: Timing,
     take: Take,
@@ -103,6 +128,8 @@ async def _observe_all(
         ask = partial(connections.ask, timeout=BUDGET_S)
         for dependency in dependencies:
             for fault in faults:
+                if fault not in dependency.faults:
+                    continue
                 console.print(f"{dependency.name} {fault.value}")
                 await recovery(ask, queries, BUDGET_S)
                 observed = await observe(

@@ -1,4 +1,4 @@
-"""The stores of a service under test, and the faults that they can have."""
+"""The stores and replicas of a service under test, and the faults that they can have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import psutil
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from bench.harness.processes import role_of
 from bench.speed.faults.relay import Endpoint, Relay
 from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.embedded_postgres import EmbeddedPostgres
@@ -23,7 +24,7 @@ from serving.config.settings import Settings
 
 
 class Fault(StrEnum):
-    """What can happen to a store."""
+    """What can happen to a store or a replica."""
 
     SLOWER = "50 ms slower"
     MUCH_SLOWER = "2 s slower"
@@ -31,6 +32,9 @@ class Fault(StrEnum):
     REFUSED = "connections refused"
     KILLED = "killed and restarted"
 
+
+RESTARTED_WITHIN_S = 60.0
+POLL_S = 0.1
 
 DELAYS_S = {Fault.SLOWER: 0.05, Fault.MUCH_SLOWER: 2.0}
 
@@ -95,6 +99,8 @@ class Neo4jStore:
 class Dependency:
     """A store behind a relay."""
 
+    faults = frozenset(Fault)
+
     def __init__(self, store: Store, relay: Relay) -> None:
         self.name = store.name
         self._store = store
@@ -125,9 +131,70 @@ class Dependency:
                 await asyncio.to_thread(self._store.start)
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in self._store.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+        _signal_all(self._store.processes(), number)
+
+
+class Replica:
+    """The only replica of a deployment, which Serve starts again after it was killed.
+
+    Args:
+        name: Of the dependency.
+        deployment: Its name in Serve.
+        service: The first process of the service.
+    """
+
+    faults = frozenset({Fault.HUNG, Fault.KILLED})
+
+    def __init__(self, name: str, deployment: str, service: int) -> None:
+        self.name = name
+        self._role = f"replica {deployment}"
+        self._service = psutil.Process(service)
+        self._killed: list[int] = []
+
+    async def begin(self, fault: Fault) -> None:
+        """Lets a fault begin."""
+        pids = self._pids()
+        if not pids:
+            raise RuntimeError(f"there is no process of the {self._role}")
+        if fault is Fault.KILLED:
+            self._killed = pids
+        _signal_all(pids, signal.SIGKILL if fault is Fault.KILLED else signal.SIGSTOP)
+
+    async def end(self, fault: Fault) -> None:
+        """Ends it; returns when there is a process again, which may not be ready yet."""
+        if fault is Fault.HUNG:
+            _signal_all(self._pids(), signal.SIGCONT)
+            return
+        async with asyncio.timeout(RESTARTED_WITHIN_S):
+            await self._started_again()
+
+    async def _started_again(self) -> None:
+        while True:
+            if set(self._pids()) - set(self._killed):
+                return
+            await asyncio.sleep(POLL_S)
+
+    def _pids(self) -> list[int]:
+        found = []
+        for process in self._service.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if role_of(process.name(), process.cmdline()) == self._role:
+                    found.append(process.pid)
+        return found
+
+
+def replicas(service: int) -> list[Replica]:
+    """Those of a service in the placement `split` that answer questions beside the ingress."""
+    return [
+        Replica("index", "VectorIndex", service),
+        Replica("embedder", "Embedder", service),
+    ]
+
+
+def _signal_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @contextlib.asynccontextmanager

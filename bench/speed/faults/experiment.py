@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,11 @@ class Faulty(Protocol):
     """What a fault can befall."""
 
     name: str
+
+    @property
+    def faults(self) -> Collection[Fault]:
+        """Those that it can have."""
+        ...
 
     async def begin(self, fault: Fault) -> None:
         """Lets a fault begin."""

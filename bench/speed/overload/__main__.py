@@ -76,6 +76,13 @@ def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> S
     help="Calls to measure the capacity, after as many to warm up.",
 )
 @click.option(
+    "--writers",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="How many batches a tenant writes at a time beside others; 0 leaves that part out.",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=RESULTS,
@@ -89,6 +96,7 @@ def main(
     shares: Sequence[float],
     seconds: float,
     calls: int,
+    writers: int,
     out: Path,
 ) -> None:
     """Load the service beyond its capacity, and write JSON, a summary and a picture."""
@@ -100,6 +108,7 @@ def main(
         budgets_s=[budget / 1e3 for budget in budgets],
         shares=shares,
         seconds=seconds,
+        writers=writers,
     )
     with recorded("overload", collection, out, summary, save_picture) as take:
         asyncio.run(_measure(address, collection, plan, take))

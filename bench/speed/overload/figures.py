@@ -16,6 +16,9 @@ CAPACITY = "capacity"
 NEIGHBOUR = "neighbour"
 """What one tenant saw while another one flooded the service."""
 
+WRITES = "beside writes"
+"""What tenants saw while another one wrote as much as it could."""
+
 REFUSED = "RESOURCE_EXHAUSTED"
 LATE = "DEADLINE_EXCEEDED"
 
@@ -101,7 +104,12 @@ def summary(records: Sequence[Record]) -> str:
             for each in select(records, OVERLOAD)
         ],
     )
-    tables = (overload_table(records), neighbours_table(records), faults)
+    tables = (
+        overload_table(records),
+        neighbours_table(records),
+        writes_table(records),
+        faults,
+    )
     return "\n\n".join((head(records[0]).rstrip(), *filter(None, tables))) + "\n"
 
 
@@ -124,6 +132,36 @@ def neighbours_table(records: Sequence[Record]) -> str:
         *("refused", "late"),
     )
     return markdown_table(columns, [_neighbour_row(each) for each in loads]) if loads else ""
+
+
+def writes_table(records: Sequence[Record]) -> str:
+    """A line for each number of writers of another tenant; empty for none."""
+    columns = (
+        *("batches at a time of another tenant", "items/s", "batches refused"),
+        *("answers p50 ms", "p95 ms", "in time", "visible after, p50 s", "p95 s"),
+    )
+    rows = [
+        (
+            figures(number(each, "parameters", "share")),
+            *(
+                figures(number(each, "measured", name))
+                for name in ("written_per_s", "batches_refused")
+            ),
+            *(figures(number(each, "latency", f"{name}_ms")) for name in ("p50", "p95")),
+            _percent(_in_time(each)),
+            *(figures(number(each, "measured", f"visible_{name}_s")) for name in ("p50", "p95")),
+        )
+        for each in select(records, WRITES)
+    ]
+    return markdown_table(columns, rows) if rows else ""
+
+
+def _in_time(record: Record) -> float | None:
+    goodput, rate = (
+        number(record, "measured", "goodput_per_s"),
+        number(record, "parameters", "rate_per_s"),
+    )
+    return None if goodput is None or not rate else min(1.0, goodput / rate)
 
 
 def load_name(record: Record) -> str:

@@ -13,7 +13,7 @@ from bench.harness.connections import CALL_TIMEOUT_S, MAX_CONNECTIONS, Connectio
 from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals, silent
 from bench.harness.results import Result
 from bench.speed.overload.figures import CAPACITY, is_whole_in_time, result_of
-from bench.speed.overload.neighbours import beside_a_flood, queries_of_two
+from bench.speed.overload.neighbours import beside_a_flood, beside_writes, queries_of_two
 from trivium.values import Retrieval
 
 CAPACITY_CALLERS = 32
@@ -37,6 +37,8 @@ class Plan:
         budgets_s: What callers give each call.
         shares: Of the capacity.
         seconds: How long each load lasts.
+        writers: How many batches a tenant writes at a time that floods the service with writes;
+            0 leaves that part out.
     """
 
     queries: Sequence[Query]
@@ -45,6 +47,7 @@ class Plan:
     budgets_s: Sequence[float]
     shares: Sequence[float]
     seconds: float
+    writers: int = 0
 
 
 async def measure(address: str, plan: Plan, take: Take) -> None:
@@ -74,6 +77,18 @@ async def measure(address: str, plan: Plan, take: Take) -> None:
                     )
                 )
             await _measure_neighbour(connections, plan, reached.throughput_per_s, budget_s, take)
+        # At the end, since what was written is projected for a while.
+        for writers in (0, plan.writers) if plan.writers else ():
+            take(
+                await beside_writes(
+                    connections,
+                    queries,
+                    capacity_per_s=reached.throughput_per_s,
+                    budget_s=max(plan.budgets_s),
+                    writers=writers,
+                    seconds=plan.seconds,
+                )
+            )
 
 
 async def _measure_neighbour(

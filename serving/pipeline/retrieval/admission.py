@@ -164,6 +164,9 @@ class Admission:
                 the tenant has its share of it.
         """
         budget_s = deadline.remaining()
+        if not budget_s:
+            # It waited for longer than that before it was seen.
+            raise OverloadedError("the service", LEAST_RETRY_S)
         started = self._clock()
         asking = self._shares.asked(tenant, started)
         level, shed = self._level(profile, budget_s, required, asking.in_flight + 1)
@@ -176,7 +179,7 @@ class Admission:
             seconds = self._clock() - started
         except (BudgetExhaustedError, asyncio.CancelledError) as error:
             # Its caller gave up, and had waited for the whole budget. If not here, then before:
-            # the time that a call waits for the event loop is not known otherwise.
+            # the time that a call waits for the event loop is not always known.
             withdrawn = deadline.remaining() > WITHDRAWN * budget_s
             if not (withdrawn and isinstance(error, asyncio.CancelledError)):
                 seconds = budget_s

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Item, ItemId, Segment, TenantName
+from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.memory_store import GivenVectors, MemoryStore, Outcome
 from serving.ports.text_analysis import EntityExtractor
 
@@ -20,11 +22,20 @@ class Ingested:
 
 
 class Ingestor:
-    """Stores batches of valid items."""
+    """Stores batches of valid items.
 
-    def __init__(self, store: MemoryStore, extractor: EntityExtractor) -> None:
+    Args:
+        store: Where they are stored.
+        extractor: Finds the entities of segments that come without.
+        slots: Which writes run; None for the usual ones.
+    """
+
+    def __init__(
+        self, store: MemoryStore, extractor: EntityExtractor, slots: WriteSlots | None = None
+    ) -> None:
         self._store = store
         self._extractor = extractor
+        self._slots = slots or WriteSlots()
 
     async def ingest(
         self,
@@ -33,21 +44,27 @@ class Ingestor:
         text_search_config: str = "",
         undated: frozenset[ItemId] = frozenset(),
         given: GivenVectors | None = None,
+        *,
+        patient: bool = False,
     ) -> Ingested:
         """Stores the items in one transaction; of several with the same name the last counts.
 
-        The items in `undated` came without a time and were given that of their receipt.
+        The items in `undated` came without a time and were given that of their receipt. A write
+        that is not `patient` is refused if too many wait.
 
         Raises:
+            OverloadedError: Too many writes wait, of all tenants or of this one.
             TextSearchConfigConflictError: The tenant has another one.
             StoreUnavailableError: Nothing was stored.
         """
         last = {item.item: place for place, item in enumerate(items)}
         places = sorted(last.values())
-        distinct, extracted = await self._with_entities(tenant, [items[place] for place in places])
-        receipt = await self._store.write(
-            tenant, distinct, text_search_config, extracted, undated, given
-        )
+        distinct = [items[place] for place in places]
+        async with self._slots.slot(tenant, patient=patient):
+            distinct, extracted = await self._with_entities(tenant, distinct)
+            receipt = await self._store.write(
+                tenant, distinct, text_search_config, extracted, undated, given
+            )
         outcomes: list[Outcome] = ["unchanged"] * len(items)
         for place, outcome in zip(places, receipt.outcomes, strict=True):
             outcomes[place] = outcome
@@ -60,9 +77,14 @@ class Ingestor:
         if not bare:
             return list(items), bare
         known_names = await self._store.known_names(tenant)
-        return [
-            self._named(item, known_names) if item.item in bare else item for item in items
-        ], bare
+        named: list[Item] = []
+        for item in items:
+            if item.item in bare:
+                item = self._named(item, known_names)
+                # Takes a quarter of a millisecond, and others wait for their answers.
+                await asyncio.sleep(0)
+            named.append(item)
+        return named, bare
 
     def _named(self, item: Item, known_names: Mapping[str, str]) -> Item:
         assert isinstance(item, Segment), "only segments have entities; this is a bug"

@@ -22,10 +22,13 @@ from serving.ports.graph import Graph
 logger = logging.getLogger(__name__)
 
 BATCH_CHANGES = 512
-EMBEDDING_CHUNK = 64
+EMBEDDING_CHUNK = 32
 """Vectors are stored after so many texts, so that they are found before the batch is done."""
 GRAPH_CHUNK = 64
-"""A larger batch is part of a backlog; after it, so many rows are taken out of turn."""
+"""So many changes are applied to the graph together."""
+EARLY_CHUNK = 16
+"""A batch larger than a chunk is part of a backlog. After each chunk of it, so many rows are taken
+out of turn: a tenant that writes little waits for one chunk, not for the backlog."""
 MOST_EARLY = 10_000
 """How many rows taken out of turn are remembered, so that they are not taken again."""
 POLL_S = 1.0
@@ -81,7 +84,7 @@ class EmbeddingWork:
             chunk = changes[start : start + EMBEDDING_CHUNK]
             if await self._embed_missing(chunk, model) and len(changes) > EMBEDDING_CHUNK:
                 await self._embed_missing(
-                    await self._log.newest_waiting(self.projection, model, EMBEDDING_CHUNK), model
+                    await self._log.newest_waiting(self.projection, model, EARLY_CHUNK), model
                 )
 
     async def _embed_missing(self, changes: Sequence[Change], model: EmbeddingModel) -> bool:
@@ -125,18 +128,19 @@ class GraphWork:
         await self._graph.prepare()
 
     async def project(self, changes: Sequence[Change]) -> None:
-        """Applies the changes, and after each batch of a backlog the newest rows of all tenants.
+        """Applies in chunks, and after each chunk of a backlog the newest rows of all tenants.
 
         What was applied out of turn is applied again in its turn, which changes nothing.
         """
-        await self._apply(changes)
         if len(changes) <= GRAPH_CHUNK or len(self._early) > MOST_EARLY:
             self._early.clear()
-            return
-        done = self._early | {change.key for change in changes}
-        newest = await self._log.newest_waiting(self.projection, None, GRAPH_CHUNK, done)
-        await self._apply(newest)
-        self._early.update(change.key for change in newest)
+        for end in range(GRAPH_CHUNK, len(changes) + GRAPH_CHUNK, GRAPH_CHUNK):
+            await self._apply(changes[end - GRAPH_CHUNK : end])
+            if len(changes) > GRAPH_CHUNK:
+                done = self._early | {change.key for change in changes[:end]}
+                newest = await self._log.newest_waiting(self.projection, None, EARLY_CHUNK, done)
+                await self._apply(newest)
+                self._early.update(change.key for change in newest)
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         """Applies the changes together; if that fails, one by one, to find the failing ones."""

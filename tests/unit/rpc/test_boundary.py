@@ -8,8 +8,9 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
+from serving.domain.budget import Deadline
 from serving.domain.errors import InvalidRequestError, OverloadedError, Violation
-from serving.rpc.boundary import rpc
+from serving.rpc.boundary import deadline_after, rpc
 from serving.rpc.identity.access import OPEN
 from serving.telemetry import NoRecorder
 from trivium.v1 import retrieval_service_pb2
@@ -130,3 +131,54 @@ async def test_an_id_of_a_request_that_does_not_fit_into_a_log_is_replaced(
 
     line = next(record for record in caplog.records if record.getMessage() == "call")
     assert re.fullmatch("[0-9a-f]{32}", vars(line)["request_id"])
+
+
+class EndingContext(RecordingContext):
+    """The context of a call that ends in a while; None if it has no end."""
+
+    def __init__(self, left_s: float | None) -> None:
+        super().__init__()
+        self._left_s = left_s
+
+    def time_remaining(self) -> float | None:
+        return self._left_s
+
+
+class Timed:
+    """A service that notes the deadline of a budget of ten seconds."""
+
+    recorder = NoRecorder()
+    access = OPEN
+    deadline: Deadline
+
+    @rpc(retrieval_service_pb2.RetrieveResponse)
+    async def Retrieve(  # noqa: N802
+        self, request: retrieval_service_pb2.RetrieveRequest
+    ) -> retrieval_service_pb2.RetrieveResponse:
+        """Notes it."""
+        del request
+        self.deadline = deadline_after(10)
+        return retrieval_service_pb2.RetrieveResponse()
+
+
+@pytest.mark.parametrize(
+    ("context", "left_s"),
+    [
+        (EndingContext(5), 4.5),
+        (EndingContext(60), 10),
+        (EndingContext(0), 0),
+        (EndingContext(None), 10),
+        (RecordingContext(), 10),
+    ],
+    ids=["ends before", "ends later", "has ended", "has no end", "ends unknown"],
+)
+async def test_a_call_has_its_budget_or_most_of_what_is_left_of_it(
+    context: RecordingContext, left_s: float
+) -> None:
+    service = Timed()
+    request = retrieval_service_pb2.RetrieveRequest(tenant="acme", query="Where is Zanzibar?")
+
+    await service.Retrieve(request, context)
+
+    assert service.deadline.remaining() == pytest.approx(left_s, abs=0.2)
+    assert deadline_after(10).remaining() == pytest.approx(10, abs=0.2), "the call has ended"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bench.harness.collection import Query
 from bench.harness.load import Call, Run
-from bench.speed.faults.dependencies import Fault
+from bench.speed.faults.dependencies import Fault, replicas
 from bench.speed.faults.experiment import Observed, Timing, observe
 from bench.speed.faults.figures import Outcome, back_after, outcome, result_of, summary
 from bench.speed.faults.picture import save_picture
 from bench.speed.faults.relay import Endpoint, Relay
 from bench.speed.overload.steps import CALM_ANSWERS
+from tests.support.waiting import until_async
 from tests.unit.bench.quality.scoring.answers import report, retrieval
 from trivium.values import LegState, Retrieval
 
@@ -112,6 +115,7 @@ class Neo4j:
     """A dependency whose faults are noted."""
 
     name = "neo4j"
+    faults = frozenset(Fault)
 
     def __init__(self, error: type[Exception] | None = None) -> None:
         self.noted: list[str] = []
@@ -228,3 +232,29 @@ async def test_a_slow_relay_holds_back_responses(
 
     assert await answered == b"hello"
     writer.close()
+
+
+async def test_a_replica_is_found_suspended_and_known_to_be_back(tmp_path: Path) -> None:
+    # Ray gives its workers a title, of which this is the beginning.
+    title = "ray::ServeReplica:trivium:VectorIndex"
+    serve = f"exec -a {title} sleep 60 & exec -a {title} sleep 60 & wait"
+    service = await asyncio.create_subprocess_exec("bash", "-c", serve, cwd=tmp_path)
+    index, embedder = replicas(service.pid)
+
+    async def all_are(status: str) -> bool:
+        return {child.status() for child in psutil.Process(service.pid).children()} == {status}
+
+    async def two_replicas() -> bool:
+        return len(index._pids()) == 2
+
+    try:
+        await until_async(two_replicas)
+        await index.begin(Fault.HUNG)
+        await until_async(partial(all_are, psutil.STATUS_STOPPED))
+        await index.end(Fault.HUNG)
+        await until_async(partial(all_are, psutil.STATUS_SLEEPING))
+        with pytest.raises(RuntimeError, match="replica Embedder"):
+            await embedder.begin(Fault.HUNG)
+    finally:
+        await index.begin(Fault.KILLED)
+        await service.wait()

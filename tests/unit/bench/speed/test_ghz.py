@@ -8,7 +8,14 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.json_format import ParseDict
 
 from bench.harness.collection import Query
-from bench.speed.ghz.__main__ import CONFIG, summary_of, write_descriptors, write_requests
+from bench.harness.results import Json
+from bench.speed.ghz.__main__ import (
+    CONFIG,
+    settings_of,
+    summary_of,
+    write_descriptors,
+    write_requests,
+)
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 QUERY = Query(id="q", tenant="t", text="Where?", as_of=datetime(2024, 1, 1, tzinfo=UTC))
@@ -24,9 +31,11 @@ def test_questions_are_written_as_requests_that_protobuf_reads(tmp_path: Path) -
 
 
 def test_the_summary_leaves_the_list_of_calls_out() -> None:
-    summary = summary_of({"count": 2, "rps": 10.5, "details": [{"latency": 1}] * 2})
+    calls: list[Json] = [{"latency": ns, "status": "OK"} for ns in (3_000_000, 5_000_000)]
+    summary = summary_of({"count": 2, "rps": 10.5, "details": calls}, {})
 
     assert (summary["count"], summary["rps"]) == (2, 10.5)
+    assert summary["byStatus"] == {"OK": {"count": 2, "p50_ms": 3.0, "p95_ms": 5.0}}
     assert "details" not in summary
 
 
@@ -42,3 +51,11 @@ def test_the_descriptors_hold_the_method_that_is_called_and_all_it_imports(tmp_p
     }
     assert json.loads(CONFIG.read_text())["call"] in methods
     assert {name for file in files for name in file.dependency} <= {file.name for file in files}
+
+
+def test_an_open_loop_has_a_rate_and_workers_for_all_calls_that_may_be_open() -> None:
+    settings = settings_of(200, budget_s=0.3, seconds=10)
+
+    assert (settings["rps"], settings["total"], settings["timeout"]) == (200, 2000, "300ms")
+    assert (settings["async"], settings["concurrency"]) == (True, 120)
+    assert settings_of(None, 0.3, 10) == json.loads(CONFIG.read_text())

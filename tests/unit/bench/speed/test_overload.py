@@ -16,9 +16,11 @@ from bench.speed.overload.figures import (
     CAPACITY,
     NEIGHBOUR,
     OVERLOAD,
+    WRITES,
     neighbours_table,
     result_of,
     summary,
+    writes_table,
 )
 from bench.speed.overload.picture import save_picture
 from bench.speed.overload.steps import Plan, measure, recovery
@@ -153,3 +155,29 @@ async def test_a_tenant_is_measured_alone_and_beside_one_that_floods(
     assert set(sent[-neighbours[1].n - 1 :]) == {"t", "other"}
     table = neighbours_table([each.as_record({}) for each in taken])
     assert "20000 ms, 0.02x" in table
+
+
+async def test_a_tenant_is_measured_alone_and_beside_one_that_writes(
+    fake_service: FakeService,
+) -> None:
+    full = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+    fake_service.will_answer("Ingest", *([full] * 3))
+    plan = Plan(
+        queries=QUERIES,
+        warm_up_calls=1,
+        capacity_calls=4,
+        budgets_s=(20,),
+        shares=(0.01,),
+        seconds=0.5,
+        writers=2,
+    )
+    taken: list[Result] = []
+
+    await measure(fake_service.address, plan, taken.append)
+
+    alone, beside = (each for each in taken if each.scenario == WRITES)
+    assert alone.measured["written_per_s"] == 0
+    assert beside.n >= 1
+    sent = {getattr(request, "tenant", "") for request in fake_service.requests}
+    assert {"bench-flood", "bench-mark-0", "bench-mark-2"} <= sent
+    assert "| 2 |" in writes_table([each.as_record({}) for each in taken])

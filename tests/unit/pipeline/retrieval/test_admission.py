@@ -100,6 +100,14 @@ class Busy:
         return found
 
 
+def test_a_question_that_waited_for_its_whole_budget_is_refused_on_an_idle_service() -> None:
+    busy = Busy()
+
+    with ExitStack() as stack:
+        assert busy.admit(stack, PLAIN, 0) is None
+        assert busy.admit(stack, PLAIN, 0.001) == frozenset()
+
+
 def test_what_a_caller_requires_is_not_shed() -> None:
     busy = Busy()
     busy.learn(COST_S, profile=FULL)

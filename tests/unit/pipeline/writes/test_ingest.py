@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
+import pytest
+
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Item, Segment, segment_id
+from serving.domain.errors import OverloadedError
+from serving.domain.items.records import Item, Segment, TenantName, segment_id
 from serving.pipeline.writes.ingest import Ingestor
+from serving.pipeline.writes.write_slots import WriteSlots
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, fact, segment
 
@@ -67,3 +72,28 @@ async def stored(store: InMemoryStore, id_: str) -> Segment:
     row = rows[segment_id(id_)]
     assert isinstance(row, Segment)
     return row
+
+
+async def test_a_write_waits_for_the_turn_of_its_tenant() -> None:
+    slots = WriteSlots(at_once=2, most_waiting=2)
+    ingestor = Ingestor(InMemoryStore(), EveryWord(), slots)
+    async with slots.slot(TENANT):
+        waiting = asyncio.create_task(ingestor.ingest(TENANT, [segment("a")]))
+        other = await ingestor.ingest(TenantName("other"), [segment("a")])
+        with pytest.raises(OverloadedError):
+            await ingestor.ingest(TENANT, [segment("b")])
+        assert not waiting.done()
+
+    assert other.outcomes == (await waiting).outcomes == ["created"]
+
+
+async def test_others_run_between_the_segments_of_a_batch() -> None:
+    extractor = EveryWord()
+    batch = [segment(f"s{number}", "Mel") for number in range(100)]
+    writing = asyncio.create_task(Ingestor(InMemoryStore(), extractor).ingest(TENANT, batch))
+
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+    assert 0 < len(extractor.known) < len(batch)
+    await writing

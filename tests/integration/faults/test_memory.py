@@ -1,0 +1,99 @@
+"""Memory does not grow with the tenants that ask, with calls that are given up, or with faults.
+
+`pytest tests/integration/faults/test_memory.py --requests 200000 -s` is the long run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import sys
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from bench.speed.faults.relay import Endpoint, Relay
+from tests.fixtures.local_service import local_service
+from trivium import Segment
+from trivium.aio import AsyncClient
+from trivium.errors import TriviumError
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(3 * 3600)]
+
+CALLERS = 8
+WARM_UP = 300
+"""More than the tenants and the questions that are kept in memory."""
+
+PHASES = 10
+"""In every second of them Neo4j refuses connections."""
+
+LONGEST_S = 0.06
+MOST_BLOCKS = 20
+"""Of Python's memory that may stay of a request: what is known of a tenant that asked lately, for a
+minute. A request takes thousands of them."""
+
+LONG = 20_000
+"""From so many requests on, memory is compared as the operating system sees it."""
+
+
+async def test_requests_leave_no_memory_behind(
+    postgres_dsn: str, neo4j_uri: str, pytestconfig: pytest.Config
+) -> None:
+    count = pytestconfig.getoption("--requests")
+    port = urlsplit(neo4j_uri).port
+    assert port is not None
+    relay = Relay(Endpoint(port=port), Endpoint())
+    await relay.open()
+    numbers = iter(range(10**9))
+    try:
+        async with local_service(postgres_dsn, f"bolt://127.0.0.1:{relay.listen.port}") as memory:
+            await memory.ingest([Segment(id="t1", speaker="Mara", text="Tom hired Lotus Books.")])
+            await _ask(memory, relay, numbers, WARM_UP)
+            await _ask(memory, relay, numbers, count // 2)
+            blocks, rss = _in_use()
+            await _ask(memory, relay, numbers, count // 2)
+            more_blocks, more_rss = (
+                after - before for after, before in zip(_in_use(), (blocks, rss), strict=True)
+            )
+    finally:
+        await relay.close()
+
+    print(f"\n{count} requests: second half {more_blocks / blocks:+.2%} blocks, ", end="")
+    print(f"{more_rss / rss:+.2%} of {rss / 2**20:.0f} MiB")
+    assert more_blocks < MOST_BLOCKS * (count // 2)
+    if count >= LONG:
+        assert max(more_blocks / blocks, more_rss / rss) < 0.01
+
+
+async def _ask(memory: AsyncClient, relay: Relay, numbers: Iterator[int], count: int) -> None:
+    """Asks so many questions, each of another tenant; gives up on some of them."""
+    for phase in range(PHASES):
+        if phase % 2:
+            await relay.close()
+        draw = random.Random(phase)
+        ending = iter(range(count // PHASES))
+
+        async def caller(draw: random.Random = draw, ending: Iterator[int] = ending) -> None:
+            for _ in ending:
+                number = next(numbers)
+                client = memory.for_tenant(f"tenant-{number}") if number % 8 else memory
+                asking = asyncio.create_task(client.retrieve(f"Who hired Tom in {number}?"))
+                if number % 3 == 0:
+                    await asyncio.wait([asking], timeout=draw.uniform(0, LONGEST_S))
+                    asking.cancel()
+                await asyncio.wait([asking])
+                if not asking.cancelled() and isinstance(error := asking.exception(), Exception):
+                    assert isinstance(error, TriviumError), error
+
+        await asyncio.gather(*(caller() for _ in range(CALLERS)))
+        if phase % 2:
+            await relay.open()
+
+
+def _in_use() -> tuple[int, int]:
+    """Python's blocks of memory, and the bytes of the process."""
+    gc.collect()
+    return sys.getallocatedblocks(), psutil.Process().memory_info().rss
