@@ -86,8 +86,9 @@ class _ReadingServer:
         """Adds the methods of a service."""
         reading = {name: _never_raising(handler) for name, handler in handlers.items()}
         generic = grpc.method_handlers_generic_handler(service, reading)
+        # Not by name as well: grpc.aio then takes up calls later and with more CPU time. With 32
+        # callers on two cores a call waited 129 ms instead of 56.
         self._server.add_generic_rpc_handlers((generic,))
-        self._server.add_registered_method_handlers(service, reading)
 
 
 def _never_raising(handler: Any) -> Any:

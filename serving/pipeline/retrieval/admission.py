@@ -64,7 +64,10 @@ WITHDRAWN = 0.5
 by a caller who is interrupted, or says more. One that was late had waited before it was seen."""
 
 FOR_ANYONE = 0.5
-"""The part of the limit up to which tenants are not told apart."""
+"""The part of what can be answered in time up to which tenants are not told apart."""
+
+SLOTS_FOR_ANYONE = 0.75
+"""The same part of the most questions at once, whatever their budgets."""
 
 LATELY_S = 60.0
 """A tenant that asked within this time has a share: as long as a caller may think."""
@@ -206,9 +209,11 @@ class Admission:
             if shed & required:
                 break
             cost = self._cost(level, cost)
-            limit = min(self._most, FILL * left_s / max(cost, LEAST_COST_S))
-            share = max(1.0, limit / len(self._shares))
-            if concurrent <= (limit if of_tenant <= share else FOR_ANYONE * limit):
+            in_time = FILL * left_s / max(cost, LEAST_COST_S)
+            limit = min(self._most, in_time)
+            if of_tenant > max(1.0, limit / len(self._shares)):
+                limit = min(SLOTS_FOR_ANYONE * self._most, FOR_ANYONE * in_time)
+            if concurrent <= limit:
                 return level, shed
         retry_s = max(concurrent * cost - FILL * left_s, cost)
         raise OverloadedError(
