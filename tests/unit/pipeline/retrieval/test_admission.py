@@ -262,6 +262,16 @@ def test_shares_do_not_count_while_half_of_the_limit_is_free() -> None:
         assert busy.flood(stack, OTHER) == 1
 
 
+def test_a_tenant_with_time_has_three_quarters_of_the_slots_whatever_its_share() -> None:
+    busy = Busy(most=20)
+    for number in range(100):
+        busy.learn(COST_S / 10, tenant=TenantName(f"tenant {number}"), calls=1)
+
+    with ExitStack() as stack:
+        assert busy.flood(stack) == 15
+        assert busy.admit(stack, PLAIN, 0.3, OTHER) is not None
+
+
 def test_a_tenant_that_asked_long_ago_has_no_share() -> None:
     busy = Busy()
     busy.learn(COST_S, tenant=OTHER)
