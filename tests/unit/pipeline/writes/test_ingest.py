@@ -79,6 +79,7 @@ async def test_a_write_waits_for_the_turn_of_its_tenant() -> None:
     ingestor = Ingestor(InMemoryStore(), EveryWord(), slots)
     async with slots.slot(TENANT):
         waiting = asyncio.create_task(ingestor.ingest(TENANT, [segment("a")]))
+        await asyncio.sleep(0)  # until it waits
         other = await ingestor.ingest(TenantName("other"), [segment("a")])
         with pytest.raises(OverloadedError):
             await ingestor.ingest(TENANT, [segment("b")])
