@@ -282,10 +282,10 @@ REQUIRED := $(REQUIRED),node,go
 endif
 
 .PHONY: test
-test: lint types $(PROTOC)/.protoc $(OTHER_CLIENTS) ## Run everything that CI runs; Node.js and Go are required if CI is set
-	@$(BIN)/pytest -n 2 --require $(REQUIRED)
+test: lint types $(PROTOC)/.protoc $(OTHER_CLIENTS) $(if $(CI),$(INTEGRATIONS)/.integrations) ## Run everything that CI runs; if CI is set, Node.js and Go are required, and 600 MB more installed
 	@if [ -e $(INTEGRATIONS)/.integrations ]; then $(MAKE) --no-print-directory test-integrations; \
 	  else echo "Pipecat and LiveKit are not installed (600 MB): make test-integrations installs and tests them"; fi
+	@$(BIN)/pytest -n 2 --require $(REQUIRED)
 
 .PHONY: test-integrations
 test-integrations: $(INTEGRATIONS)/.integrations ## Test the plug-ins for Pipecat and LiveKit, in these frameworks
