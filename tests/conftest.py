@@ -9,6 +9,7 @@ such a skip into a failure, so that skips cannot pass for success.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from hypothesis import HealthCheck, Phase, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
+
+# Tests start programs while clients run. The handlers that gRPC runs at a fork can then crash the
+# child before it becomes the program.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # noqa: TID251 - gRPC reads it when it is imported
 
 # The same examples in every run: a tree passes or fails wherever it is tested.
 # `--hypothesis-profile random` looks for others.

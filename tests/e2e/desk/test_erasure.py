@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,9 @@ def files_of(service: Service) -> Iterator[Path]:
     """
     temporary = Path(service.process.environ()["TMPDIR"])
     for root in (service.data_dir, temporary):
-        for path in root.rglob("*"):
+        # Unlike `rglob`, it passes over a folder that is deleted meanwhile, as snapshots are.
+        found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+        for path in found:
             of_store = root == service.data_dir and path.relative_to(root).parts[0] in STORES
             if path.is_file() and (not of_store or path.suffix == ".log"):
                 yield path
