@@ -18,7 +18,7 @@ from bench.reports.goals import SET_GOALS
 from bench.reports.report import estimate, figures, goals_table, loads_table, markdown_table
 from bench.speed.cpu.figures import cpu_table
 from bench.speed.faults.figures import faults_table
-from bench.speed.overload.figures import overload_table
+from bench.speed.overload.figures import neighbours_table, overload_table, writes_table
 from bench.speed.postgres.figures import security_table
 from bench.speed.recall.figures import recall_table
 
@@ -92,6 +92,14 @@ def _loads(name: str) -> str:
 
 def _overload(name: str) -> str:
     return overload_table(baseline(name))
+
+
+def _neighbours(name: str) -> str:
+    return neighbours_table(baseline(name))
+
+
+def _beside_writes(name: str) -> str:
+    return writes_table(baseline(name))
 
 
 def _cpu(name: str) -> str:
@@ -374,6 +382,8 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "cpu": _cpu,
     "peers": _peers,
     "overload": _overload,
+    "neighbours": _neighbours,
+    "beside-writes": _beside_writes,
     "faults": _faults,
     "recall": _recall,
     "batching": _batching,
