@@ -243,6 +243,18 @@ async def test_repairs_are_of_one_tenant(both: Postgres) -> None:
     assert [(row.tenant, row.fact.object) for row in changes.facts] == [(TENANT, "Goa")]
 
 
+async def test_vectors_are_repaired_of_one_tenant(both: Postgres) -> None:
+    items = (*ids("a"), fact_id("f"))
+
+    await PostgresTruth(both.database).repair(
+        [Finding("embeddings", Difference.MISSING, TENANT, item) for item in items]
+    )
+
+    counts = await both.catalog.tenant_counts(TENANT, MODEL)
+    their_counts = await both.catalog.tenant_counts(OTHER, MODEL)
+    assert (counts.embedded, their_counts.embedded) == (0, 4)
+
+
 async def test_words_are_counted_and_estimated_of_one_tenant(
     both: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
