@@ -7,6 +7,7 @@ is measured. A flame graph shows what the replica's Python does meanwhile.
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sysconfig
 from collections.abc import AsyncIterator, Callable
@@ -164,6 +165,10 @@ async def _sampled(pid: int, path: Path) -> AsyncIterator[None]:
     finally:
         sampler.send_signal(signal.SIGINT)
         await sampler.wait()
+    if path.exists():
+        # The title is the command, with paths of this machine.
+        picture = re.sub(r'(<text id="title"[^>]*>)[^<]*', rf"\1{REPLICA}", path.read_text())
+        path.write_text(picture)
 
 
 if __name__ == "__main__":
