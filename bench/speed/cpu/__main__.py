@@ -76,6 +76,8 @@ def main(data: Path | None, calls: int, flame: bool, out: Path) -> None:
     with recorded("cpu", collection, out, cpu_table, save_picture) as take:
         picture = take.folder / "flame.svg" if flame else None
         asyncio.run(_measure(collection, calls, picture, take))
+        if picture is not None:
+            _entitle(picture)
 
 
 async def _measure(
@@ -165,10 +167,12 @@ async def _sampled(pid: int, path: Path) -> AsyncIterator[None]:
     finally:
         sampler.send_signal(signal.SIGINT)
         await sampler.wait()
-    if path.exists():
-        # The title is the command, with paths of this machine.
-        picture = re.sub(r'(<text id="title"[^>]*>)[^<]*', rf"\1{REPLICA}", path.read_text())
-        path.write_text(picture)
+
+
+def _entitle(path: Path) -> None:
+    """Names the process in the title of a flame graph, which is a command with local paths."""
+    picture = re.sub(r'(<text id="title"[^>]*>)[^<]*', rf"\1{REPLICA}", path.read_text())
+    path.write_text(picture)
 
 
 if __name__ == "__main__":
