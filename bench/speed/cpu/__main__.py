@@ -77,6 +77,8 @@ def main(data: Path | None, calls: int, flame: bool, out: Path) -> None:
         picture = take.folder / "flame.svg" if flame else None
         asyncio.run(_measure(collection, calls, picture, take))
         if picture is not None:
+            if not picture.exists():
+                raise click.ClickException("py-spy may not trace the replica; use --no-flame")
             _entitle(picture)
 
 
