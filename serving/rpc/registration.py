@@ -42,14 +42,10 @@ class Malformed:
 
 
 class Server(Protocol):
-    """The part of a server that the generated functions use."""
+    """The part of a server that is used here."""
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """Adds services."""
-        ...
-
-    def add_registered_method_handlers(self, service: str, handlers: Handlers) -> None:
-        """Adds the methods of a service by name."""
         ...
 
 
@@ -86,8 +82,8 @@ class _ReadingServer:
         """Adds the methods of a service."""
         reading = {name: _never_raising(handler) for name, handler in handlers.items()}
         generic = grpc.method_handlers_generic_handler(service, reading)
-        # Not by name as well: grpc.aio then takes up calls later and with more CPU time. With 32
-        # callers on two cores a call waited 129 ms instead of 56.
+        # Not by name as well: grpc.aio then takes up calls later, and with more CPU time. The `way`
+        # of a call in the summary of `make bench` shows it.
         self._server.add_generic_rpc_handlers((generic,))
 
 

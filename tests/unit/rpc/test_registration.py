@@ -69,3 +69,29 @@ async def test_a_message_arrives_as_it_was_sent(get_segments: Any) -> None:
 
 def test_what_is_malformed_crosses_processes() -> None:
     assert pickle.loads(pickle.dumps(Malformed())) == Malformed()
+
+
+class RecordingServer:
+    """Keeps the services that are added, and knows no other way to add one."""
+
+    def __init__(self) -> None:
+        self.services: list[str] = []
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        self.services += [handler.service_name() for handler in handlers]
+
+
+@pytest.mark.parametrize(
+    ("add", "full_name"),
+    [
+        (registration.add_retrieval_service, "trivium.v1.RetrievalService"),
+        (registration.add_ingest_service, "trivium.v1.IngestService"),
+        (registration.add_catalog_service, "trivium.v1.CatalogService"),
+    ],
+)
+def test_a_service_is_added_once_and_no_method_by_name(add: Any, full_name: str) -> None:
+    server = RecordingServer()
+
+    add(Methods(), server)
+
+    assert server.services == [full_name]

@@ -48,7 +48,7 @@ async def _find(
 def _statement(words: int) -> str:
     """The search for so many words.
 
-    A term per word, since a subquery over an array of them takes a third more of PostgreSQL's time.
+    A term per word, since a subquery over an array of them, for each row, takes PostgreSQL longer.
     The numeric casts matter: psycopg sends a small integer as int2, which cannot use the index on
     int4 (12.7 ms instead of 1.2).
     """
