@@ -24,6 +24,7 @@ INGRESS, PROJECTOR = "replica Fusion", "replica Projector"
 INDEX, EMBEDDER = "replica VectorIndex", "replica Embedder"
 POSTGRES, NEO4J = "postgres", "neo4j"
 RAYLET, GCS, CONTROLLER = "raylet", "gcs_server", "ray::ServeContr"
+PROXY = "haproxy"
 """Beginnings of names."""
 STARTS = 3
 FAILED = 1

@@ -20,6 +20,7 @@ from tests.chaos.desk import (
     NEO4J,
     POSTGRES,
     PROJECTOR,
+    PROXY,
     RAYLET,
     Desk,
     resume,
@@ -58,6 +59,7 @@ KILL_NEO4J = Fault("kill Neo4j", NEO4J)
 KILL_INDEX = Fault("kill the index", INDEX)
 KILL_EMBEDDER = Fault("kill the embedder", EMBEDDER)
 KILL_DESK = Fault("kill the whole desk", "")
+KILL_PROXY = Fault("kill HAProxy", PROXY)
 KILL_CONTROLLER = Fault("kill the controller of Serve", CONTROLLER)
 KILL_RAYLET = Fault("kill the raylet", RAYLET, ends_desk=True)
 KILL_GCS = Fault("kill the GCS of Ray", GCS, ends_desk=True)
@@ -68,6 +70,7 @@ IN_EVERY_PLACEMENT = (
     KILL_SESSION,
     KILL_NEO4J,
     KILL_DESK,
+    KILL_PROXY,
     KILL_CONTROLLER,
     KILL_RAYLET,
     KILL_GCS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -46,6 +45,7 @@ class Relay:
         self.listen = listen
         self._target = target
         self._server: asyncio.Server | None = None
+        self._refuses = True
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -54,6 +54,7 @@ class Relay:
         Raises:
             OSError: Something else listens there.
         """
+        self._refuses = False
         if self.listen.path is not None:
             self.listen.path.unlink(missing_ok=True)
             self._server = await asyncio.start_unix_server(self._accept, str(self.listen.path))
@@ -63,6 +64,7 @@ class Relay:
 
     async def close(self) -> None:
         """Refuses connections, and ends those that are open."""
+        self._refuses = True
         if self._server is not None:
             self._server.close()
         for connection in self._connections:
@@ -70,16 +72,20 @@ class Relay:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refuses:  # it was accepted before the end of the server
+            writer.close()
+            return
         connection = asyncio.create_task(self._forward((reader, writer)))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
+        # Not at the end of the task, which may be cancelled before it begins.
+        connection.add_done_callback(lambda _: writer.close())
 
     async def _forward(self, client: Streams) -> None:
-        async with contextlib.AsyncExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.suppress(OSError))
-            await stack.enter_async_context(_closed(client[1]))
             store = await self._target.connect()
-            await stack.enter_async_context(_closed(store[1]))
+            stack.callback(store[1].close)
             requests = asyncio.create_task(self._copy(client[0], store[1], late=False))
             responses = asyncio.create_task(self._copy(store[0], client[1], late=True))
             try:
@@ -97,11 +103,3 @@ class Relay:
                 await asyncio.sleep(self.delay_s)
             writer.write(chunk)
             await writer.drain()
-
-
-@contextlib.asynccontextmanager
-async def _closed(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        writer.close()

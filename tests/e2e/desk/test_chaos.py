@@ -11,6 +11,7 @@ from tests.chaos.faults import (
     KILL_NEO4J,
     KILL_POSTGRES,
     KILL_PROJECTOR,
+    KILL_PROXY,
     KILL_RAYLET,
 )
 from tests.chaos.run import run
@@ -28,6 +29,7 @@ FAULTS = (
     KILL_NEO4J,
     KILL_POSTGRES,
     KILL_PROJECTOR,
+    KILL_PROXY,
     KILL_CONTROLLER,
     KILL_RAYLET,  # the desk ends and is started again, as `Desk.end_without` requires
 )

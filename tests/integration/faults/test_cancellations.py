@@ -32,7 +32,7 @@ SAID = [
 KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", evidence=("t10",))
 
 
-# Neo4j's driver leaves the socket of a connection that it is opening to the garbage collector.
+@pytest.mark.usefixtures("sockets_collected")
 @pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
 )

@@ -39,7 +39,7 @@ LONG = 20_000
 """From so many requests on, memory is compared as the operating system sees it."""
 
 
-# Neo4j's driver leaves the socket of a connection that it is opening to the garbage collector.
+@pytest.mark.usefixtures("sockets_collected")
 @pytest.mark.filterwarnings(
     "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
 )
