@@ -47,8 +47,8 @@ OPEN_SHARES = (0.5, 0.8)
 """Rates of the open loop, as shares of what the closed loop reached with the most callers."""
 
 LEAST_CALLS = 1000
-WARM_UP_CALLS = 4000
-"""Before anything is measured: Neo4j's JVM needs some thousands of calls to be at its best."""
+WARM_UP_CALLS = 10_000
+"""Before anything is measured: so many calls Neo4j's JVM takes to compile what it runs often."""
 
 SETTLING_CALLS = 100
 """Before each loop, for its connections."""
