@@ -566,6 +566,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="TRIVIUM_",
         env_nested_delimiter="__",
+        env_ignore_empty=True,  # an empty path would be the current folder
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,

@@ -177,3 +177,11 @@ def test_the_key_of_an_api_is_in_the_environment_or_in_a_file_and_never_shown(
         assert settings.embedder.api is not None
         assert settings.embedder.api.secret() == SECRET
         assert SECRET not in repr(settings)
+
+
+def test_an_empty_variable_sets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = load_settings()
+    monkeypatch.setenv("TRIVIUM_CACHE_DIR", "")
+    monkeypatch.setenv("TRIVIUM_SERVE__GRPC_PORT", "")
+
+    assert load_settings() == usual
