@@ -13,14 +13,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, read_collection
 from bench.harness.connections import MAX_CONNECTIONS, Connections, connected
-from bench.harness.results import RESULTS, Record, Result, append_record, run_folder
+from bench.harness.results import RESULTS, Result
 from bench.harness.sample import multiplied_sample
-from bench.harness.service import ServiceStartError, Target, fresh_data, started
+from bench.harness.service import Target, fresh_data, started
 from bench.harness.writing import store
 from bench.peers.bm25_numpy import Bm25Numpy
 from bench.peers.graph_memory import graph_memory
@@ -30,14 +28,11 @@ from bench.peers.peer import Peer
 from bench.peers.qdrant import QdrantEdge
 from bench.peers.tables import save_picture, summary
 from bench.peers.turns import CALLERS, System, in_process, recall, served, take_turns
-from bench.reports import environment
 from bench.reports.progress import progress_bars
+from bench.reports.recording import console, recorded
 from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.telemetry import NoRecorder
-from trivium.errors import TriviumError
-
-console = Console(stderr=True)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,24 +58,8 @@ def main(
         raise click.UsageError("--address and --pid belong together: CPU time needs the process")
     collection = multiplied_sample() if data is None else read_collection(data)
     target = None if address is None else Target(address, pid)
-    folder = run_folder(f"peers-{collection.name}", out)
-    folder.mkdir(parents=True)
-    records: list[Record] = []
-    about = environment.about(collection)
-
-    def take(result: Result) -> None:
-        records.append(result.as_record(about))
-        append_record(folder, records[-1])
-
-    try:
+    with recorded("peers", collection, out, summary, save_picture) as take:
         asyncio.run(_measure(collection, target, turns, calls, take))
-    except (TriviumError, ServiceStartError) as error:
-        raise click.ClickException(str(error)) from error
-    written = summary(records)
-    (folder / "summary.md").write_text(f"{written}\n", encoding="utf-8")
-    save_picture(records, folder / "peers.png")
-    console.print(Markdown(written))
-    console.print(f"written to {folder}")
 
 
 async def _measure(

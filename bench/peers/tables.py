@@ -83,8 +83,11 @@ def _recall(records: Sequence[Record], name: str) -> float:
 
 
 def _systems(records: Sequence[Record]) -> list[str]:
-    names = [str(table(each, "parameters")["system"]) for each in select(records, LOAD)]
-    return list(dict.fromkeys(names))
+    """The systems that every number of callers has loaded; a run may end before that."""
+    names = dict.fromkeys(
+        str(table(each, "parameters")["system"]) for each in select(records, LOAD)
+    )
+    return [name for name in names if all(_loads(records, name, count) for count in CALLERS)]
 
 
 def _loads(records: Sequence[Record], name: str, callers: int | None = None) -> list[Record]:

@@ -10,7 +10,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -36,12 +36,7 @@ class Interruption:
         self._before = [signal.signal(number, self._note) for number in SIGNALS]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in zip(SIGNALS, self._before, strict=True):
             signal.signal(number, handler)
 

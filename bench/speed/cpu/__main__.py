@@ -77,7 +77,7 @@ def main(data: Path | None, calls: int, flame: bool, out: Path) -> None:
         if picture is not None:
             if not picture.exists():
                 raise click.ClickException("py-spy may not trace the replica; use --no-flame")
-            _entitle(picture)
+            entitle(picture)
 
 
 async def _measure(
@@ -169,7 +169,7 @@ async def _sampled(pid: int, path: Path) -> AsyncIterator[None]:
         await sampler.wait()
 
 
-def _entitle(path: Path) -> None:
+def entitle(path: Path) -> None:
     """Names the process in the title of a flame graph, which is a command with local paths."""
     picture = re.sub(r'(<text id="title"[^>]*>)[^<]*', rf"\1{REPLICA}", path.read_text())
     path.write_text(picture)

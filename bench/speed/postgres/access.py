@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import click
-import psycopg
-from psycopg.conninfo import make_conninfo
 
 from bench.harness.latency import median_ms, percentile
 from bench.reports.report import figures, markdown_table
-from serving.adapters.embedded_postgres import EmbeddedPostgres
+from bench.speed.postgres.databases import two_databases
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.reads.access_log import PostgresAccessLog
@@ -48,9 +44,6 @@ WARM_UP = 3
 WITH, WITHOUT = "indexed", "plain"
 INDEXES = ("access_count_last_shown", "segment_event_time")
 PATIENCE_S = 60.0
-
-SETTINGS = {"autovacuum": "off"}
-"""It would come upon one side and not upon the other."""
 
 Work = Callable[["Side"], Awaitable[object]]
 
@@ -192,30 +185,13 @@ async def _fill(dsn: str) -> None:
             adapters.access.record(TENANT, items)
 
 
-def _two_databases(dsn: str) -> dict[str, str]:
-    """Fills one, and copies it without the indexes."""
-    dsns = {name: make_conninfo(dsn, dbname=name) for name in (WITH, WITHOUT)}
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {WITH}")
-        asyncio.run(_fill(dsns[WITH]))
-        connection.execute(f"CREATE DATABASE {WITHOUT} TEMPLATE {WITH}")
-    for name in (WITH, WITHOUT):
-        with psycopg.connect(dsns[name], autocommit=True) as connection:
-            if name == WITHOUT:
-                connection.execute(f"DROP INDEX {', '.join(INDEXES)}")
-            connection.execute("VACUUM ANALYZE")
-    return dsns
-
-
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=1), default=40, show_default=True)
 def main(rounds: int) -> None:
     """Print what the indexes cost and save."""
-    with tempfile.TemporaryDirectory(prefix="trivium-bench-") as folder:
-        Path(folder).chmod(0o755)  # for the account that runs PostgreSQL for root
-        with EmbeddedPostgres(Path(folder) / "server", settings=SETTINGS) as dsn:
-            click.echo(f"{SEGMENTS} segments, {rounds} rounds", err=True)
-            click.echo(as_table(asyncio.run(measure(_two_databases(dsn), rounds))))
+    click.echo(f"{SEGMENTS} segments, {rounds} rounds", err=True)
+    with two_databases(WITH, WITHOUT, _fill, f"DROP INDEX {', '.join(INDEXES)}") as dsns:
+        click.echo(as_table(asyncio.run(measure(dsns, rounds))))
 
 
 if __name__ == "__main__":

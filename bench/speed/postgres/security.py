@@ -13,7 +13,6 @@ import asyncio
 import json
 import os
 import random
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -24,16 +23,14 @@ from pathlib import Path
 import click
 import jwt
 import psutil
-import psycopg
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from psycopg.conninfo import make_conninfo
 
 from bench.harness.results import RESULTS, Result, append_record, run_folder
 from bench.quality.scoring.intervals import mean_interval, paired_difference
 from bench.reports.environment import describe
 from bench.speed.postgres.access import BATCH, PATIENCE_S, segments
+from bench.speed.postgres.databases import two_databases
 from bench.speed.postgres.figures import security_table
-from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.row_security import CALLER_ROLE
@@ -201,32 +198,16 @@ async def _fill(dsn: str) -> None:
                 await adapters.store.write(tenant, made[start : start + BATCH])
 
 
-def _two_databases(dsn: str) -> dict[str, str]:
-    dsns = {name: make_conninfo(dsn, dbname=name) for name in (WITH, WITHOUT)}
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {WITH}")
-        asyncio.run(_fill(dsns[WITH]))
-        connection.execute(f"CREATE DATABASE {WITHOUT} TEMPLATE {WITH}")
-    for name in (WITH, WITHOUT):
-        with psycopg.connect(dsns[name], autocommit=True) as connection:
-            if name == WITHOUT:
-                connection.execute(f"REVOKE SELECT ON segment FROM {CALLER_ROLE}".encode())
-            connection.execute("VACUUM ANALYZE")
-    return dsns
-
-
 @click.command()
 @click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=RESULTS)
 def main(rounds: int, out: Path) -> None:
     """Measure what authentication and row-level security cost an answer."""
     folder, about = run_folder("security", out), describe()
-    with tempfile.TemporaryDirectory(prefix="trivium-bench-") as server:
-        Path(server).chmod(0o755)  # for the account that runs PostgreSQL for root
-        settings = {"autovacuum": "off"}  # it would come upon one side and not upon the other
-        with EmbeddedPostgres(Path(server) / "server", settings=settings) as dsn:
-            click.echo(f"2 tenants of {SEGMENTS} segments, {rounds} rounds", err=True)
-            results = asyncio.run(measure(_two_databases(dsn), rounds))
+    click.echo(f"2 tenants of {SEGMENTS} segments, {rounds} rounds", err=True)
+    closed_to_callers = f"REVOKE SELECT ON segment FROM {CALLER_ROLE}"
+    with two_databases(WITH, WITHOUT, _fill, closed_to_callers) as dsns:
+        results = asyncio.run(measure(dsns, rounds))
     folder.mkdir(parents=True)
     records = [result.as_record(about) for result in results]
     for record in records:

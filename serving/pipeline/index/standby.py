@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from serving.domain.budget import Deadline
@@ -59,12 +58,7 @@ class OnDemand(Generic[Opened]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._holding is not None:
             self._holding.cancel()
             await asyncio.gather(self._holding, return_exceptions=True)

@@ -139,11 +139,11 @@ class AbsenceExplainer:
             if those := [leg for leg in legs if leg.miss is miss]:
                 reason = "; ".join(f"{leg.leg}: {leg.reason}" for leg in those)
                 return Absence(loss=loss, reason=reason, legs=legs)
-        if not row.sensitive and any(segment.sensitive for segment in evidence):
-            reason = "its evidence is sensitive, so it is never embedded nor in the graph"
+        if row.sensitive or any(segment.sensitive for segment in evidence):
+            what = "it" if row.sensitive else "its evidence"
+            reason = f"{what} is sensitive, so it is never embedded nor in the graph"
             return Absence(loss=Loss.NOT_MATCHED, reason=reason, legs=legs)
-        missing = [] if row.sensitive else await self._missing_from(query, row, legs)
-        if missing:
+        if missing := await self._missing_from(query, row, legs):
             reason = f"not in {' and '.join(missing)} yet"
             return Absence(loss=Loss.NOT_PROJECTED, reason=reason, legs=legs)
         return Absence(loss=Loss.NOT_MATCHED, reason="no leg of the profile finds it", legs=legs)

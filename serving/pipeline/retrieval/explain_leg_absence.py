@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import AllLegsFailedError
-from serving.domain.items.records import Item, ItemId
+from serving.domain.items.records import Item, ItemId, Segment
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsMode
 from serving.domain.ranking.profile import MAX_DEPTH, LegSpec, Profile
@@ -262,7 +262,8 @@ def _rank(
 def _why_never(row: Item, spec: LegSpec, after: LegResult | None) -> tuple[Miss, str]:
     """Explains why a leg does not find the item at any depth, or that this is unknown."""
     if row.sensitive and spec.name != LEXICAL:
-        return Miss.NEVER, "it is sensitive, and so found by words only"
+        found_by = "words only" if isinstance(row, Segment) else "no leg"
+        return Miss.NEVER, f"it is sensitive, and so found by {found_by}"
     if after is None:
         return Miss.UNANSWERED, "asked to look deeper, it did not answer"
     if not after.report.state.answered:

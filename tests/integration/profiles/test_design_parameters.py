@@ -296,6 +296,25 @@ async def test_two_stage_reranks_fifty_and_the_rest_follows_in_coarse_order(
     assert {ledger(hit).method for hit in answer.hits} == {FusionMethod.SCORE}
 
 
+async def test_where_all_is_sensitive_nothing_is_reranked_and_no_fact_is_awaited(
+    remembering: Remember,
+) -> None:
+    secret = Segment(id="secret", text="my pin is 1234", sensitive=True, event_time=ago(1))
+    on_it = Fact(id="on it", subject="Mel", relation="has", object="1234", evidence=("secret",))
+    memory = await remembering([secret, on_it], {}, {"is 1234": 0.0})
+
+    nothing = await memory.retrieve("pin", profile="two_stage", as_of=NOW)
+    by_words = await memory.retrieve("pin", profile="precise", as_of=NOW)
+    absence = await memory.explain_absence("pin", fact_id="on it", profile="facts", as_of=NOW)
+
+    assert (ids(nothing), ids(by_words)) == ([], ["secret"])
+    for answer in (nothing, by_words):
+        assert answer.rerank is not None
+        assert (answer.rerank.stage, answer.rerank.hit_count) == (Stage.COARSE, 0)
+    assert absence.loss is Loss.NOT_MATCHED
+    assert absence.reason == "its evidence is sensitive, so it is never embedded nor in the graph"
+
+
 # ------------------------------------------------------------------ who made room for whom
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,24 @@ from tests.fixtures.local_service import local_service
 from tests.fixtures.standing import NOW, ago, remember
 from tests.support.answers import ids
 from trivium import Segment
+from trivium.aio import AsyncClient
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
 
 COSINES = {"tide": 0.9, "wind": 0.8, "rain": 0.7}
+
+
+async def depth_of_words(memory: AsyncClient, profile: str, lexical: Mapping[str, int]) -> int:
+    """The depth of the leg `lexical` in an answer of two hits."""
+    explained = await memory.explain_absence(
+        "?!",
+        segment_id="tide",
+        profile=profile,
+        profile_overrides={"legs": {"lexical": lexical}},
+        limit=2,
+        as_of=NOW,
+    )
+    return next(leg.depth for leg in explained.legs if leg.leg == "lexical")
 
 
 async def test_the_profiles_of_the_folder_that_is_set_are_there_and_win(
@@ -23,7 +38,10 @@ async def test_the_profiles_of_the_folder_that_is_set_are_there_and_win(
     (tmp_path / "mine.yaml").write_text(
         "extends: annie\ndescription: The best of annie's.\nlimit: 1\n"
     )
-    (tmp_path / "annie.yaml").write_text("extends: annie\nlegs: {dense: {floor: 0.75}}\n")
+    (tmp_path / "annie.yaml").write_text(
+        "extends: annie\nlegs: {lexical: {depth: 7}, dense: {floor: 0.75}}\n"
+    )
+    (tmp_path / "wide.yaml").write_text("extends: mine\nlegs: {lexical: {depth_per_limit: 3}}\n")
     monkeypatch.setenv("TRIVIUM_RETRIEVAL__PROFILES", str(tmp_path))
     said = [
         Segment(id=text, text=f"the {text}", event_time=ago(place))
@@ -37,8 +55,18 @@ async def test_the_profiles_of_the_folder_that_is_set_are_there_and_win(
         mine = await memory.retrieve("?!", profile="mine", as_of=NOW)
         annie = await memory.retrieve("?!", profile="annie", as_of=NOW)
         shipped = await memory.retrieve("?!", profile="two_stage_baseline", as_of=NOW)
+        depths = {
+            name: await depth_of_words(memory, name.partition(",")[0], lexical)
+            for name, lexical in (
+                ("mine", {}),
+                ("wide", {}),
+                ("wide, depth 5", {"depth": 5}),
+                ("mine, depth_per_limit 2", {"depth_per_limit": 2}),
+            )
+        }
 
     assert listed["mine"] == "The best of annie's."
     assert (mine.profile, ids(mine)) == ("mine", ["tide"])
     assert sorted(ids(annie)) == ["tide", "wind"]
     assert sorted(ids(shipped)) == sorted(COSINES)
+    assert depths == {"mine": 7, "wide": 6, "wide, depth 5": 5, "mine, depth_per_limit 2": 4}

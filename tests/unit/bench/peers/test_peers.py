@@ -159,12 +159,25 @@ async def test_every_system_is_asked_the_same_and_has_a_row_and_a_bar(tmp_path: 
         order.append(result.parameters["system"])
 
     rows = [line.split(" | ") for line in summary(records).splitlines()[2:]]
-    save_picture(records, tmp_path / "peers.png")
+    save_picture(records, tmp_path / "overview.png")
 
     assert asked["one"] == asked["other"]
     assert order == ["one", "other", "other", "one"] * len(CALLERS)
     assert [(row[0], row[-2][:5]) for row in rows] == [("| one", "1.000"), ("| other", "0.000")]
-    assert (tmp_path / "peers.png").stat().st_size > 0
+    assert (tmp_path / "overview.png").stat().st_size > 0
+
+
+async def test_a_run_that_ends_early_has_no_row(tmp_path: Path) -> None:
+    system = Answering("one", ["a"], Counter()).system()
+    records = [(await recall(system, QUERIES, lambda: None)).as_record({})]
+    async for result in take_turns([system], QUERIES, turns=1, calls=5, advance=lambda: None):
+        records.append(result.as_record({}))
+        break
+
+    save_picture(records, tmp_path / "overview.png")
+
+    assert len(summary(records).splitlines()) == 2
+    assert (tmp_path / "overview.png").stat().st_size > 0
 
 
 async def test_no_load_asks_again_what_the_one_before_has_asked() -> None:

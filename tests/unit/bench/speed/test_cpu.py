@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.harness.results import Result
+from bench.speed.cpu.__main__ import entitle
 from bench.speed.cpu.figures import cpu_table, save_picture
 from bench.speed.cpu.ways import LEGS, WAYS
 from serving.config.profiles import ProfileBook
@@ -44,3 +45,14 @@ def test_a_row_has_the_time_of_each_process(tmp_path: Path) -> None:
     row = cpu_table([record]).splitlines()[-1]
     assert row.startswith("| default | 90 | - | 10.1 | 6 | 2.5 | 1.5 |")
     assert (tmp_path / "overview.png").stat().st_size > 0
+
+
+def test_the_title_of_a_flame_graph_names_the_process_and_no_path(tmp_path: Path) -> None:
+    picture = tmp_path / "flame.svg"
+    picture.write_text(
+        '<text id="title" x="600">py-spy record --output /tmp/run/flame.svg</text><text>ask</text>'
+    )
+
+    entitle(picture)
+
+    assert picture.read_text() == '<text id="title" x="600">replica Fusion</text><text>ask</text>'

@@ -138,6 +138,23 @@ async def test_a_fact_with_sensitive_evidence_is_never_projected() -> None:
     assert absence.reason == "its evidence is sensitive, so it is never embedded nor in the graph"
 
 
+async def test_a_sensitive_fact_is_found_by_no_leg_and_a_segment_by_words_only() -> None:
+    store = await store_of(
+        segment("said", sensitive=True), fact("private", "a", "b", "c", sensitive=True)
+    )
+    profile = replace(PLAIN, legs=(LegSpec(name="facts"),))
+
+    of_fact = await explained(store, {"facts": FixedLeg()}, fact_id("private"), profile)
+    of_segment = await explained(store, {"facts": FixedLeg()}, "said", profile)
+
+    assert of_fact.reason == of_segment.reason
+    assert of_fact.reason == "it is sensitive, so it is never embedded nor in the graph"
+    assert [leg.reason for leg in of_fact.legs] == ["it is sensitive, and so found by no leg"]
+    assert [leg.reason for leg in of_segment.legs] == [
+        "it is sensitive, and so found by words only"
+    ]
+
+
 async def test_what_closed_a_fact_is_named_as_far_as_it_was_known() -> None:
     later = {"closes": ("closed",), "valid_from": NOON - days(9), "recorded_at": NOON + days(9)}
     store = await store_of(
