@@ -181,7 +181,7 @@ def _use_cases(
         warmer=Warmer(retriever, postgres.names),
         explainer=AbsenceExplainer(retriever, postgres.store, spaces, graph),
         ingestor=Ingestor(postgres.store, CapitalisedEntities(), _write_slots(settings)),
-        eraser=Eraser(postgres.store, spaces, graph, postgres.consistency),
+        eraser=Eraser(postgres.store, postgres.lexical, spaces, graph, postgres.consistency),
         observer=Observer(
             about=about,
             catalog=postgres.catalog,

@@ -44,17 +44,41 @@ class Selector:
     filter: Filter | None = None
 
 
+SAMPLED = 20
+"""The most segments, and the most facts, that an `EraseReceipt` has a sample of."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedItem:
+    """An item as it was before its erasure, to ask for it by its text and its vectors.
+
+    It is kept by nothing that outlasts the call, and shown in no text.
+
+    Attributes:
+        item: The item.
+        hidden: Whether it was sensitive, or rested on what is: no model and no graph is asked.
+        vectors: The vector of its text, or of its first window, by the model's fingerprint.
+    """
+
+    item: Item = field(repr=False)
+    hidden: bool = False
+    vectors: Mapping[str, Vector] = field(default_factory=dict, repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class EraseReceipt:
     """The erased items, their keys, and how many rows each derived store lost.
 
-    The token is that of the last erasure if nothing was erased.
+    `names` are the keys of the names that went, and `sample` has the first segments and facts. The
+    token is that of the last erasure if nothing was erased.
     """
 
     items: list[ItemId]
     token: ConsistencyToken
     keys: Sequence[int] = ()
     removed: Mapping[str, int] = field(default_factory=dict)
+    names: Sequence[str] = field(default=(), repr=False)
+    sample: Sequence[ErasedItem] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from serving.domain.errors import Violation
 from serving.domain.items.records import ItemId
 from serving.pipeline.writes.forget import Forgotten
 from serving.pipeline.writes.ingest import Ingested
+from serving.pipeline.writes.lookups import LookupKey
 from serving.pipeline.writes.stats import Overview
 from serving.ports.memory_store import TenantCounts
 from serving.ports.vector_index import IndexTier
@@ -19,6 +20,11 @@ _ITEM_STATES = {
     "created": ingest_service_pb2.ITEM_STATE_CREATED,
     "updated": ingest_service_pb2.ITEM_STATE_UPDATED,
     "unchanged": ingest_service_pb2.ITEM_STATE_UNCHANGED,
+}
+_LOOKUP_KEYS = {
+    LookupKey.ID: ingest_service_pb2.LOOKUP_KEY_ID,
+    LookupKey.TEXT: ingest_service_pb2.LOOKUP_KEY_TEXT,
+    LookupKey.VECTOR: ingest_service_pb2.LOOKUP_KEY_VECTOR,
 }
 
 
@@ -66,6 +72,14 @@ def from_forgotten(forgotten: Forgotten) -> ingest_service_pb2.ForgetResponse:
                 remaining_count=receipt.remaining,
                 reason=receipt.reason,
                 removed_count=receipt.removed,
+                lookups=[
+                    ingest_service_pb2.Lookup(
+                        key=_LOOKUP_KEYS[lookup.key],
+                        asked_count=lookup.asked,
+                        found_count=lookup.found,
+                    )
+                    for lookup in receipt.lookups
+                ],
             )
             for receipt in forgotten.receipts
         ],

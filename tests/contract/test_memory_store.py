@@ -14,13 +14,14 @@ from serving.domain.items.records import (
     Fact,
     Item,
     ItemId,
+    ItemKind,
     Segment,
     TenantName,
     fact_id,
     segment_id,
 )
 from serving.domain.questions.query import Filter, TimeRange
-from serving.ports.memory_store import GivenVectors, MemoryStore, Selector
+from serving.ports.memory_store import SAMPLED, GivenVectors, MemoryStore, Selector
 from tests.fakes.meaning import FAKE_MODEL, unit
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, ids, segment
@@ -341,6 +342,41 @@ async def test_what_is_selected_is_erased(store: Stores, selector: Selector, lef
     assert await store.count(other, ids("a")) == 1
     erased = {item.id for item in receipt.items if item.kind == "segment"}
     assert erased == {"a", "b", "c"} - set(left.split())
+
+
+async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(store: Stores) -> None:
+    seen = segment("a", entities=("Goa",))
+    secret = segment("b", sensitive=True)
+    resting = [fact("f", "Ann", "likes", "Goa", evidence=(name,)) for name in ("a", "b")]
+    known, hidden = replace(resting[0], id="known"), replace(resting[1], id="hidden")
+    await store.write(TENANT, [seen, secret, known, hidden, segment("c", entities=("Rome",))])
+
+    receipt = await store.erase(TENANT, Selector(items=tuple(ids("a", "b"))))
+
+    sample = [
+        (replace(each.item, created_at=None, updated_at=None), each.hidden)
+        for each in receipt.sample
+    ]
+    assert sample == [
+        (seen, False),
+        (secret, True),
+        (hidden, True),
+        (known, False),
+    ]
+    assert sorted(receipt.names) == ["ann", "goa"]
+    assert "sailed" not in repr(receipt)
+    assert "goa" not in repr(receipt)
+
+
+async def test_the_receipt_of_a_large_erasure_has_a_sample(store: Stores) -> None:
+    many = range(SAMPLED + 1)
+    facts = [fact(f"f{place}", "Ann", "likes", "Goa") for place in many]
+    await store.write(TENANT, [*(segment(f"s{place}") for place in many), *facts])
+
+    sample = (await store.erase(TENANT, Selector(everything=True))).sample
+
+    kinds = [each.item.item.kind for each in sample]
+    assert kinds == [ItemKind.SEGMENT] * SAMPLED + [ItemKind.FACT] * SAMPLED
 
 
 async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
@@ -14,7 +15,7 @@ from serving.domain.errors import (
     TextSearchConfigConflictError,
     Violation,
 )
-from serving.domain.items.records import Fact, Item, ItemId, Segment, TenantName
+from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.superseding import closings_of
 from serving.domain.items.text import name_key
 from serving.domain.items.validity import Clocks
@@ -22,6 +23,8 @@ from serving.domain.questions.query import Filter
 from serving.ports.change_log import DeadLetter
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.memory_store import (
+    SAMPLED,
+    ErasedItem,
     EraseReceipt,
     GivenVectors,
     Outcome,
@@ -89,6 +92,8 @@ class InMemoryStore:
         if found is None:
             return EraseReceipt([], ConsistencyToken.of(EPOCH, self._erasures[-1:]))
         self._xid += 1
+        before = {item: row.item for item, row in found.rows.items()}
+        known = await self.known_names(tenant)
         selected = [item for item, row in found.rows.items() if _is_selected(row.item, selector)]
         erased = [found.rows.pop(item).item.item for item in selected]
         gone = {item.id for item in (*erased, *(selector.items or ())) if item.kind == "segment"}
@@ -98,7 +103,9 @@ class InMemoryStore:
             del self._tenants[tenant]
         if erased or changed:
             self._erasures.append(self._xid)
-        return EraseReceipt(erased, ConsistencyToken.of(EPOCH, self._erasures[-1:]))
+        names = sorted(known.keys() - (await self.known_names(tenant)).keys())
+        token = ConsistencyToken.of(EPOCH, self._erasures[-1:])
+        return EraseReceipt(erased, token, names=names, sample=_sample(erased, before))
 
     async def load(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
@@ -110,13 +117,9 @@ class InMemoryStore:
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         self._check_available()
         items = [row.item for row in self._rows(tenant).values()]
-        sensitive = {item.id for item in items if isinstance(item, Segment) and item.sensitive}
+        sensitive = _sensitive(items)
         names = [
-            name
-            for item in items
-            if not item.sensitive
-            and (isinstance(item, Segment) or sensitive.isdisjoint(item.evidence))
-            for name in _names_of(item)
+            name for item in items if not _is_hidden(item, sensitive) for name in _names_of(item)
         ]
         return {name_key(name): name for name in reversed(names)}
 
@@ -235,6 +238,27 @@ class InMemoryStore:
                 del rows[fact.item]
                 erased.append(fact.item)
         return changed
+
+
+def _sensitive(items: Iterable[Item]) -> set[str]:
+    return {item.id for item in items if isinstance(item, Segment) and item.sensitive}
+
+
+def _is_hidden(item: Item, sensitive: set[str]) -> bool:
+    """Whether it is sensitive or, as a fact, rests on one of the `sensitive` segments."""
+    return item.sensitive or (
+        not isinstance(item, Segment) and not sensitive.isdisjoint(item.evidence)
+    )
+
+
+def _sample(erased: Sequence[ItemId], before: Mapping[ItemId, Item]) -> list[ErasedItem]:
+    """The first segments and facts that were erased."""
+    sensitive = _sensitive(before.values())
+    return [
+        ErasedItem(item, _is_hidden(item, sensitive))
+        for kind in ItemKind
+        for item in islice((before[each] for each in sorted(erased) if each.kind is kind), SAMPLED)
+    ]
 
 
 def _as_sent(item: Item, extracted: bool, undated: bool) -> Item:

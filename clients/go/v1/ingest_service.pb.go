@@ -84,6 +84,63 @@ func (ItemState) EnumDescriptor() ([]byte, []int) {
 	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{0}
 }
 
+// By what a store is asked for an item.
+type LookupKey int32
+
+const (
+	// Never sent.
+	LookupKey_LOOKUP_KEY_UNSPECIFIED LookupKey = 0
+	// By its id, or by the key of its row. "names" by name.
+	LookupKey_LOOKUP_KEY_ID LookupKey = 1
+	// By its text, as a question; of "graph" by the names in it.
+	LookupKey_LOOKUP_KEY_TEXT LookupKey = 2
+	// By its vector.
+	LookupKey_LOOKUP_KEY_VECTOR LookupKey = 3
+)
+
+// Enum value maps for LookupKey.
+var (
+	LookupKey_name = map[int32]string{
+		0: "LOOKUP_KEY_UNSPECIFIED",
+		1: "LOOKUP_KEY_ID",
+		2: "LOOKUP_KEY_TEXT",
+		3: "LOOKUP_KEY_VECTOR",
+	}
+	LookupKey_value = map[string]int32{
+		"LOOKUP_KEY_UNSPECIFIED": 0,
+		"LOOKUP_KEY_ID":          1,
+		"LOOKUP_KEY_TEXT":        2,
+		"LOOKUP_KEY_VECTOR":      3,
+	}
+)
+
+func (x LookupKey) Enum() *LookupKey {
+	p := new(LookupKey)
+	*p = x
+	return p
+}
+
+func (x LookupKey) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LookupKey) Descriptor() protoreflect.EnumDescriptor {
+	return file_trivium_v1_ingest_service_proto_enumTypes[1].Descriptor()
+}
+
+func (LookupKey) Type() protoreflect.EnumType {
+	return &file_trivium_v1_ingest_service_proto_enumTypes[1]
+}
+
+func (x LookupKey) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LookupKey.Descriptor instead.
+func (LookupKey) EnumDescriptor() ([]byte, []int) {
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{1}
+}
+
 // Request message for IngestService.Ingest.
 type IngestRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -858,19 +915,26 @@ func (x *ForgetResponse) GetConsistencyToken() string {
 type StoreReceipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The store: "postgres" (segments and facts), "embeddings", "access_counts",
-	// "dead_letters", "vector_index", "index_snapshots" (files) or "graph".
+	// "dead_letters", "names" (with their cache), "vector_index",
+	// "index_snapshots" (files) or "graph".
 	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
 	// Whether the store could be verified. If not, its items are erased as soon
 	// as the store is reachable.
 	Verified bool `protobuf:"varint,2,opt,name=verified,proto3" json:"verified,omitempty"`
-	// The number of erased items that the store still holds. Of "index_snapshots"
-	// the number of snapshots from before the erasure.
+	// The number of erased items that the store still holds: the most that any
+	// lookup found. Of "index_snapshots" the number of snapshots from before the
+	// erasure.
 	RemainingCount int64 `protobuf:"varint,3,opt,name=remaining_count,json=remainingCount,proto3" json:"remaining_count,omitempty"`
 	// Why the store could not be verified; empty if it was.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The number of rows removed by this call; 0 for "vector_index",
 	// "index_snapshots" and "graph", which follow and do not count.
-	RemovedCount  int64 `protobuf:"varint,5,opt,name=removed_count,json=removedCount,proto3" json:"removed_count,omitempty"`
+	RemovedCount int64 `protobuf:"varint,5,opt,name=removed_count,json=removedCount,proto3" json:"removed_count,omitempty"`
+	// How the store was asked for the erased items after the erasure. Texts and
+	// vectors are known only to the call that erases: a call that repeats it asks
+	// by id alone. Empty for "index_snapshots", which are compared by position,
+	// and for a store that could not be verified.
+	Lookups       []*Lookup `protobuf:"bytes,6,rep,name=lookups,proto3" json:"lookups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,6 +1004,78 @@ func (x *StoreReceipt) GetRemovedCount() int64 {
 	return 0
 }
 
+func (x *StoreReceipt) GetLookups() []*Lookup {
+	if x != nil {
+		return x.Lookups
+	}
+	return nil
+}
+
+// One way in which a store was asked for erased items, and what came.
+type Lookup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By what it was asked.
+	Key LookupKey `protobuf:"varint,1,opt,name=key,proto3,enum=trivium.v1.LookupKey" json:"key,omitempty"`
+	// The number of items that were asked for: by id all of them, by text and by
+	// vector at most 20 segments and 20 facts.
+	AskedCount int64 `protobuf:"varint,2,opt,name=asked_count,json=askedCount,proto3" json:"asked_count,omitempty"`
+	// The number of erased items that came.
+	FoundCount    int64 `protobuf:"varint,3,opt,name=found_count,json=foundCount,proto3" json:"found_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lookup) Reset() {
+	*x = Lookup{}
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lookup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lookup) ProtoMessage() {}
+
+func (x *Lookup) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lookup.ProtoReflect.Descriptor instead.
+func (*Lookup) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Lookup) GetKey() LookupKey {
+	if x != nil {
+		return x.Key
+	}
+	return LookupKey_LOOKUP_KEY_UNSPECIFIED
+}
+
+func (x *Lookup) GetAskedCount() int64 {
+	if x != nil {
+		return x.AskedCount
+	}
+	return 0
+}
+
+func (x *Lookup) GetFoundCount() int64 {
+	if x != nil {
+		return x.FoundCount
+	}
+	return 0
+}
+
 var File_trivium_v1_ingest_service_proto protoreflect.FileDescriptor
 
 const file_trivium_v1_ingest_service_proto_rawDesc = "" +
@@ -999,19 +1135,31 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\n" +
 	"fact_count\x18\x02 \x01(\x03R\tfactCount\x124\n" +
 	"\breceipts\x18\x03 \x03(\v2\x18.trivium.v1.StoreReceiptR\breceipts\x12+\n" +
-	"\x11consistency_token\x18\x04 \x01(\tR\x10consistencyToken\"\xa6\x01\n" +
+	"\x11consistency_token\x18\x04 \x01(\tR\x10consistencyToken\"\xd4\x01\n" +
 	"\fStoreReceipt\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x1a\n" +
 	"\bverified\x18\x02 \x01(\bR\bverified\x12'\n" +
 	"\x0fremaining_count\x18\x03 \x01(\x03R\x0eremainingCount\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12#\n" +
-	"\rremoved_count\x18\x05 \x01(\x03R\fremovedCount*\x8a\x01\n" +
+	"\rremoved_count\x18\x05 \x01(\x03R\fremovedCount\x12,\n" +
+	"\alookups\x18\x06 \x03(\v2\x12.trivium.v1.LookupR\alookups\"s\n" +
+	"\x06Lookup\x12'\n" +
+	"\x03key\x18\x01 \x01(\x0e2\x15.trivium.v1.LookupKeyR\x03key\x12\x1f\n" +
+	"\vasked_count\x18\x02 \x01(\x03R\n" +
+	"askedCount\x12\x1f\n" +
+	"\vfound_count\x18\x03 \x01(\x03R\n" +
+	"foundCount*\x8a\x01\n" +
 	"\tItemState\x12\x1a\n" +
 	"\x16ITEM_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ITEM_STATE_CREATED\x10\x01\x12\x16\n" +
 	"\x12ITEM_STATE_UPDATED\x10\x02\x12\x18\n" +
 	"\x14ITEM_STATE_UNCHANGED\x10\x03\x12\x17\n" +
-	"\x13ITEM_STATE_REJECTED\x10\x042\xf5\x01\n" +
+	"\x13ITEM_STATE_REJECTED\x10\x04*f\n" +
+	"\tLookupKey\x12\x1a\n" +
+	"\x16LOOKUP_KEY_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rLOOKUP_KEY_ID\x10\x01\x12\x13\n" +
+	"\x0fLOOKUP_KEY_TEXT\x10\x02\x12\x15\n" +
+	"\x11LOOKUP_KEY_VECTOR\x10\x032\xf5\x01\n" +
 	"\rIngestService\x12D\n" +
 	"\x06Ingest\x12\x19.trivium.v1.IngestRequest\x1a\x1a.trivium.v1.IngestResponse\"\x03\x90\x02\x02\x12X\n" +
 	"\fIngestStream\x12\x1f.trivium.v1.IngestStreamRequest\x1a .trivium.v1.IngestStreamResponse\"\x03\x90\x02\x02(\x01\x12D\n" +
@@ -1029,50 +1177,54 @@ func file_trivium_v1_ingest_service_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_ingest_service_proto_rawDescData
 }
 
-var file_trivium_v1_ingest_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_trivium_v1_ingest_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_trivium_v1_ingest_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_trivium_v1_ingest_service_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_trivium_v1_ingest_service_proto_goTypes = []any{
 	(ItemState)(0),               // 0: trivium.v1.ItemState
-	(*IngestRequest)(nil),        // 1: trivium.v1.IngestRequest
-	(*IngestItem)(nil),           // 2: trivium.v1.IngestItem
-	(*IngestResponse)(nil),       // 3: trivium.v1.IngestResponse
-	(*ItemOutcome)(nil),          // 4: trivium.v1.ItemOutcome
-	(*ItemViolation)(nil),        // 5: trivium.v1.ItemViolation
-	(*IngestStreamRequest)(nil),  // 6: trivium.v1.IngestStreamRequest
-	(*IngestStreamResponse)(nil), // 7: trivium.v1.IngestStreamResponse
-	(*ForgetRequest)(nil),        // 8: trivium.v1.ForgetRequest
-	(*ItemIds)(nil),              // 9: trivium.v1.ItemIds
-	(*ForgetResponse)(nil),       // 10: trivium.v1.ForgetResponse
-	(*StoreReceipt)(nil),         // 11: trivium.v1.StoreReceipt
-	(*Segment)(nil),              // 12: trivium.v1.Segment
-	(*Fact)(nil),                 // 13: trivium.v1.Fact
-	(*ItemRef)(nil),              // 14: trivium.v1.ItemRef
-	(*Filter)(nil),               // 15: trivium.v1.Filter
+	(LookupKey)(0),               // 1: trivium.v1.LookupKey
+	(*IngestRequest)(nil),        // 2: trivium.v1.IngestRequest
+	(*IngestItem)(nil),           // 3: trivium.v1.IngestItem
+	(*IngestResponse)(nil),       // 4: trivium.v1.IngestResponse
+	(*ItemOutcome)(nil),          // 5: trivium.v1.ItemOutcome
+	(*ItemViolation)(nil),        // 6: trivium.v1.ItemViolation
+	(*IngestStreamRequest)(nil),  // 7: trivium.v1.IngestStreamRequest
+	(*IngestStreamResponse)(nil), // 8: trivium.v1.IngestStreamResponse
+	(*ForgetRequest)(nil),        // 9: trivium.v1.ForgetRequest
+	(*ItemIds)(nil),              // 10: trivium.v1.ItemIds
+	(*ForgetResponse)(nil),       // 11: trivium.v1.ForgetResponse
+	(*StoreReceipt)(nil),         // 12: trivium.v1.StoreReceipt
+	(*Lookup)(nil),               // 13: trivium.v1.Lookup
+	(*Segment)(nil),              // 14: trivium.v1.Segment
+	(*Fact)(nil),                 // 15: trivium.v1.Fact
+	(*ItemRef)(nil),              // 16: trivium.v1.ItemRef
+	(*Filter)(nil),               // 17: trivium.v1.Filter
 }
 var file_trivium_v1_ingest_service_proto_depIdxs = []int32{
-	2,  // 0: trivium.v1.IngestRequest.items:type_name -> trivium.v1.IngestItem
-	12, // 1: trivium.v1.IngestItem.segment:type_name -> trivium.v1.Segment
-	13, // 2: trivium.v1.IngestItem.fact:type_name -> trivium.v1.Fact
-	4,  // 3: trivium.v1.IngestResponse.outcomes:type_name -> trivium.v1.ItemOutcome
-	14, // 4: trivium.v1.ItemOutcome.item:type_name -> trivium.v1.ItemRef
+	3,  // 0: trivium.v1.IngestRequest.items:type_name -> trivium.v1.IngestItem
+	14, // 1: trivium.v1.IngestItem.segment:type_name -> trivium.v1.Segment
+	15, // 2: trivium.v1.IngestItem.fact:type_name -> trivium.v1.Fact
+	5,  // 3: trivium.v1.IngestResponse.outcomes:type_name -> trivium.v1.ItemOutcome
+	16, // 4: trivium.v1.ItemOutcome.item:type_name -> trivium.v1.ItemRef
 	0,  // 5: trivium.v1.ItemOutcome.state:type_name -> trivium.v1.ItemState
-	5,  // 6: trivium.v1.ItemOutcome.violations:type_name -> trivium.v1.ItemViolation
-	2,  // 7: trivium.v1.IngestStreamRequest.items:type_name -> trivium.v1.IngestItem
-	4,  // 8: trivium.v1.IngestStreamResponse.rejected:type_name -> trivium.v1.ItemOutcome
-	9,  // 9: trivium.v1.ForgetRequest.ids:type_name -> trivium.v1.ItemIds
-	15, // 10: trivium.v1.ForgetRequest.filter:type_name -> trivium.v1.Filter
-	11, // 11: trivium.v1.ForgetResponse.receipts:type_name -> trivium.v1.StoreReceipt
-	1,  // 12: trivium.v1.IngestService.Ingest:input_type -> trivium.v1.IngestRequest
-	6,  // 13: trivium.v1.IngestService.IngestStream:input_type -> trivium.v1.IngestStreamRequest
-	8,  // 14: trivium.v1.IngestService.Forget:input_type -> trivium.v1.ForgetRequest
-	3,  // 15: trivium.v1.IngestService.Ingest:output_type -> trivium.v1.IngestResponse
-	7,  // 16: trivium.v1.IngestService.IngestStream:output_type -> trivium.v1.IngestStreamResponse
-	10, // 17: trivium.v1.IngestService.Forget:output_type -> trivium.v1.ForgetResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	6,  // 6: trivium.v1.ItemOutcome.violations:type_name -> trivium.v1.ItemViolation
+	3,  // 7: trivium.v1.IngestStreamRequest.items:type_name -> trivium.v1.IngestItem
+	5,  // 8: trivium.v1.IngestStreamResponse.rejected:type_name -> trivium.v1.ItemOutcome
+	10, // 9: trivium.v1.ForgetRequest.ids:type_name -> trivium.v1.ItemIds
+	17, // 10: trivium.v1.ForgetRequest.filter:type_name -> trivium.v1.Filter
+	12, // 11: trivium.v1.ForgetResponse.receipts:type_name -> trivium.v1.StoreReceipt
+	13, // 12: trivium.v1.StoreReceipt.lookups:type_name -> trivium.v1.Lookup
+	1,  // 13: trivium.v1.Lookup.key:type_name -> trivium.v1.LookupKey
+	2,  // 14: trivium.v1.IngestService.Ingest:input_type -> trivium.v1.IngestRequest
+	7,  // 15: trivium.v1.IngestService.IngestStream:input_type -> trivium.v1.IngestStreamRequest
+	9,  // 16: trivium.v1.IngestService.Forget:input_type -> trivium.v1.ForgetRequest
+	4,  // 17: trivium.v1.IngestService.Ingest:output_type -> trivium.v1.IngestResponse
+	8,  // 18: trivium.v1.IngestService.IngestStream:output_type -> trivium.v1.IngestStreamResponse
+	11, // 19: trivium.v1.IngestService.Forget:output_type -> trivium.v1.ForgetResponse
+	17, // [17:20] is the sub-list for method output_type
+	14, // [14:17] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_ingest_service_proto_init() }
@@ -1100,8 +1252,8 @@ func file_trivium_v1_ingest_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_ingest_service_proto_rawDesc), len(file_trivium_v1_ingest_service_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   11,
+			NumEnums:      2,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

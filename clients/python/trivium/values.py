@@ -550,15 +550,39 @@ class StreamResult:
     consistency_token: str
 
 
+class LookupKey(StrEnum):
+    """By what a store was asked for an item."""
+
+    UNKNOWN = "unknown"
+    """A key that this version of the client does not know."""
+    ID = "id"
+    TEXT = "text"
+    VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """For how many items a store was asked by one key, and how many erased ones came."""
+
+    key: LookupKey
+    asked_count: int
+    found_count: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReceipt:
-    """What one store removed, and the result of verifying it."""
+    """What one store removed, and the result of verifying it.
+
+    `lookups` says how it was asked: by text and by vector for at most 20 segments and 20 facts, and
+    not if the call repeats an erasure.
+    """
 
     store: str
     verified: bool
     remaining_count: int
     reason: str
     removed_count: int = 0
+    lookups: tuple[Lookup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

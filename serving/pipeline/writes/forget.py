@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Sized
+from dataclasses import dataclass
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import ItemKind, TenantName
 from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.writes.lookups import Lookup, LookupKey, Lookups
 from serving.ports.change_log import Consistency
 from serving.ports.graph import Graph
 from serving.ports.memory_store import EraseReceipt, MemoryStore, Selector
+from serving.ports.words import LexicalSearch
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReceipt:
     """What one store removed, and its verification.
 
-    `removed` is 0 for a store that does not count.
+    `removed` is 0 for a store that does not count, `remaining` the most that any lookup found.
+    Snapshots have no lookups: their positions are compared.
     """
 
     store: str
@@ -27,6 +30,14 @@ class StoreReceipt:
     remaining: int = 0
     reason: str = ""
     removed: int = 0
+    lookups: tuple[Lookup, ...] = ()
+
+    @classmethod
+    def of(cls, store: str, lookups: Iterable[Lookup], removed: int = 0) -> StoreReceipt:
+        """The receipt of a store that answered every lookup."""
+        told = tuple(lookups)
+        remaining = max(lookup.found for lookup in told)
+        return cls(store, verified=True, remaining=remaining, removed=removed, lookups=told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +54,15 @@ class Eraser:
     """Erases from PostgreSQL, and waits for the projections to follow."""
 
     def __init__(
-        self, store: MemoryStore, spaces: VectorSpaces, graph: Graph, consistency: Consistency
+        self,
+        store: MemoryStore,
+        words: LexicalSearch,
+        spaces: VectorSpaces,
+        graph: Graph,
+        consistency: Consistency,
     ) -> None:
         self._store = store
+        self._words = words
         self._spaces = spaces
         self._graph = graph
         self._consistency = consistency
@@ -70,34 +87,51 @@ class Eraser:
         token = erased.token
         # The named ones too: a call that was cut off erased them, and this one repeats it.
         items = list(dict.fromkeys([*erased.items, *(selector.items or ())]))
-
-        async def at_once() -> bool:
-            return True
-
+        search = Lookups(tenant, erased, deadline)
         indexes = [space.index for space in self._spaces.all()]
 
         async def indexes_have_seen() -> bool:
             return all([await index.caught_up(token, deadline) for index in indexes])
 
-        async def count_in_indexes() -> int:
-            return sum([await index.count(tenant, items) for index in indexes])
+        async def in_rows() -> StoreReceipt:
+            lookups = [_by_id(items, await self._store.count(tenant, items))]
+            lookups += await search.by_words(self._words)
+            return StoreReceipt.of("postgres", lookups, len(erased.items))
 
-        async def outdated_snapshots() -> int:
-            if not token.xids:  # nothing was ever erased
-                return 0
-            return sum([await index.outdated_snapshots(token, deadline) for index in indexes])
+        async def in_names() -> StoreReceipt:
+            known = await self._store.known_names(tenant) if erased.names else {}
+            left = sum(name in known for name in erased.names)
+            return StoreReceipt.of("names", [_by_id(erased.names, left)], len(erased.names))
 
-        rows = await _receipt("postgres", at_once, lambda: self._store.count(tenant, items))
+        async def in_indexes() -> StoreReceipt | None:
+            if not await indexes_have_seen():
+                return None
+            left = sum([await index.count(tenant, items) for index in indexes])
+            lookups = [_by_id(items, left), *await search.by_vector(self._spaces)]
+            return StoreReceipt.of("vector_index", lookups)
+
+        async def in_snapshots() -> StoreReceipt | None:
+            if not await indexes_have_seen():
+                return None
+            left = 0
+            if token.xids:  # something was erased, by this call or before
+                left = sum([await index.outdated_snapshots(token, deadline) for index in indexes])
+            return StoreReceipt("index_snapshots", verified=True, remaining=left)
+
+        async def in_graph() -> StoreReceipt | None:
+            if not await self._consistency.graph_has_seen(token, deadline):
+                return None
+            left = await self._graph.count(tenant, items)
+            lookups = [_by_id(items, left), *await search.by_names(self._graph)]
+            return StoreReceipt.of("graph", lookups)
+
         return [
-            replace(rows, removed=len(erased.items)),
+            await _receipt("postgres", in_rows),
             *await self._verify_derived(erased),
-            await _receipt("vector_index", indexes_have_seen, count_in_indexes),
-            await _receipt("index_snapshots", indexes_have_seen, outdated_snapshots),
-            await _receipt(
-                "graph",
-                lambda: self._consistency.graph_has_seen(token, deadline),
-                lambda: self._graph.count(tenant, items),
-            ),
+            await _receipt("names", in_names),
+            await _receipt("vector_index", in_indexes),
+            await _receipt("index_snapshots", in_snapshots),
+            await _receipt("graph", in_graph),
         ]
 
     async def _verify_derived(self, erased: EraseReceipt) -> list[StoreReceipt]:
@@ -106,20 +140,23 @@ class Eraser:
         except (TriviumError, TimeoutError) as error:
             return [_unverified(store, error) for store in erased.removed]
         return [
-            StoreReceipt(
-                store, verified=True, remaining=count, removed=erased.removed.get(store, 0)
-            )
-            for store, count in remaining.items()
+            StoreReceipt.of(store, [_by_id(erased.keys, left)], erased.removed.get(store, 0))
+            for store, left in remaining.items()
         ]
 
 
+def _by_id(asked: Sized, left: int) -> Lookup:
+    return Lookup(LookupKey.ID, len(asked), left)
+
+
 async def _receipt(
-    store: str, caught_up: Callable[[], Awaitable[bool]], count: Callable[[], Awaitable[int]]
+    store: str, verify: Callable[[], Awaitable[StoreReceipt | None]]
 ) -> StoreReceipt:
+    """The receipt of a store; `verify` returns None if it has not caught up."""
     try:
-        if not await caught_up():
-            return StoreReceipt(store, verified=False, reason="it has not caught up yet")
-        return StoreReceipt(store, verified=True, remaining=await count())
+        return await verify() or StoreReceipt(
+            store, verified=False, reason="it has not caught up yet"
+        )
     except (TriviumError, TimeoutError) as error:
         return _unverified(store, error)
 

@@ -31,10 +31,14 @@ from trivium.v1.catalog_service_pb2 import (
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
     ITEM_STATE_REJECTED,
+    LOOKUP_KEY_ID,
+    LOOKUP_KEY_TEXT,
+    LOOKUP_KEY_VECTOR,
     ForgetResponse,
     IngestStreamResponse,
     ItemOutcome,
     ItemViolation,
+    Lookup,
     StoreReceipt,
 )
 from trivium.v1.item_pb2 import ItemRef
@@ -800,7 +804,13 @@ def test_forgetting_by_labels_and_times_sends_them_together(
 def test_forget_writes_its_receipts_as_json(
     run: Run, fake_service: FakeService, verified: bool, remaining: int, expected: int
 ) -> None:
-    receipt = StoreReceipt(store="graph", verified=verified, remaining_count=remaining, reason="?")
+    receipt = StoreReceipt(
+        store="graph",
+        verified=verified,
+        remaining_count=remaining,
+        reason="?",
+        lookups=[Lookup(key=LOOKUP_KEY_TEXT, asked_count=20, found_count=3)],
+    )
     fake_service.will_answer(
         "Forget", ForgetResponse(segment_count=2, fact_count=1, receipts=[receipt])
     )
@@ -817,8 +827,20 @@ def test_forget_writes_its_receipts_as_json(
             "remaining_count": remaining,
             "reason": "?",
             "removed_count": 0,
+            "lookups": [{"key": "text", "asked_count": 20, "found_count": 3}],
         }
     ]
+
+
+def test_forgetting_shows_how_each_store_was_asked(run: Run, fake_service: FakeService) -> None:
+    by_id = Lookup(key=LOOKUP_KEY_ID, asked_count=40)
+    by_vector = Lookup(key=LOOKUP_KEY_VECTOR, asked_count=20)
+    receipt = StoreReceipt(store="vector_index", verified=True, lookups=[by_id, by_vector])
+    fake_service.will_answer("Forget", ForgetResponse(receipts=[receipt]))
+
+    result = run("forget", "--yes", "--session", "s1")
+
+    assert "40 by id, 20 by vector" in result.stdout
 
 
 def test_erasure_that_is_not_verified_is_unsatisfied(run: Run, fake_service: FakeService) -> None:

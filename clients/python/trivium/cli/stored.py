@@ -293,10 +293,11 @@ def _described_filter(filter_: Filter) -> str:
 
 
 def _receipt(result: ForgetResult) -> Group:
-    rows = table("store", "verified", "removed", "remaining", "reason")
+    rows = table("store", "verified", "removed", "remaining", "asked for", "reason")
     for each in result.receipts:
         verified = "yes" if each.verified else "not yet"
         counts = map(str, (each.removed_count, each.remaining_count))
-        rows.add_row(each.store, verified, *counts, styled(each.reason))
+        asked = ", ".join(f"{lookup.asked_count} by {lookup.key}" for lookup in each.lookups)
+        rows.add_row(each.store, verified, *counts, asked, styled(each.reason))
     erased = f"Erased {result.segment_count} segments and {result.fact_count} facts."
     return Group(Text(erased), rows)

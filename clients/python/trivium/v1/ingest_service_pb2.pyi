@@ -18,11 +18,22 @@ class ItemState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ITEM_STATE_UPDATED: _ClassVar[ItemState]
     ITEM_STATE_UNCHANGED: _ClassVar[ItemState]
     ITEM_STATE_REJECTED: _ClassVar[ItemState]
+
+class LookupKey(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LOOKUP_KEY_UNSPECIFIED: _ClassVar[LookupKey]
+    LOOKUP_KEY_ID: _ClassVar[LookupKey]
+    LOOKUP_KEY_TEXT: _ClassVar[LookupKey]
+    LOOKUP_KEY_VECTOR: _ClassVar[LookupKey]
 ITEM_STATE_UNSPECIFIED: ItemState
 ITEM_STATE_CREATED: ItemState
 ITEM_STATE_UPDATED: ItemState
 ITEM_STATE_UNCHANGED: ItemState
 ITEM_STATE_REJECTED: ItemState
+LOOKUP_KEY_UNSPECIFIED: LookupKey
+LOOKUP_KEY_ID: LookupKey
+LOOKUP_KEY_TEXT: LookupKey
+LOOKUP_KEY_VECTOR: LookupKey
 
 class IngestRequest(_message.Message):
     __slots__ = ("tenant", "items", "text_search_config")
@@ -133,15 +144,27 @@ class ForgetResponse(_message.Message):
     def __init__(self, segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., receipts: _Optional[_Iterable[_Union[StoreReceipt, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
 
 class StoreReceipt(_message.Message):
-    __slots__ = ("store", "verified", "remaining_count", "reason", "removed_count")
+    __slots__ = ("store", "verified", "remaining_count", "reason", "removed_count", "lookups")
     STORE_FIELD_NUMBER: _ClassVar[int]
     VERIFIED_FIELD_NUMBER: _ClassVar[int]
     REMAINING_COUNT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     REMOVED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOOKUPS_FIELD_NUMBER: _ClassVar[int]
     store: str
     verified: bool
     remaining_count: int
     reason: str
     removed_count: int
-    def __init__(self, store: _Optional[str] = ..., verified: bool = ..., remaining_count: _Optional[int] = ..., reason: _Optional[str] = ..., removed_count: _Optional[int] = ...) -> None: ...
+    lookups: _containers.RepeatedCompositeFieldContainer[Lookup]
+    def __init__(self, store: _Optional[str] = ..., verified: bool = ..., remaining_count: _Optional[int] = ..., reason: _Optional[str] = ..., removed_count: _Optional[int] = ..., lookups: _Optional[_Iterable[_Union[Lookup, _Mapping]]] = ...) -> None: ...
+
+class Lookup(_message.Message):
+    __slots__ = ("key", "asked_count", "found_count")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ASKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FOUND_COUNT_FIELD_NUMBER: _ClassVar[int]
+    key: LookupKey
+    asked_count: int
+    found_count: int
+    def __init__(self, key: _Optional[_Union[LookupKey, str]] = ..., asked_count: _Optional[int] = ..., found_count: _Optional[int] = ...) -> None: ...

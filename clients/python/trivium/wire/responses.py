@@ -56,6 +56,12 @@ _ITEM_STATES = {
     ingest_service_pb2.ITEM_STATE_REJECTED: values.ItemState.REJECTED,
 }
 
+_LOOKUP_KEYS = {
+    ingest_service_pb2.LOOKUP_KEY_ID: values.LookupKey.ID,
+    ingest_service_pb2.LOOKUP_KEY_TEXT: values.LookupKey.TEXT,
+    ingest_service_pb2.LOOKUP_KEY_VECTOR: values.LookupKey.VECTOR,
+}
+
 
 def to_retrieval(response: retrieval_service_pb2.RetrieveResponse) -> values.Retrieval:
     """Reads the result of a query."""
@@ -238,6 +244,14 @@ def to_forget_result(response: ingest_service_pb2.ForgetResponse) -> values.Forg
                 remaining_count=each.remaining_count,
                 reason=each.reason,
                 removed_count=each.removed_count,
+                lookups=tuple(
+                    values.Lookup(
+                        _LOOKUP_KEYS.get(lookup.key, values.LookupKey.UNKNOWN),
+                        lookup.asked_count,
+                        lookup.found_count,
+                    )
+                    for lookup in each.lookups
+                ),
             )
             for each in response.receipts
         ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import cache
 from importlib import resources
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, errors
 
 from serving.adapters.postgres.connection.dsn import with_defaults
 from serving.adapters.postgres.connection.errors import store_errors
@@ -18,6 +19,14 @@ logger = logging.getLogger(__name__)
 
 _LOCK = 0x54524956
 """The advisory lock held during a migration: "TRIV"."""
+
+LOCK_TIMEOUT_MS = 200
+"""How long a migration waits for a lock before it gives way and begins again.
+
+Processes of the version before go on writing. PostgreSQL looks for a deadlock after a second, and
+might end one of their transactions rather than the migration."""
+
+PAUSE_S = 0.2
 
 
 class UnusableSchemaError(Exception):
@@ -68,10 +77,22 @@ async def _apply_missing(connection: Connection) -> None:
     if found > len(scripts):
         raise SchemaTooNewError(found, len(scripts))
     for version, script in enumerate(scripts[found:], start=found + 1):
+        while not await _apply(connection, version, script):
+            logger.info("migration waits for the writes of others", extra={"version": version})
+            await asyncio.sleep(PAUSE_S)
+        logger.info("schema migrated", extra={"version": version})
+
+
+async def _apply(connection: Connection, version: int, script: str) -> bool:
+    """Applies a migration; False if it gave way, and changed nothing."""
+    try:
         async with connection.transaction():
+            await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
             await connection.execute(script.encode())
             await connection.execute("UPDATE meta SET schema_version = %s::int4", [version])
-        logger.info("schema migrated", extra={"version": version})
+    except errors.LockNotAvailable:
+        return False
+    return True
 
 
 @cache

@@ -6,18 +6,24 @@ Only a row in the change log remains, with the item's name, until every projecti
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.connection.statements import current_xid
+from serving.adapters.postgres.log.embeddings import STORED_TYPE
 from serving.adapters.postgres.log.entries import (
     last_erasure,
     log_erased,
     log_written,
     note_erasure,
 )
-from serving.adapters.postgres.tables.filters import Conditions, conditions_of
+from serving.adapters.postgres.tables.filters import IS_HIDDEN, Conditions, conditions_of
+from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, lock_tenant
 from serving.adapters.postgres.writes.closings import find_closed_by, refresh_closings
 from serving.adapters.postgres.writes.names import (
@@ -26,9 +32,10 @@ from serving.adapters.postgres.writes.names import (
     store_names_of_facts,
 )
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.items.text import name_key
-from serving.ports.memory_store import EraseReceipt, Selector
+from serving.ports.embedding import Vector
+from serving.ports.memory_store import SAMPLED, ErasedItem, EraseReceipt, Selector
 
 DERIVED_TABLES = {
     "embeddings": "embedding",
@@ -42,7 +49,9 @@ NO_HASH = b""
 
 
 @dataclass(frozen=True, slots=True)
-class _Erased:
+class _Row:
+    """A row to erase."""
+
     item: ItemId
     key: int
     name_keys: list[str]
@@ -56,12 +65,17 @@ async def erase_selected(
     tenant = await find_tenant(connection, name)
     if tenant is None:
         return await _nothing_erased(connection, epoch)
-    segments = await _delete_segments(connection, tenant, selector)
-    facts, resting = await _erase_facts(connection, tenant, selector, segments)
-    reopened = await find_closed_by(connection, tenant, [row.item.id for row in facts])
-    changed = resting | await refresh_closings(connection, tenant, reopened)
+    segments = await _lock_segments(connection, tenant, selector)
+    gone = sorted({row.item.id for row in segments} | _named(selector, ItemKind.SEGMENT))
+    facts = await _lock_facts(connection, tenant, selector, gone)
     erased = [*segments, *facts]
     keys, items = [row.key for row in erased], [row.item for row in erased]
+    sample = await _sample(connection, erased)
+    await _delete(connection, tenant, keys)
+    # No fact is left otherwise.
+    resting = set() if selector.everything else await _withdraw_evidence(connection, tenant, gone)
+    reopened = await find_closed_by(connection, tenant, [row.item.id for row in facts])
+    changed = resting | await refresh_closings(connection, tenant, reopened)
     removed = {}
     for store, table in DERIVED_TABLES.items():
         cursor = await connection.execute(
@@ -72,7 +86,8 @@ async def erase_selected(
     await log_erased(connection, tenant, keys, items)
     await _bury(connection, tenant, items)
     await store_names_of_facts(connection, tenant, resting)
-    await delete_unused_names(connection, tenant, {key for row in erased for key in row.name_keys})
+    name_keys = {key for row in erased for key in row.name_keys}
+    names = await delete_unused_names(connection, tenant, name_keys)
     if selector.everything:
         await connection.execute("DELETE FROM entity WHERE tenant_id = %s::int4", [tenant.id])
         await connection.execute("DELETE FROM tenant WHERE id = %s::int4", [tenant.id])
@@ -80,7 +95,7 @@ async def erase_selected(
         return await _nothing_erased(connection, epoch)
     token = ConsistencyToken.of(epoch, [await current_xid(connection)])
     await note_erasure(connection)
-    return EraseReceipt(items, token, keys, removed)
+    return EraseReceipt(items, token, keys, removed, names, sample)
 
 
 async def _nothing_erased(connection: Connection, epoch: str) -> EraseReceipt:
@@ -115,24 +130,19 @@ def _named(selector: Selector, kind: ItemKind) -> set[str]:
     return {item.id for item in selector.items or () if item.kind is kind}
 
 
-async def _delete_segments(
-    connection: Connection, tenant: Tenant, selector: Selector
-) -> list[_Erased]:
+async def _lock_segments(connection: Connection, tenant: Tenant, selector: Selector) -> list[_Row]:
+    """Locks the selected segments."""
     conditions = _segment_conditions(selector)
     cursor = await connection.execute(
         f"""
-        WITH selected AS (
-          SELECT key FROM segment
-           WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
-             {conditions}
-           ORDER BY id FOR UPDATE
-        )
-        DELETE FROM segment USING selected WHERE segment.key = selected.key
-        RETURNING segment.id, segment.key, {NAME_KEYS[ItemKind.SEGMENT]}
+        SELECT id, key, {NAME_KEYS[ItemKind.SEGMENT]} FROM segment
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           {conditions}
+         ORDER BY id FOR UPDATE
         """,
         {"tenant_id": tenant.id, **conditions.values},
     )
-    return _erased(ItemKind.SEGMENT, await cursor.fetchall())
+    return _rows(ItemKind.SEGMENT, await cursor.fetchall())
 
 
 def _segment_conditions(selector: Selector) -> Conditions:
@@ -149,46 +159,81 @@ def _segment_conditions(selector: Selector) -> Conditions:
     return conditions
 
 
-async def _erase_facts(
-    connection: Connection, tenant: Tenant, selector: Selector, segments: Sequence[_Erased]
-) -> tuple[list[_Erased], set[int]]:
-    """Deletes the selected facts and those left without evidence; updates the other evidence.
+async def _lock_facts(
+    connection: Connection, tenant: Tenant, selector: Selector, gone: Sequence[str]
+) -> list[_Row]:
+    """Locks all facts that will change, in the order in which writers lock.
 
-    A named segment counts as erased even if it was not stored.
+    Args:
+        connection: In a transaction.
+        tenant: The tenant.
+        selector: What is erased.
+        gone: The segments that are erased; a named one counts even if it was not stored.
 
     Returns:
-        The deleted facts, and the keys of the updated ones.
+        Those to erase: the selected ones, and those left without evidence.
     """
-    if selector.everything:
-        return await _delete_facts_where(connection, tenant, "true", []), set()
     named = sorted(_named(selector, ItemKind.FACT))
-    gone = sorted({row.item.id for row in segments} | _named(selector, ItemKind.SEGMENT))
-    await _lock_facts(connection, tenant, named, gone)
-    deleted = await _delete_facts_where(connection, tenant, "id = ANY (%(ids)s::text[])", named)
-    deleted += await _delete_facts_where(
-        connection, tenant, "evidence && %(ids)s::text[] AND evidence <@ %(ids)s::text[]", gone
-    )
-    return deleted, await _withdraw_evidence(connection, tenant, gone)
-
-
-async def _lock_facts(
-    connection: Connection, tenant: Tenant, named: Sequence[str], gone: Sequence[str]
-) -> None:
-    """Locks all facts that will change, in the order in which writers lock."""
-    await connection.execute(
-        """
-        SELECT FROM fact
+    cursor = await connection.execute(
+        f"""
+        SELECT id, key, {NAME_KEYS[ItemKind.FACT]},
+               %(everything)s::bool OR id = ANY (%(named)s::text[])
+               OR evidence && %(gone)s::text[] AND evidence <@ %(gone)s::text[]
+          FROM fact
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
-           AND (id = ANY (%(named)s::text[]) OR evidence && %(gone)s::text[]
-                OR closed_by <> '{}' AND closed_by && ARRAY(
+           AND (%(everything)s::bool
+                OR id = ANY (%(named)s::text[]) OR evidence && %(gone)s::text[]
+                OR closed_by <> '{{}}' AND closed_by && ARRAY(
                      SELECT closer.id FROM fact AS closer
                       WHERE closer.tenant_id = %(tenant_id)s::int4 -- tenant filter
                         AND (closer.id = ANY (%(named)s::text[])
                              OR closer.evidence && %(gone)s::text[])))
          ORDER BY id FOR UPDATE
         """,
-        {"tenant_id": tenant.id, "named": named, "gone": gone},
+        {
+            "tenant_id": tenant.id,
+            "everything": selector.everything,
+            "named": named,
+            "gone": gone,
+        },
     )
+    rows = await cursor.fetchall()
+    return _rows(ItemKind.FACT, [row for *row, goes in rows if goes])
+
+
+async def _sample(connection: Connection, rows: Sequence[_Row]) -> list[ErasedItem]:
+    """Reads the first of the segments and of the facts, with their vectors."""
+    items: dict[int, tuple[Item, bool]] = {}
+    for kind in ItemKind:
+        keys = [row.key for row in rows if row.item.kind is kind][:SAMPLED]
+        cursor = await connection.execute(
+            f"SELECT key, {IS_HIDDEN[kind]}, {COLUMNS[kind]} FROM {kind} "
+            "WHERE key = ANY (%s::int8[]) ORDER BY id",
+            [keys],
+            binary=True,
+        )
+        for key, hidden, *columns in await cursor.fetchall():
+            items[key] = (TO_ITEM[kind](columns), hidden)
+    vectors: defaultdict[int, dict[str, Vector]] = defaultdict(dict)
+    cursor = await connection.execute(
+        "SELECT key, fingerprint, vector FROM embedding "
+        "JOIN embedding_model ON embedding_model.id = model_id "
+        "WHERE key = ANY (%s::int8[]) AND window_no = 0",
+        [[*items]],
+        binary=True,
+    )
+    for key, fingerprint, vector in await cursor.fetchall():
+        vectors[key][fingerprint] = np.frombuffer(vector, STORED_TYPE).astype(np.float32)
+    return [ErasedItem(item, hidden, vectors[key]) for key, (item, hidden) in items.items()]
+
+
+async def _delete(connection: Connection, tenant: Tenant, keys: Sequence[int]) -> None:
+    for kind in ItemKind:
+        await connection.execute(
+            f"DELETE FROM {kind} WHERE tenant_id = %s::int4 -- tenant filter\n"
+            "AND key = ANY (%s::int8[])",
+            [tenant.id, keys],
+        )
 
 
 async def _withdraw_evidence(
@@ -213,21 +258,5 @@ async def _withdraw_evidence(
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def _delete_facts_where(
-    connection: Connection, tenant: Tenant, condition: str, ids: Sequence[str]
-) -> list[_Erased]:
-    cursor = await connection.execute(
-        f"""
-        DELETE FROM fact
-         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
-           AND {condition}
-        RETURNING id, key, {NAME_KEYS[ItemKind.FACT]}
-        """,
-        {"tenant_id": tenant.id, "ids": ids},
-    )
-    return _erased(ItemKind.FACT, await cursor.fetchall())
-
-
-def _erased(kind: ItemKind, rows: Iterable[tuple[str, int, list[str]]]) -> list[_Erased]:
-    """The deleted rows, by id."""
-    return [_Erased(ItemId(kind, id_), key, names) for id_, key, names in sorted(rows)]
+def _rows(kind: ItemKind, rows: Iterable[Sequence[Any]]) -> list[_Row]:
+    return [_Row(ItemId(kind, id_), key, names) for id_, key, names in rows]

@@ -103,13 +103,16 @@ async def _insert(
 
 async def delete_unused_names(
     connection: Connection, tenant: Tenant, name_keys: Collection[str]
-) -> None:
+) -> list[str]:
     """Deletes the names that no shown row uses, and invalidates the caches (known_names.py).
 
     The tenant is locked exclusively: a concurrent writer might use one of them.
+
+    Returns:
+        The keys of the deleted names.
     """
     if not name_keys:
-        return
+        return []
     cursor = await connection.execute(
         f"""
         DELETE FROM entity
@@ -123,10 +126,13 @@ async def delete_unused_names(
                             WHERE fact.tenant_id = entity.tenant_id
                               AND fact.entity_keys && ARRAY[entity.name_key]
                               AND NOT {IS_HIDDEN[ItemKind.FACT]})
+        RETURNING name_key
         """,
         {"tenant_id": tenant.id, "name_keys": sorted(name_keys)},
     )
-    if cursor.rowcount:
+    deleted = [key for (key,) in await cursor.fetchall()]
+    if deleted:
         await connection.execute(
             "UPDATE tenant SET names_erased = names_erased + 1 WHERE id = %s::int4", [tenant.id]
         )
+    return deleted

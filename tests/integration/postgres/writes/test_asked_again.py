@@ -15,7 +15,7 @@ from tests.fixtures.local_service import answered, local_service
 from trivium import Fact, Filter, Retrieval, Segment
 from trivium.aio import AsyncClient
 from trivium.tuning import Loss
-from trivium.values import ItemState
+from trivium.values import ItemState, LookupKey
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
 
@@ -111,6 +111,13 @@ async def test_what_was_erased_is_found_in_no_way_and_after_no_rebuild(
 ) -> None:
     receipt = await asker.memory.forget(segment_ids=[SAID.id])
     assert receipt.verified, receipt
+    asked = {
+        each.store: {lookup.key: lookup.asked_count for lookup in each.lookups}
+        for each in receipt.receipts
+    }
+    assert asked["postgres"] == {LookupKey.ID: 2, LookupKey.TEXT: 1}
+    assert asked["vector_index"] == {LookupKey.ID: 2, LookupKey.VECTOR: 2}
+    assert asked["graph"] == {LookupKey.ID: 2, LookupKey.TEXT: 2}
     await asker.assert_gone()
 
     for part in ("graph", "index"):

@@ -169,6 +169,7 @@ class Stores:
             )
             eraser = Eraser(
                 watched("store", postgres.store),
+                watched("words", postgres.lexical),
                 VectorSpaces(VectorSpace.of(embedder, watched("index", index))),
                 watched("graph", graph),
                 watched("consistency", postgres.consistency),
@@ -261,6 +262,7 @@ async def assert_erased_by(stores: Stores, selector: Selector, cypher: neo4j.Dri
                 "embeddings",
                 "access_counts",
                 "dead_letters",
+                "names",
                 "vector_index",
                 "index_snapshots",
                 "graph",

@@ -14,7 +14,7 @@ from serving.domain.budget import Deadline
 from serving.ports.embedding import Vector, Vectors
 from tests.fakes.meaning import FakeEmbedder
 from tests.fixtures.local_service import local_service
-from trivium import Fact, Retrieval, Segment
+from trivium import Fact, LookupKey, Retrieval, Segment
 from trivium.aio import AsyncClient
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
@@ -184,5 +184,21 @@ async def test_what_becomes_sensitive_is_sent_nowhere_from_then_on(
 
     assert legs_of(answer)["said"] == {"lexical"}
     assert memory.tap.has(OTHER.text)
+    assert not memory.tap.has(MARK)
+    assert MARK not in logged(caplog)
+
+
+async def test_what_is_sensitive_is_erased_without_being_sent(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The receipt asks PostgreSQL alone for the words of it."""
+    await memory.ask(replace(SAID, sensitive=True), KNOWN, OTHER)
+
+    receipt = await memory.client.forget(segment_ids=["said"])
+
+    assert receipt.verified, receipt
+    asked = {each.store: [lookup.key for lookup in each.lookups] for each in receipt.receipts}
+    assert asked["postgres"] == [LookupKey.ID, LookupKey.TEXT]
+    assert asked["graph"] == [LookupKey.ID]
     assert not memory.tap.has(MARK)
     assert MARK not in logged(caplog)

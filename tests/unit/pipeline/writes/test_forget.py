@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, TenantName, segment_id
+from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.writes.forget import Eraser, StoreReceipt
+from serving.pipeline.writes.lookups import Lookup, LookupKey
+from serving.ports.embedding import VectorLike
 from serving.ports.memory_store import EraseReceipt, Selector
+from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.graph import InMemoryGraph
-from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
 from tests.fakes.store import InMemoryStore
+from tests.fakes.words import InMemoryWords
 from tests.support.builders import TENANT, segment
 
 ONE = Selector(items=(segment_id("a"),))
@@ -46,18 +53,24 @@ class CountingStore(InMemoryStore):
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
         erased = await super().erase(tenant, selector)
-        return EraseReceipt(erased.items, erased.token, [7], {"embeddings": 2, "dead_letters": 1})
+        removed = {"embeddings": 2, "dead_letters": 1}
+        return replace(erased, keys=[7], removed=removed)
 
     async def count_derived(self, keys: Sequence[int]) -> Mapping[str, int]:
         self._check_available()
         return {"embeddings": 0, "dead_letters": len(keys)}
 
 
+def by_id(asked: int, found: int = 0) -> Lookup:
+    return Lookup(LookupKey.ID, asked, found)
+
+
 async def forgotten(
     store: InMemoryStore, index: FixedIndex, selector: Selector = ONE
 ) -> dict[str, StoreReceipt]:
     spaces = VectorSpaces(VectorSpace.of(FakeEmbedder(), index))
-    eraser = Eraser(store, spaces, InMemoryGraph(), FixedConsistency())
+    words, graph = InMemoryWords(store), InMemoryGraph()
+    eraser = Eraser(store, words, spaces, graph, FixedConsistency())
     result = await eraser.forget(TENANT, selector, Deadline.after(5))
     return {receipt.store: receipt for receipt in result.receipts}
 
@@ -75,13 +88,75 @@ async def test_the_receipt_says_of_each_store_what_went_and_what_is_left(
     receipts = await forgotten(store, RemainingIndex())
 
     assert list(receipts.values()) == [
-        StoreReceipt("postgres", verified=True, removed=1),
-        StoreReceipt("embeddings", verified=True, removed=2),
-        StoreReceipt("dead_letters", verified=True, removed=1, remaining=1),
-        StoreReceipt("vector_index", verified=True, remaining=1),
+        StoreReceipt.of("postgres", [by_id(1), Lookup(LookupKey.TEXT, 1, 0)], removed=1),
+        StoreReceipt.of("embeddings", [by_id(1)], removed=2),
+        StoreReceipt.of("dead_letters", [by_id(1, found=1)], removed=1),
+        StoreReceipt.of("names", [by_id(0)]),
+        StoreReceipt.of("vector_index", [by_id(1, found=1)]),
         StoreReceipt("index_snapshots", verified=True, remaining=3),
-        StoreReceipt("graph", verified=True),
+        StoreReceipt.of("graph", [by_id(1)]),
     ]
+    assert [each.remaining for each in receipts.values()] == [0, 0, 1, 0, 1, 3, 0]
+
+
+async def test_what_a_search_alone_finds_remains() -> None:
+    class BlindStore(CountingStore):
+        """The row stays, and no id finds it."""
+
+        async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
+            erased = await super().erase(tenant, selector)
+            await self.write(TENANT, [segment("a")])
+            return erased
+
+        async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+            return 0
+
+    store = BlindStore()
+    await store.write(TENANT, [segment("a")])
+
+    receipts = await forgotten(store, FixedIndex())
+
+    assert receipts["postgres"].lookups == (by_id(1), Lookup(LookupKey.TEXT, 1, 1))
+    assert receipts["postgres"].remaining == 1
+
+
+async def test_a_vector_is_asked_for_in_the_index_of_its_model_alone() -> None:
+    class EmbeddedStore(CountingStore):
+        async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
+            erased = await super().erase(tenant, selector)
+            models = [{FAKE_MODEL.fingerprint: unit(1)}, {"another": unit(2)}]
+            pairs = zip(erased.sample, models, strict=True)
+            return replace(erased, sample=[replace(one, vectors=two) for one, two in pairs])
+
+    class AskedIndex(FixedIndex):
+        async def search(
+            self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
+        ) -> IndexAnswer:
+            assert np.array_equal(vector, unit(1))
+            return IndexAnswer([Candidate(segment_id("a"), 1.0)], epoch=1)
+
+    store = EmbeddedStore()
+    await store.write(TENANT, [segment("a"), segment("b")])
+
+    receipts = await forgotten(store, AskedIndex(), Selector(everything=True))
+
+    assert receipts["vector_index"].lookups == (by_id(2), Lookup(LookupKey.VECTOR, 1, 1))
+
+
+async def test_a_name_that_stays_in_the_cache_remains() -> None:
+    class CachingStore(CountingStore):
+        async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
+            return {**await super().known_names(tenant), "goa": "Goa"}
+
+        async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
+            return replace(await super().erase(tenant, selector), names=["goa", "rome"])
+
+    store = CachingStore()
+    await store.write(TENANT, [segment("a", entities=("Goa", "Rome"))])
+
+    receipts = await forgotten(store, FixedIndex())
+
+    assert receipts["names"] == StoreReceipt.of("names", [by_id(2, found=1)], removed=2)
 
 
 async def test_an_index_that_did_not_follow_verifies_no_snapshots(store: InMemoryStore) -> None:
@@ -102,6 +177,16 @@ async def test_an_erasure_that_is_repeated_after_a_kill_verifies_the_named_items
 
     assert index.counted == [segment_id("a")]
     assert receipts["index_snapshots"].remaining == 3
+
+
+async def test_a_repeated_erasure_says_that_it_asked_by_id_alone(store: InMemoryStore) -> None:
+    """The texts and vectors went with the first one."""
+    await store.erase(TENANT, ONE)
+
+    receipts = await forgotten(store, FixedIndex())
+
+    for name in ("postgres", "vector_index", "graph"):
+        assert receipts[name].lookups == (by_id(1),)
 
 
 async def test_no_snapshot_is_asked_for_before_the_first_erasure() -> None:

@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/ingest_service.proto.
  */
 export const file_trivium_v1_ingest_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch90cml2aXVtL3YxL2luZ2VzdF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxImIKDUluZ2VzdFJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiUKBWl0ZW1zGAIgAygLMhYudHJpdml1bS52MS5Jbmdlc3RJdGVtEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgDIAEoCSJeCgpJbmdlc3RJdGVtEiYKB3NlZ21lbnQYASABKAsyEy50cml2aXVtLnYxLlNlZ21lbnRIABIgCgRmYWN0GAIgASgLMhAudHJpdml1bS52MS5GYWN0SABCBgoEaXRlbSJWCg5Jbmdlc3RSZXNwb25zZRIpCghvdXRjb21lcxgBIAMoCzIXLnRyaXZpdW0udjEuSXRlbU91dGNvbWUSGQoRY29uc2lzdGVuY3lfdG9rZW4YAiABKAkilAEKC0l0ZW1PdXRjb21lEg0KBWluZGV4GAEgASgFEiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSJAoFc3RhdGUYAyABKA4yFS50cml2aXVtLnYxLkl0ZW1TdGF0ZRItCgp2aW9sYXRpb25zGAQgAygLMhkudHJpdml1bS52MS5JdGVtVmlvbGF0aW9uIjMKDUl0ZW1WaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkiaAoTSW5nZXN0U3RyZWFtUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSJQoFaXRlbXMYAiADKAsyFi50cml2aXVtLnYxLkluZ2VzdEl0ZW0SGgoSdGV4dF9zZWFyY2hfY29uZmlnGAMgASgJIrsBChRJbmdlc3RTdHJlYW1SZXNwb25zZRIVCg1jcmVhdGVkX2NvdW50GAEgASgDEhUKDXVwZGF0ZWRfY291bnQYAiABKAMSFwoPdW5jaGFuZ2VkX2NvdW50GAMgASgDEhYKDnJlamVjdGVkX2NvdW50GAQgASgDEikKCHJlamVjdGVkGAUgAygLMhcudHJpdml1bS52MS5JdGVtT3V0Y29tZRIZChFjb25zaXN0ZW5jeV90b2tlbhgGIAEoCSKxAQoNRm9yZ2V0UmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSIgoDaWRzGAIgASgLMhMudHJpdml1bS52MS5JdGVtSWRzSAASEQoHc2Vzc2lvbhgDIAEoCUgAEhEKB3NwZWFrZXIYBCABKAlIABIUCgpldmVyeXRoaW5nGAUgASgISAASJAoGZmlsdGVyGAYgASgLMhIudHJpdml1bS52MS5GaWx0ZXJIAEIKCghzZWxlY3RvciIwCgdJdGVtSWRzEhMKC3NlZ21lbnRfaWRzGAEgAygJEhAKCGZhY3RfaWRzGAIgAygJIoIBCg5Gb3JnZXRSZXNwb25zZRIVCg1zZWdtZW50X2NvdW50GAEgASgDEhIKCmZhY3RfY291bnQYAiABKAMSKgoIcmVjZWlwdHMYAyADKAsyGC50cml2aXVtLnYxLlN0b3JlUmVjZWlwdBIZChFjb25zaXN0ZW5jeV90b2tlbhgEIAEoCSJvCgxTdG9yZVJlY2VpcHQSDQoFc3RvcmUYASABKAkSEAoIdmVyaWZpZWQYAiABKAgSFwoPcmVtYWluaW5nX2NvdW50GAMgASgDEg4KBnJlYXNvbhgEIAEoCRIVCg1yZW1vdmVkX2NvdW50GAUgASgDKooBCglJdGVtU3RhdGUSGgoWSVRFTV9TVEFURV9VTlNQRUNJRklFRBAAEhYKEklURU1fU1RBVEVfQ1JFQVRFRBABEhYKEklURU1fU1RBVEVfVVBEQVRFRBACEhgKFElURU1fU1RBVEVfVU5DSEFOR0VEEAMSFwoTSVRFTV9TVEFURV9SRUpFQ1RFRBAEMvUBCg1Jbmdlc3RTZXJ2aWNlEkQKBkluZ2VzdBIZLnRyaXZpdW0udjEuSW5nZXN0UmVxdWVzdBoaLnRyaXZpdW0udjEuSW5nZXN0UmVzcG9uc2UiA5ACAhJYCgxJbmdlc3RTdHJlYW0SHy50cml2aXVtLnYxLkluZ2VzdFN0cmVhbVJlcXVlc3QaIC50cml2aXVtLnYxLkluZ2VzdFN0cmVhbVJlc3BvbnNlIgOQAgIoARJECgZGb3JnZXQSGS50cml2aXVtLnYxLkZvcmdldFJlcXVlc3QaGi50cml2aXVtLnYxLkZvcmdldFJlc3BvbnNlIgOQAgJCFloUdHJpdml1bS92MTt0cml2aXVtdjFiBnByb3RvMw", [file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("Ch90cml2aXVtL3YxL2luZ2VzdF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxImIKDUluZ2VzdFJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiUKBWl0ZW1zGAIgAygLMhYudHJpdml1bS52MS5Jbmdlc3RJdGVtEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgDIAEoCSJeCgpJbmdlc3RJdGVtEiYKB3NlZ21lbnQYASABKAsyEy50cml2aXVtLnYxLlNlZ21lbnRIABIgCgRmYWN0GAIgASgLMhAudHJpdml1bS52MS5GYWN0SABCBgoEaXRlbSJWCg5Jbmdlc3RSZXNwb25zZRIpCghvdXRjb21lcxgBIAMoCzIXLnRyaXZpdW0udjEuSXRlbU91dGNvbWUSGQoRY29uc2lzdGVuY3lfdG9rZW4YAiABKAkilAEKC0l0ZW1PdXRjb21lEg0KBWluZGV4GAEgASgFEiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSJAoFc3RhdGUYAyABKA4yFS50cml2aXVtLnYxLkl0ZW1TdGF0ZRItCgp2aW9sYXRpb25zGAQgAygLMhkudHJpdml1bS52MS5JdGVtVmlvbGF0aW9uIjMKDUl0ZW1WaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkiaAoTSW5nZXN0U3RyZWFtUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSJQoFaXRlbXMYAiADKAsyFi50cml2aXVtLnYxLkluZ2VzdEl0ZW0SGgoSdGV4dF9zZWFyY2hfY29uZmlnGAMgASgJIrsBChRJbmdlc3RTdHJlYW1SZXNwb25zZRIVCg1jcmVhdGVkX2NvdW50GAEgASgDEhUKDXVwZGF0ZWRfY291bnQYAiABKAMSFwoPdW5jaGFuZ2VkX2NvdW50GAMgASgDEhYKDnJlamVjdGVkX2NvdW50GAQgASgDEikKCHJlamVjdGVkGAUgAygLMhcudHJpdml1bS52MS5JdGVtT3V0Y29tZRIZChFjb25zaXN0ZW5jeV90b2tlbhgGIAEoCSKxAQoNRm9yZ2V0UmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSIgoDaWRzGAIgASgLMhMudHJpdml1bS52MS5JdGVtSWRzSAASEQoHc2Vzc2lvbhgDIAEoCUgAEhEKB3NwZWFrZXIYBCABKAlIABIUCgpldmVyeXRoaW5nGAUgASgISAASJAoGZmlsdGVyGAYgASgLMhIudHJpdml1bS52MS5GaWx0ZXJIAEIKCghzZWxlY3RvciIwCgdJdGVtSWRzEhMKC3NlZ21lbnRfaWRzGAEgAygJEhAKCGZhY3RfaWRzGAIgAygJIoIBCg5Gb3JnZXRSZXNwb25zZRIVCg1zZWdtZW50X2NvdW50GAEgASgDEhIKCmZhY3RfY291bnQYAiABKAMSKgoIcmVjZWlwdHMYAyADKAsyGC50cml2aXVtLnYxLlN0b3JlUmVjZWlwdBIZChFjb25zaXN0ZW5jeV90b2tlbhgEIAEoCSKUAQoMU3RvcmVSZWNlaXB0Eg0KBXN0b3JlGAEgASgJEhAKCHZlcmlmaWVkGAIgASgIEhcKD3JlbWFpbmluZ19jb3VudBgDIAEoAxIOCgZyZWFzb24YBCABKAkSFQoNcmVtb3ZlZF9jb3VudBgFIAEoAxIjCgdsb29rdXBzGAYgAygLMhIudHJpdml1bS52MS5Mb29rdXAiVgoGTG9va3VwEiIKA2tleRgBIAEoDjIVLnRyaXZpdW0udjEuTG9va3VwS2V5EhMKC2Fza2VkX2NvdW50GAIgASgDEhMKC2ZvdW5kX2NvdW50GAMgASgDKooBCglJdGVtU3RhdGUSGgoWSVRFTV9TVEFURV9VTlNQRUNJRklFRBAAEhYKEklURU1fU1RBVEVfQ1JFQVRFRBABEhYKEklURU1fU1RBVEVfVVBEQVRFRBACEhgKFElURU1fU1RBVEVfVU5DSEFOR0VEEAMSFwoTSVRFTV9TVEFURV9SRUpFQ1RFRBAEKmYKCUxvb2t1cEtleRIaChZMT09LVVBfS0VZX1VOU1BFQ0lGSUVEEAASEQoNTE9PS1VQX0tFWV9JRBABEhMKD0xPT0tVUF9LRVlfVEVYVBACEhUKEUxPT0tVUF9LRVlfVkVDVE9SEAMy9QEKDUluZ2VzdFNlcnZpY2USRAoGSW5nZXN0EhkudHJpdml1bS52MS5Jbmdlc3RSZXF1ZXN0GhoudHJpdml1bS52MS5Jbmdlc3RSZXNwb25zZSIDkAICElgKDEluZ2VzdFN0cmVhbRIfLnRyaXZpdW0udjEuSW5nZXN0U3RyZWFtUmVxdWVzdBogLnRyaXZpdW0udjEuSW5nZXN0U3RyZWFtUmVzcG9uc2UiA5ACAigBEkQKBkZvcmdldBIZLnRyaXZpdW0udjEuRm9yZ2V0UmVxdWVzdBoaLnRyaXZpdW0udjEuRm9yZ2V0UmVzcG9uc2UiA5ACAkIWWhR0cml2aXVtL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for IngestService.Ingest.
@@ -435,7 +435,8 @@ export const ForgetResponseSchema: GenMessage<ForgetResponse> = /*@__PURE__*/
 export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
   /**
    * The store: "postgres" (segments and facts), "embeddings", "access_counts",
-   * "dead_letters", "vector_index", "index_snapshots" (files) or "graph".
+   * "dead_letters", "names" (with their cache), "vector_index",
+   * "index_snapshots" (files) or "graph".
    *
    * @generated from field: string store = 1;
    */
@@ -450,8 +451,9 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
   verified: boolean;
 
   /**
-   * The number of erased items that the store still holds. Of "index_snapshots"
-   * the number of snapshots from before the erasure.
+   * The number of erased items that the store still holds: the most that any
+   * lookup found. Of "index_snapshots" the number of snapshots from before the
+   * erasure.
    *
    * @generated from field: int64 remaining_count = 3;
    */
@@ -471,6 +473,16 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
    * @generated from field: int64 removed_count = 5;
    */
   removedCount: bigint;
+
+  /**
+   * How the store was asked for the erased items after the erasure. Texts and
+   * vectors are known only to the call that erases: a call that repeats it asks
+   * by id alone. Empty for "index_snapshots", which are compared by position,
+   * and for a store that could not be verified.
+   *
+   * @generated from field: repeated trivium.v1.Lookup lookups = 6;
+   */
+  lookups: Lookup[];
 };
 
 /**
@@ -479,6 +491,42 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
  */
 export const StoreReceiptSchema: GenMessage<StoreReceipt> = /*@__PURE__*/
   messageDesc(file_trivium_v1_ingest_service, 10);
+
+/**
+ * One way in which a store was asked for erased items, and what came.
+ *
+ * @generated from message trivium.v1.Lookup
+ */
+export type Lookup = Message<"trivium.v1.Lookup"> & {
+  /**
+   * By what it was asked.
+   *
+   * @generated from field: trivium.v1.LookupKey key = 1;
+   */
+  key: LookupKey;
+
+  /**
+   * The number of items that were asked for: by id all of them, by text and by
+   * vector at most 20 segments and 20 facts.
+   *
+   * @generated from field: int64 asked_count = 2;
+   */
+  askedCount: bigint;
+
+  /**
+   * The number of erased items that came.
+   *
+   * @generated from field: int64 found_count = 3;
+   */
+  foundCount: bigint;
+};
+
+/**
+ * Describes the message trivium.v1.Lookup.
+ * Use `create(LookupSchema)` to create a new message.
+ */
+export const LookupSchema: GenMessage<Lookup> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_ingest_service, 11);
 
 /**
  * Whether an item was stored.
@@ -527,6 +575,47 @@ export enum ItemState {
  */
 export const ItemStateSchema: GenEnum<ItemState> = /*@__PURE__*/
   enumDesc(file_trivium_v1_ingest_service, 0);
+
+/**
+ * By what a store is asked for an item.
+ *
+ * @generated from enum trivium.v1.LookupKey
+ */
+export enum LookupKey {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: LOOKUP_KEY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * By its id, or by the key of its row. "names" by name.
+   *
+   * @generated from enum value: LOOKUP_KEY_ID = 1;
+   */
+  ID = 1,
+
+  /**
+   * By its text, as a question; of "graph" by the names in it.
+   *
+   * @generated from enum value: LOOKUP_KEY_TEXT = 2;
+   */
+  TEXT = 2,
+
+  /**
+   * By its vector.
+   *
+   * @generated from enum value: LOOKUP_KEY_VECTOR = 3;
+   */
+  VECTOR = 3,
+}
+
+/**
+ * Describes the enum trivium.v1.LookupKey.
+ */
+export const LookupKeySchema: GenEnum<LookupKey> = /*@__PURE__*/
+  enumDesc(file_trivium_v1_ingest_service, 1);
 
 /**
  * Stores and erases segments and facts.

@@ -1,0 +1,116 @@
+"""Searches for erased items, as questions do: by their words, names and vectors.
+
+A search finds what no id leads to any more, such as a row that only an inverted list still holds.
+No text is embedded: its vector is known, and the cache of questions would keep the text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Set, Sized
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from serving.domain.budget import Deadline
+from serving.domain.items.records import Item, ItemId, Segment, TenantName, time_of
+from serving.domain.items.text import text_of
+from serving.domain.questions.query import Query, Scope
+from serving.domain.ranking.leg_options import Walk, WordsSearch
+from serving.domain.ranking.profile import Yields
+from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.ports.graph import Graph
+from serving.ports.memory_store import EraseReceipt
+from serving.ports.vector_index import WantedNeighbours
+from serving.ports.words import LexicalSearch
+
+DEPTH = 50
+"""The most candidates of a search: an item comes before what only resembles it."""
+
+
+class LookupKey(Enum):
+    """By what a store is asked for an item."""
+
+    ID = auto()
+    TEXT = auto()
+    VECTOR = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """For how many items a store was asked in one way, and how many erased ones came."""
+
+    key: LookupKey
+    asked: int
+    found: int
+
+
+class Lookups:
+    """The searches for the sample of an erasure.
+
+    An item is asked for at the time of which it speaks, so that a fact holds which is over. Each
+    search raises `TimeoutError` if the deadline passes first.
+    """
+
+    def __init__(self, tenant: TenantName, erased: EraseReceipt, deadline: Deadline) -> None:
+        self._tenant = tenant
+        self._erased = frozenset(erased.items)
+        self._sample = erased.sample
+        self._deadline = deadline
+
+    async def by_words(self, words: LexicalSearch) -> list[Lookup]:
+        """Asks for the words of each segment."""
+        segments = [each.item for each in self._sample if isinstance(each.item, Segment)]
+        found: set[ItemId] = set()
+        for segment in segments:
+            query = Query(scope=self._scope(segment), text=text_of(segment))
+            found |= _items(await words.search(query, WordsSearch(), DEPTH, DEPTH, self._deadline))
+        return self._lookup(LookupKey.TEXT, segments, found)
+
+    async def by_names(self, graph: Graph) -> list[Lookup]:
+        """Asks a graph, which has no texts, for the names of each item that is not hidden."""
+        named = [
+            (each.item, names)
+            for each in self._sample
+            if not each.hidden and (names := ", ".join(_names_of(each.item)))
+        ]
+        found: set[ItemId] = set()
+        for item, names in named:
+            query = Query(scope=self._scope(item), text=names)
+            yields = Yields.EVIDENCE if isinstance(item, Segment) else Yields.FACTS
+            found |= _items(await graph.search(query, Walk(), None, DEPTH, yields, self._deadline))
+        return self._lookup(LookupKey.TEXT, named, found)
+
+    async def by_vector(self, spaces: VectorSpaces) -> list[Lookup]:
+        """Asks the index of each model for the vector of each item that has one."""
+        asked: set[ItemId] = set()
+        found: set[ItemId] = set()
+        with_vectors = [each for each in self._sample if each.vectors]
+        for space in spaces.all() if with_vectors else ():
+            async with asyncio.timeout(self._deadline.remaining()):
+                model = (await space.embedder.model()).fingerprint
+            for each in with_vectors:
+                if model in each.vectors:
+                    item = each.item
+                    wanted = WantedNeighbours(item.item.kind, self._scope(item), DEPTH)
+                    answer = await space.index.search(each.vectors[model], wanted, self._deadline)
+                    asked.add(item.item)
+                    found |= _items(answer.candidates)
+        return self._lookup(LookupKey.VECTOR, asked, found)
+
+    def _scope(self, item: Item) -> Scope:
+        return Scope(tenant=self._tenant, as_of=time_of(item))
+
+    def _lookup(self, key: LookupKey, asked: Sized, found: Set[ItemId]) -> list[Lookup]:
+        """None if nothing was asked: after a kill, texts and vectors are known no longer."""
+        return [Lookup(key, len(asked), len(found & self._erased))] if asked else []
+
+
+def _items(candidates: Iterable[Candidate]) -> set[ItemId]:
+    return {candidate.item for candidate in candidates}
+
+
+def _names_of(item: Item) -> list[str]:
+    if isinstance(item, Segment):
+        return [*item.entities, *([item.entity] if item.entity else [])]
+    return [item.subject, item.object]
