@@ -53,7 +53,7 @@ class Ingestor:
         that is not `patient` may be refused if too many wait.
 
         Raises:
-            OverloadedError: Too many writes wait, and no tenant has more of them than this one.
+            OverloadedError: Too many writes wait, and no tenant has more of them for its weight.
             TextSearchConfigConflictError: The tenant has another one.
             StoreUnavailableError: Nothing was stored.
         """

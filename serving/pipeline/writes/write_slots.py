@@ -1,11 +1,12 @@
 """Lets a few writes run at once, and those of all tenants in turn.
 
 A tenant that writes a lot waits for itself: one slot is always for other tenants, and when a write
-ends, the tenants that wait have their turn one after the other.
+ends, the tenants that wait have their turn one after the other, each as often as its weight says.
 
 What waits is bounded, and a tenant alone may have all of it. When another one needs a place, the
-last write of the tenant with the most gives way: it has not begun, and had waited the least. A part
-kept free for others would instead be lost to a tenant alone, and be too small for many others.
+last write of the tenant with the most for its weight gives way: it has not begun, and had waited
+the least. A part kept free for others would instead be lost to a tenant alone, and be too small for
+many others.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import TenantName
@@ -44,6 +46,7 @@ class WriteSlots:
     Args:
         at_once: How many run at a time, at least 2. A tenant has one less.
         most_waiting: How many wait, apart from the patient ones.
+        weights: By tenant; 1 for the others.
         clock: In seconds.
     """
 
@@ -51,16 +54,22 @@ class WriteSlots:
         self,
         at_once: int = AT_ONCE,
         most_waiting: int = MOST_WAITING,
+        weights: Mapping[TenantName, float] = MappingProxyType({}),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._at_once = at_once
         self._of_tenant = max(1, at_once - 1)
         self._most_waiting = most_waiting
+        self._weights = weights
         self._clock = clock
         self._running: Counter[TenantName] = Counter()
         self._waiting: OrderedDict[TenantName, deque[_Write]] = OrderedDict()
-        """By tenant, the one whose turn is next first."""
+        """By tenant, the one that had its turn last at the end."""
 
+        self._due: dict[TenantName, float] = {}
+        """When a tenant that waits has its turn, in turns of a tenant with the weight 1."""
+
+        self._last_due = 0.0
         self._cost_s = FIRST_COST_S
 
     @asynccontextmanager
@@ -73,7 +82,7 @@ class WriteSlots:
                 that are open bound these.
 
         Raises:
-            OverloadedError: Too many writes wait, and no tenant has more of them than this one.
+            OverloadedError: Too many writes wait, and no tenant has more of them for its weight.
         """
         if self._is_free_for(tenant):
             self._running[tenant] += 1
@@ -86,6 +95,9 @@ class WriteSlots:
             self._cost_s = MEMORY * self._cost_s + (1 - MEMORY) * (self._clock() - started)
             self._leave(tenant)
 
+    def _weight(self, tenant: TenantName) -> float:
+        return self._weights.get(tenant, 1.0)
+
     def _is_free_for(self, tenant: TenantName) -> bool:
         return self._running[tenant] < self._of_tenant and self._running.total() < self._at_once
 
@@ -94,6 +106,7 @@ class WriteSlots:
             self._make_room(tenant)
         write = _Write(patient)
         self._waiting.setdefault(tenant, deque()).append(write)
+        self._due.setdefault(tenant, self._last_due + 1 / self._weight(tenant))
         try:
             await write.turn
         except asyncio.CancelledError:
@@ -104,7 +117,10 @@ class WriteSlots:
             raise
 
     def _make_room(self, tenant: TenantName) -> None:
-        """Refuses a write if too many wait: the last of the tenant with the most, or this one."""
+        """Refuses a write if too many wait: this one, or the last of the tenant with the most.
+
+        How many a tenant has is by its weight, beyond one that each tenant may have.
+        """
         refusable = {
             each: [write for write in writes if not (write.patient or write.turn.done())]
             for each, writes in self._waiting.items()
@@ -112,8 +128,11 @@ class WriteSlots:
         if sum(map(len, refusable.values())) < self._most_waiting:
             return
         own = len(refusable.get(tenant, ()))
-        most = max(refusable, key=lambda each: len(refusable[each]))
-        if own + 1 >= len(refusable[most]):
+        beyond = {
+            each: (len(writes) - 1) / self._weight(each) for each, writes in refusable.items()
+        }
+        most = max(beyond, key=beyond.__getitem__)
+        if own / self._weight(tenant) >= beyond[most]:
             raise self._refusal(own)
         last = refusable[most][-1]
         self._remove(most, last)
@@ -129,13 +148,15 @@ class WriteSlots:
         self._running[tenant] -= 1
         if not self._running[tenant]:
             del self._running[tenant]
-        for next_ in list(self._waiting):
+        for next_ in sorted(self._waiting, key=self._due.__getitem__):
             # Those that were cancelled a moment ago take themselves out of the queue.
             write = next((each for each in self._waiting[next_] if not each.turn.done()), None)
             if write is not None and self._is_free_for(next_):
+                self._last_due = max(self._last_due, self._due[next_])
                 self._remove(next_, write)
                 if next_ in self._waiting:
                     self._waiting.move_to_end(next_)
+                    self._due[next_] += 1 / self._weight(next_)
                 self._running[next_] += 1
                 write.turn.set_result(None)
 
@@ -143,4 +164,4 @@ class WriteSlots:
         of_tenant = self._waiting[tenant]
         of_tenant.remove(write)
         if not of_tenant:
-            del self._waiting[tenant]
+            del self._waiting[tenant], self._due[tenant]

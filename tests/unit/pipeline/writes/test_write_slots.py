@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,8 +33,14 @@ STEPS = st.lists(
 class Writers:
     """Writes that run until they are told to end."""
 
-    def __init__(self, *, at_once: int = 3, most_waiting: int = 8) -> None:
-        self.slots = WriteSlots(at_once, most_waiting)
+    def __init__(
+        self,
+        *,
+        at_once: int = 3,
+        most_waiting: int = 8,
+        weights: Mapping[TenantName, float] = MappingProxyType({}),
+    ) -> None:
+        self.slots = WriteSlots(at_once, most_waiting, weights)
         self.running: list[str] = []
         self._ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -106,6 +114,36 @@ async def test_tenants_that_wait_have_their_turn_one_after_the_other() -> None:
     assert writers.running == ["b1", "c1"], "the flooding tenant had its turn"
 
 
+async def test_a_tenant_has_its_turn_as_often_as_its_weight_says() -> None:
+    writers = Writers(at_once=5, most_waiting=20, weights={FLOODING: 3})
+    for number in range(4):
+        await writers.begin(f"c{number}", THIRD)
+    await writers.begin("a0", FLOODING)
+    for number in range(1, 9):
+        await writers.begin(f"b{number}", QUIET)
+        await writers.begin(f"a{number}", FLOODING)
+
+    for number in range(4):
+        await writers.end(f"c{number}")
+    for name in ("a1", "a2", "a3", "b1"):
+        await writers.end(name)
+
+    assert writers.running == ["a0", "a4", "a5", "a6", "b2"]
+    writers.cancel_all()
+
+
+async def test_a_tenant_has_as_many_places_to_wait_as_its_weight_says() -> None:
+    writers = Writers(at_once=2, most_waiting=8, weights={FLOODING: 3})
+    for number in range(9):
+        await writers.begin(f"a{number}", FLOODING)
+    for number in range(9):
+        await writers.begin(f"b{number}", QUIET)
+
+    assert writers.running == ["a0", "b0"]
+    assert [name[0] for name in writers.waiting()] == ["a"] * 6 + ["b"] * 2
+    writers.cancel_all()
+
+
 async def test_when_all_have_ended_none_is_counted() -> None:
     writers = Writers()
     for name in ("a1", "a2", "a3", "a4"):
@@ -158,12 +196,13 @@ async def test_the_batches_of_streams_take_no_place_from_other_writes() -> None:
     writers.cancel_all()
 
 
-@given(steps=STEPS)
+@given(steps=STEPS, weights=st.dictionaries(st.sampled_from("abc"), st.sampled_from([0.25, 3])))
 async def test_a_write_is_refused_only_for_one_of_a_tenant_with_fewer(
-    steps: list[tuple[str, str | int]],
+    steps: list[tuple[str, str | int]], weights: dict[str, float]
 ) -> None:
     most_waiting = 5
-    writers = Writers(at_once=2, most_waiting=most_waiting)
+    by_tenant = {TenantName(tenant): weight for tenant, weight in weights.items()}
+    writers = Writers(at_once=2, most_waiting=most_waiting, weights=by_tenant)
     of: dict[str, str] = {}
     for number, (kind, which) in enumerate(steps):
         waiting = writers.waiting()
@@ -179,9 +218,13 @@ async def test_a_write_is_refused_only_for_one_of_a_tenant_with_fewer(
                 assert loser.startswith("begin")
                 assert counted.total() == most_waiting, "there was a place"
                 counted[which] += 1
-                assert counted[of[loser]] == max(counted.values())
+                beyond = {
+                    tenant: (count - 1) / weights.get(tenant, 1)
+                    for tenant, count in counted.items()
+                }
+                assert beyond[of[loser]] == max(beyond.values())
                 if loser != name:
-                    assert counted[which] < counted[of[loser]], "nobody won by that"
+                    assert beyond[which] < beyond[of[loser]], "nobody won by that"
             assert sum(not name.startswith("stream") for name in writers.waiting()) <= most_waiting
         elif alive := [name for name, task in writers.tasks.items() if not task.done()]:
             name = alive[which % len(alive)]
