@@ -173,14 +173,14 @@ def _use_cases(
         dates=EnglishDates(),
         names=postgres.names,
         reranker=reranker,
-        admission=Admission(_share_of_calls(settings, RETRIEVALS)),
+        admission=admission_of(settings),
         store_breaker=breakers[STORE],
     )
     return UseCases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names),
         explainer=AbsenceExplainer(retriever, postgres.store, spaces, graph),
-        ingestor=Ingestor(postgres.store, CapitalisedEntities(), _write_slots(settings)),
+        ingestor=Ingestor(postgres.store, CapitalisedEntities(), write_slots_of(settings)),
         eraser=Eraser(postgres.store, postgres.lexical, spaces, graph, postgres.consistency),
         observer=Observer(
             about=about,
@@ -196,10 +196,20 @@ def _use_cases(
     )
 
 
-def _write_slots(settings: Settings) -> WriteSlots:
-    """Leaves a connection of those for writes to the projections."""
+def admission_of(settings: Settings) -> Admission:
+    """Makes the admission of a replica's questions."""
+    return Admission(_share_of_calls(settings, RETRIEVALS), weights=_weights(settings))
+
+
+def write_slots_of(settings: Settings) -> WriteSlots:
+    """Makes the slots of a replica's writes; leaves one of their connections to the projections."""
     at_once = max(2, settings.postgres.write_connections - 1)
-    return WriteSlots(at_once, max(1, _share_of_calls(settings, WRITES) - at_once))
+    most_waiting = max(1, _share_of_calls(settings, WRITES) - at_once)
+    return WriteSlots(at_once, most_waiting, _weights(settings))
+
+
+def _weights(settings: Settings) -> Mapping[TenantName, float]:
+    return {TenantName(name): weight for name, weight in settings.serve.tenant_weights.items()}
 
 
 def _share_of_calls(settings: Settings, share: float) -> int:

@@ -551,6 +551,11 @@ class ServeSettings(_Section):
         description="Calls that may wait; further calls fail with RESOURCE_EXHAUSTED. A capacity "
         "of 100 answers/s and budgets of 300 ms leave time for about as many.",
     )
+    tenant_weights: dict[str, Annotated[float, Field(ge=0.01, le=100)]] = Field(
+        default_factory=dict,
+        description="What tenants have of a busy replica, in proportion, such as `{acme: 3}`: of "
+        "the questions and the writes that it accepts (docs/guarantees.md). 1 for the others.",
+    )
 
     @model_validator(mode="after")
     def _shares_are_of_what_there_is(self) -> Self:

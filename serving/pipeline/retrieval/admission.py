@@ -8,7 +8,8 @@ limit at which questions take longer than the budget makes the next one lower, b
 Nothing waits here: a question that would be late is refused on arrival.
 
 Half of the limit is for anyone. In the other half no tenant has more than its share of the limit,
-which is divided among those that asked lately: one that floods the service leaves room for others.
+which is divided by their weights among those that asked lately: one that floods the service leaves
+room for others.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, OverloadedError
@@ -108,28 +110,36 @@ class _Cost:
 @dataclass(slots=True)
 class _Tenant:
     asked_at: float
+    weight: float
     in_flight: int = 0
 
 
 class _Shares:
     """The tenants that asked lately, the least recent first, and their questions in flight."""
 
-    def __init__(self) -> None:
+    def __init__(self, weights: Mapping[TenantName, float]) -> None:
+        self._weights = weights
         self._tenants: OrderedDict[TenantName, _Tenant] = OrderedDict()
+        self._weight = 0.0
 
     def asked(self, name: TenantName, now: float) -> _Tenant:
         """Records that a tenant asks, and forgets those that did not lately."""
-        tenant = self._tenants.setdefault(name, _Tenant(now))
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            tenant = self._tenants[name] = _Tenant(now, self._weights.get(name, 1.0))
+            self._weight += tenant.weight
         tenant.asked_at = now
         self._tenants.move_to_end(name)
         while (oldest := next(iter(self._tenants.values()))).asked_at < now - LATELY_S:
             if oldest.in_flight:
                 break
             self._tenants.popitem(last=False)
+            self._weight -= oldest.weight
         return tenant
 
-    def __len__(self) -> int:
-        return len(self._tenants)
+    def of(self, tenant: _Tenant) -> float:
+        """Returns the share of one of them, which asked."""
+        return tenant.weight / self._weight
 
 
 class Admission:
@@ -138,15 +148,19 @@ class Admission:
     Args:
         most: The most questions at once, whatever their budgets.
         clock: In seconds.
+        weights: By tenant; 1 for the others.
     """
 
     def __init__(
-        self, most: int = MOST_CONCURRENT, clock: Callable[[], float] = time.monotonic
+        self,
+        most: int = MOST_CONCURRENT,
+        clock: Callable[[], float] = time.monotonic,
+        weights: Mapping[TenantName, float] = MappingProxyType({}),
     ) -> None:
         self._most = most
         self._clock = clock
         self._in_flight = 0
-        self._shares = _Shares()
+        self._shares = _Shares(weights)
         self._costs = {0: _Cost(FIRST_COST_S, 1.0, clock())}
         """By the number of the things of `SHED_ORDER` that are shed."""
 
@@ -172,7 +186,7 @@ class Admission:
             raise OverloadedError("the service", LEAST_RETRY_S)
         started = self._clock()
         asking = self._shares.asked(tenant, started)
-        level, shed = self._level(profile, budget_s, required, asking.in_flight + 1)
+        level, shed = self._level(profile, budget_s, required, asking)
         before = self._in_flight + 1
         self._in_flight = before
         asking.in_flight += 1
@@ -195,12 +209,9 @@ class Admission:
                 self._costs.setdefault(level, _Cost()).take(seconds, concurrent, now)
 
     def _level(
-        self, profile: Profile, left_s: float, required: frozenset[str], of_tenant: int
+        self, profile: Profile, left_s: float, required: frozenset[str], asking: _Tenant
     ) -> tuple[int, frozenset[str]]:
-        """Returns how much is shed, and what of it the profile has.
-
-        `of_tenant` are the tenant's questions in flight, with this one.
-        """
+        """Returns how much is shed of a tenant's question, and what of it the profile has."""
         if self._in_flight < LEAST_CONCURRENT:
             return 0, NOTHING
         concurrent = self._in_flight + 1
@@ -211,7 +222,7 @@ class Admission:
             cost = self._cost(level, cost)
             in_time = FILL * left_s / max(cost, LEAST_COST_S)
             limit = min(self._most, in_time)
-            if of_tenant > max(1.0, limit / len(self._shares)):
+            if asking.in_flight + 1 > max(1.0, limit * self._shares.of(asking)):
                 limit = min(SLOTS_FOR_ANYONE * self._most, FOR_ANYONE * in_time)
             if concurrent <= limit:
                 return level, shed

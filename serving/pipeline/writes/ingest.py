@@ -50,10 +50,10 @@ class Ingestor:
         """Stores the items in one transaction; of several with the same name the last counts.
 
         The items in `undated` came without a time and were given that of their receipt. A write
-        that is not `patient` is refused if too many wait.
+        that is not `patient` may be refused if too many wait.
 
         Raises:
-            OverloadedError: Too many writes wait, of all tenants or of this one.
+            OverloadedError: Too many writes wait, and no tenant has more of them for its weight.
             TextSearchConfigConflictError: The tenant has another one.
             StoreUnavailableError: Nothing was stored.
         """

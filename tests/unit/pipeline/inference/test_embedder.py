@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
+from serving.deployments.embedder import EmbedderCalls
+from serving.deployments.handles import RemoteEmbedder
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
 from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
-from serving.ports.embedding import TextEncoder, Vector
+from serving.ports.embedding import Embedder, TextEncoder, Vector
 from tests.fakes.meaning import (
     FAKE_MODEL,
     FakeEncoder,
@@ -57,6 +59,30 @@ def first_words(batches: Sequence[Sequence[Sequence[int]]], words: str) -> list[
     encoder = FakeEncoder()
     word_of = {encoder.tokenize_query(word)[0]: word for word in words.split()}
     return [word_of[batch[0][0]] for batch in batches]
+
+
+def of_this_replica(embedder: Embedder) -> Embedder:
+    """The embedder as the placement `single` calls it."""
+    return embedder
+
+
+def of_another_replica(embedder: Embedder) -> Embedder:
+    """The embedder as the other deployments of the placement `split` call it."""
+
+    class Method:
+        def __init__(self, method: Callable[..., Awaitable[object]]) -> None:
+            self.remote = method
+
+    class Replica(EmbedderCalls):
+        def __init__(self) -> None:
+            self._embedder = embedder
+
+    class Handle:
+        def __getattr__(self, name: str) -> Method:
+            return Method(getattr(Replica(), name))
+
+    handle: Any = Handle()
+    return RemoteEmbedder(handle)
 
 
 async def test_a_question_gets_the_vector_of_its_text() -> None:
@@ -153,6 +179,26 @@ async def test_a_question_waits_behind_one_bulk_batch_at_most() -> None:
 
     order = first_words(encoder.batches, "bulk question")
     assert order == ["bulk", "question", "bulk", "bulk", "bulk"]
+
+
+@pytest.mark.parametrize("placed", [of_this_replica, of_another_replica])
+async def test_on_a_cpu_documents_wait_for_as_long_as_questions_come(
+    placed: Callable[[Embedder], Embedder],
+) -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, ONE_WINDOW) as batched:
+        embedder = placed(batched)
+        bulk = await begin(embedder.embed_documents(["bulk"] * 3))
+        questions = []
+        for number in range(4):
+            await encoder.entered()  # each question comes while the one before is embedded
+            questions.append(await begin(embedder.embed_query(f"q{number}", soon())))
+            encoder.release()
+        encoder.release(3)
+        await asyncio.gather(*questions, bulk)
+
+    order = first_words(encoder.batches, "bulk q0 q1 q2 q3")
+    assert order == ["bulk", "q0", "q1", "q2", "q3", "bulk", "bulk"]
 
 
 async def test_a_long_document_is_cut_into_bulk_batches_too() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from types import MappingProxyType
 
 import pytest
 
@@ -45,9 +46,11 @@ OTHER = TenantName("other")
 class Busy:
     """An admission under a load whose questions each cost so much."""
 
-    def __init__(self, *, most: int = 1000) -> None:
+    def __init__(
+        self, *, most: int = 1000, weights: Mapping[TenantName, float] = MappingProxyType({})
+    ) -> None:
         self.clock = SteppedClock()
-        self.admission = Admission(most, self.clock)
+        self.admission = Admission(most, self.clock, weights)
 
     def learn(
         self,
@@ -250,6 +253,31 @@ def test_of_two_tenants_each_has_half_of_what_one_alone_has() -> None:
         limit = alone.flood(stack)
         assert shared.flood(stack) == limit // 2
         assert shared.flood(stack, OTHER) == limit - limit // 2
+
+
+@pytest.mark.parametrize("weight", [3, 1 / 3])
+def test_shares_are_in_proportion_to_the_weights(weight: float) -> None:
+    alone, shared = Busy(), Busy(weights={OTHER: weight})
+    alone.learn(COST_S)
+    shared.learn(COST_S)
+    shared.learn(COST_S, tenant=OTHER)
+    # The heavier one asks first: half of the limit is for anyone, which is more than a quarter.
+    heavier, lighter = (OTHER, TENANT) if weight > 1 else (TENANT, OTHER)
+
+    with ExitStack() as stack:
+        limit = alone.flood(stack)
+        assert shared.flood(stack, heavier) == 3 * limit // 4
+        assert shared.flood(stack, lighter) == limit - 3 * limit // 4
+
+
+def test_a_tenant_that_asked_long_ago_takes_its_weight_with_it() -> None:
+    busy = Busy(weights={OTHER: 100})
+    busy.learn(COST_S, tenant=OTHER)
+    busy.clock.now += LATELY_S
+    busy.learn(COST_S)
+
+    with ExitStack() as stack:
+        assert busy.flood(stack) >= 20
 
 
 def test_shares_do_not_count_while_half_of_the_limit_is_free() -> None:

@@ -75,7 +75,7 @@ async def stored(store: InMemoryStore, id_: str) -> Segment:
 
 
 async def test_a_write_waits_for_the_turn_of_its_tenant() -> None:
-    slots = WriteSlots(at_once=2, most_waiting=2)
+    slots = WriteSlots(at_once=2, most_waiting=1)
     ingestor = Ingestor(InMemoryStore(), EveryWord(), slots)
     async with slots.slot(TENANT):
         waiting = asyncio.create_task(ingestor.ingest(TENANT, [segment("a")]))
