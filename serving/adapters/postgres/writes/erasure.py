@@ -34,6 +34,7 @@ from serving.adapters.postgres.writes.names import (
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.items.text import name_key
+from serving.domain.soundness import sound_rows
 from serving.ports.embedding import Vector
 from serving.ports.memory_store import SAMPLED, ErasedItem, EraseReceipt, Selector
 
@@ -174,28 +175,28 @@ async def _lock_facts(
         Those to erase: the selected ones, and those left without evidence.
     """
     named = sorted(_named(selector, ItemKind.FACT))
+    erased = changed = "true"
+    if not selector.everything:
+        erased = """
+        id = ANY (%(named)s::text[])
+        OR evidence && %(gone)s::text[] AND evidence <@ %(gone)s::text[]
+        """
+        changed = """
+        (id = ANY (%(named)s::text[]) OR evidence && %(gone)s::text[]
+         OR closed_by <> '{}' AND closed_by && ARRAY(
+              SELECT closer.id FROM fact AS closer
+               WHERE closer.tenant_id = %(tenant_id)s::int4 -- tenant filter
+                 AND (closer.id = ANY (%(named)s::text[])
+                      OR closer.evidence && %(gone)s::text[])))
+        """
     cursor = await connection.execute(
         f"""
-        SELECT id, key, {NAME_KEYS[ItemKind.FACT]},
-               %(everything)s::bool OR id = ANY (%(named)s::text[])
-               OR evidence && %(gone)s::text[] AND evidence <@ %(gone)s::text[]
-          FROM fact
+        SELECT id, key, {NAME_KEYS[ItemKind.FACT]}, {erased} FROM fact
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
-           AND (%(everything)s::bool
-                OR id = ANY (%(named)s::text[]) OR evidence && %(gone)s::text[]
-                OR closed_by <> '{{}}' AND closed_by && ARRAY(
-                     SELECT closer.id FROM fact AS closer
-                      WHERE closer.tenant_id = %(tenant_id)s::int4 -- tenant filter
-                        AND (closer.id = ANY (%(named)s::text[])
-                             OR closer.evidence && %(gone)s::text[])))
+           AND {changed}
          ORDER BY id FOR UPDATE
         """,
-        {
-            "tenant_id": tenant.id,
-            "everything": selector.everything,
-            "named": named,
-            "gone": gone,
-        },
+        {"tenant_id": tenant.id, "named": named, "gone": gone},
     )
     rows = await cursor.fetchall()
     return _rows(ItemKind.FACT, [row for *row, goes in rows if goes])
@@ -223,7 +224,9 @@ async def _sample(connection: Connection, rows: Sequence[_Row]) -> list[ErasedIt
         binary=True,
     )
     for key, fingerprint, vector in await cursor.fetchall():
-        vectors[key][fingerprint] = np.frombuffer(vector, STORED_TYPE).astype(np.float32)
+        [sound] = sound_rows(np.frombuffer(vector, STORED_TYPE).astype(np.float32)[np.newaxis])
+        if sound is not None:  # no index has it otherwise
+            vectors[key][fingerprint] = sound
     return [ErasedItem(item, hidden, vectors[key]) for key, (item, hidden) in items.items()]
 
 

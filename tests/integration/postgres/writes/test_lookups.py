@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from serving.adapters.neo4j import Neo4jGraph
@@ -16,11 +17,11 @@ from serving.domain.items.records import ItemId, TenantName
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.lookups import LookupKey
-from serving.ports.embedding import VectorLike
+from serving.ports.embedding import VectorLike, Vectors
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import EraseReceipt, Selector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
-from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
+from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, FakeEncoder
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
 from tests.integration.postgres.log.following import bootstrap, project_graph
 from tests.support.builders import NOON, TENANT, days, fact, segment
@@ -100,14 +101,24 @@ class Stores:
         }
 
 
-@pytest.fixture
-async def stores(postgres: Postgres, neo4j_graph: Neo4jGraph) -> Stores:
-    await postgres.store.write(TENANT, [SAID, *ALIKE, OVER])
+async def store_vectors(postgres: Postgres, embed: Callable[[list[str]], list[Vectors]]) -> None:
+    """Stores the vectors of all rows that lack one."""
     log = postgres.change_log
     batch = await log.next_batch("embedding", FAKE_MODEL, 10)
     tasks = await log.embedding_tasks(batch.changes, FAKE_MODEL)
-    vectors = await FakeEmbedder().embed_documents([task.text for task in tasks])
+    vectors = embed([task.text for task in tasks])
     await log.save_embeddings(FAKE_MODEL, list(zip(tasks, vectors, strict=True)))
+
+
+def meanings(texts: list[str]) -> list[Vectors]:
+    encoder = FakeEncoder()
+    return [encoder.encode(encoder.tokenize_document(text)) for text in texts]
+
+
+@pytest.fixture
+async def stores(postgres: Postgres, neo4j_graph: Neo4jGraph) -> Stores:
+    await postgres.store.write(TENANT, [SAID, *ALIKE, OVER])
+    await store_vectors(postgres, meanings)
     _, rows = await bootstrap(postgres, FAKE_MODEL)
     engine = ExactIndex(FAKE_MODEL.dimension)
     engine.apply([*rows.values()], [])
@@ -137,3 +148,14 @@ async def test_what_is_gone_is_not_found_among_what_is_alike(stores: Stores) -> 
         ("vector_index", LookupKey.VECTOR): (2, 0),
         ("graph", LookupKey.TEXT): (2, 0),
     }
+
+
+async def test_a_vector_of_nothing_is_not_asked_for(postgres: Postgres) -> None:
+    """An index refuses to search for it."""
+    await postgres.store.write(TENANT, [SAID])
+    nothing = np.zeros((1, FAKE_MODEL.dimension), np.float32)
+    await store_vectors(postgres, lambda texts: [nothing for _ in texts])
+
+    [erased] = (await postgres.store.erase(TENANT, Selector(items=(SAID.item,)))).sample
+
+    assert erased.vectors == {}
