@@ -31,8 +31,8 @@ LATENCY_ENVIRONMENT = {
     "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.5",
     # On a busy machine a proxy needs more than the default of 5 s to start; it would be killed.
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
-    # Serve replaces a proxy after three failed checks. With the default of 10 s, nothing is
-    # answered for 36 s after HAProxy has ended.
+    # Serve replaces a proxy after three failed checks, and nothing is answered meanwhile. They are
+    # 10 s apart by default.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
     "RAY_SERVE_REQUEST_LATENCY_BUCKETS_MS": (
         "0.5,1,2,3,5,7,10,15,20,30,50,75,100,150,200,300,500,1000,5000"

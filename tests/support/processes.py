@@ -1,12 +1,20 @@
-"""Looking at processes that may end while they are looked at."""
+"""Starting processes, and looking at those that may end while they are looked at."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+
+def inherited_environment() -> dict[str, str]:
+    """The environment for a service that a test starts, without what is set for the tests alone."""
+    inherited = dict(os.environ)  # noqa: TID251 - a child process inherits it
+    inherited.pop("GRPC_ENABLE_FORK_SUPPORT", None)
+    return inherited
 
 
 def tree_of(pid: int) -> list[psutil.Process]:
