@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -207,6 +208,16 @@ async def test_turning_sensitive_hides_facts_of_one_tenant(both: Postgres) -> No
         (TENANT, segment_id("a")),
         (TENANT, fact_id("f")),
     }
+
+
+async def test_a_write_waits_for_no_row_of_another_tenant(both: Postgres) -> None:
+    async with both.database.transaction() as connection:
+        mine = await find_tenant(connection, TENANT)
+        assert mine is not None
+        await connection.execute("SELECT FROM fact WHERE tenant_id = %s FOR UPDATE", (mine.id,))
+
+        async with asyncio.timeout(20):
+            await both.store.write(OTHER, [segment("a", "theirs", sensitive=True)])
 
 
 async def test_evidence_of_another_tenant_brings_no_row_into_a_shard(both: Postgres) -> None:
