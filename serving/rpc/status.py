@@ -17,10 +17,18 @@ from serving.domain.errors import (
     TriviumError,
     UnauthenticatedError,
     UnavailableError,
+    Violation,
 )
 
 ERROR_DOMAIN = "trivium.v1"
 STORE_RETRY_S = 0.5
+
+MAX_TEXT_BYTES = 2048
+"""Of the message of a status, and of what its details repeat. A client of gRPC may refuse a status
+above 8 KiB, message and details together, and then reports
+RESOURCE_EXHAUSTED instead."""
+MAX_FIELD_BYTES = 256
+ELLIPSIS = "..."
 
 _CODES: list[tuple[type[TriviumError], int]] = [
     (InvalidRequestError, code_pb2.INVALID_ARGUMENT),
@@ -37,12 +45,16 @@ _CODES: list[tuple[type[TriviumError], int]] = [
 
 
 def to_status(error: TriviumError) -> status_pb2.Status:
-    """Writes an error of the domain with its details."""
-    status = status_pb2.Status(code=_code(error), message=str(error))
+    """Writes an error of the domain with its details.
+
+    Of an invalid request with many fields that are wrong, the first ones are listed.
+    """
+    if isinstance(error, InvalidRequestError):
+        error = _first_violations(error)
+    status = status_pb2.Status(code=_code(error), message=_cut(str(error), MAX_TEXT_BYTES))
+    metadata = {name: _cut(value, MAX_FIELD_BYTES) for name, value in error.metadata.items()}
     status.details.add().Pack(
-        error_details_pb2.ErrorInfo(
-            reason=error.reason, domain=ERROR_DOMAIN, metadata=dict(error.metadata)
-        )
+        error_details_pb2.ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata)
     )
     if isinstance(error, InvalidRequestError):
         status.details.add().Pack(_bad_request(error))
@@ -66,6 +78,37 @@ def _code(error: TriviumError) -> int:
         if isinstance(error, kind):
             return code
     return int(code_pb2.INTERNAL)
+
+
+def _first_violations(error: InvalidRequestError) -> InvalidRequestError:
+    """The violations that fit into a status, and how many more there are."""
+    left, shown = MAX_TEXT_BYTES - MAX_FIELD_BYTES, list[Violation]()
+    for each in error.violations:
+        violation = Violation(*(_cut(text, MAX_FIELD_BYTES) for text in each))
+        left -= sum(map(_size, violation)) + len(": ; ")
+        if left < 0:
+            more = len(error.violations) - len(shown)
+            return InvalidRequestError([*shown, Violation("request", f"has {more} more of these")])
+        shown.append(violation)
+    return InvalidRequestError(shown)
+
+
+def _size(text: str) -> int:
+    """The bytes of a text in a header of gRPC, where what is not printable ASCII takes more."""
+    return sum(1 if " " <= each <= "~" and each != "%" else 3 * len(each.encode()) for each in text)
+
+
+def _cut(text: str, most: int) -> str:
+    """A text of at most so many bytes in a header."""
+    if _size(text) <= most:
+        return text
+    kept, left = 0, most - _size(ELLIPSIS)
+    for each in text:
+        left -= _size(each)
+        if left < 0:
+            break
+        kept += 1
+    return text[:kept] + ELLIPSIS
 
 
 def _bad_request(error: InvalidRequestError) -> error_details_pb2.BadRequest:

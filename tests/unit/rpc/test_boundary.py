@@ -9,10 +9,16 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 from serving.domain.budget import Deadline
-from serving.domain.errors import InvalidRequestError, OverloadedError, Violation
+from serving.domain.errors import (
+    InvalidRequestError,
+    OverloadedError,
+    TextSearchConfigConflictError,
+    Violation,
+)
 from serving.rpc.boundary import deadline_after, rpc
 from serving.rpc.identity.access import OPEN
 from serving.telemetry import NoRecorder
+from tests.security.edge import MAX_HEADER_BYTES, header_bytes
 from trivium.v1 import retrieval_service_pb2
 
 
@@ -88,6 +94,27 @@ async def test_a_refusal_comes_with_code_reason_and_fields() -> None:
     assert context.code is grpc.StatusCode.INVALID_ARGUMENT
     assert (info.reason, info.domain) == ("INVALID_FIELD", "trivium.v1")
     assert request.field_violations[0].field == "query"
+
+
+@pytest.mark.parametrize("field", ["ids", "names.Zoë%", "\u202e" * 9000, "x" * 9000])
+async def test_a_refusal_of_many_fields_lists_as_many_as_reach_the_caller(field: str) -> None:
+    wrong = [Violation(f"{field}[{place}]", "must not be blank") for place in range(1000)]
+
+    context = await answered(InvalidRequestError(wrong))
+
+    request = error_details_pb2.BadRequest()
+    context.status.details[1].Unpack(request)
+    *shown, last = request.field_violations
+    assert header_bytes(context.status) <= MAX_HEADER_BYTES
+    assert shown[0].field.startswith(field[:9])
+    assert (last.field, last.description) == ("request", f"has {1000 - len(shown)} more of these")
+
+
+async def test_an_error_that_names_what_is_long_reaches_the_caller() -> None:
+    context = await answered(TextSearchConfigConflictError("Zoë" * 80, "english", "x" * 9000))
+
+    assert header_bytes(context.status) <= MAX_HEADER_BYTES
+    assert context.details == context.status.message
 
 
 async def test_an_overload_says_when_to_come_back() -> None:
