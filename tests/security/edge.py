@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
-from google.rpc import status_pb2
 
 from serving.adapters.neo4j.names import near_names_query, question_spans
 from serving.adapters.postgres.tables.filters import conditions_of
@@ -24,10 +21,9 @@ from serving.rpc import questions, requests
 from serving.rpc.status import to_status
 from tests.security.hostile import TEXTS, Hostility
 from tests.security.metadata import Doorkeeper
+from tests.support.answers import MAX_HEADER_BYTES, header_bytes
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
-MAX_HEADER_BYTES = 8192
-"""Clients of gRPC may refuse more of metadata, and report RESOURCE_EXHAUSTED."""
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 MODEL = EmbeddingModel("model", 2)
 PLAUSIBLE: Mapping[str, object] = {
@@ -62,19 +58,9 @@ METHODS: Mapping[str, MethodDescriptor] = {
 }
 
 
-PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
-MARGIN = 256
-"""For the names of the fields, and the other fields of a response."""
-
 METADATA = "metadata"
 TARGETS = (*sorted(METHODS), METADATA)
 """What inputs are for: the requests of a method, or the metadata of a call."""
-
-
-def header_bytes(status: status_pb2.Status) -> int:
-    """What a status takes of the metadata of a response, at most."""
-    details = status.SerializeToString()
-    return len(quote(status.message, safe=PRINTABLE)) + len(base64.b64encode(details)) + MARGIN
 
 
 class Edge:

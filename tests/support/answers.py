@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+from urllib.parse import quote
+
+from google.rpc import status_pb2
+
 from trivium import Hit, Ledger, LegState, Retrieval
+
+MAX_HEADER_BYTES = 8192
+"""Clients of gRPC may refuse more of metadata, and report RESOURCE_EXHAUSTED."""
+
+PRINTABLE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+MARGIN = 256
+"""For the names of the fields, and the other fields of a response."""
+
+
+def header_bytes(status: status_pb2.Status) -> int:
+    """What a status takes of the metadata of a response, at most."""
+    details = status.SerializeToString()
+    return len(quote(status.message, safe=PRINTABLE)) + len(base64.b64encode(details)) + MARGIN
 
 
 def ids(answer: Retrieval) -> list[str]:

@@ -18,7 +18,7 @@ from serving.domain.errors import (
 from serving.rpc.boundary import deadline_after, rpc
 from serving.rpc.identity.access import OPEN
 from serving.telemetry import NoRecorder
-from tests.security.edge import MAX_HEADER_BYTES, header_bytes
+from tests.support.answers import MAX_HEADER_BYTES, header_bytes
 from trivium.v1 import retrieval_service_pb2
 
 
