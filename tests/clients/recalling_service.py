@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import grpc
+
 from tests.fakes.service import Failure, FakeService, running
+from trivium import AsyncClient
 from trivium.v1.ingest_service_pb2 import IngestRequest
-from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import (
+    RetrieveRequest,
+    RetrieveResponse,
+    RetrieveStreamResponse,
+)
 
 Service = TypeVar("Service", bound=FakeService)
 
@@ -17,11 +25,18 @@ PATIENCE_S = 30.0
 
 
 class RecallingService(FakeService):
-    """Answers the questions of turns as it was told, and the one at the start with `at_start`."""
+    """Answers the questions of turns as it was told, and the one at the start with `at_start`.
+
+    Attributes:
+        early: The blocks for transcripts of turns that have not ended; others are not answered.
+        heard: These transcripts.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.at_start = ""
+        self.early: dict[str, str] = {}
+        self.heard: list[str] = []
 
     def will_recall(self, *answers: str | Failure) -> None:
         blocks = (
@@ -34,6 +49,23 @@ class RecallingService(FakeService):
         if request.profile == "annie":
             return RetrieveResponse(briefing=self.at_start)
         return super().Retrieve(request, context)
+
+    def RetrieveStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+        for number, request in enumerate(request_iterator, start=1):
+            text = request.retrieve.query
+            if request.final:
+                answer = self.recalled(request.retrieve, context)
+                yield _streamed(answer, number, final=True)
+                return
+            self.heard.append(text)
+            if text in self.early:
+                answer = RetrieveResponse(briefing=self.early[text])
+                yield _streamed(answer, number, final=False)
+
+    def recalled(self, request: RetrieveRequest, context: grpc.ServicerContext) -> RetrieveResponse:
+        """The answer to a turn."""
+        answer: RetrieveResponse = self._answer("Retrieve", request, context, RetrieveResponse())
+        return answer
 
     def asked(self) -> list[str]:
         """The questions of turns."""
@@ -48,6 +80,10 @@ class RecallingService(FakeService):
         ]
 
 
+def _streamed(answer: RetrieveResponse, number: int, *, final: bool) -> RetrieveStreamResponse:
+    return RetrieveStreamResponse(retrieved=answer, request_number=number, final=final)
+
+
 class HangingService(RecallingService):
     """Answers the first question of a turn only when it is cancelled."""
 
@@ -56,12 +92,26 @@ class HangingService(RecallingService):
         self.was_asked = threading.Event()
         self.was_cancelled = threading.Event()
 
-    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        if request.profile != "annie" and not self.was_asked.is_set():
+    def recalled(self, request: RetrieveRequest, context: grpc.ServicerContext) -> RetrieveResponse:
+        if not self.was_asked.is_set():
             context.add_callback(self.was_cancelled.set)
             self.was_asked.set()
             self.was_cancelled.wait(PATIENCE_S)
-        return super().Retrieve(request, context)
+        return super().recalled(request, context)
+
+
+class WatchedClient(AsyncClient):
+    """A client that tells when an answer of a stream has been taken."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address, tenant="acme")
+        self.taken = asyncio.Event()
+
+    async def retrieve_stream(self, *given: Any, **options: Any) -> AsyncIterator[Any]:
+        async for each in super().retrieve_stream(*given, **options):
+            yield each
+            # Whoever iterates asks for the next one.
+            self.taken.set()
 
 
 @contextmanager

@@ -135,7 +135,7 @@ class FakeService(
 @contextmanager
 def running(service: FakeService) -> Iterator[FakeService]:
     """The service, listening on loopback."""
-    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    server = grpc.server(ThreadPoolExecutor(max_workers=8))
     retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(service, server)
     ingest_service_pb2_grpc.add_IngestServiceServicer_to_server(service, server)
     catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(service, server)

@@ -10,9 +10,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from livekit.agents import AgentSession, ConversationItemAddedEvent, llm
+from livekit.agents import (
+    AgentSession,
+    ConversationItemAddedEvent,
+    UserInputTranscribedEvent,
+    llm,
+)
 
-from trivium import AsyncClient, DeadlineError, Segment, TriviumError
+from trivium import AsyncClient, Segment, TriviumError
+from trivium.conversation import Recall, words_of
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +43,7 @@ class Outcome(StrEnum):
 class TriviumMemory:
     """The memory of one conversation.
 
+    It searches for each interim transcript, so that the memory is there when the turn ends.
     `outcomes` counts its calls. A memory that is late or down delays an answer by `timeout` at
     most.
 
@@ -61,14 +68,17 @@ class TriviumMemory:
         self._client = client
         self._session = session
         self._speakers = {"user": user, "assistant": bot}
-        self._timeout = timeout
+        self._recall = Recall(client, session=session, budget=timeout)
+        self._heard: list[str] = []
+        self._asked = ""
         self._at_start = ""
         self._recalled: tuple[object, str] = (None, "")
         self._exchange: list[Segment] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, session: AgentSession) -> None:
-        """Connects, recalls what is known, and stores what is said in a session from now on."""
+        """Warms the service, recalls what is known, and hears and stores a session from now on."""
+        session.on("user_input_transcribed", self._hear)
         session.on("conversation_item_added", self._keep)
         self._start(self._prepare())
 
@@ -76,6 +86,7 @@ class TriviumMemory:
         """Stores what is left, and waits for it."""
         self._store_exchange()
         await asyncio.gather(*self._tasks)
+        await self._recall.close()
 
     async def in_context(self, chat_ctx: llm.ChatContext) -> llm.ChatContext:
         """A copy of the context, with one block before the last message of the user.
@@ -94,7 +105,16 @@ class TriviumMemory:
         return with_memory
 
     async def _prepare(self) -> None:
+        await self._recall.warm()
         self._at_start = await self._client.load_context()
+
+    def _hear(self, event: UserInputTranscribedEvent) -> None:
+        """Searches while the user speaks, unless that was done for a preemptive generation."""
+        so_far = " ".join([*self._heard, event.transcript])
+        if event.is_final:
+            self._heard.append(event.transcript)
+        if words_of(so_far) != self._asked:
+            self._recall.heard(so_far)
 
     async def _block(self, chat_ctx: llm.ChatContext, said: str) -> str:
         """What is remembered about this turn.
@@ -106,29 +126,23 @@ class TriviumMemory:
             return ""
         turn = (sum(map(_is_of_user, chat_ctx.items)), said)
         if self._recalled[0] != turn:
-            block, outcome = await self._recall(said)
+            self._asked = words_of(said)
+            end = await self._recall.end_turn(said)
+            block, outcome = end.block, Outcome(end.outcome)
             self.outcomes[outcome] += 1
             if outcome in (Outcome.LATE, Outcome.FAILED):
                 return ""
             self._recalled = (turn, block)
         return self._recalled[1]
 
-    async def _recall(self, said: str) -> tuple[str, Outcome]:
-        """The only call that an answer waits for; cancelled with the generation."""
-        try:
-            block = await self._client.briefing(said, timeout=self._timeout)
-        except DeadlineError:
-            return "", Outcome.LATE
-        except (TriviumError, ValueError) as error:
-            logger.warning("no memory for this turn", extra={"reason": str(error)})
-            return "", Outcome.FAILED
-        return block, Outcome.FOUND if block else Outcome.NOTHING
-
     def _keep(self, event: ConversationItemAddedEvent) -> None:
         """Keeps a message that became part of the history, which a speculative one never does."""
         item = event.item
         if not isinstance(item, llm.ChatMessage) or item.role not in self._speakers:
             return
+        if item.role == "user":
+            # What is heard from now on is of another turn.
+            self._heard, self._asked = [], ""
         if text := (item.text_content or "").strip():
             turn = Segment(
                 id=f"{self._session}:{item.id}",

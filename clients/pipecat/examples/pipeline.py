@@ -74,7 +74,9 @@ async def converse(address: str, tenant: str, user: str) -> None:
             answered.set()
 
         worker = PipelineWorker(
-            Pipeline([aggregators.user(), memory, Model(), aggregators.assistant()]),
+            Pipeline(
+                [memory.listener, aggregators.user(), memory, Model(), aggregators.assistant()]
+            ),
             params=PipelineParams(enable_metrics=True),
         )
         runner = WorkerRunner()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
@@ -12,12 +12,15 @@ from typing import Any, Literal, cast
 
 from loguru import logger
 from pipecat.frames.frames import (
+    EagerTranscriptionFrame,
     Frame,
+    InterimTranscriptionFrame,
     LLMContextAssistantTurnFrame,
     LLMContextFrame,
     LLMContextUserTurnFrame,
     MetricsFrame,
     StartFrame,
+    TranscriptionFrame,
 )
 from pipecat.metrics.metrics import MetricsData
 from pipecat.processors.aggregators.llm_context import (
@@ -28,7 +31,8 @@ from pipecat.processors.aggregators.llm_context import (
 )
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 
-from trivium import AsyncClient, DeadlineError, Segment, TriviumError
+from trivium import AsyncClient, Segment, TriviumError
+from trivium.conversation import Recall, words_of
 
 RECALL_TIMEOUT_S = 0.08
 """An acceptable pause before an answer."""
@@ -56,17 +60,49 @@ class MemoryMetricsData(MetricsData):  # type: ignore[misc]  # Pipecat is not al
     value: float
 
 
+class TranscriptListener(FrameProcessor):  # type: ignore[misc]  # as above
+    """Lets the memory search while the user speaks; passes every frame on.
+
+    Its place is before the user aggregator, which keeps transcripts to itself.
+
+    Args:
+        heard: Called with all that was heard of the turn so far.
+    """
+
+    def __init__(self, heard: Callable[[str], None]) -> None:
+        super().__init__()
+        self._heard = heard
+        self._finals: list[str] = []
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        """Passes every frame on; hears those with transcripts."""
+        await super().process_frame(frame, direction)
+        match frame:
+            case InterimTranscriptionFrame() | EagerTranscriptionFrame():
+                self._heard(" ".join([*self._finals, frame.text]))
+            case TranscriptionFrame():
+                self._finals.append(frame.text)
+                self._heard(" ".join(self._finals))
+        await self.push_frame(frame, direction)
+
+    def turn_ended(self) -> None:
+        """What follows is of another turn."""
+        self._finals = []
+
+
 class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
     """Recalls before each answer, and stores each exchange after it.
 
-    Its place is between the user aggregator and the language model:
+    Its place is between the user aggregator and the language model, and that of its `listener`
+    before the user aggregator:
 
         pipeline = Pipeline([
-            transport.input(), stt, aggregators.user(), memory, llm, tts,
+            transport.input(), stt, memory.listener, aggregators.user(), memory, llm, tts,
             transport.output(), aggregators.assistant(),
         ])
 
-    The model gets a copy of the context that has one `<memory>` block before what the user said.
+    It searches for each interim transcript, so that the memory is there when the turn ends. The
+    model gets a copy of the context that has one `<memory>` block before what the user said.
     The context itself stays as it is, so the blocks of earlier turns are not in it. An interruption
     cancels the recall. A memory that is late or down delays an answer by `timeout` at most, and is
     counted: each call is a `MemoryMetricsData` in a `MetricsFrame`, if the pipeline has metrics.
@@ -78,6 +114,9 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         bot: The name of the bot.
         timeout: For a recall, in seconds.
         **kwargs: For `FrameProcessor`.
+
+    Attributes:
+        listener: Hears what the user says. Without it, each turn waits for a search.
     """
 
     def __init__(
@@ -95,9 +134,11 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         self._session = session
         self._user = user
         self._bot = bot
-        self._timeout = timeout
+        self.listener = TranscriptListener(self._hear)
+        self._recall = Recall(client, session=session, budget=timeout)
         self._at_start = ""
         self._recalled: tuple[object, str] = (None, "")
+        self._speculated = ""
         self._exchange: list[Segment] = []
         self._turns = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,6 +156,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
             case LLMContextFrame() if direction is FrameDirection.DOWNSTREAM:
                 frame = await self._with_memory(frame)
             case LLMContextUserTurnFrame():
+                self._end_turn()
                 self._keep(self._user, frame.text, frame.timestamp)
             case LLMContextAssistantTurnFrame():
                 self._keep(self._bot, frame.text, frame.timestamp)
@@ -125,16 +167,30 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         """Stores what is left, and waits for it."""
         self._store_exchange()
         await asyncio.gather(*self._tasks)
+        await self._recall.close()
         await super().cleanup()
 
     async def _prepare(self) -> None:
-        """Connects, and recalls what is known before anybody has said anything."""
+        """Warms the service, and recalls what is known before anybody has said anything."""
+        await self._recall.warm()
         self._at_start = await self._client.load_context()
+
+    def _hear(self, so_far: str) -> None:
+        """Searches while the user speaks, unless that was done for a speculative turn."""
+        if words_of(so_far) != self._speculated:
+            self._recall.heard(so_far)
+
+    def _end_turn(self) -> None:
+        self.listener.turn_ended()
+        self._speculated = ""
 
     async def _with_memory(self, frame: LLMContextFrame) -> LLMContextFrame:
         messages = frame.context.get_messages()
         place = _last_of_user(messages)
         said = standard_message_text(messages[place]) if place is not None else ""
+        if frame.speculation:
+            # The final transcript, which follows, needs no search of its own.
+            self._speculated = words_of(said)
         block = await self._block(place, said) or self._at_start
         if not block:
             return frame
@@ -145,26 +201,19 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         if not said:
             return ""
         if self._recalled[0] != (place, said):
-            block, outcome = await self._recall(said)
+            block, outcome = await self._ask(said)
             if outcome in (Outcome.LATE, Outcome.FAILED):
                 return ""
             self._recalled = ((place, said), block)
         return self._recalled[1]
 
-    async def _recall(self, said: str) -> tuple[str, Outcome]:
+    async def _ask(self, said: str) -> tuple[str, Outcome]:
         """The only call that an answer waits for; raises no error of the memory."""
         started = time.monotonic()
-        block = ""
-        try:
-            block = await self._client.briefing(said, timeout=self._timeout)
-            outcome = Outcome.FOUND if block else Outcome.NOTHING
-        except DeadlineError:
-            outcome = Outcome.LATE
-        except (TriviumError, ValueError) as error:
-            logger.warning(f"{self}: no memory for this turn: {error}")
-            outcome = Outcome.FAILED
+        end = await self._recall.end_turn(said)
+        outcome = Outcome(end.outcome)
         await self._measure("recall", outcome, started)
-        return block, outcome
+        return end.block, outcome
 
     def _keep(self, speaker: str, text: str, timestamp: str) -> None:
         self._turns += 1

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
 
@@ -114,6 +115,26 @@ class Counts:
     def turns(self) -> int:
         """All turns."""
         return self.ready + self.waited + self.late + self.failed
+
+
+class TurnOutcome(StrEnum):
+    """How the recall for a turn ended."""
+
+    FOUND = "found"
+    NOTHING = "nothing"
+    """The service answered, and has nothing that fits."""
+    LATE = "late"
+    """It did not answer within the budget."""
+    FAILED = "failed"
+    """It was not reached, or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """The end of a turn: the block for the prompt, empty unless one was found."""
+
+    block: str
+    outcome: TurnOutcome
 
 
 def words_of(text: str) -> str:
@@ -225,6 +246,10 @@ class Recall:
             text: The final transcript.
             budget: How long to wait, in seconds, if not as long as the budget of `Recall`.
         """
+        return (await self.end_turn(text, budget)).block
+
+    async def end_turn(self, text: str, budget: float | None = None) -> TurnEnd:
+        """As `turn`; says also why there is no block."""
         turn, self._turn = self._turn, None
         self._clear_unsent()
         if turn is None or turn.ended:
@@ -233,16 +258,22 @@ class Recall:
         ready = turn.finish(text, budget)
         if ready is not None:
             self._kept(asyncio.create_task(turn.end()))
-            return self._counted("ready", ready)
+            self.counts.ready += 1
+            return self._end(ready)
         try:
             retrieval = await turn.final(budget)
-        except TimeoutError:
-            return self._counted("late")
+        except (TimeoutError, DeadlineError):
+            self.counts.late += 1
+            return TurnEnd("", TurnOutcome.LATE)
         except (TriviumError, ValueError):
-            return self._counted("failed")
+            retrieval = None
         finally:
             turn.cancel()
-        return self._counted("failed" if retrieval is None else "waited", retrieval)
+        if retrieval is None:
+            self.counts.failed += 1
+            return TurnEnd("", TurnOutcome.FAILED)
+        self.counts.waited += 1
+        return self._end(retrieval)
 
     def drop(self) -> None:
         """Drops what was heard, as when it was no turn, or the caller is interrupted."""
@@ -310,12 +341,11 @@ class Recall:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("a stream failed", extra={"reason": str(error)})
 
-    def _counted(self, outcome: str, retrieval: Retrieval | None = None) -> str:
-        setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
-        if retrieval is None:
-            return ""
-        self.counts.empty += not retrieval.hits
-        return retrieval.briefing
+    def _end(self, retrieval: Retrieval) -> TurnEnd:
+        if not retrieval.hits:
+            self.counts.empty += 1
+        outcome = TurnOutcome.FOUND if retrieval.briefing else TurnOutcome.NOTHING
+        return TurnEnd(retrieval.briefing, outcome)
 
 
 class _Turn:

@@ -1,19 +1,21 @@
-"""A session of LiveKit Agents whose ears and model follow a script."""
+"""A session of LiveKit Agents whose ears, model and voice follow a script."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from livekit import rtc
-from livekit.agents import Agent, AgentSession, LanguageCode, llm, stt
+from livekit.agents import Agent, AgentSession, LanguageCode, llm, stt, tts
 from livekit.agents.types import DEFAULT_API_CONNECT_OPTIONS
-from livekit.agents.voice.io import AudioInput
+from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabilities
 
 PATIENCE_S = 30.0
+SAMPLE_RATE = 16_000
 Messages = list[tuple[str, str]]
 """Roles and texts."""
 
@@ -65,6 +67,61 @@ class _Heard(stt.RecognizeStream):  # type: ignore[misc]
             self._event_ch.send_nowait(await self._stt.script.get())
 
 
+class ScriptedVoice(tts.TTS):  # type: ignore[misc]
+    """Says everything in ten milliseconds of silence; keeps what it said."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            capabilities=tts.TTSCapabilities(streaming=False),
+            sample_rate=SAMPLE_RATE,
+            num_channels=1,
+        )
+        self.said: list[str] = []
+
+    def synthesize(self, text: str, **_: Any) -> tts.ChunkedStream:
+        self.said.append(text)
+        return _Said(tts=self, input_text=text, conn_options=DEFAULT_API_CONNECT_OPTIONS)
+
+
+class _Said(tts.ChunkedStream):  # type: ignore[misc]
+    async def _run(self, output_emitter: tts.AudioEmitter) -> None:
+        output_emitter.initialize(
+            request_id="1", sample_rate=SAMPLE_RATE, num_channels=1, mime_type="audio/pcm"
+        )
+        output_emitter.push(bytes(2 * SAMPLE_RATE // 100))
+        output_emitter.flush()
+
+
+class Speaker(AudioOutput):  # type: ignore[misc]
+    """Has played what it is given at once."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            label="speaker",
+            capabilities=AudioOutputCapabilities(pause=False),
+            sample_rate=SAMPLE_RATE,
+        )
+        self._played_s = 0.0
+
+    async def capture_frame(self, frame: rtc.AudioFrame) -> None:
+        await super().capture_frame(frame)
+        if not self._played_s:
+            self.on_playback_started(created_at=time.time())
+        self._played_s += frame.duration
+
+    def flush(self) -> None:
+        super().flush()
+        self._finish(interrupted=False)
+
+    def clear_buffer(self) -> None:
+        self._finish(interrupted=True)
+
+    def _finish(self, *, interrupted: bool) -> None:
+        if self._played_s:
+            self.on_playback_finished(playback_position=self._played_s, interrupted=interrupted)
+        self._played_s = 0.0
+
+
 class Silence(AudioInput):  # type: ignore[misc]
     """Audio that never comes."""
 
@@ -88,6 +145,7 @@ class Call:
     session: AgentSession[None]
     model: ScriptedModel
     ears: ScriptedEars
+    voice: ScriptedVoice
     added: asyncio.Queue[Any]
 
     def hears(self, kind: stt.SpeechEventType, text: str = "") -> None:
@@ -109,6 +167,10 @@ class Call:
         self.hears(stt.SpeechEventType.START_OF_SPEECH)
         self.hears(stt.SpeechEventType.PREFLIGHT_TRANSCRIPT, text)
 
+    def says(self, so_far: str) -> None:
+        """The user goes on speaking."""
+        self.hears(stt.SpeechEventType.INTERIM_TRANSCRIPT, so_far)
+
     async def ends(self, text: str) -> None:
         """The user has said it."""
         self.hears(stt.SpeechEventType.FINAL_TRANSCRIPT, text)
@@ -128,10 +190,11 @@ class Call:
 @asynccontextmanager
 async def calling(agent: Agent) -> AsyncIterator[Call]:
     """A session with the agent until the end of the block."""
-    model, ears = ScriptedModel(), ScriptedEars()
+    model, ears, voice = ScriptedModel(), ScriptedEars(), ScriptedVoice()
     session: AgentSession[None] = AgentSession(
         stt=ears,
         llm=model,
+        tts=voice,
         vad=None,
         turn_handling={
             "turn_detection": "stt",
@@ -139,10 +202,11 @@ async def calling(agent: Agent) -> AsyncIterator[Call]:
         },
     )
     session.input.audio = Silence()
+    session.output.audio = Speaker()
     added: asyncio.Queue[Any] = asyncio.Queue()
     session.on("conversation_item_added", added.put_nowait)
     await session.start(agent)
     try:
-        yield Call(session, model, ears, added)
+        yield Call(session, model, ears, voice, added)
     finally:
         await session.aclose()

@@ -1,4 +1,4 @@
-"""The memory in a real session of LiveKit Agents, whose ears and model follow a script."""
+"""The memory in a real session of LiveKit Agents, whose ears, model and voice follow a script."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ import pytest
 from tests.clients.recalling_service import (
     HangingService,
     RecallingService,
+    WatchedClient,
     listening,
     unused_address,
 )
 from tests.fakes.service import Failure
+from tests.support.waiting import until_async
 from trivium import AsyncClient
+from trivium.v1.retrieval_service_pb2 import WarmRequest
 
 pytest.importorskip("livekit.agents", reason="`make test-integrations` installs LiveKit Agents")
 
 from livekit.agents import Agent, llm, stt
 
 from tests.clients.livekit.call import PATIENCE_S, calling, messages_of
-from trivium_livekit import TriviumAgent, TriviumMemory
+from trivium_livekit import Outcome, TriviumAgent, TriviumMemory
 
 pytestmark = pytest.mark.livekit
 
@@ -67,6 +70,67 @@ async def test_a_preemptive_generation_survives_with_its_memory(
     assert fake_service.asked() == ["When is the wedding?"]
 
 
+async def test_what_was_found_while_the_user_spoke_is_there_when_the_turn_ends() -> None:
+    with listening(HangingService()) as service:
+        service.early["when is the wedding"] = WEDDING
+        async with WatchedClient(service.address) as client:
+            memory = TriviumMemory(client, session="call-1", timeout=2 * PATIENCE_S)
+            async with calling(agent_with(memory)) as call:
+                memory.attach(call.session)
+                call.hears(stt.SpeechEventType.START_OF_SPEECH)
+                call.says("when is the wedding")
+                await asyncio.wait_for(client.taken.wait(), PATIENCE_S)
+                # The service never answers the turn itself.
+                await call.ends("When is the wedding?")
+                given = await call.given()
+            await memory.aclose()
+
+    assert ("developer", WEDDING) in given
+    assert memory.outcomes[Outcome.FOUND] == 1
+
+
+async def test_a_preemptive_generation_is_not_searched_for_again_at_its_end(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    async with calling(agent_with(memory)) as call:
+        memory.attach(call.session)
+        await call.turn("When is the wedding?")
+        call.hears(stt.SpeechEventType.START_OF_SPEECH)
+        call.says("and the trip")
+        await until_async(lambda: has_heard(fake_service, "and the trip"))
+
+    assert fake_service.heard == ["When is the wedding?", "and the trip"]
+
+
+async def test_all_that_was_heard_of_a_turn_is_searched_for_and_nothing_of_another(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    async with calling(agent_with(memory)) as call:
+        memory.attach(call.session)
+        await call.turn("Hello!")
+        call.hears(stt.SpeechEventType.START_OF_SPEECH)
+        call.hears(stt.SpeechEventType.FINAL_TRANSCRIPT, "When is it?")
+        await until_async(lambda: has_heard(fake_service, "When is it?"))
+        call.says("the wedding")
+        await until_async(lambda: has_heard(fake_service, "When is it? the wedding"))
+
+    assert fake_service.heard == ["Hello!", "When is it?", "When is it? the wedding"]
+
+
+async def has_heard(service: RecallingService, text: str) -> bool:
+    return text in service.heard
+
+
+async def test_the_service_is_warmed_when_the_memory_is_attached(
+    memory: TriviumMemory, fake_service: RecallingService
+) -> None:
+    async with calling(agent_with(memory)) as call:
+        memory.attach(call.session)
+        await memory.aclose()
+
+    assert [each for each in fake_service.requests if isinstance(each, WarmRequest)]
+
+
 class NaiveAgent(Agent):  # type: ignore[misc]
     """Recalls where LiveKit's documentation puts retrieval: at the end of the turn."""
 
@@ -98,6 +162,7 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
         await call.turn("When is the wedding?")
         (second,) = await call.turn("And the trip?")
         history = messages_of(call.session.history)
+        spoken = call.voice.said
 
     assert second == [
         SYSTEM,
@@ -107,6 +172,7 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
         ("user", "And the trip?"),
     ]
     assert [role for role, _ in history] == ["user", "assistant", "user", "assistant"]
+    assert spoken == ["I see.", "I see."]
 
 
 async def test_the_context_that_is_given_is_not_changed(

@@ -1,9 +1,9 @@
-"""A bot in Pipecat whose ears and model follow a script."""
+"""A bot in Pipecat whose ears, model and voice follow a script."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from pipecat.frames.frames import (
     EndFrame,
     Frame,
+    InterimTranscriptionFrame,
     LLMContextFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
@@ -20,6 +21,7 @@ from pipecat.frames.frames import (
     ProposedUserStartedSpeakingFrame,
     ProposedUserStoppedSpeakingFrame,
     TranscriptionFrame,
+    TTSAudioRawFrame,
 )
 from pipecat.pipeline.pipeline import Pipeline
 from pipecat.pipeline.worker import PipelineParams, PipelineWorker
@@ -29,13 +31,15 @@ from pipecat.processors.aggregators.llm_response_universal import (
     LLMUserAggregatorParams,
 )
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.services.settings import TTSSettings
+from pipecat.services.tts_service import TTSService
 from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
 
 from trivium_pipecat import MemoryMetricsData, TriviumMemoryService
 
 PATIENCE_S = 30.0
-
+SAMPLE_RATE = 16_000
 
 Messages = list[tuple[str, str]]
 """Roles and contents."""
@@ -71,6 +75,24 @@ class ScriptedModel(FrameProcessor):  # type: ignore[misc]
         await self.push_frame(LLMFullResponseEndFrame())
 
 
+class ScriptedVoice(TTSService):  # type: ignore[misc]
+    """Says everything in ten milliseconds of silence; keeps what it said."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            push_start_frame=True,
+            push_stop_frames=True,
+            sample_rate=SAMPLE_RATE,
+            settings=TTSSettings(model=None, voice=None, language=None),
+        )
+        self.said: list[str] = []
+
+    async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
+        self.said.append(text)
+        silence = bytes(2 * SAMPLE_RATE // 100)
+        yield TTSAudioRawFrame(silence, SAMPLE_RATE, 1, context_id=context_id)
+
+
 class MetricsKeeper(FrameProcessor):  # type: ignore[misc]
     """Keeps the metrics of the memory."""
 
@@ -92,6 +114,7 @@ class Bot:
     worker: PipelineWorker
     context: LLMContext
     model: ScriptedModel
+    voice: ScriptedVoice
     metrics: MetricsKeeper
     answered: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
@@ -99,10 +122,24 @@ class Bot:
         """The user interrupts whatever the bot does."""
         await self.worker.queue_frame(ProposedUserStartedSpeakingFrame())
 
+    async def says(self, so_far: str) -> None:
+        """The user goes on speaking."""
+        interim = InterimTranscriptionFrame(text=so_far, user_id="nora", timestamp="")
+        await self.worker.queue_frame(interim)
+
+    async def transcribed(self, text: str) -> None:
+        """A part of what the user says is final."""
+        heard = TranscriptionFrame(text=text, user_id="nora", timestamp="")
+        await self.worker.queue_frame(heard)
+
+    async def stops(self) -> None:
+        """The user has said it all."""
+        await self.worker.queue_frame(ProposedUserStoppedSpeakingFrame())
+
     async def ends(self, text: str) -> None:
         """The user has said it."""
-        heard = TranscriptionFrame(text=text, user_id="nora", timestamp="")
-        await self.worker.queue_frames([heard, ProposedUserStoppedSpeakingFrame()])
+        await self.transcribed(text)
+        await self.stops()
 
     async def runs_again(self) -> None:
         """As after a tool was called."""
@@ -131,15 +168,15 @@ async def running(
         context,
         user_params=LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies()),
     )
-    model, metrics = ScriptedModel(), MetricsKeeper()
-    stages = [aggregators.user(), memory, model, metrics, aggregators.assistant()]
+    model, voice, metrics = ScriptedModel(), ScriptedVoice(), MetricsKeeper()
+    before = [memory.listener, aggregators.user(), memory]
     worker = PipelineWorker(
-        Pipeline(stages),
+        Pipeline([*before, model, voice, metrics, aggregators.assistant()]),
         params=PipelineParams(enable_metrics=True),
         cancel_on_idle_timeout=False,
         enable_rtvi=False,
     )
-    bot = Bot(worker, context, model, metrics)
+    bot = Bot(worker, context, model, voice, metrics)
     started = asyncio.Event()
 
     @worker.event_handler("on_pipeline_started")  # type: ignore[untyped-decorator]

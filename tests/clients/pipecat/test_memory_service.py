@@ -1,4 +1,4 @@
-"""The memory in a real pipeline of Pipecat, whose ears and model follow a script."""
+"""The memory in a real pipeline of Pipecat, whose ears, model and voice follow a script."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import pytest
 from tests.clients.recalling_service import (
     HangingService,
     RecallingService,
+    WatchedClient,
     listening,
     unused_address,
 )
 from tests.fakes.service import Failure
+from tests.support.waiting import until_async
 from trivium import AsyncClient
-from trivium.v1.retrieval_service_pb2 import RetrieveRequest
+from trivium.v1.retrieval_service_pb2 import WarmRequest
 
 pytest.importorskip("pipecat", reason="`make test-integrations` installs Pipecat")
 
@@ -64,6 +67,7 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
         first = await bot.hears("When is the wedding?")
         second = await bot.hears("And the trip?")
         history = messages_of(bot.context)
+        spoken = bot.voice.said
 
     assert fake_service.asked() == ["When is the wedding?", "And the trip?"]
     assert first.messages == [SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]
@@ -81,6 +85,58 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
         ("user", "And the trip?"),
         ANSWER,
     ]
+    assert spoken == ["I see.", "I see."]
+
+
+async def test_what_was_found_while_the_user_spoke_is_there_when_the_turn_ends() -> None:
+    with listening(HangingService()) as service:
+        service.early["when is the wedding"] = WEDDING
+        client = WatchedClient(service.address)
+        memory = TriviumMemoryService(client, session="call-1", timeout=2 * PATIENCE_S)
+        async with client, running_bot(memory) as bot:
+            await bot.begins_to_speak()
+            await bot.says("when is the wedding")
+            await asyncio.wait_for(client.taken.wait(), PATIENCE_S)
+            # The service never answers the turn itself.
+            await bot.ends("When is the wedding?")
+            given = await bot.answers()
+
+    assert ("developer", WEDDING) in given.messages
+    assert ("recall", "found") in [(each.operation, each.outcome) for each in bot.metrics.kept]
+
+
+async def test_all_that_was_heard_of_a_turn_is_searched_for_and_nothing_of_another(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    async with running_bot(memory) as bot:
+        for first, second in (("When is it?", "The wedding?"), ("And where?", "In Goa?")):
+            await bot.begins_to_speak()
+            await bot.transcribed(first)
+            await until_async(partial(has_heard, fake_service, first))
+            await bot.says(second)
+            await until_async(partial(has_heard, fake_service, f"{first} {second}"))
+            await bot.ends(second)
+            await bot.answers()
+
+    assert fake_service.heard == [
+        "When is it?",
+        "When is it? The wedding?",
+        "And where?",
+        "And where? In Goa?",
+    ]
+
+
+async def has_heard(service: RecallingService, text: str) -> bool:
+    return text in service.heard
+
+
+async def test_the_service_is_warmed_at_the_start(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    async with running_bot(memory):
+        await asyncio.wait_for(asyncio.gather(*memory._tasks), PATIENCE_S)
+
+    assert [each for each in fake_service.requests if isinstance(each, WarmRequest)]
 
 
 async def test_an_exchange_is_stored_once_after_it(
@@ -94,7 +150,6 @@ async def test_an_exchange_is_stored_once_after_it(
         [("call-1:1", "Nora", "When is the wedding?"), ("call-1:2", "Bot", "I see.")],
         [("call-1:3", "Nora", "And the trip?"), ("call-1:4", "Bot", "I see.")],
     ]
-    assert isinstance(fake_service.requests[0], RetrieveRequest)
 
 
 async def test_without_its_memory_the_bot_goes_on_and_says_so_in_metrics(

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.unit.client.conversation.fake_memory import FakeMemory, block, unavailable
-from trivium import InvalidRequestError, Transcript
+from trivium import DeadlineError, InvalidRequestError, Transcript
 from trivium.conversation import (
     DEBOUNCE_S,
     EARLY_BUDGET_S,
@@ -20,10 +20,13 @@ from trivium.conversation import (
     WRITE_ATTEMPTS,
     Counts,
     Recall,
+    TurnEnd,
+    TurnOutcome,
     words_of,
 )
 
 BUDGET_S = 0.08
+OUT_OF_TIME = DeadlineError(grpc.StatusCode.DEADLINE_EXCEEDED, "")
 
 
 def conversed(
@@ -106,6 +109,26 @@ def test_nothing_found_is_counted() -> None:
         assert await recall.turn("When?") == ""
 
     assert conversed(FakeMemory(finds=False), talk) == Counts(waited=1, empty=1)
+
+
+@pytest.mark.parametrize(
+    ("memory", "outcome", "counts"),
+    [
+        (FakeMemory(), "found", Counts(waited=1)),
+        (FakeMemory(finds=False), "nothing", Counts(waited=1, empty=1)),
+        (FakeMemory(delay_s=3), "late", Counts(late=1)),
+        (FakeMemory(opening=deque([OUT_OF_TIME])), "late", Counts(late=1)),
+        (FakeMemory(opening=deque([unavailable()])), "failed", Counts(failed=1)),
+    ],
+)
+def test_the_end_of_a_turn_says_why_there_is_no_block(
+    memory: FakeMemory, outcome: str, counts: Counts
+) -> None:
+    async def talk(recall: Recall) -> None:
+        end = await recall.end_turn("When?")
+        assert end == TurnEnd(block("When?") if outcome == "found" else "", TurnOutcome(outcome))
+
+    assert conversed(memory, talk) == counts
 
 
 def test_a_service_that_is_down_fails_turns_and_raises_nothing() -> None:
