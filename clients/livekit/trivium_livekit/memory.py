@@ -69,7 +69,7 @@ class TriviumMemory:
         self._session = session
         self._speakers = {"user": user, "assistant": bot}
         self._recall = Recall(client, session=session, budget=timeout)
-        self._heard: list[str] = []
+        self._transcripts: list[str] = []
         self._asked = ""
         self._at_start = ""
         self._recalled: tuple[object, str] = (None, "")
@@ -110,9 +110,9 @@ class TriviumMemory:
 
     def _hear(self, event: UserInputTranscribedEvent) -> None:
         """Searches while the user speaks, unless that was done for a preemptive generation."""
-        so_far = " ".join([*self._heard, event.transcript])
+        so_far = " ".join([*self._transcripts, event.transcript])
         if event.is_final:
-            self._heard.append(event.transcript)
+            self._transcripts.append(event.transcript)
         if words_of(so_far) != self._asked:
             self._recall.heard(so_far)
 
@@ -142,7 +142,7 @@ class TriviumMemory:
             return
         if item.role == "user":
             # What is heard from now on is of another turn.
-            self._heard, self._asked = [], ""
+            self._transcripts, self._asked = [], ""
         if text := (item.text_content or "").strip():
             turn = Segment(
                 id=f"{self._session}:{item.id}",

@@ -71,7 +71,7 @@ class TranscriptListener(FrameProcessor):  # type: ignore[misc]  # as above
 
     def __init__(self, heard: Callable[[str], None]) -> None:
         super().__init__()
-        self._heard = heard
+        self._on_transcript = heard
         self._finals: list[str] = []
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
@@ -79,10 +79,10 @@ class TranscriptListener(FrameProcessor):  # type: ignore[misc]  # as above
         await super().process_frame(frame, direction)
         match frame:
             case InterimTranscriptionFrame() | EagerTranscriptionFrame():
-                self._heard(" ".join([*self._finals, frame.text]))
+                self._on_transcript(" ".join([*self._finals, frame.text]))
             case TranscriptionFrame():
                 self._finals.append(frame.text)
-                self._heard(" ".join(self._finals))
+                self._on_transcript(" ".join(self._finals))
         await self.push_frame(frame, direction)
 
     def turn_ended(self) -> None:

@@ -97,12 +97,12 @@ async def test_a_preemptive_generation_is_not_searched_for_again_at_its_end(
         await call.turn("When is the wedding?")
         call.hears(stt.SpeechEventType.START_OF_SPEECH)
         call.says("and the trip")
-        await until_async(lambda: has_heard(fake_service, "and the trip"))
+        await until_async(lambda: has_searched(fake_service, "and the trip"))
 
     assert fake_service.heard == ["When is the wedding?", "and the trip"]
 
 
-async def test_all_that_was_heard_of_a_turn_is_searched_for_and_nothing_of_another(
+async def test_all_that_was_said_in_a_turn_is_searched_for_and_nothing_of_another(
     memory: TriviumMemory, fake_service: RecallingService
 ) -> None:
     async with calling(agent_with(memory)) as call:
@@ -110,14 +110,14 @@ async def test_all_that_was_heard_of_a_turn_is_searched_for_and_nothing_of_anoth
         await call.turn("Hello!")
         call.hears(stt.SpeechEventType.START_OF_SPEECH)
         call.hears(stt.SpeechEventType.FINAL_TRANSCRIPT, "When is it?")
-        await until_async(lambda: has_heard(fake_service, "When is it?"))
+        await until_async(lambda: has_searched(fake_service, "When is it?"))
         call.says("the wedding")
-        await until_async(lambda: has_heard(fake_service, "When is it? the wedding"))
+        await until_async(lambda: has_searched(fake_service, "When is it? the wedding"))
 
     assert fake_service.heard == ["Hello!", "When is it?", "When is it? the wedding"]
 
 
-async def has_heard(service: RecallingService, text: str) -> bool:
+async def has_searched(service: RecallingService, text: str) -> bool:
     return text in service.heard
 
 

@@ -105,16 +105,16 @@ async def test_what_was_found_while_the_user_spoke_is_there_when_the_turn_ends()
     assert ("recall", "found") in [(each.operation, each.outcome) for each in bot.metrics.kept]
 
 
-async def test_all_that_was_heard_of_a_turn_is_searched_for_and_nothing_of_another(
+async def test_all_that_was_said_in_a_turn_is_searched_for_and_nothing_of_another(
     memory: TriviumMemoryService, fake_service: RecallingService
 ) -> None:
     async with running_bot(memory) as bot:
         for first, second in (("When is it?", "The wedding?"), ("And where?", "In Goa?")):
             await bot.begins_to_speak()
             await bot.transcribed(first)
-            await until_async(partial(has_heard, fake_service, first))
+            await until_async(partial(has_searched, fake_service, first))
             await bot.says(second)
-            await until_async(partial(has_heard, fake_service, f"{first} {second}"))
+            await until_async(partial(has_searched, fake_service, f"{first} {second}"))
             await bot.ends(second)
             await bot.answers()
 
@@ -126,7 +126,7 @@ async def test_all_that_was_heard_of_a_turn_is_searched_for_and_nothing_of_anoth
     ]
 
 
-async def has_heard(service: RecallingService, text: str) -> bool:
+async def has_searched(service: RecallingService, text: str) -> bool:
     return text in service.heard
 
 
