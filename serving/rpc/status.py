@@ -25,8 +25,7 @@ STORE_RETRY_S = 0.5
 
 MAX_TEXT_BYTES = 2048
 """Of the message of a status, and of what its details repeat. A client of gRPC may refuse a status
-above 8 KiB, message and details together, and then reports
-RESOURCE_EXHAUSTED instead."""
+above 8 KiB, message and details together, and then reports RESOURCE_EXHAUSTED instead."""
 MAX_FIELD_BYTES = 256
 ELLIPSIS = "..."
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import grpc
 
 from tests.fakes.service import Failure, FakeService, running
+from tests.support.waiting import until_async
 from trivium import AsyncClient
 from trivium.v1.ingest_service_pb2 import IngestRequest
 from trivium.v1.retrieval_service_pb2 import (
@@ -70,6 +71,14 @@ class RecallingService(FakeService):
     def asked(self) -> list[str]:
         """The questions of turns."""
         return [each.query for each in self.requests if isinstance(each, RetrieveRequest)]
+
+    async def until_searched(self, text: str) -> None:
+        """Waits for a transcript of a turn that has not ended."""
+
+        async def is_searched() -> bool:
+            return text in self.heard
+
+        await until_async(is_searched)
 
     def written(self) -> list[list[tuple[str, str, str]]]:
         """The turns of each write, as id, speaker and text."""

@@ -20,7 +20,6 @@ from tests.clients.recalling_service import (
     unused_address,
 )
 from tests.fakes.service import Failure
-from tests.support.waiting import until_async
 from trivium import AsyncClient
 from trivium.v1.retrieval_service_pb2 import WarmRequest
 
@@ -97,7 +96,7 @@ async def test_a_preemptive_generation_is_not_searched_for_again_at_its_end(
         await call.turn("When is the wedding?")
         call.hears(stt.SpeechEventType.START_OF_SPEECH)
         call.says("and the trip")
-        await until_async(lambda: has_searched(fake_service, "and the trip"))
+        await fake_service.until_searched("and the trip")
 
     assert fake_service.heard == ["When is the wedding?", "and the trip"]
 
@@ -110,15 +109,11 @@ async def test_all_that_was_said_in_a_turn_is_searched_for_and_nothing_of_anothe
         await call.turn("Hello!")
         call.hears(stt.SpeechEventType.START_OF_SPEECH)
         call.hears(stt.SpeechEventType.FINAL_TRANSCRIPT, "When is it?")
-        await until_async(lambda: has_searched(fake_service, "When is it?"))
+        await fake_service.until_searched("When is it?")
         call.says("the wedding")
-        await until_async(lambda: has_searched(fake_service, "When is it? the wedding"))
+        await fake_service.until_searched("When is it? the wedding")
 
     assert fake_service.heard == ["Hello!", "When is it?", "When is it? the wedding"]
-
-
-async def has_searched(service: RecallingService, text: str) -> bool:
-    return text in service.heard
 
 
 async def test_the_service_is_warmed_when_the_memory_is_attached(

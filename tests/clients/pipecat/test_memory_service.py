@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from tests.clients.recalling_service import (
     unused_address,
 )
 from tests.fakes.service import Failure
-from tests.support.waiting import until_async
 from trivium import AsyncClient
 from trivium.v1.retrieval_service_pb2 import WarmRequest
 
@@ -112,9 +110,9 @@ async def test_all_that_was_said_in_a_turn_is_searched_for_and_nothing_of_anothe
         for first, second in (("When is it?", "The wedding?"), ("And where?", "In Goa?")):
             await bot.begins_to_speak()
             await bot.transcribed(first)
-            await until_async(partial(has_searched, fake_service, first))
+            await fake_service.until_searched(first)
             await bot.says(second)
-            await until_async(partial(has_searched, fake_service, f"{first} {second}"))
+            await fake_service.until_searched(f"{first} {second}")
             await bot.ends(second)
             await bot.answers()
 
@@ -124,10 +122,6 @@ async def test_all_that_was_said_in_a_turn_is_searched_for_and_nothing_of_anothe
         "And where?",
         "And where? In Goa?",
     ]
-
-
-async def has_searched(service: RecallingService, text: str) -> bool:
-    return text in service.heard
 
 
 async def test_the_service_is_warmed_at_the_start(
@@ -222,6 +216,22 @@ async def test_tools_are_kept(memory: TriviumMemoryService, fake_service: Recall
 
     assert given.frame.context is not bot.context
     assert given.frame.context.tools is bot.context.tools
+
+
+async def test_a_speculative_turn_is_not_searched_for_again_at_its_end(
+    memory: TriviumMemoryService, fake_service: RecallingService
+) -> None:
+    provisional = LLMContext([{"role": "user", "content": "When is the wedding?"}])
+
+    async with running_bot(memory) as bot:
+        await bot.begins_to_speak()
+        await bot.worker.queue_frame(LLMContextFrame(provisional, speculation=True))
+        await bot.answers()
+        await bot.transcribed("When is the wedding?")
+        await bot.says("and the trip")
+        await fake_service.until_searched("When is the wedding? and the trip")
+
+    assert fake_service.heard == ["When is the wedding? and the trip"]
 
 
 async def test_a_speculative_turn_is_recalled_for_but_not_stored(
