@@ -190,6 +190,13 @@ async def test_object_graph_takes_the_latest_of_seven_days(remembering: Remember
 # ------------------------------------------------------------------ what words must be worth
 
 
+async def found_by_words(memory: AsyncClient, question: str) -> set[str]:
+    answer = await memory.retrieve(
+        question, profile="hybrid_recall", as_of=NOW, limit=3, explain=True
+    )
+    return {hit.id for hit in answer.hits if "lexical" in ranks(hit)}
+
+
 async def test_hybrid_recall_drops_some_of_the_words_at_a_rank_of_one_hundredth(
     remembering: Remember,
 ) -> None:
@@ -200,15 +207,28 @@ async def test_hybrid_recall_drops_some_of_the_words_at_a_rank_of_one_hundredth(
     ]
     memory = await remembering(said, {})
 
-    async def found_by_words(question: str) -> set[str]:
-        answer = await memory.retrieve(
-            question, profile="hybrid_recall", as_of=NOW, limit=3, explain=True
-        )
-        return {hit.id for hit in answer.hits if "lexical" in ranks(hit)}
-
     sixty = " ".join(["barometer", "sextant", *(f"rope{number}" for number in range(58))])
-    assert await found_by_words(sixty) == {"one word", "two words"}
-    assert await found_by_words(f"{sixty} mast") == {"two words"}
+    assert await found_by_words(memory, sixty) == {"one word", "two words"}
+    assert await found_by_words(memory, f"{sixty} mast") == {"two words"}
+
+
+async def test_hybrid_recall_counts_a_keyword_as_four_tenths_of_a_word_of_the_text(
+    remembering: Remember,
+) -> None:
+    # So two of n words have a rank of 2 * 0.4 * 0.608 / n, which is 0.01 between 48 and 49.
+    said = [
+        Segment(
+            id="keywords",
+            text="we sailed at dawn",
+            keywords=("barometer", "sextant"),
+            event_time=ago(1),
+        )
+    ]
+    memory = await remembering(said, {})
+
+    forty_eight = " ".join(["barometer", "sextant", *(f"rope{number}" for number in range(46))])
+    assert await found_by_words(memory, forty_eight) == {"keywords"}
+    assert await found_by_words(memory, f"{forty_eight} mast") == set()
 
 
 # ------------------------------------------------------------------ how scores are put together
@@ -260,6 +280,17 @@ async def test_the_graphs_best_is_worth_less_than_the_fiftieth_by_meaning(
     # As the document has them.
     assert round(ledger(least).fused_score, 4) == 0.0091
     assert round(ledger(most).fused_score, 4) == 0.0057
+
+
+async def test_where_the_graph_is_reachable_a_rank_is_worth_the_same_in_each_leg(
+    harbour: AsyncClient,
+) -> None:
+    answer = await asked(harbour, "hybrid_recall_reachable")
+
+    terms = [term for hit in answer.hits for term in ledger(hit).leg_terms]
+    assert {term.leg for term in terms} == {"lexical", "dense", "graph"}
+    for term in terms:
+        assert term.term == pytest.approx(1 / (60 + term.rank), abs=1e-12)
 
 
 @pytest.mark.parametrize("profile", DESIGNS)

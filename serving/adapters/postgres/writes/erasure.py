@@ -72,7 +72,7 @@ async def erase_selected(
     erased = [*segments, *facts]
     keys, items = [row.key for row in erased], [row.item for row in erased]
     sample = await _sample(connection, erased)
-    await _delete(connection, tenant, keys)
+    await _delete(connection, keys)
     # No fact is left otherwise.
     resting = set() if selector.everything else await _withdraw_evidence(connection, tenant, gone)
     reopened = await find_closed_by(connection, tenant, [row.item.id for row in facts])
@@ -230,13 +230,9 @@ async def _sample(connection: Connection, rows: Sequence[_Row]) -> list[ErasedIt
     return [ErasedItem(item, hidden, vectors[key]) for key, (item, hidden) in items.items()]
 
 
-async def _delete(connection: Connection, tenant: Tenant, keys: Sequence[int]) -> None:
+async def _delete(connection: Connection, keys: Sequence[int]) -> None:
     for kind in ItemKind:
-        await connection.execute(
-            f"DELETE FROM {kind} WHERE tenant_id = %s::int4 -- tenant filter\n"
-            "AND key = ANY (%s::int8[])",
-            [tenant.id, keys],
-        )
+        await connection.execute(f"DELETE FROM {kind} WHERE key = ANY (%s::int8[])", [keys])
 
 
 async def _withdraw_evidence(

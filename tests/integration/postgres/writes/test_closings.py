@@ -74,6 +74,21 @@ async def test_rows_of_a_former_version_are_of_one_tenant(postgres: Postgres) ->
     assert await closers(postgres) == {"new": [], "old": []}
 
 
+async def test_a_fact_is_closed_by_its_id_in_one_tenant(postgres: Postgres) -> None:
+    theirs = fact("a", "Bob", "likes", "tea")
+    # Before and after, since one of them is then the last row in any order.
+    await postgres.store.write(TenantName("before"), [theirs])
+    await postgres.store.write(TENANT, [home("a", 0), home("b", 1)])
+    await postgres.store.write(TenantName("after"), [theirs])
+    closing_late = {"valid_from": NOON + days(2), "recorded_at": NOON + days(2)}
+
+    await postgres.store.write(
+        TENANT, [fact("c", "Cid", "met", "Ann", closes=("a",), **closing_late)]
+    )
+
+    assert await closers(postgres) == {"a": ["b"], "b": [], "c": []}
+
+
 async def test_a_closed_fact_is_logged_with_what_closed_it(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [home("a", 0), fact("other", "Bob", "met", "Ann")])
     await logged(postgres)

@@ -275,6 +275,16 @@ async def test_tenants_do_not_see_or_change_each_other(
     assert all(each.retracted_at is None for each in of_other)
 
 
+async def test_the_turns_before_are_of_one_tenant(postgres: Postgres) -> None:
+    await ingest(postgres, turn("a", "Mine."))
+    await ingest(postgres, turn("b", "Theirs."), tenant=OTHER)
+    later = turn("c", "And?", event_time=NOON + days(1))
+
+    before = await postgres.extractions.before(TENANT, later, 10)
+
+    assert [each.text for each in before] == ["Mine."]
+
+
 async def test_a_turn_without_a_usable_answer_is_listed_and_can_be_read_again(
     postgres: Postgres,
 ) -> None:

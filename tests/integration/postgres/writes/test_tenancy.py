@@ -220,6 +220,25 @@ async def test_a_write_waits_for_no_row_of_another_tenant(both: Postgres) -> Non
             await both.store.write(OTHER, [segment("a", "theirs", sensitive=True)])
 
 
+async def test_an_erasure_waits_for_no_fact_that_another_tenants_fact_seems_to_close(
+    both: Postgres,
+) -> None:
+    # "g" closes "h"; the other tenant's "g" has the segment "b" as evidence, which is erased.
+    await both.store.write(
+        TENANT,
+        [
+            segment("b"),
+            fact("g", "Bob", "met", "Cid", closes=("h",)),
+            fact("h", "Bob", "met", "Al"),
+        ],
+    )
+    async with both.database.transaction() as connection:
+        await connection.execute("SELECT FROM fact WHERE id = 'h' FOR UPDATE")
+
+        async with asyncio.timeout(20):
+            await both.store.erase(TENANT, Selector(items=(segment_id("b"),)))
+
+
 async def test_evidence_of_another_tenant_brings_no_row_into_a_shard(both: Postgres) -> None:
     await both.store.write(TENANT, [segment("b")])
     await both.store.write(OTHER, [fact(f"f{n}", "x", "y", "z", evidence=("b",)) for n in range(9)])
