@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,18 +76,17 @@ async def test_rows_of_a_former_version_are_of_one_tenant(postgres: Postgres) ->
 
 
 async def test_a_fact_is_closed_by_its_id_in_one_tenant(postgres: Postgres) -> None:
-    theirs = fact("a", "Bob", "likes", "tea")
-    # Before and after, since one of them is then the last row in any order.
-    await postgres.store.write(TenantName("before"), [theirs])
-    await postgres.store.write(TENANT, [home("a", 0), home("b", 1)])
-    await postgres.store.write(TenantName("after"), [theirs])
-    closing_late = {"valid_from": NOON + days(2), "recorded_at": NOON + days(2)}
+    # Each of three, since whichever row came last would decide.
+    tenants = [TenantName(name) for name in ("one", "two", "three")]
+    for name in tenants:
+        homes = [replace(home(id_, day), subject=name) for id_, day in (("a", 0), ("b", 1))]
+        await postgres.store.write(name, homes)
+    late = {"valid_from": NOON + days(2), "recorded_at": NOON + days(2)}
+    for name in tenants:
+        await postgres.store.write(name, [fact("c", "Cid", "met", "Ann", closes=("a",), **late)])
 
-    await postgres.store.write(
-        TENANT, [fact("c", "Cid", "met", "Ann", closes=("a",), **closing_late)]
-    )
-
-    assert await closers(postgres) == {"a": ["b"], "b": [], "c": []}
+    for name in tenants:
+        assert await closers(postgres, name) == {"a": ["b"], "b": [], "c": []}
 
 
 async def test_a_closed_fact_is_logged_with_what_closed_it(postgres: Postgres) -> None:
