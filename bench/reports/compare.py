@@ -1,14 +1,19 @@
-"""Compares two runs, a line for each number: `python -m bench.reports.compare OLD NEW`."""
+"""Compares two runs, a line for each number: `python -m bench.reports.compare OLD NEW`.
+
+`pairs_table` compares two versions that were measured several times, in turns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import nan
 from pathlib import Path
+from statistics import median
 
 import click
 
-from bench.harness.results import Json, Record, read_records
-from bench.reports.report import figures, markdown_table
+from bench.harness.results import Json, Record, number, read_records, select, table
+from bench.reports.report import figures, load_name, markdown_table
 
 IGNORED = frozenset(
     {
@@ -49,6 +54,41 @@ def _leaves(path: str, value: Json) -> Iterator[tuple[str, float]]:
                 yield from _leaves(f"{path}.{name}", inner)
     elif isinstance(value, int | float):
         yield path, float(value)
+
+
+# ---------------------------------------------------------------- pairs
+
+PAIRED: Mapping[str, Sequence[str]] = {
+    "answers/s": ("throughput_per_s",),
+    "p50 ms": ("latency", "p50_ms"),
+    "p95 ms": ("latency", "p95_ms"),
+    "CPU ms": ("measured", "cpu", "total_ms"),
+}
+
+
+def pairs_table(records: Sequence[Record]) -> str:
+    """How two versions compare under closed load.
+
+    Args:
+        records: Of runs in turns: the former version, the present one, the former one, and so on.
+    """
+    loads = [
+        load
+        for load in select(records, "load")
+        if table(load, "parameters").get("loop") == "closed"
+    ]
+    former = loads[0]["commit"]
+    rows = []
+    for name in dict.fromkeys(map(load_name, loads)):
+        turns = [load for load in loads if load_name(load) == name]
+        before = [load for load in turns if load["commit"] == former]
+        after = [load for load in turns if load["commit"] != former]
+        for column, path in PAIRED.items():
+            old, new = ([number(each, *path) or nan for each in runs] for runs in (before, after))
+            ratios = [f"{now / then:.2f}" for then, now in zip(old, new, strict=True)]
+            medians = (figures(median(old)), figures(median(new)))
+            rows.append((f"{name}, {column}", *medians, ", ".join(ratios)))
+    return markdown_table(("", "former", "present", "ratio of each pair"), rows)
 
 
 @click.command()

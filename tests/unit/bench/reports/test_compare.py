@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from bench.harness.latency import Latency
 from bench.harness.results import Json, Record, Result
-from bench.reports.compare import changes
+from bench.reports.compare import changes, pairs_table
 
 
 def load(share: float, rate_per_s: float, total_ms: float) -> Record:
@@ -22,3 +23,33 @@ def test_numbers_are_compared_by_scenario_and_parameters() -> None:
 
 def test_what_only_one_run_measured_is_left_out() -> None:
     assert changes([load(0.5, 20, 30)], [load(0.8, 20, 30)]) == []
+
+
+def turn(commit: str, loop: str, per_s: float, total_ms: float) -> Record:
+    result = Result(
+        scenario="load",
+        parameters={"loop": loop, "callers": 8},
+        n=1,
+        throughput_per_s=per_s,
+        latency=Latency.of([0.010, 0.020]),
+        measured={"cpu": {"total_ms": total_ms}},
+    )
+    return {**result.as_record({}), "commit": commit}
+
+
+def test_versions_that_were_measured_in_turns_are_compared_pair_by_pair() -> None:
+    turns = [
+        turn("former", "closed", 50, 20),
+        turn("present", "closed", 100, 15),
+        turn("former", "closed", 40, 24),
+        turn("former", "open", 1, 1),
+        turn("present", "closed", 100, 12),
+        turn("present", "open", 2, 2),
+    ]
+
+    assert pairs_table(turns).splitlines()[2:] == [
+        "| c = 8, answers/s | 45 | 100 | 2.00, 2.50 |",
+        "| c = 8, p50 ms | 10 | 10 | 1.00, 1.00 |",
+        "| c = 8, p95 ms | 20 | 20 | 1.00, 1.00 |",
+        "| c = 8, CPU ms | 22 | 13.5 | 0.75, 0.50 |",
+    ]
