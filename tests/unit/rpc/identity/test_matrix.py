@@ -19,6 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 import trivium.v1
 from serving.config.profiles import ProfileBook
 from serving.domain.identity import Caller, Role
+from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.identity.rules import RULES
 from serving.rpc.service import TriviumService
 from tests.unit.rpc.identity.callers import OURS, THEIRS, Call, Door, door
@@ -61,6 +62,8 @@ def with_tenant(method: MethodDescriptor, tenant: str) -> Message:
     named = request.retrieve if "retrieve" in method.input_type.fields_by_name else request
     if "tenant" in named.DESCRIPTOR.fields_by_name:
         named.tenant = tenant
+    if method.name == "ExplainAbsence":
+        request.item.segment_id = "s1"  # it is read before the tenant
     return request  # type: ignore[no-any-return]
 
 
@@ -69,9 +72,9 @@ def tenant_of(request: Any) -> str:
     return str(getattr(named, "tenant", ""))
 
 
-async def called(method: MethodDescriptor, request: Message, call: Call, gate: Door) -> None:
+async def called(method: MethodDescriptor, request: Message, call: Call, access: Access) -> None:
     """Calls the service as Ray Serve does."""
-    service = TriviumService(NO_USE_CASES, PROFILES, access=gate.access)
+    service = TriviumService(NO_USE_CASES, PROFILES, access=access)
     call.code = grpc.StatusCode.OK
     given = _stream(request) if method.client_streaming else request
     answered = getattr(service, method.name)(given, call)
@@ -111,7 +114,7 @@ async def test_a_caller_may_what_its_role_and_its_tenant_allow(
     for who, (call, caller) in gate.accepted.items():
         request = with_tenant(method, named)
 
-        await called(method, request, call, gate)
+        await called(method, request, call, gate.access)
 
         admitted = may(caller, method.name, named)
         assert call.code in (ADMITTED if admitted else DENIED), (who, call)
@@ -120,10 +123,42 @@ async def test_a_caller_may_what_its_role_and_its_tenant_allow(
 
 
 @pytest.mark.parametrize("method", methods().values(), ids=methods())
+async def test_without_a_tenant_nothing_is_answered(method: MethodDescriptor, gate: Door) -> None:
+    of_all = [
+        (gate.access, call)
+        for call, caller in gate.accepted.values()
+        if caller.tenants is None and may(caller, method.name, "")
+    ]
+    for access, call in [(OPEN, Call()), *of_all]:
+        await called(method, with_tenant(method, ""), call, access)
+
+        if method.name in WITHOUT_TENANT:
+            assert call.code is grpc.StatusCode.OK, call
+        else:
+            assert call.code is grpc.StatusCode.INVALID_ARGUMENT, call
+            assert "tenant: must not be blank" in call.details
+
+
+@pytest.mark.parametrize("method", sorted(set(methods()) - WITHOUT_TENANT))
+async def test_credentials_of_several_tenants_do_not_choose_one(method: str) -> None:
+    bot = Caller(name="bot", roles=frozenset({Role.ADMIN}), tenants=frozenset({OURS, THEIRS}))
+    call = Call(connection={"x509_common_name": [b"bot"]})
+
+    await called(
+        methods()[method],
+        with_tenant(methods()[method], ""),
+        call,
+        Access(certificates={"bot": bot}),
+    )
+
+    assert call.code is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("method", methods().values(), ids=methods())
 async def test_without_valid_credentials_nothing_is_answered(
     method: MethodDescriptor, gate: Door
 ) -> None:
     for who, call in gate.rejected.items():
-        await called(method, with_tenant(method, OURS), call, gate)
+        await called(method, with_tenant(method, OURS), call, gate.access)
 
         assert call.code in DENIED, who
