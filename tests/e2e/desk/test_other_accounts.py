@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import socket
 import stat
 from pathlib import Path
@@ -89,3 +91,23 @@ def test_no_command_line_shows_a_secret(service: Service) -> None:
 
     assert lines
     assert not [line for line in lines if service.token in line]
+
+
+def core_limits(process: psutil.Process) -> list[str]:
+    """The soft and the hard limit of a process for core dumps, in bytes."""
+    [line] = re.findall(
+        r"^Max core file size +(\S+) +(\S+)",
+        Path(f"/proc/{process.pid}/limits").read_text(),
+        flags=re.M,
+    )
+    return list(line)
+
+
+def test_no_process_of_the_desk_writes_a_core_dump(service: Service) -> None:
+    limits = []
+    for process in tree_of(service.process.pid):
+        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+            limits.append((process.name(), core_limits(process)))
+
+    assert {"postgres", "haproxy", "raylet"} <= {name for name, _ in limits}
+    assert [each for each in limits if not {*each[1]} <= {"0", "1"}] == []
