@@ -6,6 +6,7 @@ The RPCs are read from the protos: one without a rule, or without an entry here,
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ MAY_CALL: Mapping[Role, set[str]] = {
     Role.ERASER: {"Forget"},
 }
 WITHOUT_TENANT = {"ListProfiles"}
+LONG = 40
+"""The characters at the end of a key or a token that are of its secret or its signature."""
 
 
 def methods() -> dict[str, MethodDescriptor]:
@@ -162,3 +165,18 @@ async def test_without_valid_credentials_nothing_is_answered(
         await called(method, with_tenant(method, OURS), call, gate.access)
 
         assert call.code in DENIED, who
+
+
+@pytest.mark.parametrize("method", methods().values(), ids=methods())
+async def test_no_credentials_are_logged(
+    method: MethodDescriptor, gate: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    calls = [*(call for call, _ in gate.accepted.values()), *gate.rejected.values()]
+    for call in calls:
+        await called(method, with_tenant(method, OURS), call, gate.access)
+
+    logged = f"{caplog.text} {[vars(record) for record in caplog.records]}"
+    secrets = {str(value)[-LONG:] for call in calls for _, value in call.metadata}
+    assert len([record for record in caplog.records if record.getMessage() == "call"]) == len(calls)
+    assert [each for each in secrets if len(each) == LONG and each in logged] == []
