@@ -9,6 +9,7 @@ import importlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -16,6 +17,7 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
 
 import trivium.v1
 from serving.config.profiles import ProfileBook
@@ -165,6 +167,26 @@ async def test_without_valid_credentials_nothing_is_answered(
         await called(method, with_tenant(method, OURS), call, gate.access)
 
         assert call.code in DENIED, who
+
+
+class ReadyStore:
+    """The part of the stores that health depends on."""
+
+    async def ready(self) -> bool:
+        return True
+
+
+async def test_everyone_is_told_the_health(gate: Door) -> None:
+    use_cases: Any = SimpleNamespace(store=ReadyStore())
+    service = TriviumService(use_cases, PROFILES, access=gate.access)
+    request = health_pb2.HealthCheckRequest()
+
+    for call in (Call(), *gate.rejected.values()):
+        listed = await service.List(health_pb2.HealthListRequest(), call)
+        answers = [await service.Check(request, call), listed.statuses[""]]
+        answers.append(await anext(service.Watch(request, call)))
+
+        assert {answer.status for answer in answers} == {health_pb2.HealthCheckResponse.SERVING}
 
 
 @pytest.mark.parametrize("method", methods().values(), ids=methods())
