@@ -324,9 +324,10 @@ audit: $(AUDIT)/.audit $(VENV)/.desk ## Check licences and known vulnerabilities
 	@$(BY_FILE) $(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt
 
 .PHONY: sbom
-sbom: $(AUDIT)/.audit ## Write the bill of materials of the service to dist/sbom.json (CycloneDX)
+sbom: $(AUDIT)/.audit ## Write the bill of materials of the wheel to dist/sbom.json (CycloneDX)
 	@mkdir -p dist
-	@$(AUDIT)/bin/cyclonedx-py requirements requirements/serving.txt --output-reproducible -o dist/sbom.json
+	@PYTHONWARNINGS=ignore $(AUDIT)/bin/cyclonedx-py requirements --pyproject pyproject.toml requirements/serving.txt \
+	  --output-reproducible -o dist/sbom.json
 
 .PHONY: test-gpu
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips without one
