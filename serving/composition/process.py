@@ -1,10 +1,11 @@
-"""The process of a replica: its interpreter's settings, and its end when its device is lost."""
+"""The process of a replica: its settings, no core dumps, and its end when its device is lost."""
 
 from __future__ import annotations
 
 import gc
 import logging
 import os
+import resource
 import sys
 import threading
 from functools import partial
@@ -41,6 +42,20 @@ def _collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+
+
+# ---------------------------------------------------------------- no core dumps
+
+NO_CORE_DUMP = 1
+"""In bytes. With 0, Linux writes no file, but still sends the memory to the program that
+`kernel.core_pattern` may name, such as apport. With 1 it does neither."""
+
+
+def write_no_core_dumps() -> None:
+    """Keeps texts, keys and passwords out of core dumps, of this process and of its children."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    limit = most and NO_CORE_DUMP  # only root may raise a 0
+    resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
 
 
 # ---------------------------------------------------------------- the end

@@ -6,7 +6,7 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
-from serving.composition.process import set_up_interpreter
+from serving.composition.process import set_up_interpreter, write_no_core_dumps
 from serving.config.settings import Settings, load_settings
 from serving.rpc.boundary import LONGEST_REQUEST_ID, REQUEST_ID
 
@@ -25,7 +25,11 @@ class Replica:
     _context: AbstractAsyncContextManager[Any] | None = None
 
     def _start(self, arguments: dict[str, Any]) -> Settings:
-        """Sends our logs through Serve's handlers, and reads the settings."""
+        """Sends our logs through Serve's handlers, and reads the settings.
+
+        Before it reads them, which have passwords, it makes sure that no core dump is written.
+        """
+        write_no_core_dumps()
         log_through_serve()
         return load_settings(arguments)
 

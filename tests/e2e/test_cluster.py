@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import subprocess
 import uuid
 import zipfile
@@ -27,6 +28,7 @@ from tests.fixtures.cluster import (
     in_environment,
     inherited,
 )
+from tests.support.processes import listeners, tree_of
 from tests.support.waiting import until
 from trivium import Client, Fact, Retrieval, Segment, Stage
 from trivium.errors import (
@@ -203,6 +205,37 @@ def test_behind_a_proxy_that_does_tls_calls_are_answered(
         assert all_legs_answered(store_and_ask(memory))
         with pytest.raises(UnavailableError):
             in_clear_text.retrieve(QUESTION)
+
+
+@started("with TLS between nodes")
+@pytest.mark.timeout(300)
+def test_the_parts_of_the_service_speak_tls_with_each_other(
+    cluster: Cluster, encryption: Encryption
+) -> None:
+    cluster.deploy("split")
+
+    with new_client(cluster) as memory:
+        assert all_legs_answered(store_and_ask(memory))
+    for name in ("ray::ServeReplica:trivium:Embedder", "ray::ServeReplica:trivium:VectorIndex"):
+        ports = {
+            address.port
+            for process in tree_of(cluster.process.pid)
+            for (command, *_), address in listeners(process)
+            if command.startswith(name)
+        }
+        assert any(speaks_tls(port, encryption.of_a_node) for port in ports), (name, ports)
+
+
+def speaks_tls(port: int, context: ssl.SSLContext) -> bool:
+    """Whether gRPC over TLS, with a certificate of the nodes' authority, is spoken at a port."""
+    try:
+        with (
+            socket.create_connection((LOCAL, port), timeout=10) as plain,
+            context.wrap_socket(plain, server_hostname=LOCAL) as encrypted,
+        ):
+            return encrypted.selected_alpn_protocol() == "h2"
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -35,10 +36,12 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
         self.pem = _pem(self._signed(self._name, self._key, x509.BasicConstraints(True, None)))
 
-    def issue(self, name: str) -> Issued:
+    def issue(self, name: str, *addresses: str) -> Issued:
+        """Issues a certificate for a name and for IP addresses."""
         key = generate_private_key(SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = x509.SubjectAlternativeName([x509.DNSName(name)])
+        numbers = [x509.IPAddress(ip_address(each)) for each in addresses]
+        names = x509.SubjectAlternativeName([x509.DNSName(name), *numbers])
         return Issued(
             _pem(self._signed(subject, key, names)),
             key.private_bytes(

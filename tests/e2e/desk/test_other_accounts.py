@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import socket
 import stat
 from pathlib import Path
@@ -18,6 +20,11 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.m
 
 OUTSIDER = 54_321
 """An account that runs nothing; not `nobody`, which runs PostgreSQL for root."""
+
+EXPECTED = {
+    *("admin", ".s.PGSQL.5432", "raylet"),  # the sockets of HAProxy, PostgreSQL and Ray
+    *("token", "snapshots", "pgdata", "serve", "neo4j.log"),
+}
 
 
 def folders(service: Service) -> list[Path]:
@@ -66,10 +73,8 @@ def test_another_account_reaches_no_file_and_no_socket_of_the_desk(service: Serv
         pytest.skip("only root can act as another account; the next test looks at the modes")
     tops = folders(service)
     paths = [*tops, *(path for top in tops for path in top.rglob("*"))]
-    kinds = {stat.S_IFMT(path.lstat().st_mode) for path in paths if path.exists()}
 
-    assert {stat.S_IFSOCK, stat.S_IFREG, stat.S_IFDIR} <= kinds
-    assert any(path.name == "admin" for path in paths), "HAProxy's admin socket is elsewhere"
+    assert {path.name for path in paths} >= EXPECTED, "what is elsewhere is not tried"
     assert reached_by_outsider(paths) == []
 
 
@@ -89,3 +94,23 @@ def test_no_command_line_shows_a_secret(service: Service) -> None:
 
     assert lines
     assert not [line for line in lines if service.token in line]
+
+
+def core_limits(process: psutil.Process) -> list[str]:
+    """The soft and the hard limit of a process for core dumps, in bytes."""
+    [line] = re.findall(
+        r"^Max core file size +(\S+) +(\S+)",
+        Path(f"/proc/{process.pid}/limits").read_text(),
+        flags=re.M,
+    )
+    return list(line)
+
+
+def test_no_process_of_the_desk_writes_a_core_dump(service: Service) -> None:
+    limits = []
+    for process in tree_of(service.process.pid):
+        with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+            limits.append((process.name(), core_limits(process)))
+
+    assert {"postgres", "haproxy", "raylet"} <= {name for name, _ in limits}
+    assert [each for each in limits if not {*each[1]} <= {"0", "1"}] == []

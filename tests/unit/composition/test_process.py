@@ -1,10 +1,13 @@
-"""The end of a process whose device is lost."""
+"""The end of a process: that of one whose device is lost, and a crash."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 from serving.composition.process import EXIT_CODE
 from serving.models.lost_device import works
@@ -32,3 +35,26 @@ def test_a_process_ends_whatever_it_waits_for_and_has_said_why() -> None:
 
 def test_a_cpu_always_works() -> None:
     assert works("cpu")
+
+
+def test_a_crash_leaves_no_core_dump(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        f"""
+        import os, resource
+        from serving.composition.process import write_no_core_dumps
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+        os.chdir({str(tmp_path)!r})
+        write_no_core_dumps()
+        os.abort()
+        """
+    )
+
+    pid = os.posix_spawn(
+        sys.executable, [sys.executable, "-c", script], {"PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+    _, status = os.waitpid(pid, 0)
+
+    assert os.WTERMSIG(status) == signal.SIGABRT
+    assert not os.WCOREDUMP(status)
+    assert not list(tmp_path.iterdir())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 PROJECT = Path(__file__).parents[3]
+AUDIT = PROJECT / ".venv-audit" / ".audit"
 
 
 def test_the_list_shows_no_make_variable() -> None:
@@ -39,6 +42,17 @@ def test_every_pin_has_a_hash(name: str) -> None:
 
     assert listed
     assert [line for line in listed if "==" not in line or "--hash=sha256:" not in line] == []
+
+
+@pytest.mark.skipif(not AUDIT.exists(), reason="`make test` installs what writes it")
+def test_the_bill_of_materials_is_of_the_wheel_and_names_every_pin() -> None:
+    subprocess.run(["make", "--no-print-directory", "sbom"], cwd=PROJECT, check=True)
+
+    bill = json.loads((PROJECT / "dist" / "sbom.json").read_text())
+    pins = (PROJECT / "requirements" / "serving.txt").read_text()
+    named = {f"{each['name']}=={each['version']}" for each in bill["components"]}
+    assert bill["metadata"]["component"]["name"] == "trivium"
+    assert named == set(re.findall(r"^[\w.-]+==[^\s;]+", pins, re.M))
 
 
 @pytest.mark.parametrize("name", ["desk", "models", "dev"])

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from serving.domain.identity import Role
+from serving.rpc.identity.rules import RULES
+
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
     str(page.relative_to(ROOT))
@@ -87,6 +90,19 @@ def test_each_function_in_a_table_is_in_the_file_beside_it(page: str) -> None:
 
     assert named
     assert [each for each in named if each[1] not in defined(ROOT / each[0])] == []
+
+
+def test_the_table_of_roles_has_the_rule_of_each_rpc() -> None:
+    table = text_of("docs/security.md").partition("| role | may call |\n")[2].partition("\n\n")[0]
+    listed = dict[str, str]()
+    role = ""
+    for row in table.splitlines()[1:]:
+        named, may_call = row.strip("|").split("|")
+        role = named.strip(" `") or role
+        listed |= dict.fromkeys(re.findall(r"`(\w+)`", may_call), role)
+
+    assert listed == {rpc: rule.role.value for rpc, rule in RULES.items()}
+    assert (role, may_call.strip()) == (Role.ADMIN.value, "everything")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -6,8 +6,10 @@ The RPCs are read from the protos: one without a rule, or without an entry here,
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -15,10 +17,12 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from grpc_health.v1 import health_pb2
 
 import trivium.v1
 from serving.config.profiles import ProfileBook
 from serving.domain.identity import Caller, Role
+from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.identity.rules import RULES
 from serving.rpc.service import TriviumService
 from tests.unit.rpc.identity.callers import OURS, THEIRS, Call, Door, door
@@ -42,6 +46,8 @@ MAY_CALL: Mapping[Role, set[str]] = {
     Role.ERASER: {"Forget"},
 }
 WITHOUT_TENANT = {"ListProfiles"}
+LONG = 40
+"""The characters at the end of a key or a token that are of its secret or its signature."""
 
 
 def methods() -> dict[str, MethodDescriptor]:
@@ -61,6 +67,8 @@ def with_tenant(method: MethodDescriptor, tenant: str) -> Message:
     named = request.retrieve if "retrieve" in method.input_type.fields_by_name else request
     if "tenant" in named.DESCRIPTOR.fields_by_name:
         named.tenant = tenant
+    if method.name == "ExplainAbsence":
+        request.item.segment_id = "s1"  # it is read before the tenant
     return request  # type: ignore[no-any-return]
 
 
@@ -69,9 +77,9 @@ def tenant_of(request: Any) -> str:
     return str(getattr(named, "tenant", ""))
 
 
-async def called(method: MethodDescriptor, request: Message, call: Call, gate: Door) -> None:
+async def called(method: MethodDescriptor, request: Message, call: Call, access: Access) -> None:
     """Calls the service as Ray Serve does."""
-    service = TriviumService(NO_USE_CASES, PROFILES, access=gate.access)
+    service = TriviumService(NO_USE_CASES, PROFILES, access=access)
     call.code = grpc.StatusCode.OK
     given = _stream(request) if method.client_streaming else request
     answered = getattr(service, method.name)(given, call)
@@ -111,7 +119,7 @@ async def test_a_caller_may_what_its_role_and_its_tenant_allow(
     for who, (call, caller) in gate.accepted.items():
         request = with_tenant(method, named)
 
-        await called(method, request, call, gate)
+        await called(method, request, call, gate.access)
 
         admitted = may(caller, method.name, named)
         assert call.code in (ADMITTED if admitted else DENIED), (who, call)
@@ -120,10 +128,77 @@ async def test_a_caller_may_what_its_role_and_its_tenant_allow(
 
 
 @pytest.mark.parametrize("method", methods().values(), ids=methods())
+async def test_without_a_tenant_nothing_is_answered(method: MethodDescriptor, gate: Door) -> None:
+    of_all = [
+        (gate.access, call)
+        for call, caller in gate.accepted.values()
+        if caller.tenants is None and may(caller, method.name, "")
+    ]
+    for access, call in [(OPEN, Call()), *of_all]:
+        await called(method, with_tenant(method, ""), call, access)
+
+        if method.name in WITHOUT_TENANT:
+            assert call.code is grpc.StatusCode.OK, call
+        else:
+            assert call.code is grpc.StatusCode.INVALID_ARGUMENT, call
+            assert "tenant: must not be blank" in call.details
+
+
+@pytest.mark.parametrize("method", sorted(set(methods()) - WITHOUT_TENANT))
+async def test_credentials_of_several_tenants_do_not_choose_one(method: str) -> None:
+    bot = Caller(name="bot", roles=frozenset({Role.ADMIN}), tenants=frozenset({OURS, THEIRS}))
+    call = Call(connection={"x509_common_name": [b"bot"]})
+
+    await called(
+        methods()[method],
+        with_tenant(methods()[method], ""),
+        call,
+        Access(certificates={"bot": bot}),
+    )
+
+    assert call.code is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("method", methods().values(), ids=methods())
 async def test_without_valid_credentials_nothing_is_answered(
     method: MethodDescriptor, gate: Door
 ) -> None:
     for who, call in gate.rejected.items():
-        await called(method, with_tenant(method, OURS), call, gate)
+        await called(method, with_tenant(method, OURS), call, gate.access)
 
         assert call.code in DENIED, who
+
+
+class ReadyStore:
+    """The part of the stores that health depends on."""
+
+    async def ready(self) -> bool:
+        return True
+
+
+async def test_everyone_is_told_the_health(gate: Door) -> None:
+    use_cases: Any = SimpleNamespace(store=ReadyStore())
+    service = TriviumService(use_cases, PROFILES, access=gate.access)
+    request = health_pb2.HealthCheckRequest()
+
+    for call in (Call(), *gate.rejected.values()):
+        listed = await service.List(health_pb2.HealthListRequest(), call)
+        answers = [await service.Check(request, call), listed.statuses[""]]
+        answers.append(await anext(service.Watch(request, call)))
+
+        assert {answer.status for answer in answers} == {health_pb2.HealthCheckResponse.SERVING}
+
+
+@pytest.mark.parametrize("method", methods().values(), ids=methods())
+async def test_no_credentials_are_logged(
+    method: MethodDescriptor, gate: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    calls = [*(call for call, _ in gate.accepted.values()), *gate.rejected.values()]
+    for call in calls:
+        await called(method, with_tenant(method, OURS), call, gate.access)
+
+    logged = f"{caplog.text} {[vars(record) for record in caplog.records]}"
+    secrets = {str(value)[-LONG:] for call in calls for _, value in call.metadata}
+    assert len([record for record in caplog.records if record.getMessage() == "call"]) == len(calls)
+    assert [each for each in secrets if len(each) == LONG and each in logged] == []
