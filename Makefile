@@ -148,6 +148,10 @@ bench-cpu: $(VENV)/.dev ## Measure where the CPU time of an answer goes; DATA=FO
 bench-recall: $(VENV)/.dev ## Measure how long a bot waits for its memory in simulated calls; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.recall $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-cancellation
+bench-cancellation: $(VENV)/.dev ## Measure how soon the search for a replaced transcript is gone from every store
+	@$(BIN)/python -m bench.speed.cancellation
+
 .PHONY: bench-index
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
 	@$(BIN)/python -m bench.index.searches $(DATA)
