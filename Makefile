@@ -148,6 +148,10 @@ bench-cpu: $(VENV)/.dev ## Measure where the CPU time of an answer goes; DATA=FO
 bench-recall: $(VENV)/.dev ## Measure how long a bot waits for its memory in simulated calls; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.recall $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-cancellation
+bench-cancellation: $(VENV)/.dev ## Measure how soon the search for a replaced transcript is gone from every store
+	@$(BIN)/python -m bench.speed.cancellation
+
 .PHONY: bench-index
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
 	@$(BIN)/python -m bench.index.searches $(DATA)
@@ -295,6 +299,8 @@ test-integrations: $(INTEGRATIONS)/.integrations ## Test the plug-ins for Pipeca
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY="ID ID" names some
 	@$(BIN)/python -m tests.mutations --jobs 2 --needs postgres,neo4j,model $(ONLY)
+	@if [ -z "$(ONLY)" -a -e $(INTEGRATIONS)/.integrations ]; then \
+	  $(INTEGRATIONS)/bin/python -m tests.mutations --jobs 2 --needs pipecat,livekit --needing; fi
 
 .PHONY: chaos
 chaos: $(VENV)/.dev ## Kill parts of a desk under load and compare all stores; ROUNDS=100, SEED=0

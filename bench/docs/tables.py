@@ -16,6 +16,7 @@ from bench.quality.scoring.metrics import EVIDENCE, METRICS
 from bench.reports.baselines import baseline
 from bench.reports.goals import SET_GOALS
 from bench.reports.report import estimate, figures, goals_table, loads_table, markdown_table
+from bench.speed.cancellation.figures import cancellation_table
 from bench.speed.cpu.figures import cpu_table
 from bench.speed.faults.figures import faults_table
 from bench.speed.overload.figures import neighbours_table, overload_table, writes_table
@@ -116,6 +117,10 @@ def _faults(name: str) -> str:
 
 def _recall(name: str) -> str:
     return recall_table(baseline(name))
+
+
+def _cancellation(name: str) -> str:
+    return cancellation_table(baseline(name))
 
 
 def _chaos() -> str:
@@ -386,6 +391,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "beside-writes": _beside_writes,
     "faults": _faults,
     "recall": _recall,
+    "cancellation": _cancellation,
     "batching": _batching,
     "chaos": _chaos,
     "fuzz": _fuzz,

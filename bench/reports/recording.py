@@ -46,7 +46,7 @@ def recorded(
     collection: Collection,
     out: Path,
     summary: Callable[[Sequence[Record]], str],
-    save_picture: Callable[[Sequence[Record], Path], None],
+    save_picture: Callable[[Sequence[Record], Path], None] | None = None,
 ) -> Iterator[Taking]:
     """Yields what takes each result; what was taken is kept, also if the run fails.
 
@@ -55,7 +55,7 @@ def recorded(
         collection: The set that it is measured on.
         out: Where to make the folder.
         summary: Writes the records as Markdown.
-        save_picture: Draws them.
+        save_picture: Draws them; None draws nothing.
 
     Raises:
         click.ClickException: The service failed; the message is brief.
@@ -74,6 +74,7 @@ def recorded(
     finally:
         if take.records:
             (folder / "summary.md").write_text(summary(take.records), encoding="utf-8")
-            save_picture(take.records, folder / "overview.png")
+            if save_picture is not None:
+                save_picture(take.records, folder / "overview.png")
             console.print(Markdown(summary(take.records)))
             console.print(f"written to {folder}")

@@ -64,6 +64,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("ids", nargs="*", metavar="ID", help="entries or mutants; default: all that can run")
     add("--needs", default="", metavar="NAMES", help=f"what can be had of {', '.join(NEEDS)}")
+    add("--needing", action="store_true", help="only those that need one of these")
     add("--sample", type=int, metavar="N", help="run N of the fast ones, chosen at random")
     add("--seed", help="of the choice; default: the catalog")
     add("--jobs", type=int, default=1, metavar="N", help="run so many at once")
@@ -87,6 +88,8 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
     else:
         available = {name for name in options.needs.split(",") if name}
         chosen = [each for _, each in mutants if each.needs <= available]
+        if options.needing:
+            chosen = [each for each in chosen if each.needs]
     if options.sample is not None:
         seed = CATALOG.read_text() if options.seed is None else options.seed
         fast = [mutant for mutant in chosen if mutant.is_fast]

@@ -13,8 +13,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "tests" / "mutations.toml"
-NEEDS = ("postgres", "neo4j", "ray", "model", "gpu")
-"""What an entry may need: the markers of tests that start a service or load a model."""
+NEEDS = ("postgres", "neo4j", "ray", "model", "gpu", "pipecat", "livekit")
+"""What an entry may need: the markers of tests that start a service, load a model or use a
+framework."""
 
 _FAST = ("tests/unit/", "tests/contract/")
 _REQUIRED = {"id", "guard", "file", "replace", "tests"}

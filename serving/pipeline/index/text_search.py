@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import NamedTuple
 
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.pipeline.index.failover import Failover
+from serving.pipeline.index.vector_cache import VectorCache
 from serving.ports.embedding import QuestionEmbedder, VectorLike
 from serving.ports.vector_index import IndexAnswer, VectorIndex, WantedNeighbours
 
 EMBEDDER = "embedder"
-
-CAPACITY = 256
-"""Cached vectors: 1 MiB at 1024 dimensions, and 6 MiB of the longest questions and vectors.
-
-All tenants share this number: one that asks a lot costs the others one more embedding of a question
-that they repeat."""
 
 PROBE = "?"
 """The question whose vector shows that an embedder answers."""
@@ -42,7 +35,7 @@ class _Question(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    """A vector, made or being made, and how many callers wait for it."""
+    """A vector in the making, and how many callers wait for it."""
 
     task: asyncio.Task[QuestionVector]
     waiting: int = 0
@@ -53,7 +46,7 @@ class QuestionVectors:
 
     Every leg that looks a question up asks for its vector in a call of its own, so that the failure
     or delay of one leg does not affect another. The question is embedded once for all of them. A
-    vector depends only on the text and the model, and an embedder keeps its model, so entries
+    vector depends only on the text and the model, and an embedder keeps its model, so vectors
     never expire. Each tenant has its own: a fast answer would tell it that another one asked.
 
     Args:
@@ -62,7 +55,7 @@ class QuestionVectors:
             would be reported as the standby's long after the embedder is back.
         remote: Whether the embedder may be unreachable, which is then noticed also without a
             standby, so that questions fail at once.
-        capacity: The most vectors that are cached.
+        cache: Where vectors are kept.
     """
 
     def __init__(
@@ -71,7 +64,7 @@ class QuestionVectors:
         standby: QuestionEmbedder | None = None,
         *,
         remote: bool = False,
-        capacity: int = CAPACITY,
+        cache: VectorCache | None = None,
     ) -> None:
         self._embedder = embedder
         self._failover = (
@@ -79,8 +72,8 @@ class QuestionVectors:
             if remote or standby is not None
             else None
         )
-        self._capacity = capacity
-        self._entries: OrderedDict[_Question, _Entry] = OrderedDict()
+        self._cache = cache or VectorCache()
+        self._entries: dict[_Question, _Entry] = {}
 
     async def of(self, tenant: TenantName, text: str, deadline: Deadline) -> QuestionVector:
         """Returns the vector of a tenant's question.
@@ -91,13 +84,14 @@ class QuestionVectors:
             TimeoutError: The deadline passed first.
         """
         question = _Question(tenant, text)
+        if (cached := self._cache.get(*question)) is not None:
+            return QuestionVector(cached)
         while True:
             entry = self._entry(question, deadline)
             entry.waiting += 1
             try:
                 # A caller that gives up must not cancel the work for the others: `wait` does not.
-                if not entry.task.done():
-                    await asyncio.wait((entry.task,), timeout=deadline.remaining())
+                await asyncio.wait((entry.task,), timeout=deadline.remaining())
                 if not entry.task.done():
                     raise TimeoutError
                 return entry.task.result()
@@ -116,19 +110,16 @@ class QuestionVectors:
         if entry is None:
             entry = _Entry(asyncio.create_task(self._make(question, deadline)))
             self._entries[question] = entry
-        self._entries.move_to_end(question)
         return entry
 
     async def _make(self, question: _Question, deadline: Deadline) -> QuestionVector:
         try:
             made = await self._embed(question.text, deadline)
-        except BaseException:
-            # An error is for the callers that wait now, and not cached.
+        finally:
+            # An error is for the callers that wait now, and not for later ones.
             self._drop(question, asyncio.current_task())
-            raise
-        if made.by_standby:
-            self._drop(question, asyncio.current_task())
-        self._evict()
+        if not made.by_standby:
+            self._cache.add(*question, made.vector)
         return made
 
     async def _embed(self, text: str, deadline: Deadline) -> QuestionVector:
@@ -144,13 +135,6 @@ class QuestionVectors:
         entry = self._entries.get(question)
         if entry is not None and entry.task is task:
             del self._entries[question]
-
-    def _evict(self) -> None:
-        excess = len(self._entries) - self._capacity
-        if excess > 0:
-            made = (question for question, entry in self._entries.items() if entry.task.done())
-            for question in list(islice(made, excess)):
-                del self._entries[question]
 
     async def _embedder_answers(self, until: Deadline) -> bool:
         async with asyncio.timeout(until.remaining()):

@@ -85,8 +85,8 @@ class BatchedEmbedder:
     """An `Embedder` over a `TextEncoder`, which is run by one dedicated thread.
 
     It can be used from any event loop and blocks none. Work that was cancelled, or whose deadline
-    has passed, is dropped before it runs. An error of the encoder is raised to the callers of that
-    batch only.
+    has passed, is dropped before it runs; a question leaves the queue at once. An error of the
+    encoder is raised to the callers of that batch only.
 
     Args:
         encoder: The encoder.
@@ -167,8 +167,13 @@ class BatchedEmbedder:
         with self._worker.changing():
             self._admit(self._questions.waiting, 1, self._limits.waiting_queries)
             self._questions.add(question)
-        async with asyncio.timeout(deadline.remaining()):
-            return await asyncio.wrap_future(question.future)
+        try:
+            async with asyncio.timeout(deadline.remaining()):
+                return await asyncio.wrap_future(question.future)
+        except (asyncio.CancelledError, TimeoutError):
+            # Not when the encoder comes to it: its place is free for another one now.
+            self._questions.withdraw(question)
+            raise
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         """Embeds texts as bulk work; a text longer than the model's window has a row per window.

@@ -92,12 +92,12 @@ class QuestionQueue:
         self._ahead = ahead
         self._watch = watch
         self._queue: deque[Question] = deque()
-        self._taken = 0
+        self._added = 0
 
     @property
     def taken(self) -> int:
         """How many questions have ever left the queue."""
-        return self._taken
+        return self._added - len(self._queue)
 
     @property
     def waiting(self) -> int:
@@ -111,17 +111,21 @@ class QuestionQueue:
     def add(self, question: Question) -> None:
         """Queues a question."""
         self._queue.append(question)
+        self._added += 1
         if self._ahead is not None:
             self._ahead.submit(self._tokenize_ahead, question)
+
+    def withdraw(self, question: Question) -> None:
+        """Removes a question that nobody waits for, if it is still queued."""
+        with contextlib.suppress(ValueError):
+            self._queue.remove(question)
 
     def step(self) -> None:
         """Encodes one batch."""
         equal: dict[str, list[Question]] = {}
         windows: dict[str, TokenIds] = {}
         budget = self._most_tokens
-        while budget > 0 and self._queue:
-            question = self._queue.popleft()
-            self._taken += 1
+        while budget > 0 and (question := self._pop()) is not None:
             if not question.is_wanted():
                 continue
             if question.text not in windows:
@@ -137,6 +141,12 @@ class QuestionQueue:
     def fail_all(self, error: Exception) -> None:
         while self._queue:
             fail(self._queue.popleft().future, error)
+
+    def _pop(self) -> Question | None:
+        try:
+            return self._queue.popleft()
+        except IndexError:  # not asked before: the last one may be withdrawn at any time
+            return None
 
     def _tokenize_ahead(self, question: Question) -> None:
         if question.is_wanted():

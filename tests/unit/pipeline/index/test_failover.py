@@ -411,9 +411,11 @@ async def test_a_question_that_the_standby_embedded_is_the_primarys_again_once_t
     assert (await questions.of(TENANT, "goa", soon())).by_standby
 
     primary.fault = None
+    primary.asked.clear()
     async with asyncio.timeout(10):
         while (await questions.of(TENANT, "goa", soon())).by_standby:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+    assert "goa" in primary.asked
 
     asked = len(primary.asked)
     await questions.of(TENANT, "goa", soon())

@@ -11,6 +11,7 @@ from serving.domain.errors import OverloadedError
 from serving.domain.items.records import ItemKind, TenantName
 from serving.domain.questions.query import Query
 from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
+from serving.pipeline.index.vector_cache import VectorCache, bytes_of
 from serving.pipeline.index.vector_spaces import VectorSpace
 from serving.pipeline.retrieval.legs import VectorLookup
 from serving.ports.embedding import Vector
@@ -152,7 +153,10 @@ async def test_an_error_is_told_to_those_who_wait_and_to_nobody_after_them() -> 
 async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
     embedder = GatedEmbedder()
     embedder.gate.set()
-    vectors = QuestionVectors(embedder, capacity=2)
+    cache = VectorCache(
+        tenant_bytes=2 * bytes_of("a", await FakeEmbedder().embed_query("a", soon()))
+    )
+    vectors = QuestionVectors(embedder, cache=cache)
 
     for text in ["a", "b", "a", "c", "a", "b"]:
         await vectors.of(TENANT, text, soon())

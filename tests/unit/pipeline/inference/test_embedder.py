@@ -257,6 +257,22 @@ async def test_a_cancelled_question_is_dropped_before_it_runs() -> None:
     assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
 
 
+async def test_a_cancelled_question_gives_its_place_in_the_queue_to_another_at_once() -> None:
+    encoder = GatedEncoder()
+    async with BatchedEmbedder(encoder, BatchLimits(waiting_queries=1)) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        unwanted = await begin(embedder.embed_query("unwanted", soon()))
+        await cancel(unwanted)
+        assert embedder.waiting_queries == 0
+
+        last = await begin(embedder.embed_query("last", soon()))
+        encoder.release(2)
+        await asyncio.gather(first, last)
+
+    assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
+
+
 async def test_a_late_question_is_dropped_before_it_runs() -> None:
     now = 0.0
     encoder = GatedEncoder()
