@@ -13,9 +13,12 @@ import neo4j
 import psycopg
 
 from bench.harness.collection import Collection, Memory
+from bench.harness.local_server import listening
 from bench.speed.cancellation.held import HeldEncoder, WatchedEmbedder, searches_held
-from bench.speed.cancellation.service import served
 from serving.adapters.neo4j.walks import FIND_SEGMENTS
+from serving.composition.index import SpaceParts
+from serving.composition.service import running_service
+from serving.config.settings import load_settings
 from trivium.aio import AsyncClient
 from trivium.values import Transcript
 
@@ -69,10 +72,12 @@ async def measure(
     Raises:
         TimeoutError: A search was not seen in each of them, or was not gone within ten seconds.
     """
+    settings = load_settings({"postgres": {"dsn": dsn}, "neo4j": {"uri": neo4j_uri}})
     encoder = HeldEncoder()
     async with (
         WatchedEmbedder(encoder) as embedder,
-        served(dsn, neo4j_uri, embedder) as address,
+        running_service(settings, space=SpaceParts(embedder)) as service,
+        listening(service) as address,
         AsyncClient(address, timeout=SEARCH_S) as client,
         neo4j.AsyncGraphDatabase.driver(neo4j_uri) as driver,
         await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection,
