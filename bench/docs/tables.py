@@ -14,6 +14,7 @@ from bench.quality.pages.summary import difference, marked
 from bench.quality.pages.tables import answerable_table, budgets_table
 from bench.quality.scoring.metrics import EVIDENCE, METRICS
 from bench.reports.baselines import baseline
+from bench.reports.compare import pairs_table
 from bench.reports.goals import SET_GOALS
 from bench.reports.report import estimate, figures, goals_table, loads_table, markdown_table
 from bench.speed.cancellation.figures import cancellation_table
@@ -89,6 +90,10 @@ def _goals() -> str:
 
 def _loads(name: str) -> str:
     return loads_table(baseline(name))
+
+
+def _pairs() -> str:
+    return pairs_table(baseline("speed/pairs"))
 
 
 def _overload(name: str) -> str:
@@ -384,6 +389,7 @@ def _scale(dimension: str, machine_gib: str) -> str:
 TABLES: Mapping[str, Callable[..., str]] = {
     "goals": _goals,
     "loads": _loads,
+    "pairs": _pairs,
     "cpu": _cpu,
     "peers": _peers,
     "overload": _overload,
