@@ -55,6 +55,7 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.reranking import Reranker
+from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.service import TriviumService, UseCases, now_utc
 from serving.telemetry import BREAKER, NoRecorder, Recorder
 
@@ -198,7 +199,11 @@ def _use_cases(
 
 def admission_of(settings: Settings) -> Admission:
     """Makes the admission of a replica's questions."""
-    return Admission(_share_of_calls(settings, RETRIEVALS), weights=_weights(settings))
+    return Admission(
+        _share_of_calls(settings, RETRIEVALS),
+        weights=_weights(settings),
+        pending=PENDING_CALLS.count,
+    )
 
 
 def write_slots_of(settings: Settings) -> WriteSlots:

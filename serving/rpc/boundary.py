@@ -31,6 +31,7 @@ from serving.rpc.identity.access import (
     within_tenants,
 )
 from serving.rpc.identity.rules import RULES
+from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.registration import Malformed
 from serving.rpc.status import internal_status, to_status
 from serving.telemetry import RPC_LATENCY, Recorder
@@ -104,6 +105,7 @@ def rpc(
         # Ray Serve passes the context by the name of this parameter.
         async def call(service: Service, request: Request, grpc_context: CallContext) -> Response:
             with (
+                PENDING_CALLS.in_method(),
                 _status_of(name, grpc_context, service.recorder) as logged,
                 call_deadline(grpc_context),
             ):
@@ -130,7 +132,10 @@ def streaming_rpc(
     async def call(
         service: Service, stream: AsyncIterator[Any], grpc_context: CallContext
     ) -> AsyncGenerator[Response, None]:
-        with _status_of(name, grpc_context, service.recorder) as logged:
+        with (
+            PENDING_CALLS.in_method(),
+            _status_of(name, grpc_context, service.recorder) as logged,
+        ):
             caller, admitted = _admit(name, service.access, stream, grpc_context, logged)
             async with aclosing(method(service, admitted)) as responses:
                 async for response in responses:

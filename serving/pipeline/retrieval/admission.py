@@ -7,6 +7,11 @@ more of a long budget than of a short one. It adapts as TCP Vegas and Netflix's 
 limit at which questions take longer than the budget makes the next one lower, by the same factor.
 Nothing waits here: a question that would be late is refused on arrival.
 
+Calls are handed over one at a time, in the order of their arrival, and those that wait behind a
+question count as if they were being answered. If they did not, calls above capacity would be handed
+over when most of their budget is gone, and be admitted too late: a queue has to be emptied before
+what arrives has its time (as in CoDel, RFC 8289).
+
 Half of the limit is for anyone. In the other half no tenant has more than its share of the limit,
 which is divided by their weights among those that asked lately: one that floods the service leaves
 room for others.
@@ -35,8 +40,10 @@ SHED_ORDER = (RERANK, RELATED, GRAPH)
 SHED_REASON = "shed, as the service is busy"
 MOST_CONCURRENT = 48
 LEAST_CONCURRENT = 2
-"""So many are always admitted, whatever their budget: an idle service answers from the legs that
-are in time, and learns the cost from that."""
+"""So many are always admitted while no call is pending, whatever their budget: an idle service
+answers from the legs that are in time, and learns the cost from that. So many are also admitted if
+they have the time, whatever is pending: callers who call again as soon as they are refused would
+otherwise keep the queue full, and everyone out."""
 
 FILL = 0.7
 """The part of the budget that the mean time may fill, so that most of the slower ones fit too."""
@@ -149,6 +156,7 @@ class Admission:
         most: The most questions at once, whatever their budgets.
         clock: In seconds.
         weights: By tenant; 1 for the others.
+        pending: Returns the number of calls that wait to be handed over.
     """
 
     def __init__(
@@ -156,8 +164,10 @@ class Admission:
         most: int = MOST_CONCURRENT,
         clock: Callable[[], float] = time.monotonic,
         weights: Mapping[TenantName, float] = MappingProxyType({}),
+        pending: Callable[[], int] = int,
     ) -> None:
         self._most = most
+        self._pending = pending
         self._clock = clock
         self._in_flight = 0
         self._shares = _Shares(weights)
@@ -212,21 +222,23 @@ class Admission:
         self, profile: Profile, left_s: float, required: frozenset[str], asking: _Tenant
     ) -> tuple[int, frozenset[str]]:
         """Returns how much is shed of a tenant's question, and what of it the profile has."""
-        if self._in_flight < LEAST_CONCURRENT:
+        pending = self._pending()
+        if self._in_flight + pending < LEAST_CONCURRENT:
             return 0, NOTHING
+        counted = 0 if self._in_flight < LEAST_CONCURRENT else pending
         concurrent = self._in_flight + 1
         cost = 0.0
         for level, shed in _levels(profile):
             if shed & required:
                 break
             cost = self._cost(level, cost)
-            in_time = FILL * left_s / max(cost, LEAST_COST_S)
+            in_time = FILL * left_s / max(cost, LEAST_COST_S) - counted
             limit = min(self._most, in_time)
             if asking.in_flight + 1 > max(1.0, limit * self._shares.of(asking)):
                 limit = min(SLOTS_FOR_ANYONE * self._most, FOR_ANYONE * in_time)
             if concurrent <= limit:
                 return level, shed
-        retry_s = max(concurrent * cost - FILL * left_s, cost)
+        retry_s = max((concurrent + pending) * cost - FILL * left_s, cost)
         raise OverloadedError(
             "the service", round(min(max(retry_s, LEAST_RETRY_S), MOST_RETRY_S), 3)
         )

@@ -14,6 +14,8 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
+from serving.pipeline.retrieval.admission import LEAST_CONCURRENT
+from serving.rpc.pending import PENDING_CALLS
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
 HEAVY = TenantName("heavy")
@@ -42,6 +44,17 @@ def test_questions_are_admitted_by_the_weights_of_the_settings() -> None:
                 admitted += 1
 
     assert admitted == 9 * 48 // 10
+
+
+def test_calls_that_wait_to_be_handed_over_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PENDING_CALLS, "count", lambda: 1000)
+    admission = admission_of(WEIGHTED)
+
+    with ExitStack() as stack:
+        for _ in range(LEAST_CONCURRENT):
+            stack.enter_context(admission.admitted(HEAVY, PLAIN, Deadline.after(1)))
+        with pytest.raises(OverloadedError):
+            stack.enter_context(admission.admitted(HEAVY, PLAIN, Deadline.after(1)))
 
 
 async def test_writes_wait_by_the_weights_of_the_settings() -> None:

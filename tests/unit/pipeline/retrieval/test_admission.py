@@ -50,7 +50,8 @@ class Busy:
         self, *, most: int = 1000, weights: Mapping[TenantName, float] = MappingProxyType({})
     ) -> None:
         self.clock = SteppedClock()
-        self.admission = Admission(most, self.clock, weights)
+        self.pending = 0
+        self.admission = Admission(most, self.clock, weights, lambda: self.pending)
 
     def learn(
         self,
@@ -165,6 +166,58 @@ def test_an_idle_service_admits_whatever_the_budget() -> None:
     busy.learn(5.0)
 
     assert len(busy.admitted(PLAIN, 0.001)) == LEAST_CONCURRENT
+
+
+def test_with_calls_pending_nothing_is_admitted_that_is_predicted_to_be_late() -> None:
+    busy = Busy()
+    busy.learn(COST_S)
+
+    busy.pending = LEAST_CONCURRENT
+
+    assert busy.admitted(PLAIN, COST_S) == []
+
+
+def test_calls_that_are_pending_count_as_those_in_flight() -> None:
+    limits = []
+    for pending in (0, 5):
+        busy = Busy()
+        busy.learn(COST_S)
+        busy.pending = pending
+        limits.append(len(busy.admitted(PLAIN, 0.3)))
+
+    assert limits[1] == limits[0] - 5
+
+
+def test_however_many_calls_are_pending_a_few_with_time_are_admitted() -> None:
+    busy = Busy()
+    busy.learn(COST_S)
+
+    busy.pending = 1000
+
+    assert len(busy.admitted(PLAIN, 0.3)) == LEAST_CONCURRENT
+
+
+def test_with_calls_pending_the_most_at_once_is_as_many() -> None:
+    busy = Busy(most=7)
+    busy.learn(COST_S)
+
+    busy.pending = 100
+
+    assert len(busy.admitted(PLAIN, 3600)) == 7
+
+
+def test_with_calls_pending_a_refusal_says_to_try_again_later() -> None:
+    busy = Busy()
+    busy.learn(COST_S)
+
+    busy.pending = 50
+    with (
+        pytest.raises(OverloadedError) as refused,
+        busy.admission.admitted(TENANT, PLAIN, busy.within(COST_S)),
+    ):
+        pass
+
+    assert refused.value.retry_after_s >= 40 * COST_S
 
 
 def test_one_slow_question_does_not_close_the_service() -> None:

@@ -82,6 +82,42 @@ class Service:
         return seen
 
 
+class OneAtATime(Service):
+    """A service to which calls are handed over one at a time, with the deadlines of their arrival.
+
+    Args:
+        arriving_turns: What it takes to hand over a call.
+    """
+
+    def __init__(self, arriving_turns: int) -> None:
+        super().__init__(arriving_turns)
+        self._hand_over = asyncio.Lock()
+        self._pending = 0
+        self._admission = Admission(clock=self._clock, pending=lambda: self._pending)
+
+    async def ask(self, budget_s: float, seen: Seen, tenant: TenantName) -> None:
+        deadline = Deadline.after(budget_s, self._clock)
+        try:
+            async with asyncio.timeout(budget_s):
+                await self._handed_over()
+                with self._admission.admitted(tenant, PLAIN, deadline):
+                    await self._work(TURNS)
+        except OverloadedError:
+            seen.refused += 1
+        except TimeoutError:
+            seen.late += 1
+        else:
+            seen.in_time += 1
+
+    async def _handed_over(self) -> None:
+        self._pending += 1
+        try:
+            async with self._hand_over:
+                await self._work(self._arriving_turns)
+        finally:
+            self._pending -= 1
+
+
 async def loaded(share: float, budget_s: float) -> Seen:
     return await Service().load(share * CAPACITY_PER_S, budget_s)
 
@@ -118,6 +154,23 @@ def test_what_calls_wait_before_they_are_seen_is_allowed_for(share: float, budge
     left_for_answers = 1 - rate_per_s * TURN_S
     assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S * left_for_answers
     assert seen.late <= 0.05 * seen.in_time
+
+
+@pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
+@pytest.mark.parametrize("share", [2, 3, 4, 5])
+def test_calls_do_not_wait_to_be_handed_over_until_it_is_too_late(
+    share: float, budget_s: float
+) -> None:
+    rate_per_s = share * CAPACITY_PER_S
+
+    async def arriving() -> Seen:
+        return await OneAtATime(arriving_turns=1).load(rate_per_s, budget_s)
+
+    seen = run_in_virtual_time(arriving())
+
+    left_for_answers = 1 - rate_per_s * TURN_S
+    assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S * left_for_answers
+    assert seen.late <= 0.01 * seen.in_time
 
 
 async def _overloaded_and_then(share: float) -> Seen:
