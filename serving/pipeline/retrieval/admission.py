@@ -41,9 +41,12 @@ SHED_REASON = "shed, as the service is busy"
 MOST_CONCURRENT = 48
 LEAST_CONCURRENT = 2
 """So many are always admitted while no call is pending, whatever their budget: an idle service
-answers from the legs that are in time, and learns the cost from that. So many are also admitted if
-they have the time, whatever is pending: callers who call again as soon as they are refused would
-otherwise keep the queue full, and everyone out."""
+answers from the legs that are in time, and learns the cost from that."""
+
+KEPT = 0.25
+"""The part of the capacity that is kept for those that have the time, however many are pending.
+Otherwise callers who call again as soon as they are refused would keep the queue full, and everyone
+out. The rest suffices to empty the queue of others."""
 
 FILL = 0.7
 """The part of the budget that the mean time may fill, so that most of the slower ones fit too."""
@@ -170,6 +173,7 @@ class Admission:
         self._pending = pending
         self._clock = clock
         self._in_flight = 0
+        self._next_kept_at = 0.0
         self._shares = _Shares(weights)
         self._costs = {0: _Cost(FIRST_COST_S, 1.0, clock())}
         """By the number of the things of `SHED_ORDER` that are shed."""
@@ -225,7 +229,8 @@ class Admission:
         pending = self._pending()
         if self._in_flight + pending < LEAST_CONCURRENT:
             return 0, NOTHING
-        counted = 0 if self._in_flight < LEAST_CONCURRENT else pending
+        now = self._clock()
+        counted = pending if now < self._next_kept_at else 0
         concurrent = self._in_flight + 1
         cost = 0.0
         for level, shed in _levels(profile):
@@ -237,6 +242,8 @@ class Admission:
             if asking.in_flight + 1 > max(1.0, limit * self._shares.of(asking)):
                 limit = min(SLOTS_FOR_ANYONE * self._most, FOR_ANYONE * in_time)
             if concurrent <= limit:
+                if counted < pending:
+                    self._next_kept_at = now + cost / KEPT
                 return level, shed
         retry_s = max((concurrent + pending) * cost - FILL * left_s, cost)
         raise OverloadedError(

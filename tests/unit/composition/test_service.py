@@ -14,7 +14,6 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.pipeline.retrieval.admission import LEAST_CONCURRENT
 from serving.rpc.pending import PENDING_CALLS
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
@@ -51,8 +50,7 @@ def test_calls_that_wait_to_be_handed_over_count(monkeypatch: pytest.MonkeyPatch
     admission = admission_of(WEIGHTED)
 
     with ExitStack() as stack:
-        for _ in range(LEAST_CONCURRENT):
-            stack.enter_context(admission.admitted(HEAVY, PLAIN, Deadline.after(1)))
+        stack.enter_context(admission.admitted(HEAVY, PLAIN, Deadline.after(1)))
         with pytest.raises(OverloadedError):
             stack.enter_context(admission.admitted(HEAVY, PLAIN, Deadline.after(1)))
 

@@ -15,6 +15,7 @@ from serving.domain.items.records import TenantName
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, Rerank
 from serving.pipeline.retrieval.admission import (
+    KEPT,
     LATELY_S,
     LEAST_CONCURRENT,
     LEAST_RETRY_S,
@@ -188,13 +189,16 @@ def test_calls_that_are_pending_count_as_those_in_flight() -> None:
     assert limits[1] == limits[0] - 5
 
 
-def test_however_many_calls_are_pending_a_few_with_time_are_admitted() -> None:
+def test_however_many_calls_are_pending_a_part_of_the_capacity_is_kept() -> None:
     busy = Busy()
     busy.learn(COST_S)
 
     busy.pending = 1000
 
-    assert len(busy.admitted(PLAIN, 0.3)) == LEAST_CONCURRENT
+    with ExitStack() as stack:
+        assert [busy.admit(stack, PLAIN, 0.3), busy.admit(stack, PLAIN, 0.3)] == [frozenset(), None]
+        busy.clock.now += 1.01 * COST_S / KEPT
+        assert [busy.admit(stack, PLAIN, 0.3), busy.admit(stack, PLAIN, 0.3)] == [frozenset(), None]
 
 
 def test_with_calls_pending_the_most_at_once_is_as_many() -> None:

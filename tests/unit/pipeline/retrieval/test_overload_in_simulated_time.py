@@ -14,7 +14,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.pipeline.retrieval.admission import Admission
+from serving.pipeline.retrieval.admission import KEPT, Admission
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.support.builders import TENANT
 
@@ -171,6 +171,26 @@ def test_calls_do_not_wait_to_be_handed_over_until_it_is_too_late(
     left_for_answers = 1 - rate_per_s * TURN_S
     assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S * left_for_answers
     assert seen.late <= 0.01 * seen.in_time
+
+
+async def _calling_again_at_once(callers: int, budget_s: float) -> Seen:
+    service, seen = OneAtATime(arriving_turns=1), Seen()
+    end = asyncio.get_running_loop().time() + SECONDS
+
+    async def call_again() -> None:
+        while asyncio.get_running_loop().time() < end:
+            await service.ask(budget_s, seen, TENANT)
+
+    async with asyncio.TaskGroup() as calling:
+        for _ in range(callers):
+            calling.create_task(call_again())
+    return seen
+
+
+def test_callers_who_call_again_at_once_do_not_keep_everyone_out() -> None:
+    seen = run_in_virtual_time(_calling_again_at_once(64, 0.3))
+
+    assert seen.goodput_per_s >= 0.5 * KEPT * CAPACITY_PER_S
 
 
 async def _overloaded_and_then(share: float) -> Seen:
