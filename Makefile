@@ -329,11 +329,13 @@ audit: $(AUDIT)/.audit $(VENV)/.desk ## Check licences and known vulnerabilities
 	  --ignore-packages $(GPL_ALLOWED) > /dev/null
 	@$(BY_FILE) $(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt
 
+SBOM ?= dist/sbom.json
+
 .PHONY: sbom
-sbom: $(AUDIT)/.audit ## Write the bill of materials of the wheel to dist/sbom.json (CycloneDX)
-	@mkdir -p dist
+sbom: $(AUDIT)/.audit ## Write the bill of materials of the wheel (CycloneDX) to SBOM=dist/sbom.json
+	@mkdir -p $(dir $(SBOM))
 	@PYTHONWARNINGS=ignore $(AUDIT)/bin/cyclonedx-py requirements --pyproject pyproject.toml requirements/serving.txt \
-	  --output-reproducible -o dist/sbom.json
+	  --output-reproducible -o $(SBOM)
 
 .PHONY: test-gpu
 test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips without one

@@ -336,6 +336,20 @@ def _names_as_written() -> str:
     return markdown_table(("gain of resolving", *sets), rows)
 
 
+def _extraction() -> str:
+    """Answers without facts, with extracted ones, and with those of the set."""
+    metrics = ("recall@10", "mrr@10")
+    rows = []
+    for record in baseline("quality/extraction"):
+        means = [_mean_alone(record, metric) for metric in metrics]
+        gains = [difference(record, metric) for metric in metrics]
+        shown = [marked(gain) if gain else "" for gain in gains]
+        rows.append((str(table(record, "parameters")["way"]), *means, *shown))
+    return markdown_table(
+        ("facts", *metrics, *(f"{metric}, gain over none" for metric in metrics)), rows
+    )
+
+
 def _control() -> str:
     """Recall of BM25 by the words that are left out."""
     records = baseline("quality/control")
@@ -408,6 +422,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "differences": _differences,
     "forms": _forms,
     "doubled": _doubled,
+    "extraction": _extraction,
     "names": _names,
     "names-by-seed": _names_by_seed,
     "names-as-written": _names_as_written,

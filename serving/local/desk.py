@@ -66,8 +66,8 @@ def running_desk(
 ) -> Iterator[Desk]:
     """Starts the missing parts, deploys the service, and stops everything at the end.
 
-    Folders and ports are checked before anything starts. The stores start in parallel with Ray.
-    After any failure, everything that was started is stopped.
+    Folders, key files and ports are checked before anything starts. The stores start in parallel
+    with Ray. After any failure, everything that was started is stopped.
 
     Args:
         settings: The settings.
@@ -83,6 +83,7 @@ def running_desk(
     interruption.check()
     require_folders(settings)
     _require_extras(settings)
+    require_key_files(settings)
     ports = choose_ports(settings.serve)
     progress = CancellableReport(report)
 
@@ -158,6 +159,20 @@ def _require_folder(folder: Path, setting: str) -> None:
         raise DeskStartError(
             f"cannot write to {folder} ({error.strerror}); set {setting} to another folder"
         ) from error
+
+
+def require_key_files(settings: Settings) -> None:
+    """Reads the keys of other services, which a replica would fail without in a long traceback.
+
+    Raises:
+        DeskStartError: The file of one cannot be read.
+    """
+    for api in (settings.embedder.api, settings.extraction.api):
+        try:
+            if api is not None:
+                api.secret()
+        except OSError as error:
+            raise DeskStartError(f"key_file {error.filename}: {error.strerror}") from error
 
 
 @contextlib.contextmanager

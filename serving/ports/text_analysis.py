@@ -89,12 +89,15 @@ class TokenBound:
 class UnusableAnswerError(Exception):
     """The extractor has no usable answer for these turns, and would have none again.
 
-    `reason` is one of a few short words, without anything of the texts or the answer.
+    `reason` is one of a few short words, without anything of the texts or the answer. The tokens
+    are billed all the same.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, sent_tokens: int = 0, received_tokens: int = 0) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.sent_tokens = sent_tokens
+        self.received_tokens = received_tokens
 
 
 class Extractor(Protocol):

@@ -217,6 +217,13 @@ def _proposal(answer: Any, conversation: Conversation) -> Proposal:
     segment_ids = {label: turn.id for label, turn in turns}
     fact_ids = {label: fact.id for label, fact in facts.items()}
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
+    sent, received = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    try:
+        answered = _facts_of(answer)
+    except UnusableAnswerError as error:
+        raise UnusableAnswerError(
+            error.reason, sent_tokens=sent, received_tokens=received
+        ) from error
     return Proposal(
         facts=tuple(
             ProposedFact(
@@ -230,10 +237,10 @@ def _proposal(answer: Any, conversation: Conversation) -> Proposal:
                 closes=_ids(fact.closes, fact_ids),
                 single_valued=fact.single_valued,
             )
-            for fact in _facts_of(answer)
+            for fact in answered
         ),
-        sent_tokens=_count(usage, "prompt_tokens"),
-        received_tokens=_count(usage, "completion_tokens"),
+        sent_tokens=sent,
+        received_tokens=received,
     )
 
 

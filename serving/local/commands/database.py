@@ -36,14 +36,14 @@ async def _with_database(dsn: str, work: Callable[[Database], Awaitable[Result]]
 
 @contextlib.contextmanager
 def brief_errors() -> Iterator[None]:
-    """Reports the errors of the stores in a line.
+    """Reports the errors of the stores, and of files that the settings name, in a line.
 
     Raises:
         click.ClickException: In place of any of them.
     """
     try:
         yield
-    except (TriviumError, TimeoutError, UnusableSchemaError, PostgresStartError) as error:
+    except (TriviumError, OSError, UnusableSchemaError, PostgresStartError) as error:
         raise click.ClickException(str(error)) from error
 
 

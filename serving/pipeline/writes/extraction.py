@@ -110,13 +110,23 @@ class ExtractionWork:
         """Does nothing."""
 
     async def project(self, changes: Sequence[Change]) -> None:
-        """Reads the turns among the changes: sessions side by side, each in order of time."""
+        """Reads the turns among the changes: sessions side by side, each in order of time.
+
+        Where the extractor is busy or away, what was asked is waited for, and nothing more asked.
+        """
         free = asyncio.Semaphore(self._limits.sessions)
+        failed = asyncio.Event()
 
         async def read(tenant: TenantName, turns: Sequence[UnreadTurn]) -> None:
             async with free:
                 for some in _parts(turns, self._limits.turns):
-                    await self._read(tenant, some)
+                    if failed.is_set():
+                        return
+                    try:
+                        await self._read(tenant, some)
+                    except Exception:
+                        failed.set()
+                        raise
 
         found = await self._extractions.unread(changes)
         outcomes = await asyncio.gather(
@@ -153,7 +163,14 @@ class ExtractionWork:
             for turn in turns:
                 reason = f"unusable answer: {error.reason}"
                 await self._log.dead_letter(self.projection, None, turn.change, reason)
-            self._report(Extracted(turns=len(turns), unusable=error.reason))
+            self._report(
+                Extracted(
+                    turns=len(turns),
+                    unusable=error.reason,
+                    sent_tokens=error.sent_tokens,
+                    received_tokens=error.received_tokens,
+                )
+            )
             return
         facts, counts = await self._accepted(tenant, conversation, proposal.facts)
         outcomes = await self._extractions.save(tenant, turns, facts)

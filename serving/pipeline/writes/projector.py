@@ -16,7 +16,7 @@ from typing import Protocol
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnavailableError
 from serving.ports.change_log import Change, ChangeBatch, ChangeLog, EmbeddingTask, Projection
-from serving.ports.embedding import Embedder, EmbeddingModel, Vectors
+from serving.ports.embedding import Embedder, EmbeddingModel
 from serving.ports.graph import Graph
 
 logger = logging.getLogger(__name__)
@@ -91,23 +91,28 @@ class EmbeddingWork:
         """Embeds the changed rows that lack a vector; returns whether there were any."""
         tasks = await self._log.embedding_tasks(changes, model)
         if tasks:
-            await self._log.save_embeddings(model, await self._embed(tasks))
+            await self._embed(tasks, model)
         return bool(tasks)
 
-    async def _embed(self, tasks: Sequence[EmbeddingTask]) -> list[tuple[EmbeddingTask, Vectors]]:
+    async def _embed(self, tasks: Sequence[EmbeddingTask], model: EmbeddingModel) -> None:
+        """Embeds and stores together; if that fails, one by one, to find the failing ones.
+
+        Each is stored at once then, so that an embedder with a rate limit below their number makes
+        progress all the same.
+        """
         try:
             vectors = await self._embedder.embed_documents([task.text for task in tasks])
         except (UnavailableError, OverloadedError):
             raise
         except Exception as error:
             if len(tasks) > 1:
-                return [pair for task in tasks for pair in await self._embed([task])]
+                for task in tasks:
+                    await self._embed([task], model)
+                return
             reason = type(error).__name__
-            await self._log.dead_letter(
-                self.projection, await self.model(), tasks[0].change, reason
-            )
-            return []
-        return list(zip(tasks, vectors, strict=True))
+            await self._log.dead_letter(self.projection, model, tasks[0].change, reason)
+            return
+        await self._log.save_embeddings(model, list(zip(tasks, vectors, strict=True)))
 
 
 class GraphWork:

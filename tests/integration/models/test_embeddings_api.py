@@ -69,14 +69,21 @@ async def test_meaning_is_found_by_the_vectors_of_another_service(
     assert set(server.keys) == {"Bearer a-key"}
 
 
-async def test_a_service_that_is_away_costs_the_legs_of_meaning_and_nothing_written(
-    postgres_dsn: str, neo4j_uri: str
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (500, "it answers 500; check the address, the key"),
+        (429, "the embeddings API is full, try again in 1 s"),
+    ],
+)
+async def test_a_service_that_is_away_or_busy_costs_the_legs_of_meaning_and_nothing_written(
+    postgres_dsn: str, neo4j_uri: str, status: int, reason: str
 ) -> None:
     async with (
         embeddings_server() as server,
         service_with_api(postgres_dsn, neo4j_uri, server) as memory,
     ):
-        server.answer = answering(500)
+        server.answer = answering(status)
         token = (await memory.ingest([SAID])).consistency_token
         without = await memory.retrieve("Who sailed to Goa?")
 
@@ -93,6 +100,6 @@ async def test_a_service_that_is_away_costs_the_legs_of_meaning_and_nothing_writ
 
     assert states(without)["dense"] is LegState.FAILED
     dense = next(each for each in without.leg_reports if each.leg == "dense")
-    assert "it answers 500; check the address, the key" in dense.reason
+    assert reason in dense.reason
     assert [hit.id for hit in without.hits] == ["t1"]
     assert stats.dead_letters == ()

@@ -110,6 +110,7 @@ async def test_another_answer_is_refused_as_a_whole_and_the_reason_quotes_nothin
         await extractor.extract(TALK)
 
     assert unusable.value.reason == reason
+    assert (unusable.value.sent_tokens, unusable.value.received_tokens) == (300, 20)
 
 
 @pytest.mark.parametrize("given", [{}, [], {"choices": []}, {"choices": [{"message": None}]}])

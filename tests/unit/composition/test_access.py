@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from serving.composition.access import NotAuthenticatedError, open_access, requi
 from serving.config.settings import Settings, load_settings
 from serving.domain.errors import StoreUnavailableError, UnauthenticatedError
 from serving.domain.identity import Role
-from tests.unit.rpc.identity.callers import RULES, Call, FakeAccessKeys, Issuer, bearer
+from serving.rpc.identity.access import Access
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.unit.rpc.identity.callers import NOW, RULES, Call, FakeAccessKeys, Issuer, bearer
 
 TOKENS = {"issuer": RULES.issuer, "audience": RULES.audience}
 FILES = {"certificate": "/c", "key": "/k", "client_ca": "/a"}
@@ -72,6 +76,31 @@ async def test_each_way_to_authenticate_is_opened_that_the_settings_name(tmp_pat
             assert access.caller_of("Retrieve", call).roles == frozenset({Role.READER})
         assert access.caller_of("Forget", certificate).tenants is None
         assert access.open_methods == {"ListProfiles"}
+
+
+def test_a_revoked_key_is_rejected_within_5_s() -> None:
+    keys = FakeAccessKeys()
+    text = keys.make(Role.READER)
+
+    def is_accepted(access: Access) -> bool:
+        try:
+            access.caller_of("Retrieve", bearer(text))
+        except UnauthenticatedError:
+            return False
+        return True
+
+    async def seconds_until_rejected() -> float:
+        time = asyncio.get_running_loop().time
+        async with open_access(settings(keys=True), keys) as access:
+            await asyncio.sleep(61)
+            assert is_accepted(access)
+            keys.stored[0] = replace(keys.stored[0], revoked_at=NOW)
+            revoked_at = time()
+            while is_accepted(access):  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(0.1)
+            return time() - revoked_at
+
+    assert run_in_virtual_time(seconds_until_rejected()) <= 5
 
 
 async def test_while_the_keys_cannot_be_read_no_key_is_accepted() -> None:

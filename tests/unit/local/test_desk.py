@@ -15,6 +15,7 @@ from serving.local.desk import (
     CancellableReport,
     address_of,
     logs_kept_on_failure,
+    require_key_files,
     started_in_background,
 )
 from serving.local.ray_environment import DeskStartError
@@ -101,6 +102,27 @@ def test_a_server_that_did_not_start_fails_the_desk_in_its_own_words() -> None:
 
     with pytest.raises(DeskStartError, match="no room; see the log"):
         address_of(start, not_interrupted)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [{"embedder": {"model": "m", "dimension": 8}}, {"extraction": {"by": "api"}}],
+    ids=["embedder", "extraction"],
+)
+def test_a_key_file_that_is_missing_is_named_before_anything_starts(
+    sections: dict[str, dict[str, object]], tmp_path: Path
+) -> None:
+    [(name, section)] = sections.items()
+    file = tmp_path / "key"
+    api = {"url": "http://127.0.0.1:9/v1", "key_file": file}
+    if name == "extraction":
+        api["model"] = "m"
+    settings = load_settings({name: {**section, "api": api}})
+
+    with pytest.raises(DeskStartError, match=f"key_file {file}: No such file"):
+        require_key_files(settings)
+    file.write_text("a-key\n")
+    require_key_files(settings)
 
 
 def test_the_logs_of_a_failed_start_are_kept_and_named(settings: Settings, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.budget import Deadline
+from serving.domain.errors import OverloadedError
 from serving.domain.items.records import TenantName
 from serving.pipeline.writes.projector import (
     BATCH_CHANGES,
@@ -220,6 +221,37 @@ async def test_a_row_that_cannot_be_embedded_does_not_hold_its_turn(postgres: Po
     alone = [call for call in embedder.calls if len(call) == 1 and "poison" in call[0]]
     assert len(alone) <= 2
     assert len(await postgres.catalog.dead_letters(OTHER, 10)) == 1
+
+
+class LimitedEmbedder(NotingEmbedder):
+    """An embedder that answers so many calls, and is busy then; it fails on one text."""
+
+    def __init__(self, bad: str, limit: int) -> None:
+        super().__init__(bad)
+        self.limit = limit
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        if not self.limit:
+            raise OverloadedError("the API", 60.0)
+        self.limit -= 1
+        return await super().embed_documents(texts)
+
+
+async def test_what_was_embedded_before_the_embedder_was_busy_is_not_embedded_again(
+    postgres: Postgres,
+) -> None:
+    rows = [segment("a", "first"), segment("b", "second"), segment("bad", "poison")]
+    await postgres.store.write(TENANT, rows)
+    embedder = LimitedEmbedder("poison", limit=2)  # all together, and one of them alone
+
+    with pytest.raises(OverloadedError):
+        await projected(postgres, embedder)
+    embedder.limit = 9
+    await projected(postgres, embedder)
+
+    alone = [text for call in embedder.calls if len(call) == 1 for text in call]
+    assert sorted(alone) == ["first", "poison", "second"]
+    assert set(await vectors(postgres)) == {"a", "b"}
 
 
 async def test_what_waits_for_a_projection_is_counted_by_tenant(postgres: Postgres) -> None:

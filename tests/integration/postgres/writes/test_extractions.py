@@ -408,3 +408,13 @@ async def test_the_command_needs_an_extractor(postgres_dsn: str) -> None:
 
     assert said.exit_code == 1
     assert "set TRIVIUM_EXTRACTION__BY to rules, or to api" in said.output
+
+
+async def test_the_command_names_the_file_of_the_key_that_is_missing(postgres_dsn: str) -> None:
+    async with completions_server() as server:
+        missing = {"TRIVIUM_EXTRACTION__API__KEY_FILE": "/missing/key"}
+        said = await command(postgres_dsn, **by_api(server), **missing)
+
+    assert said.exit_code == 1
+    assert said.output.startswith("Error: ")
+    assert "'/missing/key'" in said.output

@@ -55,6 +55,38 @@ def test_a_new_file_is_for_its_owner(fake_service: FakeService, tmp_path: Path) 
     assert file.stat().st_mode & 0o077 == 0
 
 
+def test_the_rest_of_the_file_keeps_its_bytes(fake_service: FakeService, tmp_path: Path) -> None:
+    file, notes = tmp_path / "notes.md", "# Notes\r\n\r\nCaf\u00e9\r\n".encode("latin-1")
+    file.write_bytes(notes)
+    fake_service.will_answer(
+        "Retrieve", RetrieveResponse(briefing="one"), Failure(grpc.StatusCode.NOT_FOUND, "gone")
+    )
+
+    assert recollect(fake_service, file, "Who?").exit_code == 0
+    assert file.read_bytes() == notes + f"{BEGIN}\none\n{END}\n".encode()
+    assert recollect(fake_service, file, "When?").exit_code != 0
+    assert file.read_bytes() == notes
+
+
+def test_a_link_stays_a_link(fake_service: FakeService, tmp_path: Path) -> None:
+    file, link = tmp_path / "notes.md", tmp_path / "link.md"
+    file.write_text(NOTES)
+    link.symlink_to(file.name)
+    fake_service.will_answer("Retrieve", RetrieveResponse(briefing="one"))
+
+    assert recollect(fake_service, link, "Who?").exit_code == 0
+
+    assert link.is_symlink()
+    assert "one" in file.read_text()
+
+
+@pytest.mark.parametrize("end", ["\r\n", ""])
+def test_a_block_that_an_editor_has_changed_is_found(end: str) -> None:
+    edited = f"a\r\n{BEGIN}\r\nold\r\n{END}{end}"
+
+    assert with_block(edited, "new") == f"a\r\n{BEGIN}\nnew\n{END}\n"
+
+
 @pytest.mark.parametrize("text", ["", "a\n", f"a\n{BEGIN}\nold\n{END}\nb\n"])
 def test_no_stored_text_can_end_the_block(text: str) -> None:
     hostile = f"one {END}\n{BEGIN} two"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from serving.domain.errors import OverloadedError
+from serving.domain.errors import DependencyError, OverloadedError
 from serving.domain.items.records import Fact, Segment, TenantName
 from serving.pipeline.writes.extraction import (
     MAX_NAME_BYTES,
@@ -353,7 +353,7 @@ async def test_names_are_spelled_as_they_are_known_and_i_is_the_speaker() -> Non
 async def test_turns_without_a_usable_answer_are_dead_lettered_and_the_others_are_read() -> None:
     def answer(conversation: Conversation) -> Proposal:
         if conversation.turns[0].session == "bad":
-            raise UnusableAnswerError("prose")
+            raise UnusableAnswerError("prose", sent_tokens=30, received_tokens=7)
         return Proposal(facts=(proposal("c"),))
 
     extraction = extracting(
@@ -364,7 +364,10 @@ async def test_turns_without_a_usable_answer_are_dead_lettered_and_the_others_ar
 
     assert extraction.log.reasons == dict.fromkeys("ab", "unusable answer: prose")
     assert extraction.turns.saved == [["c"]]
-    assert Extracted(turns=2, unusable="prose") in extraction.reports
+    assert (
+        Extracted(turns=2, unusable="prose", sent_tokens=30, received_tokens=7)
+        in extraction.reports
+    )
 
 
 async def test_a_busy_extractor_is_asked_again_and_what_was_read_is_not() -> None:
@@ -382,6 +385,23 @@ async def test_a_busy_extractor_is_asked_again_and_what_was_read_is_not() -> Non
     await extraction.run()
 
     assert sorted(extraction.turns.saved) == [["a"], ["b"]]
+    assert extraction.log.reasons == {}
+
+
+@pytest.mark.parametrize("error", [OverloadedError("it"), DependencyError("extractor", "away")])
+async def test_an_extractor_that_is_busy_or_away_is_not_asked_for_the_others(
+    error: Exception,
+) -> None:
+    def answer(conversation: Conversation) -> Proposal:
+        raise error
+
+    extraction = extracting(answer, *(turn(f"t{n}", session="") for n in range(9)))
+    extraction.limits = ExtractionLimits(sessions=2)
+
+    with pytest.raises(type(error)):
+        await extraction.run()
+
+    assert len(extraction.extractor.asked) == 1
     assert extraction.log.reasons == {}
 
 

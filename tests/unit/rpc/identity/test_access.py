@@ -13,7 +13,7 @@ from serving.domain.errors import (
     StoreUnavailableError,
     UnauthenticatedError,
 )
-from serving.domain.identity import Caller, KeyText, Role
+from serving.domain.identity import AccessKey, Caller, KeyText, Role
 from serving.domain.items.records import TenantName
 from serving.rpc.identity.access import ANYONE, OPEN, Access, each_within_tenants, hide_from
 from serving.rpc.identity.key_ring import STALE_S, KeyRing
@@ -24,6 +24,9 @@ from serving.rpc.service import TriviumService
 from tests.unit.rpc.identity import callers
 from tests.unit.rpc.identity.callers import NOW, OURS, Call, FakeAccessKeys, Issuer, bearer, door
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+
+REVOKED_WITHIN_S = 5.0
+"""What the README promises."""
 
 OVER_TLS = {"transport_security_type": [b"ssl"]}
 
@@ -138,6 +141,27 @@ async def test_keys_that_cannot_be_read_for_too_long_are_not_trusted() -> None:
     clock.seconds += STALE_S
     assert ring.verify(str(text)).name == f"key {text.id}"
     clock.seconds += 0.1
+    with pytest.raises(StoreUnavailableError):
+        ring.verify(str(text))
+
+
+async def test_a_revoked_key_is_rejected_within_5_s_however_long_the_reading_before_took() -> None:
+    clock = SteppedClock()
+
+    class SlowlyRead(FakeAccessKeys):
+        async def all(self) -> list[AccessKey]:
+            found = await super().all()
+            self.stored[0] = replace(found[0], revoked_at=NOW)
+            clock.seconds += REVOKED_WITHIN_S
+            return found
+
+    keys = SlowlyRead()
+    text = keys.make(Role.READER)
+    ring = KeyRing(keys, monotonic=clock, now=lambda: NOW)
+
+    await ring.refresh()
+    clock.seconds += 0.1
+
     with pytest.raises(StoreUnavailableError):
         ring.verify(str(text))
 

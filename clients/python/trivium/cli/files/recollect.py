@@ -17,7 +17,7 @@ from trivium.files.records import STDIN
 
 PROFILE = "recollection"
 BEGIN, END = "<!-- trivium: begin -->", "<!-- trivium: end -->"
-_BLOCK = re.compile(rf"{re.escape(BEGIN)}\n.*?{re.escape(END)}\n", re.DOTALL)
+_BLOCK = re.compile(rf"{re.escape(BEGIN)}\r?\n.*?{re.escape(END)}(\r?\n)?", re.DOTALL)
 
 
 @click.command()
@@ -47,16 +47,22 @@ def recollect(connection: Connection, file: Path, question: str, profile: str, l
 def update(file: Path, block: str) -> None:
     """Writes the block into the file at once, so that a reader sees the old text or the new one.
 
+    The rest keeps its bytes, whatever its line ends and encoding are. A link stays a link.
+
     Raises:
         OSError: The file cannot be read or written.
     """
-    before = file.read_text(encoding="utf-8") if file.exists() else ""
+    file = file.resolve()
+    before = ""
+    if file.exists():
+        with file.open(encoding="utf-8", errors="surrogateescape", newline="") as text:
+            before = text.read()
     after = with_block(before, block)
     if after == before:
         return
     descriptor, unfinished = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
-        with open(descriptor, "w", encoding="utf-8") as text:
+        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as text:
             text.write(after)
         if file.exists():
             shutil.copymode(file, unfinished)

@@ -1,0 +1,92 @@
+"""The command `python -m bench.quality.variants.extraction`: facts read out of turns.
+
+The same questions are asked where there are no facts, where the service has read facts out of the
+turns by its rules, and where there are those of the set. Each of these has a service of its own,
+since what reads turns is a setting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.markdown import Markdown
+
+from bench.harness.collection import Collection, left_without_facts
+from bench.harness.connections import connected
+from bench.harness.results import RESULTS, run_folder
+from bench.harness.service import fresh_data, started
+from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.pages.folder import write_records
+from bench.quality.scoring.evaluate import Answers
+from bench.quality.scoring.outcome import outcome
+from bench.quality.session import Session
+from bench.quality.ways import Way
+from bench.reports import environment
+from bench.reports.progress import progress_bars
+
+NONE, BY_RULES, GIVEN = Way("none"), Way("by rules"), Way("those of the set")
+EXTRACTOR = "TRIVIUM_EXTRACTION__BY"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    metavar="FOLDER...",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    help="Where to make a folder of results for each set.",
+)
+@click.option("--limit-queries", type=click.IntRange(min=2), help="At most so many of each set.")
+def main(folders: Sequence[Path], out: Path, limit_queries: int | None) -> None:
+    """Measure the questions of each FOLDER without facts, with extracted ones, and with its own."""
+    with ended_by_message():
+        for collection in read_sets(folders, limit_queries, skip_unreadable=False):
+            answers = asyncio.run(_measure(collection))
+            where = run_folder(f"extraction-{collection.name}", out)
+            console.print(Markdown(_write(where, collection, answers)))
+            console.print(f"written to {where}", markup=False)
+
+
+async def _measure(collection: Collection) -> list[Answers]:
+    turns = left_without_facts(collection)
+    return [
+        await _answers(turns, NONE, "off"),
+        await _answers(turns, BY_RULES, "rules"),
+        await _answers(collection, GIVEN, "off"),
+    ]
+
+
+async def _answers(collection: Collection, way: Way, extractor: str) -> Answers:
+    console.print(f"facts: {way.name}", markup=False)
+    with fresh_data() as data_dir:
+        async with (
+            started(data_dir, {EXTRACTOR: extractor}) as target,
+            connected(target.address, 1) as connections,
+        ):
+            profiles = await connections.profiles()
+            with progress_bars(console) as bars:
+                session = Session(connections, profiles, bars)
+                measured = await session.measure(collection, [way], explain=False)
+    return measured.baseline
+
+
+def _write(where: Path, collection: Collection, answers: Sequence[Answers]) -> str:
+    """Writes records and summary, and returns the summary."""
+    about = environment.about(collection)
+    command = shlex.join(["python", "-m", "bench.quality.variants.extraction", collection.name])
+    records = [outcome(each, answers[0], command=command).as_record(about) for each in answers]
+    return write_records(where, records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""A desk whose callers need keys, and whose stores and extractor have secrets of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from psycopg.conninfo import make_conninfo
+
+from serving.__main__ import main
+from tests.fixtures.postgres import fresh_database
+from tests.fixtures.service import Service, started_service
+from tests.support.processes import tree_of
+from tests.support.waiting import until
+from trivium import Client
+from trivium.errors import AuthenticationError, UnavailableError
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+
+REVOKED_WITHIN_S = 5.0
+"""What the README promises."""
+
+PASSWORD, API_KEY = "swordfish-of-the-stores", "key-of-the-extractor"
+
+SETTINGS = {
+    "TRIVIUM_AUTH__KEYS": "true",
+    "TRIVIUM_NEO4J__PASSWORD": PASSWORD,
+    "TRIVIUM_EXTRACTION__BY": "api",
+    "TRIVIUM_EXTRACTION__API__URL": "http://127.0.0.1:1/v1",
+    "TRIVIUM_EXTRACTION__API__MODEL": "some-model",
+    "TRIVIUM_EXTRACTION__API__KEY": API_KEY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedDesk:
+    """The desk, and the address of its PostgreSQL with the password."""
+
+    service: Service
+    dsn: str
+
+    def keys(self, *arguments: str) -> str:
+        """What a command of the operator prints."""
+        env = {"TRIVIUM_POSTGRES__DSN": self.dsn}
+        done = CliRunner().invoke(main, ["keys", *arguments], env=env)
+        assert done.exit_code == 0, done.output
+        return done.output.strip()
+
+    def answers(self, key: str) -> bool:
+        """Whether a caller with this key alone gets an answer."""
+        with Client(self.service.address, token=key) as memory:
+            try:
+                memory.retrieve("Anyone there?")
+            except (AuthenticationError, UnavailableError):
+                return False
+            return True
+
+    def command_lines(self) -> list[str]:
+        lines = []
+        for process in tree_of(self.service.process.pid):
+            try:
+                lines.append(" ".join(process.cmdline()))
+            except psutil.Error:
+                continue
+        return lines
+
+
+@pytest.fixture(scope="module")
+def desk(postgres_server: str) -> Iterator[GuardedDesk]:
+    with fresh_database(postgres_server) as address:
+        dsn = make_conninfo(address, password=PASSWORD)
+        with started_service("single", **SETTINGS, TRIVIUM_POSTGRES__DSN=dsn) as service:
+            yield GuardedDesk(service, dsn)
+
+
+def test_a_key_is_accepted_until_it_is_revoked_and_rejected_within_5_s(desk: GuardedDesk) -> None:
+    assert not desk.answers("")
+    key = desk.keys("create", "--tenant", "acme", "--role", "reader")
+    until(lambda: desk.answers(key))
+
+    desk.keys("revoke", key.split("_")[1])
+
+    until(lambda: not desk.answers(key), timeout_s=REVOKED_WITHIN_S)
+
+
+def test_no_command_line_shows_a_password_or_a_key(desk: GuardedDesk) -> None:
+    key = desk.keys("create", "--tenant", "acme", "--role", "admin")
+    until(lambda: desk.answers(key))
+
+    lines = desk.command_lines()
+
+    assert any("ServeReplica" in line for line in lines), "the replica is not looked at"
+    hidden = (PASSWORD, API_KEY, key.rpartition("_")[2], desk.service.token)
+    assert [line for line in lines if any(each in line for each in hidden)] == []
