@@ -109,8 +109,10 @@ class MemoryStore(Protocol):
 
         An item whose content is stored already is unchanged; the token covers the write that stored
         it. The entities of the segments in `extracted` and the times of the items in `undated` were
-        set by the service and are not part of their content: writing them again changes neither.
-        Nor is a vector: those of unchanged items are ignored, the others are stored with the items.
+        set by the service and are not part of their content: writing them again changes neither. An
+        item that was read back is unchanged too, though it comes with both. A segment with a
+        `created_at` keeps it if it is new. Nor is a vector: those of unchanged items are ignored,
+        the others are stored with the items.
 
         Raises:
             TextSearchConfigConflictError: The tenant has another one.

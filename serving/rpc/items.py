@@ -91,6 +91,10 @@ def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: da
         entities=check.texts(f"{field}.entities", message.entities, MAX_ENTITIES, MAX_NAME_BYTES),
         entity=check.text(f"{field}.entity", message.entity, MAX_NAME_BYTES),
         keywords=check.texts(f"{field}.keywords", message.keywords, MAX_KEYWORDS, MAX_NAME_BYTES),
+        # The clock of the service that it was exported from may be ahead.
+        created_at=min(check.instant(f"{field}.created_at", message.created_at), now)
+        if message.HasField("created_at")
+        else None,
     )
 
 

@@ -163,6 +163,60 @@ async def test_a_time_that_the_service_set_is_no_part_of_the_content(
     assert await load(store, first.item) == [first]
 
 
+@pytest.mark.parametrize(
+    "item",
+    [segment("a", entities=("Goa",)), fact("a", "x", "y", "z")],
+    ids=["segment", "fact"],
+)
+async def test_what_was_read_back_is_left_alone_and_so_is_what_was_sent_before(
+    store: Stores, item: Segment | Fact
+) -> None:
+    """As in an export, which has the time, the entities and the sentence that the service set."""
+    mine = frozenset([item.item])
+    copy = TenantName("copy")
+    later = (
+        replace(item, event_time=NOON + days(1))
+        if isinstance(item, Segment)
+        else replace(item, recorded_at=NOON + days(1))
+    )
+    await store.write(TENANT, [item], extracted=mine, undated=mine)
+    (read,) = (await store.load(TENANT, [item.item], Deadline.after(60))).values()
+    if isinstance(read, Fact):
+        read = replace(read, sentence=read.statement)
+
+    again = await store.write(TENANT, [read])
+    await store.write(copy, [read])
+    sent_before = await store.write(copy, [later], extracted=mine, undated=mine)
+    other_time = await store.write(copy, [later])
+
+    assert again.outcomes == ["unchanged"]
+    assert sent_before.outcomes == ["unchanged"]
+    assert other_time.outcomes == ["updated"]
+
+
+async def test_entities_that_the_client_takes_away_are_a_change(store: Stores) -> None:
+    named = segment("a", entities=("Goa",))
+    await store.write(TENANT, [named])
+
+    extracted = replace(named, entities=("Rome",))
+    receipt = await store.write(TENANT, [extracted], extracted=frozenset(ids("a")))
+
+    assert receipt.outcomes == ["updated"]
+
+
+async def test_a_new_segment_keeps_the_time_when_it_was_first_stored_elsewhere(
+    store: Stores,
+) -> None:
+    await store.write(TENANT, [segment("a", created_at=NOON)])
+    for again in (segment("a", created_at=NOON - days(9)), segment("a", "changed")):
+        await store.write(TENANT, [again])
+
+    (found,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
+    assert (found.created_at, found.item) == (NOON, segment_id("a"))
+    assert isinstance(found, Segment)
+    assert found.text == "changed"
+
+
 async def test_a_segment_and_a_fact_may_share_an_id(store: Stores) -> None:
     await store.write(TENANT, [segment("a"), fact("a", "x", "y", "z")])
 

@@ -79,8 +79,7 @@ class InMemoryStore:
         rows = self._tenant(tenant, text_search_config).rows
         self._xid += 1
         outcomes = [
-            self._put(rows, item, _as_sent(item, item.item in extracted, item.item in undated))
-            for item in items
+            self._put(rows, item, item.item in extracted, item.item in undated) for item in items
         ]
         _close(rows)
         xids = {rows[item.item].xid for item in items}
@@ -207,12 +206,13 @@ class InMemoryStore:
             raise TextSearchConfigConflictError(name, tenant.text_search_config, text_search_config)
         return tenant
 
-    def _put(self, rows: dict[ItemId, _Row], item: Item, sent: Item) -> Outcome:
+    def _put(self, rows: dict[ItemId, _Row], item: Item, extracted: bool, undated: bool) -> Outcome:
+        sent = _as_sent(item, extracted, undated)
         stored = rows.get(item.item)
-        if stored is not None and stored.sent == sent:
+        if stored is not None and (stored.sent == sent or _repeats(item, stored.item, undated)):
             return "unchanged"
         now = datetime.now(UTC)
-        created_at = now if stored is None else stored.item.created_at
+        created_at = item.created_at or now if stored is None else stored.item.created_at
         rows[item.item] = _Row(
             replace(item, created_at=created_at, updated_at=now), sent, self._xid
         )
@@ -263,10 +263,22 @@ def _sample(erased: Sequence[ItemId], before: Mapping[ItemId, Item]) -> list[Era
 
 def _as_sent(item: Item, extracted: bool, undated: bool) -> Item:
     """The item without what the service gave it."""
+    item = replace(item, created_at=None)
     if isinstance(item, Segment):
         item = replace(item, entities=()) if extracted else item
         return replace(item, event_time=datetime.min) if undated else item
     return replace(item, recorded_at=datetime.min) if undated else item
+
+
+def _repeats(item: Item, stored: Item, undated: bool) -> bool:
+    """Whether the item says what is stored, with what the service gave it."""
+    pair: list[Item] = []
+    for each in (item, stored):
+        each = replace(each, created_at=None, updated_at=None)
+        if isinstance(each, Fact):
+            each = replace(each, sentence=each.statement, closings=())
+        pair.append(_as_sent(each, extracted=False, undated=undated))
+    return pair[0] == pair[1]
 
 
 def _is_selected(item: Item, selector: Selector) -> bool:

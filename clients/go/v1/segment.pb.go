@@ -59,7 +59,9 @@ type Segment struct {
 	// The name of the entity that this segment represents, such as a file or a
 	// person. Empty for a segment that only mentions entities.
 	Entity string `protobuf:"bytes,12,opt,name=entity,proto3" json:"entity,omitempty"`
-	// Output only. When the server first stored it.
+	// When it was first stored, by which `known_at` selects. The server sets it,
+	// unless a new segment comes with an earlier time, as one does that was
+	// exported from another service; a later write never changes it.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Output only. When the server last changed it.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`

@@ -1,6 +1,6 @@
 """Trivium as the memory of an agent of LiveKit Agents."""
 
 from trivium_livekit.agent import TriviumAgent
-from trivium_livekit.memory import Outcome, TriviumMemory
+from trivium_livekit.memory import StoreOutcome, TriviumMemory
 
-__all__ = ["Outcome", "TriviumAgent", "TriviumMemory"]
+__all__ = ["StoreOutcome", "TriviumAgent", "TriviumMemory"]

@@ -18,7 +18,7 @@ from livekit.agents import (
 )
 
 from trivium import AsyncClient, Segment, TriviumError
-from trivium.conversation import Recall, words_of
+from trivium.conversation import Recall, TurnOutcome, words_of
 
 logger = logging.getLogger(__name__)
 
@@ -27,15 +27,9 @@ RECALL_TIMEOUT_S = 0.08
 WRITE_TIMEOUT_S = 5.0
 
 
-class Outcome(StrEnum):
-    """What became of a call of the memory."""
+class StoreOutcome(StrEnum):
+    """How storing an exchange ended; `TurnOutcome` says it of a recall."""
 
-    FOUND = "found"
-    NOTHING = "nothing"
-    """It answered, and has nothing that fits."""
-    LATE = "late"
-    """It did not answer within the timeout."""
-    FAILED = "failed"
     STORED = "stored"
     NOT_STORED = "not stored"
 
@@ -64,7 +58,7 @@ class TriviumMemory:
         bot: str = "Bot",
         timeout: float = RECALL_TIMEOUT_S,
     ) -> None:
-        self.outcomes: Counter[Outcome] = Counter()
+        self.outcomes: Counter[TurnOutcome | StoreOutcome] = Counter()
         self._client = client
         self._session = session
         self._speakers = {"user": user, "assistant": bot}
@@ -128,11 +122,10 @@ class TriviumMemory:
         if self._recalled[0] != turn:
             self._asked = words_of(said)
             end = await self._recall.end_turn(said)
-            block, outcome = end.block, Outcome(end.outcome)
-            self.outcomes[outcome] += 1
-            if outcome in (Outcome.LATE, Outcome.FAILED):
+            self.outcomes[end.outcome] += 1
+            if end.outcome in (TurnOutcome.LATE, TurnOutcome.FAILED):
                 return ""
-            self._recalled = (turn, block)
+            self._recalled = (turn, end.block)
         return self._recalled[1]
 
     def _keep(self, event: ConversationItemAddedEvent) -> None:
@@ -164,10 +157,10 @@ class TriviumMemory:
     async def _store(self, turns: Sequence[Segment]) -> None:
         try:
             rejected = (await self._client.ingest(turns, timeout=WRITE_TIMEOUT_S)).rejected
-            outcome = Outcome.NOT_STORED if rejected else Outcome.STORED
+            outcome = StoreOutcome.NOT_STORED if rejected else StoreOutcome.STORED
         except (TriviumError, ValueError) as error:
             logger.warning("turns were not stored", extra={"reason": str(error)})
-            outcome = Outcome.NOT_STORED
+            outcome = StoreOutcome.NOT_STORED
         self.outcomes[outcome] += 1
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -32,22 +32,16 @@ from pipecat.processors.aggregators.llm_context import (
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 
 from trivium import AsyncClient, Segment, TriviumError
-from trivium.conversation import Recall, words_of
+from trivium.conversation import Recall, TurnEnd, TurnOutcome, words_of
 
 RECALL_TIMEOUT_S = 0.08
 """An acceptable pause before an answer."""
 WRITE_TIMEOUT_S = 5.0
 
 
-class Outcome(StrEnum):
-    """What became of a call of the memory."""
+class StoreOutcome(StrEnum):
+    """How storing an exchange ended; `TurnOutcome` says it of a recall."""
 
-    FOUND = "found"
-    NOTHING = "nothing"
-    """It answered, and has nothing that fits."""
-    LATE = "late"
-    """It did not answer within the timeout."""
-    FAILED = "failed"
     STORED = "stored"
     NOT_STORED = "not stored"
 
@@ -56,7 +50,7 @@ class MemoryMetricsData(MetricsData):  # type: ignore[misc]  # Pipecat is not al
     """A call of the memory: how it ended, and after how many seconds."""
 
     operation: Literal["recall", "store"]
-    outcome: Outcome
+    outcome: TurnOutcome | StoreOutcome
     value: float
 
 
@@ -201,19 +195,18 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         if not said:
             return ""
         if self._recalled[0] != (place, said):
-            block, outcome = await self._ask(said)
-            if outcome in (Outcome.LATE, Outcome.FAILED):
+            end = await self._ask(said)
+            if end.outcome in (TurnOutcome.LATE, TurnOutcome.FAILED):
                 return ""
-            self._recalled = ((place, said), block)
+            self._recalled = ((place, said), end.block)
         return self._recalled[1]
 
-    async def _ask(self, said: str) -> tuple[str, Outcome]:
+    async def _ask(self, said: str) -> TurnEnd:
         """The only call that an answer waits for; raises no error of the memory."""
         started = time.monotonic()
         end = await self._recall.end_turn(said)
-        outcome = Outcome(end.outcome)
-        await self._measure("recall", outcome, started)
-        return end.block, outcome
+        await self._measure("recall", end.outcome, started)
+        return end
 
     def _keep(self, speaker: str, text: str, timestamp: str) -> None:
         self._turns += 1
@@ -236,14 +229,17 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         started = time.monotonic()
         try:
             rejected = (await self._client.ingest(turns, timeout=WRITE_TIMEOUT_S)).rejected
-            outcome = Outcome.NOT_STORED if rejected else Outcome.STORED
+            outcome = StoreOutcome.NOT_STORED if rejected else StoreOutcome.STORED
         except (TriviumError, ValueError) as error:
             logger.warning(f"{self}: {len(turns)} turns were not stored: {error}")
-            outcome = Outcome.NOT_STORED
+            outcome = StoreOutcome.NOT_STORED
         await self._measure("store", outcome, started)
 
     async def _measure(
-        self, operation: Literal["recall", "store"], outcome: Outcome, started: float
+        self,
+        operation: Literal["recall", "store"],
+        outcome: TurnOutcome | StoreOutcome,
+        started: float,
     ) -> None:
         if not self.metrics_enabled:
             return

@@ -21,6 +21,7 @@ from tests.clients.recalling_service import (
 )
 from tests.fakes.service import Failure
 from trivium import AsyncClient
+from trivium.conversation import TurnOutcome
 from trivium.v1.retrieval_service_pb2 import WarmRequest
 
 pytest.importorskip("livekit.agents", reason="`make test-integrations` installs LiveKit Agents")
@@ -28,7 +29,7 @@ pytest.importorskip("livekit.agents", reason="`make test-integrations` installs 
 from livekit.agents import Agent, llm, stt
 
 from tests.clients.livekit.call import PATIENCE_S, calling, messages_of
-from trivium_livekit import Outcome, TriviumAgent, TriviumMemory
+from trivium_livekit import TriviumAgent, TriviumMemory
 
 pytestmark = pytest.mark.livekit
 
@@ -85,7 +86,7 @@ async def test_what_was_found_while_the_user_spoke_is_there_when_the_turn_ends()
             await memory.aclose()
 
     assert ("developer", WEDDING) in given
-    assert memory.outcomes[Outcome.FOUND] == 1
+    assert memory.outcomes[TurnOutcome.FOUND] == 1
 
 
 async def test_a_preemptive_generation_is_not_searched_for_again_at_its_end(

@@ -863,12 +863,15 @@ def test_export_writes_files_that_ingest_reads(
     )
     fact = Fact(id="f1", subject="Nora", relation="mentions", object="Goa", evidence=["s1"])
     fake_service.will_answer("ListFacts", ListFactsResponse(facts=[fact]))
+    german = TenantStats(text_search_config="german")
+    fake_service.will_answer("GetStats", GetStatsResponse(tenant=german))
     folder = tmp_path / "new" / "export"
 
     result = run("export", str(folder))
 
     assert result.exit_code == 0
     assert "2 segments and 1 facts" in result.stdout
+    assert "--text-search-config german" in result.stdout
     assert (folder / "segments.jsonl").stat().st_mode & 0o077 == 0
     for name, ids in (("segments", ["s1", "s2"]), ("facts", ["f1"])):
         problems: list[Problem] = []

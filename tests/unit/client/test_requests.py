@@ -120,6 +120,15 @@ def test_importance_of_zero_differs_from_none() -> None:
     assert [item.segment.HasField("importance") for item in sent] == [True, False]
 
 
+def test_a_segment_is_sent_with_the_time_when_it_was_first_stored() -> None:
+    items = [Segment(id="a", text="a", created_at=NOON), Segment(id="b", text="b")]
+
+    exported, new = (item.segment for item in requests.ingest("acme", items).items)
+
+    assert exported.created_at.ToDatetime(tzinfo=UTC) == NOON
+    assert not new.HasField("created_at")
+
+
 def test_fact_is_sent_with_its_evidence_in_order() -> None:
     fact = Fact(id="f", subject="a", relation="knows", object="b", evidence=["2", "1"])
 

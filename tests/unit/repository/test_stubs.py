@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from tests.support.tracked_files import ROOT, tracked_files
 
-GENERATED = ("clients/go/v1", "clients/typescript/src/gen/trivium")
+GENERATED = ("clients/go/v1", "clients/typescript/src/gen")
 PLUGIN = ROOT / "clients" / "typescript" / "node_modules" / ".bin" / "protoc-gen-es"
 
 pytestmark = [
@@ -30,10 +31,14 @@ def files_below(root: Path) -> dict[str, str]:
 
 def test_the_stubs_are_those_that_buf_generates(tmp_path: Path) -> None:
     buf = Path(sys.executable).with_name("buf")
-    subprocess.run([buf, "generate", "-o", tmp_path], cwd=ROOT, check=True)
+    site = sysconfig.get_path("purelib")
+    details = [site, "--path", f"{site}/google/rpc/error_details.proto"]
+    template = ["--template", "clients/typescript/buf.gen.yaml"]
+    for inputs in ([], [*template, *details]):
+        subprocess.run([buf, "generate", "-o", tmp_path, *inputs], cwd=ROOT, check=True)
 
     generated = files_below(tmp_path)
 
-    assert len(generated) == 19
+    assert len(generated) == 20
     assert generated == files_below(ROOT), "run `make stubs`"
     assert set(generated) == set(tracked_files(*GENERATED))

@@ -10,7 +10,7 @@ from serving.domain.errors import InvalidRequestError
 from serving.domain.items.records import segment_id
 from serving.ports.embedding import EmbeddingModel
 from serving.rpc import requests
-from tests.support.builders import NOON
+from tests.support.builders import NOON, days
 from trivium.v1 import catalog_service_pb2, fact_pb2, ingest_service_pb2, segment_pb2
 from trivium.v1.filter_pb2 import Filter, LabelFilter, TimeRange
 from trivium.v1.ingest_service_pb2 import IngestItem
@@ -48,6 +48,7 @@ def fact_item(**fields: object) -> ingest_service_pb2.IngestItem:
         (segment_item(importance=1.5), "items[0].segment.importance"),
         (segment_item(importance=float("nan")), "items[0].segment.importance"),
         (segment_item(event_time=YEAR_ZERO), "items[0].segment.event_time"),
+        (segment_item(created_at=YEAR_ZERO), "items[0].segment.created_at"),
         (segment_item(entities=[" "]), "items[0].segment.entities[0]"),
         (segment_item(labels={"": "x"}), "items[0].segment.labels['']"),
         (fact_item(subject=""), "items[0].fact.subject"),
@@ -72,6 +73,16 @@ def test_a_malformed_item_is_set_apart_with_its_field(
 
     assert [place for place, _ in call.items] == [1]
     assert [violation.field for violation in call.rejected[0][1]] == [field]
+
+
+def test_a_segment_was_not_stored_first_in_the_future() -> None:
+    times = [NOON - days(1), NOON + days(1), None]
+    items = [segment_item(id=str(place), created_at=time) for place, time in enumerate(times)]
+    request = ingest_service_pb2.IngestRequest(tenant="acme", items=items)
+
+    call = requests.to_ingest_call(request, NOON)
+
+    assert [item.created_at for _, item in call.items] == [NOON - days(1), NOON, None]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ There are three kinds of file, distinguished by their first line:
 
 * *segments*, JSON lines with `id` and `text`, and optionally `title`, `speaker`,
   `timestamp`, `session`, `entities`, `kind`, `importance`, `sensitive`, `labels`,
-  `entity`, `keywords`, `scope`. A BEIR corpus is also accepted: its `_id` is the id, and its
-  `metadata` is ignored;
+  `entity`, `keywords`, `created_at`, `scope`. A BEIR corpus is also accepted: its
+  `_id` is the id, and its `metadata` is ignored;
 * *relations*, JSON lines with `subject`, `relation`, `object`, and optionally `id`,
   `sentence`, `doc_id` or `evidence`, `timestamp`, `valid_from`, `valid_to`,
   `retracted_at`, `weight`, `sensitive`, `closes`, `single_valued`, `scope`. A
@@ -67,6 +67,7 @@ SEGMENT_FIELDS = frozenset(
         "labels",
         "entity",
         "keywords",
+        "created_at",
         "metadata",
         "scope",
     }
@@ -226,6 +227,7 @@ def _to_segment(record: Record) -> Found[Segment]:
         entities=record.strings("entities"),
         entity=record.string("entity"),
         keywords=record.strings("keywords"),
+        created_at=record.time("created_at"),
     )
     return Found(segment, record.string("scope"), record.place)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
+from trivium.files.reading import OBSERVATION
 from trivium.values import Fact, Item, Segment
 
 
 def to_line(item: Item) -> str:
-    """The item as a line; fields that are empty or set by the server are left out."""
+    """The item as a line; fields that are empty or follow from others are left out."""
     fields = _of_fact(item) if isinstance(item, Fact) else _of_segment(item)
     given = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
     return json.dumps(given, ensure_ascii=False) + "\n"
@@ -31,6 +33,7 @@ def _of_segment(segment: Segment) -> Mapping[str, object]:
         "entities": list(segment.entities),
         "entity": segment.entity,
         "keywords": list(segment.keywords),
+        "created_at": _time(segment.created_at),
     }
 
 
@@ -40,7 +43,7 @@ def _of_fact(fact: Fact) -> Mapping[str, object]:
         "subject": fact.subject,
         "relation": fact.relation,
         "object": fact.object,
-        "sentence": fact.sentence,
+        "sentence": _own_sentence(fact),
         "valid_from": _time(fact.valid_from),
         "valid_to": _time(fact.valid_to),
         "timestamp": _time(fact.recorded_at),
@@ -51,6 +54,13 @@ def _of_fact(fact: Fact) -> Mapping[str, object]:
         "closes": list(fact.closes),
         "single_valued": fact.single_valued or None,
     }
+
+
+def _own_sentence(fact: Fact) -> str:
+    """The sentence, unless it is the one that the server makes of the other fields."""
+    implied = replace(fact, sentence="").statement
+    # To `reading` an observation without a sentence has its object as one.
+    return "" if fact.sentence == implied and fact.relation != OBSERVATION else fact.sentence
 
 
 def _time(instant: datetime | None) -> str | None:

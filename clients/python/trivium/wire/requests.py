@@ -318,6 +318,7 @@ def _segment(segment: Segment) -> segment_pb2.Segment:
         entity=segment.entity,
         keywords=segment.keywords,
         embedding=None if segment.embedding is None else _embedding(segment.embedding),
+        created_at=_timestamp(segment.created_at),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 
-from serving.domain.items.records import Item, Segment
+from serving.domain.items.records import Fact, Item, ItemKind
 from serving.domain.items.text import text_of
 
 _FORMAT = 1
@@ -20,6 +20,8 @@ _OMITTED_DEFAULTS = {"closes": (), "single_valued": False, "keywords": ()}
 """Fields of a later version. Omitted at these values, so that older rows keep their hash."""
 
 _NO_DEFAULT = object()
+
+_TIME = {ItemKind.SEGMENT: "event_time", ItemKind.FACT: "recorded_at"}
 
 
 def content_hash(
@@ -34,25 +36,47 @@ def content_hash(
         undated: Whether the service, not the client, set the segment's event time or the fact's
             recording time.
     """
-    content = {
-        field.name: _to_json(getattr(item, field.name))
-        for field in fields(item)
-        if field.name not in _SET_BY_SERVER
-        and _OMITTED_DEFAULTS.get(field.name, _NO_DEFAULT) != getattr(item, field.name)
-    }
+    content = _content(item)
     if extracted:
         content["entities"] = ()
     if undated:
-        content["event_time" if isinstance(item, Segment) else "recorded_at"] = None
+        content[_TIME[item.item.kind]] = None
     written = json.dumps(
         [_FORMAT, item.item.kind, text_search_config, content], sort_keys=True, ensure_ascii=True
     )
     return hashlib.sha256(written.encode()).digest()
 
 
+def repeats(item: Item, stored: Item, *, undated: bool) -> bool:
+    """Whether an item says what is stored, whoever named the time, the entities and the sentence.
+
+    An item that was read back has them all, but its hash is another one if it was sent without.
+
+    Args:
+        item: The item that is written.
+        stored: The stored one of its id.
+        undated: Whether `item` came without a time.
+    """
+    given, kept = _content(item), _content(stored)
+    if undated:
+        given[_TIME[item.item.kind]] = kept[_TIME[item.item.kind]]
+    if isinstance(item, Fact) and isinstance(stored, Fact):
+        given["sentence"], kept["sentence"] = item.statement, stored.statement
+    return given == kept
+
+
 def text_hash(item: Item) -> bytes:
     """SHA-256 of the text that is embedded for an item."""
     return hashlib.sha256(text_of(item).encode()).digest()
+
+
+def _content(item: Item) -> dict[str, object]:
+    return {
+        field.name: _to_json(getattr(item, field.name))
+        for field in fields(item)
+        if field.name not in _SET_BY_SERVER
+        and _OMITTED_DEFAULTS.get(field.name, _NO_DEFAULT) != getattr(item, field.name)
+    }
 
 
 def _to_json(value: object) -> object:

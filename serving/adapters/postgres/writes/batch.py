@@ -1,7 +1,7 @@
 """Storing a batch of items in one transaction.
 
 1. Lock the tenant; read its row and the stored rows of the items.
-2. Skip items that are unchanged.
+2. Skip items that are unchanged: those with the stored hash, and those that repeat what is stored.
 3. Write the others, segments before facts, each in the order of their ids, so that concurrent
    writers lock rows in the same order and cannot deadlock.
 4. Find the facts whose evidence changed its sensitivity, and refresh the closings of the facts
@@ -24,10 +24,10 @@ from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.log.dead_letters import discard_dead_letters
 from serving.adapters.postgres.log.embeddings import insert_embeddings
 from serving.adapters.postgres.log.entries import log_written, note_erasure_of_hidden
-from serving.adapters.postgres.tables.content import content_hash, text_hash
+from serving.adapters.postgres.tables.content import content_hash, repeats, text_hash
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
 from serving.adapters.postgres.tables.models import find_model, find_or_make_model
-from serving.adapters.postgres.tables.rows import array_literal
+from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, array_literal
 from serving.adapters.postgres.tables.tenants import Tenant, find_or_make_tenant, lock_tenant
 from serving.adapters.postgres.writes.closings import find_superseded, refresh_closings, topic_hash
 from serving.adapters.postgres.writes.names import (
@@ -123,6 +123,8 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
         for item in batch.items
         if item.item not in stored or stored[item.item].content_hash != hashes[item.item]
     ]
+    repeated = await _repeated(connection, tenant, batch, stored.keys() & {i.item for i in changed})
+    changed = [item for item in changed if item.item not in repeated]
     resensitized = sorted(
         item.id
         for item in changed
@@ -161,11 +163,8 @@ def _outcome(written: _Written | None) -> Outcome:
 async def _read_stored(
     connection: Connection, tenant: Tenant, items: Iterable[ItemId]
 ) -> dict[ItemId, _Stored]:
-    ids: dict[ItemKind, list[str]] = {kind: [] for kind in ItemKind}
-    for item in items:
-        ids[item.kind].append(item.id)
     stored: dict[ItemId, _Stored] = {}
-    for kind, ids_of_kind in ids.items():
+    for kind, ids_of_kind in _by_kind(items).items():
         if ids_of_kind:
             cursor = await connection.execute(
                 f"SELECT id, content_hash, written_xid::text::int8, sensitive, {_MAY_CLOSE[kind]}, "
@@ -178,6 +177,36 @@ async def _read_stored(
             for row in await cursor.fetchall():
                 stored[ItemId(kind, row[0])] = _Stored(*row[1:])
     return stored
+
+
+async def _repeated(
+    connection: Connection, tenant: Tenant, batch: Batch, candidates: Iterable[ItemId]
+) -> set[ItemId]:
+    """Those of the stored items that the batch repeats with what the service had set."""
+    given = {item.item: item for item in batch.items}
+    found: set[ItemId] = set()
+    for kind, ids_of_kind in _by_kind(candidates).items():
+        if ids_of_kind:
+            cursor = await connection.execute(
+                f"SELECT {COLUMNS[kind]} FROM {kind} "
+                "WHERE tenant_id = %s::int4 "  # tenant filter
+                "AND id = ANY (%s::text[])",
+                [tenant.id, ids_of_kind],
+                binary=True,
+            )
+            for row in await cursor.fetchall():
+                stored = TO_ITEM[kind](row)
+                undated = stored.item in batch.undated
+                if repeats(given[stored.item], stored, undated=undated):
+                    found.add(stored.item)
+    return found
+
+
+def _by_kind(items: Iterable[ItemId]) -> dict[ItemKind, list[str]]:
+    ids: dict[ItemKind, list[str]] = {kind: [] for kind in ItemKind}
+    for item in items:
+        ids[item.kind].append(item.id)
+    return ids
 
 
 async def _write_changed(
@@ -333,6 +362,7 @@ _COLUMN_TYPES = {
         "content_hash": "bytea",
         "text_hash": "bytea",
         "tags": "text[]",
+        "created_at": "timestamptz",
     },
     ItemKind.FACT: {
         "id": "text",
@@ -357,6 +387,9 @@ _COLUMN_TYPES = {
 }
 """The columns that a write sets."""
 
+_SET_ONCE = {"created_at": "coalesce(created_at, now())"}
+"""The columns that only the first write sets, and to what."""
+
 _SENT_AS_TEXT = {"jsonb", "text[]"}
 
 
@@ -367,13 +400,17 @@ def _upsert_statement(kind: ItemKind) -> str:
         f"%({name})s::{'text' if type_ in _SENT_AS_TEXT else type_}[]"
         for name, type_ in types.items()
     )
+    given = ", ".join(_SET_ONCE.get(name, f"{name}::{type_}") for name, type_ in types.items())
+    updated = ", ".join(
+        f"{name} = excluded.{name}" for name in types if name not in ("id", *_SET_ONCE)
+    )
     return f"""
     INSERT INTO {kind} (tenant_id, {names})
-    SELECT %(tenant_id)s::int4, {", ".join(f"{name}::{type_}" for name, type_ in types.items())}
+    SELECT %(tenant_id)s::int4, {given}
       FROM unnest({arrays}) AS given ({names})
      ORDER BY id COLLATE "C"
         ON CONFLICT (tenant_id, id) DO UPDATE SET
-           {", ".join(f"{name} = excluded.{name}" for name in types if name != "id")},
+           {updated},
            written_xid = pg_current_xact_id(), updated_at = now()
      WHERE {kind}.content_hash <> excluded.content_hash
     RETURNING id, key, xmax = 0

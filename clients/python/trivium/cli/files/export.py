@@ -10,11 +10,12 @@ import click
 from rich.progress import Progress
 
 from trivium.cli.connection import Connection, pass_connection
-from trivium.cli.output import counter
+from trivium.cli.output import counter, plain
 from trivium.files.writing import to_line
 from trivium.values import Item
 
 PAGE = 1000
+DEFAULT_TEXT_SEARCH = "english"
 
 
 @click.command()
@@ -23,13 +24,13 @@ PAGE = 1000
 def export(connection: Connection, folder: Path) -> None:
     """Writes segments and facts to FOLDER/segments.jsonl and FOLDER/facts.jsonl.
 
-    `trivium ingest` stores each of the files again, with the same content; pass
-    one at a time, facts last. They have the times of events, not those of
-    writes. Sensitive items are in them too, so they are for your account only.
-    What is written meanwhile may be missing.
+    `trivium ingest` stores each of the files again, with the same content, times
+    and history; pass one at a time, facts last. Sensitive items are in them too,
+    so they are for your account only. What is written meanwhile may be missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with connection.open() as client, counter() as progress:
+        tenant = client.stats().tenant
         segments = client.list_segments(page_size=PAGE)
         facts = client.list_facts(page_size=PAGE)
         counts = [
@@ -37,6 +38,9 @@ def export(connection: Connection, folder: Path) -> None:
             for name, items in (("segments", segments), ("facts", facts))
         ]
     click.echo("{} segments and {} facts in {}".format(*counts, folder))
+    if tenant and tenant.text_search_config not in ("", DEFAULT_TEXT_SEARCH):
+        option = f"--text-search-config {plain(tenant.text_search_config)}"
+        click.echo(f"store them in a new tenant with {option}")
 
 
 def _write(file: Path, items: Iterable[Item], progress: Progress, name: str) -> int:

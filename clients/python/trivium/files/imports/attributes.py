@@ -13,7 +13,7 @@ from trivium.files.imports.limits import (
     MAX_VALUES,
     is_name,
 )
-from trivium.files.imports.translation import Exported, says_nothing
+from trivium.files.imports.translation import SENSITIVE, Exported, says_nothing
 
 CREATED, UPDATED = "created_at", "updated_at"
 
@@ -22,10 +22,12 @@ def labels(record: Exported, *names: str, given: Mapping[str, str] | None = None
     """The values of fields as labels, and those of objects under their own names.
 
     What is no string, number or boolean, is too long, or is one too many is left out.
-    `given` are labels of other origin, which come first.
+    `given` are labels of other origin, which come first; of the others, what makes a segment
+    sensitive is never one too many.
     """
     found = dict(given or {})
-    for path, key, value in _attributes(record, names):
+    attributes = sorted(_attributes(record, names), key=lambda each: each[1] != SENSITIVE)
+    for path, key, value in attributes:
         text = _text(value)
         fits = is_name(key, MAX_LABEL_KEY_BYTES) and is_name(text, MAX_NAME_BYTES)
         if fits and key not in found and len(found) < MAX_LABELS:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from trivium.files.imports.limits import check_limits
 from trivium.files.reading import Found
 from trivium.files.records import Place, Problem, Record
 from trivium.values import Item, Segment
+
+SENSITIVE = "sensitive"
+"""The label that makes a segment sensitive if it is true."""
 
 
 def says_nothing(value: object) -> bool:
@@ -110,6 +113,8 @@ class Exported(Record):
 
     def found(self, item: Item, scope: str = "") -> Found[Item]:
         """An item of this record, and whose it is."""
+        if isinstance(item, Segment) and item.labels.get(SENSITIVE) == "true":
+            item = replace(item, sensitive=True)
         return Found(item, scope, self.place)
 
 

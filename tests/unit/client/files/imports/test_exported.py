@@ -127,6 +127,22 @@ def test_owner_is_not_replaced_by_metadata_of_the_same_name(tmp_path: Path) -> N
     assert found.unmapped == {"memory.metadata.user_id": 1}
 
 
+@pytest.mark.parametrize(("value", "expected"), [(True, True), ("true", True), (False, False)])
+def test_an_attribute_makes_a_segment_sensitive(
+    tmp_path: Path, value: object, expected: bool
+) -> None:
+    many = {f"key{number:02}": number for number in range(40)}
+    payload = {"text": "The code is 1234.", **many, "sensitive": value}
+    memory = {**MEMORY, "metadata": {**many, "sensitive": value}}
+
+    point = imported("qdrant", written(tmp_path, {"id": 1, "payload": payload}))
+    noted = imported("mem0", written(tmp_path, memory))
+
+    assert [each.segment(id_).sensitive for each, id_ in ((point, "1"), (noted, "m1"))] == [
+        expected
+    ] * 2
+
+
 def test_limits_are_those_of_the_service() -> None:
     assert limits.MAX_NAME_BYTES == service.MAX_NAME_BYTES == check.MAX_ID_BYTES
     assert limits.MAX_LABELS == service.MAX_LABELS

@@ -115,7 +115,9 @@ export type Segment = Message<"trivium.v1.Segment"> & {
   entity: string;
 
   /**
-   * Output only. When the server first stored it.
+   * When it was first stored, by which `known_at` selects. The server sets it,
+   * unless a new segment comes with an earlier time, as one does that was
+   * exported from another service; a later write never changes it.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 13;
    */

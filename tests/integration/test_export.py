@@ -1,0 +1,223 @@
+"""An export is stored again with the same content hashes, times and history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg.rows import dict_row
+
+from tests.fixtures.local_service import answered, local_address
+from trivium import AsyncClient, Fact, Item, Segment
+from trivium.cli.app import trivium
+from trivium.values import ItemState
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
+
+BEGUN = datetime(2024, 1, 1, 8, 30, 0, 123_456, tzinfo=UTC)
+ORIGINAL, COPY = "the original", "the copy"
+FILES = ("segments", "facts")
+QUESTION = "Where does Nora live?"
+
+
+def day(count: float) -> datetime:
+    return BEGUN + timedelta(days=count)
+
+
+TURN = Segment(
+    id="t1", text="Nora lives in Leeds.", speaker="Nora", event_time=day(0), entities=("Nora",)
+)
+ODD = Segment(
+    id='odd "id" / \\ = 🏖️',
+    text=' \t"Zoë"\u2028said:\r\n{curly} \\n 100 % 🏖️ \u202bאב\u202c e\u0301  ',
+    title="A = B",
+    kind="note",
+    speaker="Zoë = 1",
+    session="s=1",
+    event_time=day(1),
+    importance=0.0,
+    labels={"a=b": "c=d", "=": "=", "empty": "", 'q"': "'\\"},
+    entities=("Goa", "back\\slash", '"', "🏖️"),
+    entity="Zoë",
+    keywords=("yacht = boat", "a\u2028b"),
+)
+SENSITIVE = Segment(
+    id="secret", text="Nora's code is 1234.", event_time=day(2), sensitive=True, entities=("Nora",)
+)
+GONE = Segment(id="gone", text="Nora lives by the sea.", event_time=day(2), entities=("Nora",))
+UNDATED = Segment(id="undated", text="Nora lives alone.", entities=("Nora",))
+BARE = Segment(id="bare", text="We met Nora in York.", speaker="Idris", event_time=day(3))
+
+LEEDS = Fact(
+    id="leeds",
+    subject="Nora",
+    relation="lives in",
+    object="Leeds",
+    valid_from=day(0),
+    recorded_at=day(1),
+    single_valued=True,
+    evidence=("t1",),
+)
+YORK = replace(LEEDS, id="york", object="York", valid_from=day(100), recorded_at=day(110))
+GOA = replace(YORK, id="goa", object="Goa", valid_from=day(200), recorded_at=day(210), weight=0.25)
+FACTS = (
+    LEEDS,
+    YORK,
+    replace(GOA, retracted_at=day(220), sentence="Nora lives in Goa = \u2028 “sun”."),
+    Fact(
+        id="ended",
+        subject="Nora",
+        relation="works at",
+        object="Acme",
+        valid_from=day(0),
+        valid_to=day(50),
+        recorded_at=day(0),
+    ),
+    Fact(
+        id="quit",
+        subject="Nora",
+        relation="quit",
+        object="Acme",
+        recorded_at=day(40),
+        closes=("ended", "not there"),
+    ),
+    Fact(id="observed", subject="Nora", relation="observation", object="sings", recorded_at=day(1)),
+    Fact(id="named", subject="t1", relation="mentions", object="Goa", recorded_at=day(1)),
+    Fact(
+        id="hidden",
+        subject="Nora",
+        relation="uses",
+        object="1234",
+        recorded_at=day(2),
+        evidence=("secret",),
+    ),
+    Fact(id="less", subject="Nora", relation="has", object="a view", evidence=("gone", "t1")),
+    Fact(id="undated", subject="Nora", relation="likes", object="Goa"),
+    Fact(id="erased", subject="Nora", relation="swims", object="daily", evidence=("gone",)),
+)
+EARLY: list[Item] = [TURN, ODD, SENSITIVE, GONE, GOA]
+LATER: list[Item] = [UNDATED, BARE, *FACTS]
+HASHED_ANEW = {
+    ("segment", "undated"),
+    ("segment", "bare"),
+    ("fact", "undated"),
+    ("fact", "observed"),
+    ("fact", "less"),
+}
+"""No client sent them as they are: the service set the time, the entities or the sentence, or
+evidence was erased."""
+
+
+class Memories(NamedTuple):
+    """The address of a service, and a client of a tenant and of its copy."""
+
+    address: str
+    original: AsyncClient
+    copy: AsyncClient
+
+
+@pytest.fixture
+async def memories(postgres_dsn: str, neo4j_uri: str) -> AsyncIterator[Memories]:
+    async with (
+        local_address(postgres_dsn, neo4j_uri) as address,
+        AsyncClient(address, tenant=ORIGINAL, timeout=10) as original,
+    ):
+        yield Memories(address, original, original.for_tenant(COPY))
+
+
+async def run(memories: Memories, tenant: str, *words: str) -> str:
+    """The output of `trivium`."""
+    options = ["--address", memories.address, "--tenant", tenant]
+    done = await asyncio.to_thread(CliRunner().invoke, trivium, [*options, *words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+async def store_files(memories: Memories, tenant: str, folder: Path) -> list[dict[str, Any]]:
+    """The result of each file."""
+    option = ("--text-search-config", "german")
+    outputs = [
+        await run(memories, tenant, "ingest", "--json", *option, str(folder / f"{name}.jsonl"))
+        for name in FILES
+    ]
+    return [json.loads(output)["stored"][0]["result"] for output in outputs]
+
+
+def rows(dsn: str, tenant: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the tables have of a tenant, but keys and the times of writes that no question sees."""
+    found = {}
+    with psycopg.connect(dsn, row_factory=dict_row) as connection:
+        for kind, unseen in (("segment", ()), ("fact", ("created_at",))):
+            of_tenant = "WHERE tenant_id = (SELECT id FROM tenant WHERE name = %s)"
+            for row in connection.execute(f"SELECT * FROM {kind} {of_tenant}".encode(), [tenant]):
+                for name in ("key", "tenant_id", "written_xid", "updated_at", *unseen):
+                    del row[name]
+                found[kind, row["id"]] = row
+    return found
+
+
+async def shown(memory: AsyncClient, **clocks: datetime | None) -> list[str]:
+    """The ids of the hits of an answer of all legs."""
+    options: Any = {"limit": 50, "profile_overrides": {"fold_from": None}, **clocks}
+    answer = await memory.retrieve(QUESTION, **options)
+    assert answer.complete
+    return [hit.id for hit in answer.hits]
+
+
+async def test_an_export_is_stored_again_with_its_hashes_times_and_history(
+    memories: Memories, postgres_dsn: str, tmp_path: Path
+) -> None:
+    original, copy = memories.original, memories.copy
+    assert not (await original.ingest(EARLY, text_search_config="german")).rejected
+    (early,) = (await original.get_segments([TURN.id])).segments
+    assert not (await original.ingest(LATER)).rejected
+    forgotten = await original.forget(segment_ids=[GONE.id])
+    exported, again = tmp_path / "exported", tmp_path / "again"
+
+    told = await run(memories, ORIGINAL, "export", str(exported))
+    stored = await store_files(memories, COPY, exported)
+    await run(memories, COPY, "export", str(again))
+
+    assert "--text-search-config german" in told
+    assert [each["created_count"] for each in stored] == [5, 10]
+    for name in FILES:
+        assert (again / f"{name}.jsonl").read_text() == (exported / f"{name}.jsonl").read_text()
+
+    before, after = rows(postgres_dsn, ORIGINAL), rows(postgres_dsn, COPY)
+    hashes = [{name: row.pop("content_hash") for name, row in of.items()} for of in (before, after)]
+    assert {name for name in before if hashes[0][name] != hashes[1][name]} == HASHED_ANEW
+    after["fact", "observed"]["sentence"] = ""
+    assert after == before
+
+    await answered(original, QUESTION, forgotten.consistency_token)
+    await answered(copy, QUESTION, stored[-1]["consistency_token"])
+    assert early.created_at is not None
+    for as_of in (day(20), day(150), day(215), None):
+        for known_at in (day(30), early.created_at, None):
+            then = await shown(original, as_of=as_of, known_at=known_at)
+            assert await shown(copy, as_of=as_of, known_at=known_at) == then, (as_of, known_at)
+    known_early = await shown(copy, known_at=early.created_at)
+    assert (TURN.id in known_early, BARE.id in known_early) == (True, False)
+
+
+async def test_what_was_exported_and_what_was_sent_before_changes_nothing(
+    memories: Memories, tmp_path: Path
+) -> None:
+    everything = [item for item in (*EARLY, *LATER) if item is not GOA]
+    await memories.original.ingest(everything, text_search_config="german")
+    await run(memories, ORIGINAL, "export", str(tmp_path))
+
+    stored = await store_files(memories, ORIGINAL, tmp_path)
+    await store_files(memories, COPY, tmp_path)
+    sent_again = await memories.copy.ingest(everything)
+
+    assert [each["unchanged_count"] for each in stored] == [6, 11]
+    assert {outcome.state for outcome in sent_again.outcomes} == {ItemState.UNCHANGED}
