@@ -13,7 +13,7 @@ from bench.docs.markers import MarkerError, rewritten
 from bench.docs.tables import render
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/*.md", "bench/**/README.md")
+PAGES = ("README.md", "docs/**/*.md", "bench/**/README.md")
 
 _CITED = re.compile(r"bench/baselines/[\w./-]*\w")
 

@@ -128,7 +128,7 @@ def test_a_baseline_stays_if_a_run_has_no_results(tmp_path: Path) -> None:
 
 def test_every_table_is_shown_by_a_page() -> None:
     root = Path(__file__).parents[4]
-    shown = "".join(path.read_text() for path in (root / "docs").glob("*.md"))
+    shown = "".join(path.read_text() for path in (root / "docs").rglob("*.md"))
     shown += (root / "README.md").read_text()
 
     assert [name for name in TABLES if f"<!-- table {name} " not in shown] == []

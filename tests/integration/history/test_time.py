@@ -18,7 +18,7 @@ from trivium.values import LegState
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ASKED = "Where does Nora live?"
 BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
 
