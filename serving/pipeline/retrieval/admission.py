@@ -44,9 +44,9 @@ LEAST_CONCURRENT = 2
 answers from the legs that are in time, and learns the cost from that."""
 
 KEPT = 0.25
-"""The part of the capacity that is kept for those that have the time, however many are pending.
-Otherwise callers who call again as soon as they are refused would keep the queue full, and everyone
-out. The rest suffices to empty the queue of others."""
+"""The part of the capacity that is kept for tenants with no question in flight, if they have the
+time, however many calls are pending. Otherwise one whose callers call again as soon as they are
+refused would keep the queue full, and everyone out. The rest suffices to empty the queue."""
 
 FILL = 0.7
 """The part of the budget that the mean time may fill, so that most of the slower ones fit too."""
@@ -230,7 +230,7 @@ class Admission:
         if self._in_flight + pending < LEAST_CONCURRENT:
             return 0, NOTHING
         now = self._clock()
-        counted = pending if now < self._next_kept_at else 0
+        counted = pending if asking.in_flight or now < self._next_kept_at else 0
         concurrent = self._in_flight + 1
         cost = 0.0
         for level, shed in _levels(profile):

@@ -192,13 +192,29 @@ def test_calls_that_are_pending_count_as_those_in_flight() -> None:
 def test_however_many_calls_are_pending_a_part_of_the_capacity_is_kept() -> None:
     busy = Busy()
     busy.learn(COST_S)
+    tenants = [TenantName(name) for name in "abcd"]
 
     busy.pending = 1000
 
     with ExitStack() as stack:
-        assert [busy.admit(stack, PLAIN, 0.3), busy.admit(stack, PLAIN, 0.3)] == [frozenset(), None]
+        admitted = [busy.admit(stack, PLAIN, 0.3, tenant) for tenant in tenants[:2]]
         busy.clock.now += 1.01 * COST_S / KEPT
-        assert [busy.admit(stack, PLAIN, 0.3), busy.admit(stack, PLAIN, 0.3)] == [frozenset(), None]
+        admitted += [busy.admit(stack, PLAIN, 0.3, tenant) for tenant in tenants[2:]]
+
+    assert admitted == [frozenset(), None, frozenset(), None]
+
+
+def test_what_is_kept_is_for_tenants_with_no_question_in_flight() -> None:
+    busy = Busy()
+    busy.learn(COST_S)
+
+    busy.pending = 1000
+
+    with ExitStack() as stack:
+        assert busy.admit(stack, PLAIN, 0.3, OTHER) is not None
+        busy.clock.now += 1.01 * COST_S / KEPT
+        assert busy.admit(stack, PLAIN, 0.3, OTHER) is None
+        assert busy.admit(stack, PLAIN, 0.3, TENANT) is not None
 
 
 def test_with_calls_pending_the_most_at_once_is_as_many() -> None:

@@ -219,17 +219,31 @@ def test_callers_with_more_time_are_admitted_rather_than_those_with_less() -> No
     assert short.goodput_per_s < long.goodput_per_s
 
 
-async def _beside_a_flood(share: float) -> Seen:
-    service = Service()
+async def _beside_a_flood(service: Service, share: float, budget_s: float = 0.1) -> Seen:
     quiet, _ = await asyncio.gather(
-        service.load(0.2 * CAPACITY_PER_S, 0.1, TenantName("quiet")),
-        service.load(share * CAPACITY_PER_S, 0.1, TenantName("flooding")),
+        service.load(0.2 * CAPACITY_PER_S, budget_s, TenantName("quiet")),
+        service.load(share * CAPACITY_PER_S, budget_s, TenantName("flooding")),
     )
     return quiet
 
 
 @pytest.mark.parametrize("share", [2, 3, 10])
 def test_a_tenant_that_floods_the_service_takes_no_answers_from_another(share: float) -> None:
-    quiet = run_in_virtual_time(_beside_a_flood(share))
+    async def beside() -> Seen:
+        return await _beside_a_flood(Service(), share)
+
+    quiet = run_in_virtual_time(beside())
 
     assert (quiet.refused, quiet.late) == (0, 0)
+
+
+@pytest.mark.parametrize("budget_s", [0.1, 0.3])
+@pytest.mark.parametrize("share", [2, 3])
+def test_nor_while_its_calls_wait_to_be_handed_over(share: float, budget_s: float) -> None:
+    async def beside() -> Seen:
+        return await _beside_a_flood(OneAtATime(arriving_turns=1), share, budget_s)
+
+    quiet = run_in_virtual_time(beside())
+
+    assert quiet.late == 0
+    assert quiet.refused <= 0.05 * quiet.in_time
