@@ -20,6 +20,7 @@ from bench.reports.report import estimate, figures, goals_table, loads_table, ma
 from bench.speed.cancellation.figures import cancellation_table
 from bench.speed.cpu.figures import cpu_table
 from bench.speed.faults.figures import faults_table
+from bench.speed.ghz.figures import open_loops_table
 from bench.speed.overload.figures import neighbours_table, overload_table, writes_table
 from bench.speed.postgres.figures import security_table
 from bench.speed.recall.figures import recall_table
@@ -98,6 +99,10 @@ def _pairs() -> str:
 
 def _overload(name: str) -> str:
     return overload_table(baseline(name))
+
+
+def _ghz() -> str:
+    return open_loops_table(baseline("speed/ghz-overload"))
 
 
 def _neighbours(name: str) -> str:
@@ -407,6 +412,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "cpu": _cpu,
     "peers": _peers,
     "overload": _overload,
+    "ghz": _ghz,
     "neighbours": _neighbours,
     "beside-writes": _beside_writes,
     "faults": _faults,

@@ -16,6 +16,7 @@ from bench.speed.ghz.__main__ import (
     write_descriptors,
     write_requests,
 )
+from bench.speed.ghz.figures import open_loops_table
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 QUERY = Query(id="q", tenant="t", text="Where?", as_of=datetime(2024, 1, 1, tzinfo=UTC))
@@ -59,3 +60,16 @@ def test_an_open_loop_has_a_rate_and_workers_for_all_calls_that_may_be_open() ->
     assert (settings["rps"], settings["total"], settings["timeout"]) == (200, 2000, "300ms")
     assert (settings["async"], settings["concurrency"]) == (True, 120)
     assert settings_of(None, 0.3, 10) == json.loads(CONFIG.read_text())
+
+
+def test_an_open_loop_is_shown_by_what_became_of_its_calls() -> None:
+    statuses = ["OK"] * 3 + ["ResourceExhausted"] * 5 + ["DeadlineExceeded"] * 2
+    calls: list[Json] = [
+        {"latency": milliseconds * 1_000_000, "status": status}
+        for milliseconds, status in enumerate(statuses, start=1)
+    ]
+    summary = summary_of({"count": 10, "details": calls}, settings_of(100, 0.05, 1))
+
+    assert open_loops_table([summary]).splitlines()[-1] == (
+        "| 50ms | 100 | 30 | 2 | 3 | 50.0% | 8 | 20.0% |"
+    )
