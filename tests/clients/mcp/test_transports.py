@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import httpx2
 import pytest
@@ -27,7 +28,16 @@ COMMAND = (sys.executable, "-m", "trivium_mcp")
 ANSWER = RetrieveResponse(hits=[Hit(segment=Segment(id="t1", text="The eighth."), rank=1)])
 
 
-def variables(service: FakeService, **more: str) -> dict[str, str]:
+class Addressed(Protocol):
+    """A service, or a fake of one."""
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        ...
+
+
+def variables(service: Addressed, **more: str) -> dict[str, str]:
     return {
         **os.environ,  # noqa: TID251 - for a child
         "TRIVIUM_ADDRESS": service.address,
@@ -50,7 +60,7 @@ async def test_over_stdio(fake_service: FakeService, tmp_path: Path) -> None:
 
 
 @contextmanager
-def served(service: FakeService, **more: str) -> Iterator[str]:
+def served(service: Addressed, **more: str) -> Iterator[str]:
     """The URL of a server over HTTP, which runs until the end of the block."""
     process = subprocess.Popen(
         [*COMMAND, "--http", "--port", "0"],
@@ -71,19 +81,23 @@ def served(service: FakeService, **more: str) -> Iterator[str]:
         process.communicate(timeout=30)
 
 
-async def recall(url: str, token: str) -> str:
+async def called(url: str, token: str, tool: str, **arguments: str) -> str:
+    """What a tool says to a caller with this token."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     async with (
         httpx2.AsyncClient(headers=headers) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
-        return str((await client.call_tool("recall", {"query": "When?"})).content)
+        return str((await client.call_tool(tool, arguments)).content)
 
 
 async def test_over_http_each_request_has_its_own_token(fake_service: FakeService) -> None:
     fake_service.will_answer("Retrieve", ANSWER, ANSWER, ANSWER)
     with served(fake_service) as url:
-        texts = [await recall(url, token) for token in ("of-nora", "of-idris", "")]
+        texts = [
+            await called(url, token, "recall", query="When?")
+            for token in ("of-nora", "of-idris", "")
+        ]
 
     assert all("[t1] The eighth." in text for text in texts)
     sent = [call.get("authorization") for call in fake_service.metadata]

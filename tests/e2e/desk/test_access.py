@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from psycopg.conninfo import make_conninfo
 
 from serving.__main__ import main
+from tests.clients.mcp.test_transports import called, served
 from tests.fixtures.postgres import fresh_database
 from tests.fixtures.service import Service, started_service
 from tests.support.processes import tree_of
@@ -95,3 +97,20 @@ def test_no_command_line_shows_a_password_or_a_key(desk: GuardedDesk) -> None:
     assert any("ServeReplica" in line for line in lines), "the replica is not looked at"
     hidden = (PASSWORD, API_KEY, key.rpartition("_")[2], desk.service.token)
     assert [line for line in lines if any(each in line for each in hidden)] == []
+
+
+def test_over_mcp_each_caller_has_the_memory_of_its_own_key(desk: GuardedDesk) -> None:
+    nora, idris = (desk.keys("create", "--tenant", name, "--role", "admin") for name in "ni")
+    until(lambda: desk.answers(nora) and desk.answers(idris))
+
+    async def told_and_asked(url: str) -> list[str]:
+        await called(url, nora, "remember", text="The wedding is on the eighth of May.")
+        return [
+            await called(url, key, "recall", query="When is the wedding?")
+            for key in (nora, idris, "", "trv_unknown_key")
+        ]
+
+    with served(desk.service) as url:
+        texts = asyncio.run(told_and_asked(url))
+
+    assert ["eighth of May" in text for text in texts] == [True, False, False, False]
