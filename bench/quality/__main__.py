@@ -12,10 +12,10 @@ from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import LIMIT, connected
-from bench.harness.results import RESULTS, run_folder
+from bench.harness.results import run_folder
 from bench.harness.service import running
 from bench.quality import memories, slices
-from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.command import console, ended_by_message, read_sets, results_option
 from bench.quality.pages import folder
 from bench.quality.pages.summary import headlines
 from bench.quality.scoring import gate, stored
@@ -80,12 +80,7 @@ def _ways(_context: click.Context, _option: click.Parameter, given: Sequence[str
 @click.option(
     "--baseline", default="", metavar="WAY", help="The way that the others are compared with."
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make a folder of results for each set.",
-)
+@results_option
 @click.option(
     "--address",
     metavar="HOST:PORT",

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 
 from bench.harness.collection import Collection, read_collection
+from bench.harness.results import RESULTS
 from bench.harness.service import ServiceStartError
 from bench.quality.scoring.stored import StoredError
 from bench.quality.session import RejectedError
@@ -22,6 +23,20 @@ EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError, RejectedError,
 """Errors that end a command with their message and without a traceback."""
 
 console = Console(stderr=True)
+
+sets_argument = click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    metavar="FOLDER...",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+)
+results_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    help="Where to make a folder of results for each set.",
+)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from bm25s.stopwords import STOPWORDS_EN
 
 from bench.harness.collection import Collection, Memory, Query, read_collection
 from bench.harness.results import Result, append_record, number, run_folder, table
+from bench.quality.command import sets_argument
 from bench.quality.scoring.intervals import mean_interval
 from bench.quality.scoring.metrics import scores
 from bench.reports.environment import about
@@ -116,13 +117,7 @@ def results_of(collection: Collection) -> Iterator[Result]:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    required=True,
-    metavar="FOLDER...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
+@sets_argument
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
 def main(folders: Sequence[Path], out: Path | None) -> None:
     """Score BM25 on the set in each FOLDER, with different stop words."""

@@ -22,8 +22,14 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 
 from bench.harness.collection import Collection
-from bench.harness.results import RESULTS, Record, run_folder
-from bench.quality.command import console, ended_by_message, read_sets
+from bench.harness.results import Record, run_folder
+from bench.quality.command import (
+    console,
+    ended_by_message,
+    read_sets,
+    results_option,
+    sets_argument,
+)
 from bench.quality.forms.exact import EmbeddedEntries, embed
 from bench.quality.forms.texts import FORMS, SERVED
 from bench.quality.pages.folder import write_records
@@ -72,20 +78,9 @@ Nearest = Mapping[str, Sequence[Candidate]]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    required=True,
-    metavar="FOLDER...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
+@sets_argument
 @click.option("--form", "names", multiple=True, type=click.Choice([*FORMS]), help="Only these.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make a folder of results for each set.",
-)
+@results_option
 @click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
 @click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
 def main(

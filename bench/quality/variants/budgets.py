@@ -19,9 +19,15 @@ from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections, connected
 from bench.harness.latency import Latency
 from bench.harness.load import Advance
-from bench.harness.results import RESULTS, Record, run_folder, table
+from bench.harness.results import Record, run_folder, table
 from bench.harness.service import running
-from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.command import (
+    console,
+    ended_by_message,
+    read_sets,
+    results_option,
+    sets_argument,
+)
 from bench.quality.pages.folder import write_records
 from bench.quality.pages.tables import budgets_table
 from bench.quality.scoring.evaluate import TIMEOUT_S, Answers, Scored, ask_once, failed, score
@@ -47,19 +53,8 @@ Asked = tuple[Scored, Retrieval | None]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    required=True,
-    metavar="FOLDER...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make a folder of results for each set.",
-)
+@sets_argument
+@results_option
 @click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
 def main(folders: Sequence[Path], out: Path, limit_queries: int | None) -> None:
     """Measure reranking within budgets on each FOLDER."""

@@ -22,9 +22,15 @@ from rich.markdown import Markdown
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections, connected
 from bench.harness.load import faults_of
-from bench.harness.results import RESULTS, run_folder
+from bench.harness.results import run_folder
 from bench.harness.service import running
-from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.command import (
+    console,
+    ended_by_message,
+    read_sets,
+    results_option,
+    sets_argument,
+)
 from bench.quality.pages.folder import write_records
 from bench.quality.scoring.answers import ranked_segments, shown_of
 from bench.quality.scoring.evaluate import Answers, Scored, ask_once, score
@@ -77,19 +83,8 @@ def in_turn(first: Sequence[Hit], second: Sequence[Hit], limit: int) -> list[Hit
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    required=True,
-    metavar="FOLDER...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make a folder of results for each set.",
-)
+@sets_argument
+@results_option
 @click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
 @click.option("--limit-queries", type=click.IntRange(min=2), help="At most so many of each set.")
 def main(

@@ -17,9 +17,15 @@ from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import connected
-from bench.harness.results import RESULTS, run_folder
+from bench.harness.results import run_folder
 from bench.harness.service import fresh_data, started
-from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.command import (
+    console,
+    ended_by_message,
+    read_sets,
+    results_option,
+    sets_argument,
+)
 from bench.quality.pages.folder import write_records
 from bench.quality.scoring.evaluate import Answers
 from bench.quality.scoring.outcome import outcome
@@ -33,19 +39,8 @@ EXTRACTOR = "TRIVIUM_EXTRACTION__BY"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    required=True,
-    metavar="FOLDER...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make a folder of results for each set.",
-)
+@sets_argument
+@results_option
 @click.option("--limit-queries", type=click.IntRange(min=2), help="At most so many of each set.")
 def main(folders: Sequence[Path], out: Path, limit_queries: int | None) -> None:
     """Measure the questions of each FOLDER without facts, with extracted ones, and with its own."""
