@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from grpc._cython import cygrpc  # grpcio-channelz, which is public, takes five times as long
+from grpc._cython import cygrpc  # what grpcio-channelz parses into a message that is not needed
 
 READ_AGAIN_S = 0.010
-"""To read the counters takes 80 microseconds."""
+"""Reading the counters is most of the cost in `python -m bench.speed.overload.cost`."""
 
 FIRST = 0
 """The id of a server at which to begin to list them."""
