@@ -10,11 +10,16 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from serving.rpc.pending import READ_AGAIN_S, PendingCalls
+from serving.rpc.boundary import rpc
+from serving.rpc.identity.access import OPEN
+from serving.rpc.pending import PENDING_CALLS, READ_AGAIN_S, PendingCalls
+from serving.telemetry import NoRecorder
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
 
 METHOD = "/trivium.test.Held/Call"
+QUESTION = RetrieveRequest(tenant="acme", query="Where is Zanzibar?").SerializeToString()
 
 
 class Held:
@@ -26,19 +31,30 @@ class Held:
         self.arrived = 0
         self.let_go = asyncio.Event()
 
-    async def begun(self, request: bytes, context: object) -> bytes:
+    async def begun(self, request: RetrieveRequest, context: object) -> RetrieveRequest:
         del context
         self.arrived += 1
         with self.calls.in_method():
             await self.let_go.wait()
         return request
 
-    async def not_begun(self, request: bytes, context: object) -> bytes:
+    async def not_begun(self, request: RetrieveRequest, context: object) -> RetrieveRequest:
         """As if the event loop had not come to it."""
         del context
         self.arrived += 1
         await self.let_go.wait()
         return request
+
+    recorder = NoRecorder()
+    access = OPEN
+
+    @rpc(RetrieveResponse)
+    async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
+        """Begun as every RPC is."""
+        del request
+        self.arrived += 1
+        await self.let_go.wait()
+        return RetrieveResponse()
 
     async def has(self, arrived: int) -> bool:
         return self.arrived == arrived
@@ -52,7 +68,11 @@ class Held:
 async def calling(held: Held, behavior: Any, calls: int) -> AsyncIterator[None]:
     """So many calls, which have arrived."""
     server = grpc.aio.server()
-    handler: Any = grpc.unary_unary_rpc_method_handler(behavior)
+    handler: Any = grpc.unary_unary_rpc_method_handler(
+        behavior,
+        request_deserializer=RetrieveRequest.FromString,
+        response_serializer=lambda message: message.SerializeToString(),
+    )
     services = grpc.method_handlers_generic_handler("trivium.test.Held", {"Call": handler})
     server.add_generic_rpc_handlers((services,))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -60,7 +80,7 @@ async def calling(held: Held, behavior: Any, calls: int) -> AsyncIterator[None]:
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             call: Any = channel.unary_unary(METHOD)
-            made = [call(b"", timeout=30) for _ in range(calls)]
+            made = [call(QUESTION, timeout=30) for _ in range(calls)]
             await until_async(lambda: held.has(calls))
             yield
             held.let_go.set()
@@ -88,6 +108,16 @@ async def test_calls_in_a_method_are_not_pending() -> None:
 
     async with calling(held, held.begun, 3):
         assert held.count() == before
+
+
+async def test_an_rpc_is_in_a_method_until_it_is_answered() -> None:
+    held = Held()
+
+    async def none_pending() -> bool:
+        return PENDING_CALLS.count() == 0
+
+    async with calling(held, held.Retrieve, 3):
+        await until_async(none_pending)
 
 
 async def test_the_counters_are_read_again_after_a_while() -> None:
