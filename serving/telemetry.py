@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from serving.domain.breaker import BreakerState, OnChange
+
+logger = logging.getLogger(__name__)
 
 LATENCY_BUCKETS_MS = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000, 5000)
 
@@ -174,3 +179,13 @@ class NoRecorder:
 
     def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
         """Discards the value."""
+
+
+def breaker_changes(recorder: Recorder) -> OnChange:
+    """Returns what logs and records the changes of breakers."""
+
+    def changed(name: str, state: BreakerState) -> None:
+        logger.warning("breaker", extra={"dependency": name, "state": state.name.lower()})
+        recorder.record(BREAKER, state.value, {"dependency": name})
+
+    return changed

@@ -21,12 +21,13 @@ from serving.config.settings import (
     RerankerSettings,
     Settings,
 )
+from serving.domain.breaker import Breaker
 from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
 from serving.pipeline.inference.embedding_queues import QueueName
 from serving.pipeline.inference.reranker import QueuedReranker
 from serving.ports.embedding import Embedder, TextEncoder
 from serving.ports.reranking import CrossEncoder
-from serving.telemetry import EMBEDDING_BATCH, EMBEDDING_WAITING, Recorder
+from serving.telemetry import EMBEDDING_BATCH, EMBEDDING_WAITING, Recorder, breaker_changes
 
 
 @asynccontextmanager
@@ -35,13 +36,13 @@ async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator
     if settings.embedder.api is None:
         opened: AbstractAsyncContextManager[Embedder] = _open_here(settings, recorder)
     else:
-        opened = _open_elsewhere(settings.embedder, settings.embedder.api)
+        opened = _open_elsewhere(settings.embedder, settings.embedder.api, recorder)
     async with opened as embedder:
         yield embedder
 
 
 def _open_elsewhere(
-    embedder: EmbedderSettings, api: EmbeddingsApiSettings
+    embedder: EmbedderSettings, api: EmbeddingsApiSettings, recorder: Recorder
 ) -> AbstractAsyncContextManager[Embedder]:
     from serving.adapters.openai_api import ApiEmbedder, ApiModel
 
@@ -62,6 +63,7 @@ def _open_elsewhere(
         batch=api.batch,
         timeout_s=api.timeout.total_seconds(),
         max_waiting=embedder.max_waiting,
+        breaker=Breaker("embedder", breaker_changes(recorder)),
     )
 
 

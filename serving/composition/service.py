@@ -23,6 +23,7 @@ from serving.composition.projection import projecting as projections
 from serving.composition.stores import open_graph, open_postgres
 from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
 from serving.config.settings import RayEnvironment, Settings
+from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
@@ -30,7 +31,6 @@ from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import Admission
-from serving.pipeline.retrieval.breaker import Breaker, BreakerState
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG, LegRunner, LegState
 from serving.pipeline.retrieval.legs import (
@@ -57,7 +57,7 @@ from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.reranking import Reranker
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.service import TriviumService, UseCases, now_utc
-from serving.telemetry import BREAKER, NoRecorder, Recorder
+from serving.telemetry import NoRecorder, Recorder, breaker_changes
 
 logger = logging.getLogger(__name__)
 
@@ -222,11 +222,8 @@ def _share_of_calls(settings: Settings, share: float) -> int:
 
 
 def _breakers(recorder: Recorder) -> Mapping[str, Breaker]:
-    def changed(name: str, state: BreakerState) -> None:
-        logger.warning("breaker", extra={"dependency": name, "state": state.name.lower()})
-        recorder.record(BREAKER, state.value, {"dependency": name})
-
-    return {name: Breaker(name, changed) for name in (STORE, *set(DEPENDENCY_OF_LEG.values()))}
+    on_change = breaker_changes(recorder)
+    return {name: Breaker(name, on_change) for name in (STORE, *set(DEPENDENCY_OF_LEG.values()))}
 
 
 def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]) -> LegRunner:

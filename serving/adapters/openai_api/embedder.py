@@ -18,6 +18,7 @@ import aiohttp
 import numpy as np
 
 from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, session_with_key
+from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnsoundVectorError
 from serving.domain.items.text import TextForm
@@ -68,6 +69,8 @@ class ApiEmbedder:
         batch: The most texts of one request.
         timeout_s: The time limit of a request for documents; that of a question is its deadline.
         max_waiting: The most questions that may wait for an answer.
+        breaker: Stops questions while the other service does not answer them. Documents are tried
+            again by the projection, which waits longer after each failure.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class ApiEmbedder:
         batch: int = 64,
         timeout_s: float = 30.0,
         max_waiting: int = 512,
+        breaker: Breaker | None = None,
     ) -> None:
         self._endpoint = Endpoint(
             session,
@@ -91,6 +95,7 @@ class ApiEmbedder:
         self._timeout_s = timeout_s
         self._max_waiting = max_waiting
         self._waiting = 0
+        self._breaker = breaker or Breaker("embedder")
 
     @classmethod
     @asynccontextmanager
@@ -103,7 +108,7 @@ class ApiEmbedder:
             url: As in the constructor.
             model: As in the constructor.
             key: The key of the API, sent as a bearer token; None sends none.
-            **limits: `batch`, `timeout_s` and `max_waiting` of the constructor.
+            **limits: `batch`, `timeout_s`, `max_waiting` and `breaker` of the constructor.
         """
         async with session_with_key(key) as session:
             yield cls(session, url, model, **limits)
@@ -118,7 +123,8 @@ class ApiEmbedder:
         Raises:
             TimeoutError: The deadline passed first.
             OverloadedError: Too many questions wait, or the other service is busy.
-            DependencyError: The other service cannot be reached, or refuses the request.
+            BreakerOpenError: The other service is not asked, as it failed the questions before.
+            DependencyError: It cannot be reached, or refuses the request.
             UnsoundVectorError: The vector is zero or not finite.
         """
         if self._waiting >= self._max_waiting:
@@ -126,7 +132,8 @@ class ApiEmbedder:
         self._waiting += 1
         try:
             asked = [self._model.query_prefix + text]
-            found = await self._embed(asked, "query", deadline.remaining())
+            with self._breaker.guard(asked, deadline):
+                found = await self._embed(asked, "query", deadline.remaining())
         finally:
             self._waiting -= 1
         return np.ascontiguousarray(found[0])

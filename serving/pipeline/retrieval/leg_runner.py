@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 
+from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     AllLegsFailedError,
@@ -29,7 +30,6 @@ from serving.domain.ranking.ranked_list import (
     within_depth,
 )
 from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON
-from serving.pipeline.retrieval.breaker import Breaker
 from serving.pipeline.retrieval.legs import (
     DENSE,
     FACTS,

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 
+from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     BreakerOpenError,
@@ -33,7 +34,6 @@ from serving.domain.ranking.ranked_list import RankedList
 from serving.domain.ranking.signals import ACCESS, TIME, Known, Named, Traits, ranked_by
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import NOTHING, RERANK, Admission
-from serving.pipeline.retrieval.breaker import Breaker
 from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
 from serving.pipeline.retrieval.legs import Periods, VectorLookup
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names

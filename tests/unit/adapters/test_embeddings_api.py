@@ -11,9 +11,17 @@ import pytest
 
 from serving.adapters.openai_api import ApiEmbedder, ApiModel
 from serving.adapters.openai_api.embedder import USUAL_TEXT
+from serving.domain.breaker import FAILURES, FIRST_PAUSE_S, LEAST_PATIENCE_S, Breaker
 from serving.domain.budget import Deadline
-from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
+from serving.domain.errors import (
+    BreakerOpenError,
+    DependencyError,
+    OverloadedError,
+    UnsoundVectorError,
+)
+from serving.domain.items.records import TenantName
 from serving.domain.items.text import TextForm
+from serving.pipeline.index.text_search import QuestionVectors
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.simulation.embeddings_api import (
     EmbeddingsServer,
@@ -22,6 +30,7 @@ from tests.fakes.simulation.embeddings_api import (
     giving,
     silence,
 )
+from tests.support.stepped_clock import SteppedClock
 
 MODEL = ApiModel(name="some-model", dimension=FAKE_MODEL.dimension)
 TEXTS = ["We sailed to Goa.", "The wedding is in May.", "Tom bought a boat."]
@@ -109,6 +118,39 @@ async def test_a_silent_service_costs_a_question_its_deadline(
 
     with pytest.raises(TimeoutError):
         await embedder.embed_query("?", Deadline.after(0.01))
+
+
+async def test_a_service_that_failed_three_questions_is_not_asked_until_it_answers_a_probe(
+    server: EmbeddingsServer,
+) -> None:
+    clock = SteppedClock()
+    breaker = Breaker("embedder", clock=clock)
+    async with ApiEmbedder.opened(server.url, MODEL, None, breaker=breaker) as embedder:
+        server.answer = answering(500)
+        for _ in range(FAILURES):
+            with pytest.raises(DependencyError, match="it answers 500"):
+                await embedder.embed_query("?", soon())
+        with pytest.raises(BreakerOpenError, match=r"embedder: not asked.*it answers 500"):
+            await embedder.embed_query("?", soon())
+        assert len(server.bodies) == FAILURES
+
+        server.answer = None
+        clock.now += FIRST_PAUSE_S
+        assert len(await embedder.embed_query("?", soon())) == MODEL.dimension
+
+
+async def test_a_silent_service_is_not_asked_by_legs_that_share_a_vector(
+    server: EmbeddingsServer,
+) -> None:
+    server.answer = silence
+    breaker = Breaker("embedder", clock=SteppedClock())
+    async with ApiEmbedder.opened(server.url, MODEL, None, breaker=breaker) as embedder:
+        vectors = QuestionVectors(embedder)
+        for text in "abc":
+            with pytest.raises(TimeoutError):
+                await vectors.of(TenantName("t"), text, Deadline.after(2 * LEAST_PATIENCE_S))
+        with pytest.raises(BreakerOpenError):
+            await vectors.of(TenantName("t"), "d", soon())
 
 
 async def test_a_silent_service_is_no_reason_to_blame_texts(server: EmbeddingsServer) -> None:

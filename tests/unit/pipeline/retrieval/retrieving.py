@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.retrieval.admission import Admission
-from serving.pipeline.retrieval.breaker import Breaker
 from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
 from serving.pipeline.retrieval.legs import Leg
 from serving.pipeline.retrieval.retrieve import Retrieval, Retriever

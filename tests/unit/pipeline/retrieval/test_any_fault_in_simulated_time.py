@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serving.domain.breaker import FAILURES, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     AllLegsFailedError,
@@ -27,7 +28,6 @@ from serving.domain.errors import (
 from serving.domain.items.records import Item, ItemId, TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.admission import Admission
-from serving.pipeline.retrieval.breaker import FAILURES, Breaker
 from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG, LegReport, LegState
 from serving.pipeline.retrieval.legs import LegAnswer, LegRequest, LegSkippedError
 from serving.pipeline.retrieval.retrieve import Retrieval, Retriever

@@ -7,6 +7,13 @@ from contextlib import suppress
 
 import pytest
 
+from serving.domain.breaker import (
+    FAILURES,
+    FIRST_PAUSE_S,
+    MOST_PAUSE_S,
+    Breaker,
+    BreakerState,
+)
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     BreakerOpenError,
@@ -15,13 +22,6 @@ from serving.domain.errors import (
     StoreUnavailableError,
 )
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.pipeline.retrieval.breaker import (
-    FAILURES,
-    FIRST_PAUSE_S,
-    MOST_PAUSE_S,
-    Breaker,
-    BreakerState,
-)
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import LegAnswer, LegRequest
 from tests.fakes.pipeline import BrokenLeg, FixedLeg
@@ -124,6 +124,7 @@ def test_errors_count_as_no_answer_does() -> None:
     "end",
     [
         NotReadyError("graph", "filling"),
+        BreakerOpenError("embedder", "not asked"),
         StoreUnavailableError("refused"),
         asyncio.CancelledError(),
         ValueError("a bug"),
@@ -136,6 +137,15 @@ def test_what_says_nothing_of_the_dependency_does_not_count(end: BaseException) 
             asked.call(end)
 
     assert asked.is_asked
+
+
+def test_a_caller_that_gives_up_at_the_deadline_had_no_answer_in_time() -> None:
+    asked = Asked()
+    for _ in range(FAILURES):
+        with suppress(asyncio.CancelledError):
+            asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S)
+
+    assert not asked.is_asked
 
 
 def test_callers_with_little_time_do_not_open_it() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from serving.domain.breaker import FAILURES, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import StoreUnavailableError
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
-from serving.pipeline.retrieval.breaker import FAILURES, Breaker
 from serving.pipeline.writes import stats
 from serving.pipeline.writes.stats import UNKNOWN_COUNT, Observer
 from serving.ports.memory_store import TenantCounts

@@ -10,6 +10,7 @@ several, and know no deadlines: a caller with little time would open the breaker
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,11 +103,14 @@ class Breaker:
         known = False
         try:
             yield
-        except (NotReadyError, StoreUnavailableError):
-            # It answers; and a refused connection to PostgreSQL fails the whole question at once.
+        except (NotReadyError, BreakerOpenError, StoreUnavailableError):
+            # It answers; or what it depends on is not asked, which has a breaker of its own; and a
+            # refused connection to PostgreSQL fails the whole question at once.
             raise
-        except TimeoutError:
-            if patience_s >= min(AMPLE_S, max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self._usual_s)):
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # A caller that gives up at the deadline cancels what has the same deadline.
+            withdrawn = isinstance(error, asyncio.CancelledError) and not deadline.passed
+            if not withdrawn and patience_s >= self._least_patience_s():
                 known = True
                 self._take_failure(question, "no answer in time")
             raise
@@ -138,6 +142,9 @@ class Breaker:
             return True
         self.require_closed()
         return False
+
+    def _least_patience_s(self) -> float:
+        return min(AMPLE_S, max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
 
     def _take_answer(self, seconds: float) -> None:
         self._usual_s = MEMORY * self._usual_s + (1 - MEMORY) * seconds
