@@ -29,6 +29,7 @@ from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
+from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
@@ -203,6 +204,7 @@ def admission_of(settings: Settings) -> Admission:
         _share_of_calls(settings, RETRIEVALS),
         weights=_weights(settings),
         pending=PENDING_CALLS.count,
+        rates=_rates(settings),
     )
 
 
@@ -210,11 +212,15 @@ def write_slots_of(settings: Settings) -> WriteSlots:
     """Makes the slots of a replica's writes; leaves one of their connections to the projections."""
     at_once = max(2, settings.postgres.write_connections - 1)
     most_waiting = max(1, _share_of_calls(settings, WRITES) - at_once)
-    return WriteSlots(at_once, most_waiting, _weights(settings))
+    return WriteSlots(at_once, most_waiting, _weights(settings), rates=_rates(settings))
 
 
 def _weights(settings: Settings) -> Mapping[TenantName, float]:
     return {TenantName(name): weight for name, weight in settings.serve.tenant_weights.items()}
+
+
+def _rates(settings: Settings) -> TokenBuckets:
+    return TokenBuckets(settings.serve.tenant_calls_per_second, _weights(settings))
 
 
 def _share_of_calls(settings: Settings, share: float) -> int:

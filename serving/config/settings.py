@@ -556,6 +556,12 @@ class ServeSettings(_Section):
         description="What tenants have of a busy replica, in proportion, such as `{acme: 3}`: of "
         "the questions and the writes that it accepts (docs/guarantees.md). 1 for the others.",
     )
+    tenant_calls_per_second: float | None = Field(
+        default=None,
+        gt=0,
+        description="The questions, and as many writes, that a tenant of weight 1 may send to a "
+        "replica per second, in bursts of a second's worth. Unset: as many as it can answer.",
+    )
 
     @model_validator(mode="after")
     def _shares_are_of_what_there_is(self) -> Self:

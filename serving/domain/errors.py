@@ -16,6 +16,7 @@
     |       `-- DeviceLostError       its device failed; the process ends
     |-- UnsoundVectorError            the vector of a text is zero or not finite
     |-- OverloadedError               a queue is full, or the service too busy to answer in time
+    |   `-- RateLimitedError          the tenant calls more often than it may
     |-- BudgetExhaustedError          the time budget is exhausted
     `-- TooSlowError                  predicted to miss the deadline; not started
 
@@ -213,6 +214,13 @@ class OverloadedError(TriviumError):
 
     def __str__(self) -> str:
         return f"{self.what} is full, try again in {self.retry_after_s:g} s"
+
+
+class RateLimitedError(OverloadedError):
+    """The tenant calls more often than it may."""
+
+    def __str__(self) -> str:
+        return f"{self.what} is used up, try again in {self.retry_after_s:g} s"
 
 
 class BudgetExhaustedError(TriviumError):

@@ -31,6 +31,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, OverloadedError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import Profile
+from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.retrieval.legs import GRAPH, RELATED
 
 RERANK = "rerank"
@@ -160,6 +161,7 @@ class Admission:
         clock: In seconds.
         weights: By tenant; 1 for the others.
         pending: Returns the number of calls that wait to be handed over.
+        rates: How often tenants may ask.
     """
 
     def __init__(
@@ -168,8 +170,10 @@ class Admission:
         clock: Callable[[], float] = time.monotonic,
         weights: Mapping[TenantName, float] = MappingProxyType({}),
         pending: Callable[[], int] = int,
+        rates: TokenBuckets | None = None,
     ) -> None:
         self._most = most
+        self._rates = TokenBuckets() if rates is None else rates
         self._pending = pending
         self._clock = clock
         self._in_flight = 0
@@ -193,7 +197,9 @@ class Admission:
         Raises:
             OverloadedError: It cannot be answered before the deadline, or the service is busy and
                 the tenant has its share of it.
+            RateLimitedError: The tenant asks more often than it may.
         """
+        self._rates.take(tenant)
         budget_s = deadline.remaining()
         if not budget_s:
             # It waited for longer than that before it was seen.

@@ -21,6 +21,7 @@ from types import MappingProxyType
 
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import TenantName
+from serving.domain.token_buckets import TokenBuckets
 
 AT_ONCE = 3
 MOST_WAITING = 29
@@ -48,6 +49,7 @@ class WriteSlots:
         most_waiting: How many wait, apart from the patient ones.
         weights: By tenant; 1 for the others.
         clock: In seconds.
+        rates: How often tenants may write.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class WriteSlots:
         most_waiting: int = MOST_WAITING,
         weights: Mapping[TenantName, float] = MappingProxyType({}),
         clock: Callable[[], float] = time.monotonic,
+        rates: TokenBuckets | None = None,
     ) -> None:
+        self._rates = TokenBuckets() if rates is None else rates
         self._at_once = at_once
         self._of_tenant = max(1, at_once - 1)
         self._most_waiting = most_waiting
@@ -83,7 +87,12 @@ class WriteSlots:
 
         Raises:
             OverloadedError: Too many writes wait, and no tenant has more of them for its weight.
+            RateLimitedError: The tenant writes more often than it may, and is not patient.
         """
+        if not patient:
+            self._rates.take(tenant)
+        elif wait_s := self._rates.reserve(tenant):
+            await asyncio.sleep(wait_s)
         if self._is_free_for(tenant):
             self._running[tenant] += 1
         else:

@@ -11,7 +11,7 @@ import pytest
 from serving.composition.service import admission_of, running_service, write_slots_of
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
-from serving.domain.errors import OverloadedError
+from serving.domain.errors import OverloadedError, RateLimitedError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.rpc.pending import PENDING_CALLS
@@ -74,6 +74,24 @@ async def test_writes_wait_by_the_weights_of_the_settings() -> None:
             each.cancel()
 
     assert kept == {HEAVY: 2 + 26, LIGHT: 1 + 3}
+
+
+async def test_rates_of_the_settings_bound_questions_and_writes_each() -> None:
+    settings = load_settings(
+        {"serve": {"tenant_calls_per_second": 2, "tenant_weights": {"heavy": 1.5}}}
+    )
+    admission, slots = admission_of(settings), write_slots_of(settings)
+    asked = written = 0
+    with suppress(RateLimitedError):
+        while asked < 10:
+            with admission.admitted(HEAVY, PLAIN, Deadline.after(60)):
+                asked += 1
+    with suppress(RateLimitedError):
+        while written < 10:
+            async with slots.slot(HEAVY):
+                written += 1
+
+    assert (asked, written) == (3, 3)
 
 
 async def _refused(write: Coroutine[None, None, None]) -> None:

@@ -22,6 +22,7 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
         errors.RequiredLegsError({"graph": "timed out"}),
         errors.UnsoundVectorError("in float16"),
         errors.OverloadedError("the encoder's queue", 0.2),
+        errors.RateLimitedError("the tenant's rate of 3 calls per second", 0.2),
         errors.BudgetExhaustedError("reading"),
         errors.TooSlowError(0.025, 0.012),
     )

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.errors import OverloadedError
+from serving.domain.errors import OverloadedError, RateLimitedError
 from serving.domain.items.records import TenantName
+from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.writes.write_slots import WriteSlots
 
 FLOODING = TenantName("flooding")
@@ -112,6 +114,21 @@ async def test_tenants_that_wait_have_their_turn_one_after_the_other() -> None:
     await writers.end("a2")
 
     assert writers.running == ["b1", "c1"], "the flooding tenant had its turn"
+
+
+async def test_a_stream_waits_for_its_token_where_others_are_refused() -> None:
+    slots = WriteSlots(rates=TokenBuckets(100, {FLOODING: 0.01}))
+    async with slots.slot(FLOODING):
+        pass
+    with pytest.raises(RateLimitedError):
+        async with slots.slot(FLOODING):
+            pass
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01), slots.slot(FLOODING, patient=True):
+            raise AssertionError("it did not wait")
+    async with slots.slot(QUIET, patient=True):
+        pass
 
 
 async def test_a_tenant_has_its_turn_as_often_as_its_weight_says() -> None:

@@ -1,0 +1,82 @@
+"""Limits how often each tenant may call, by a token bucket for each.
+
+The state of a bucket is the time at which it will be full, as in the generic cell rate algorithm
+(ITU-T I.371): nothing has to be refilled, and a full bucket needs no state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from serving.domain.errors import RateLimitedError
+from serving.domain.items.records import TenantName
+
+BURST_S = 1.0
+"""A bucket holds the calls of this time, one at least."""
+
+
+class TokenBuckets:
+    """The buckets of all tenants.
+
+    Args:
+        per_second: The calls of a tenant with the weight 1; None for any number.
+        weights: By tenant; 1 for the others.
+        clock: In seconds.
+    """
+
+    def __init__(
+        self,
+        per_second: float | None = None,
+        weights: Mapping[TenantName, float] = MappingProxyType({}),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._per_second = per_second
+        self._weights = weights
+        self._clock = clock
+        self._full_at: OrderedDict[TenantName, float] = OrderedDict()
+        """When the buckets that are not full will be; the one that was used last at the end."""
+
+    def __len__(self) -> int:
+        """The number of buckets that are not full."""
+        return len(self._full_at)
+
+    def take(self, tenant: TenantName) -> None:
+        """Takes a token.
+
+        Raises:
+            RateLimitedError: There is none; it tells when there will be one.
+        """
+        wait_s = self._wait_s(tenant)
+        if wait_s > 0:
+            rate = f"the tenant's rate of {self._rate(tenant):g} calls per second"
+            raise RateLimitedError(rate, wait_s)
+        self._take(tenant)
+
+    def reserve(self, tenant: TenantName) -> float:
+        """Takes a token that there may not be yet; returns the seconds until there is."""
+        wait_s = self._wait_s(tenant)
+        self._take(tenant)
+        return wait_s
+
+    def _rate(self, tenant: TenantName) -> float:
+        assert self._per_second is not None
+        return self._per_second * self._weights.get(tenant, 1.0)
+
+    def _wait_s(self, tenant: TenantName) -> float:
+        if self._per_second is None:
+            return 0.0
+        until_full_s = self._full_at.get(tenant, 0.0) - self._clock()
+        one_s = 1 / self._rate(tenant)
+        return max(0.0, round(until_full_s - (max(BURST_S, one_s) - one_s), 6))
+
+    def _take(self, tenant: TenantName) -> None:
+        if self._per_second is None:
+            return
+        now = self._clock()
+        self._full_at[tenant] = max(now, self._full_at.get(tenant, 0.0)) + 1 / self._rate(tenant)
+        self._full_at.move_to_end(tenant)
+        while next(iter(self._full_at.values())) <= now:
+            self._full_at.popitem(last=False)

@@ -1,0 +1,109 @@
+"""How often a tenant may call; on a clock that the test advances."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.domain.errors import RateLimitedError
+from serving.domain.items.records import TenantName
+from serving.domain.token_buckets import BURST_S, TokenBuckets
+from tests.support.stepped_clock import SteppedClock
+
+TENANT = TenantName("tenant")
+OTHER = TenantName("other")
+
+PAUSES = st.lists(st.floats(0, 2), min_size=1, max_size=200)
+RATES = st.floats(0.1, 50)
+
+
+def taken(buckets: TokenBuckets, tenant: TenantName = TENANT, calls: int = 1000) -> int:
+    """The calls at one moment that find a token."""
+    found = 0
+    with suppress(RateLimitedError):
+        while found < calls:
+            buckets.take(tenant)
+            found += 1
+    return found
+
+
+@given(PAUSES, RATES)
+def test_in_no_span_are_there_more_calls_than_the_rate_and_a_burst(
+    pauses: list[float], rate: float
+) -> None:
+    clock = SteppedClock()
+    buckets = TokenBuckets(rate, clock=clock)
+    times = []
+    for pause in pauses:
+        clock.now += pause
+        with suppress(RateLimitedError):
+            buckets.take(TENANT)
+            times.append(clock.now)
+
+    burst = max(1.0, rate * BURST_S)
+    for first, begins in enumerate(times):
+        for last in range(first, len(times)):
+            assert last - first + 1 <= rate * (times[last] - begins) + burst + 1e-3
+
+
+@given(RATES, st.integers(1, 100))
+def test_a_tenant_that_calls_at_its_rate_is_never_refused(rate: float, calls: int) -> None:
+    clock = SteppedClock()
+    buckets = TokenBuckets(rate, clock=clock)
+    for _ in range(calls):
+        buckets.take(TENANT)
+        clock.now += 1 / rate
+
+
+@given(RATES)
+def test_who_waits_as_long_as_the_refusal_says_finds_a_token(rate: float) -> None:
+    clock = SteppedClock()
+    buckets = TokenBuckets(rate, clock=clock)
+    taken(buckets)
+    with pytest.raises(RateLimitedError) as refused:
+        buckets.take(TENANT)
+    assert 0 < refused.value.retry_after_s <= 1 / rate + 1e-3
+    clock.now += refused.value.retry_after_s
+
+    buckets.take(TENANT)
+
+
+def test_a_burst_is_that_of_a_second_by_the_weight_of_the_tenant() -> None:
+    buckets = TokenBuckets(10, {OTHER: 3}, SteppedClock())
+
+    assert taken(buckets) == 10
+    assert taken(buckets, OTHER) == 30
+    with pytest.raises(RateLimitedError, match="rate of 30 calls per second is used up"):
+        buckets.take(OTHER)
+
+
+def test_a_rate_below_one_call_allows_one_call() -> None:
+    buckets = TokenBuckets(0.1, clock=SteppedClock())
+
+    assert taken(buckets) == 1
+
+
+def test_without_a_rate_there_is_no_limit() -> None:
+    buckets = TokenBuckets(clock=SteppedClock())
+
+    assert taken(buckets) == 1000
+    assert buckets.reserve(TENANT) == 0
+
+
+def test_a_reserved_token_comes_at_the_rate() -> None:
+    buckets = TokenBuckets(2, clock=SteppedClock())
+
+    assert [buckets.reserve(TENANT) for _ in range(4)] == [0, 0, 0.5, 1]
+
+
+def test_full_buckets_are_forgotten() -> None:
+    clock = SteppedClock()
+    buckets = TokenBuckets(10, clock=clock)
+    for number in range(1000):
+        clock.now += 0.01
+        buckets.take(TenantName(str(number)))
+
+    assert len(buckets) <= 11
