@@ -23,6 +23,10 @@ from xdist.workermanage import WorkerController
 # child before it becomes the program.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # noqa: TID251 - gRPC reads it when it is imported
 
+# A Neo4j of the tests lives for minutes, in which the optimizing compiler costs more than it saves:
+# a third of the CPU time of a start.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # noqa: TID251 - for the JVM
+
 # The same examples in every run: a tree passes or fails wherever it is tested.
 # `--hypothesis-profile random` looks for others.
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
