@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -37,7 +37,6 @@ from tests.contract.test_graph import ask, ask_facts, named, put, remove
 from tests.fakes.graph import InMemoryGraph
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.neo4j
 
@@ -515,18 +514,6 @@ async def own_graph(own_neo4j: EmbeddedNeo4j) -> AsyncIterator[Neo4jGraph]:
         await graph.close()
 
 
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """Suspends a process."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        # The signal is sent at once, and takes effect when the process is next scheduled.
-        until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, 10)
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 async def search_within(graph: Neo4jGraph, seconds: float) -> list[str]:
     asked = query("Mara")
     within = Deadline.after(seconds)
@@ -559,21 +546,19 @@ async def test_a_killed_neo4j_is_a_dependency_error_and_heals_when_it_returns(
     assert await search_within(own_graph, 60) == ["a", "b"]
 
 
-@pytest.mark.timeout(240)
 async def test_a_neo4j_that_hangs_costs_its_share_and_no_more(
-    own_neo4j: EmbeddedNeo4j, own_graph: Neo4jGraph
+    neo4j_graph: Neo4jGraph, neo4j_suspended: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    await put(own_graph, segment("a", entities=("Mara",)))
-    assert await search_within(own_graph, 60) == ["a"]
-    assert own_neo4j.pid is not None
+    await put(neo4j_graph, segment("a", entities=("Mara",)))
+    assert await search_within(neo4j_graph, 60) == ["a"]
 
-    with stopped(own_neo4j.pid):
+    with neo4j_suspended():
         async with asyncio.timeout(120):
             for _ in range(3):
                 with pytest.raises(TimeoutError):
-                    await search_within(own_graph, 0.05)
+                    await search_within(neo4j_graph, 0.05)
 
-    assert await search_within(own_graph, 60) == ["a"]
+    assert await search_within(neo4j_graph, 60) == ["a"]
 
 
 async def test_an_address_where_nobody_is_costs_nothing_until_it_is_asked() -> None:

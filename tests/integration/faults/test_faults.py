@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -157,23 +157,16 @@ async def test_neo4j_killed_while_serving_loses_nothing(
 
 
 async def test_neo4j_that_hangs_costs_three_questions_their_time_and_then_nothing(
-    postgres_dsn: str, tmp_path: Path, jar_cache: Path
+    postgres_dsn: str, neo4j_uri: str, neo4j_suspended: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    neo4j = EmbeddedNeo4j(tmp_path, jar_cache)
-    uri = await asyncio.to_thread(neo4j.start)
-    try:
-        async with local_service(postgres_dsn, uri) as memory:
-            token = (await memory.ingest([SAID, KNOWN])).consistency_token
-            await until_async(lambda: _all_are_ok(memory, token))
-            assert neo4j.pid is not None
-            os.kill(neo4j.pid, signal.SIGSTOP)
+    async with local_service(postgres_dsn, neo4j_uri) as memory:
+        token = (await memory.ingest([SAID, KNOWN])).consistency_token
+        await until_async(lambda: _all_are_ok(memory, token))
+        with neo4j_suspended():
             during = [await memory.retrieve("Who hired Tom?", timeout=4) for _ in range(4)]
             degraded = (await memory.stats()).service.degraded
-            os.kill(neo4j.pid, signal.SIGCONT)
-            await until_async(lambda: _graph_is_ok(memory, token))
-            await until_async(lambda: _nothing_is_degraded(memory))
-    finally:
-        await asyncio.to_thread(neo4j.stop)
+        await until_async(lambda: _graph_is_ok(memory, token))
+        await until_async(lambda: _nothing_is_degraded(memory))
 
     assert [states(answer)["graph"] for answer in during] == [
         *[LegState.TIMED_OUT] * 3,
