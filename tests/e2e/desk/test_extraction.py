@@ -17,9 +17,10 @@ TURNS = [
 ]
 
 
-def test_turns_become_facts_that_are_found_and_named_in_the_stats() -> None:
+def test_turns_become_facts_that_are_found_and_named_in_the_stats(neo4j_uri: str) -> None:
+    settings = {"TRIVIUM_EXTRACTION__BY": "rules", "TRIVIUM_NEO4J__URI": neo4j_uri}
     with (
-        started_service("single", TRIVIUM_EXTRACTION__BY="rules") as service,
+        started_service("single", **settings) as service,
         service.client("talk") as memory,
     ):
         memory.ingest(TURNS)
