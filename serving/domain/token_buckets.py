@@ -6,6 +6,7 @@ The state of a bucket is the time at which it will be full, as in the generic ce
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -52,7 +53,7 @@ class TokenBuckets:
         wait_s = self._wait_s(tenant)
         if wait_s > 0:
             rate = f"the tenant's rate of {self._rate(tenant):g} calls per second"
-            raise RateLimitedError(rate, wait_s)
+            raise RateLimitedError(rate, math.ceil(wait_s * 1000) / 1000)
         self._take(tenant)
 
     def reserve(self, tenant: TenantName) -> float:
