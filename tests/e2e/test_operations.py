@@ -7,7 +7,9 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -110,6 +112,16 @@ def test_ctrl_c_reaches_the_command_alone_which_stops_the_others_in_order(
 
     assert service.descendants("raylet")
     assert reached == []
+
+
+def test_the_http_port_says_that_the_service_is_elsewhere(service: Service) -> None:
+    port = api(service, "GET")["http_options"]["port"]
+
+    with pytest.raises(HTTPError) as answered:
+        urlopen(f"http://127.0.0.1:{port}/", timeout=30)
+
+    assert answered.value.code == HTTPStatus.NOT_FOUND
+    assert "gRPC" in answered.value.read().decode()
 
 
 def test_the_metrics_port_shows_ours(service: Service) -> None:

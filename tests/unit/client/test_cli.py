@@ -375,10 +375,11 @@ def test_nothing_found_is_said(run: Run, fake_service: FakeService) -> None:
     assert "nothing found" in result.stdout
 
 
-def test_unknown_tenant_is_said(run: Run, fake_service: FakeService) -> None:
+@pytest.mark.parametrize("command", [["ask"], ["compare", "--against", "annie"]])
+def test_unknown_tenant_is_said(run: Run, fake_service: FakeService, command: list[str]) -> None:
     fake_service.will_answer("GetStats", GetStatsResponse(tenant=TenantStats()))
 
-    result = run("ask", "Where did we sail?")
+    result = run(*command, "Where did we sail?")
 
     assert result.exit_code == 1
     assert result.stderr == "acme: unknown tenant, nothing is stored for it\n"

@@ -353,7 +353,7 @@ def test_clocks_go_along_with_whatever_asks(
 
     run(name, "why?", *rest, "--as-of", "2025-10-21", "--known-at", "2025-10-22")
 
-    asked = fake_service.request().retrieve
+    asked = fake_service.requests[0].retrieve
     assert asked.as_of.ToJsonString() == "2025-10-21T00:00:00Z"
     assert asked.known_at.ToJsonString() == "2025-10-22T00:00:00Z"
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from trivium.cli.answer import FIRST, Answer, print_answer, print_summary
-from trivium.cli.connection import Connection, is_unknown, pass_connection
+from trivium.cli.connection import Connection, pass_connection, says_unknown
 from trivium.cli.exits import Exit
 from trivium.cli.output import json_option, plain, print_json
 from trivium.cli.ranking import (
@@ -127,9 +127,7 @@ def ask(
             answers.append(answer)
             if not as_json:
                 print_answer(answer, explain=explain, briefing=briefing)
-        unknown = not any(answer.retrieval.hits for answer in answers) and is_unknown(client)
-    if unknown:
-        click.echo(f"{plain(client.tenant)}: unknown tenant, nothing is stored for it", err=True)
+        unknown = not any(answer.retrieval.hits for answer in answers) and says_unknown(client)
     if as_json:
         print_json(answers)
     else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import click
 
+from trivium.cli.output import plain
 from trivium.client import Client
 from trivium.errors import TriviumError
 from trivium.wire.channel import DEFAULT_TIMEOUT_S, DEFAULT_WRITE_TIMEOUT_S
@@ -54,13 +55,16 @@ class Connection:
             raise click.UsageError(str(error)) from error
 
 
-def is_unknown(client: Client) -> bool:
-    """Whether nothing was ever stored for the tenant; False if the service does not say."""
+def says_unknown(client: Client) -> bool:
+    """Whether nothing was ever stored for the tenant, which it says; False if that is not known."""
     try:
         tenant = client.stats().tenant
     except TriviumError:
         return False
-    return tenant is not None and not tenant.text_search_config
+    unknown = tenant is not None and not tenant.text_search_config
+    if unknown:
+        click.echo(f"{plain(client.tenant)}: unknown tenant, nothing is stored for it", err=True)
+    return unknown
 
 
 pass_connection = click.make_pass_decorator(Connection)

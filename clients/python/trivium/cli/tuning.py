@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trivium.cli.answer import print_hits, shortcomings
-from trivium.cli.connection import Connection, pass_connection
+from trivium.cli.connection import Connection, pass_connection, says_unknown
 from trivium.cli.exits import Exit
 from trivium.cli.output import (
     json_option,
@@ -82,7 +82,9 @@ def profiles(ctx: click.Context, connection: Connection, name: str | None, as_js
 @seed_ids_option
 @json_option
 @pass_connection
+@click.pass_context
 def compare(
+    ctx: click.Context,
     connection: Connection,
     question: str,
     profile: str,
@@ -95,7 +97,10 @@ def compare(
     seed_ids: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Runs QUESTION under two profiles, and shows both rankings side by side."""
+    """Runs QUESTION under two profiles, and shows both rankings side by side.
+
+    Exits with 1 if the tenant is unknown.
+    """
     if not against and not against_overrides:
         raise click.UsageError("missing --against or --against-override")
     with connection.open() as client:
@@ -110,10 +115,12 @@ def compare(
             known_at=known_at,
             seed_ids=seed_ids,
         )
+        unknown = not found.rank_changes and says_unknown(client)
     if as_json:
         print_json(found)
     else:
         _print_comparison(found)
+    ctx.exit(Exit.UNSATISFIED if unknown else Exit.OK)
 
 
 @click.command()
