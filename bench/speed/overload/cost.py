@@ -20,11 +20,11 @@ import grpc
 from bench.harness.results import number, select
 from bench.reports.baselines import baseline
 from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
+from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.admission import Admission
-from serving.domain.breaker import Breaker
 from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG
 from serving.rpc.boundary import call_deadline, deadline_after
 from serving.rpc.pending import PendingCalls
