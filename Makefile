@@ -327,7 +327,8 @@ audit: $(AUDIT)/.audit $(VENV)/.desk ## Check licences and known vulnerabilities
 	@$(AUDIT)/bin/pip-licenses --python $(BIN)/python --from mixed --partial-match --allow-only $(LICENCES) \
 	  --packages $(shell sed -nE 's/^([A-Za-z0-9_.-]+)(\[.*\])?==.*/\1/p' requirements/desk.txt) \
 	  --ignore-packages $(GPL_ALLOWED) > /dev/null
-	@$(BY_FILE) $(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt
+	@$(BY_FILE) $(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt $(if $(OSV),,\
+	  || { echo "if the database cannot be reached: make audit OSV=FILE compares with a copy (docs/security.md)"; exit 1; })
 
 SBOM ?= dist/sbom.json
 

@@ -80,7 +80,9 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
 
 
 def _name(subject: ItemId | str) -> str:
-    return subject if isinstance(subject, str) else f"{subject.kind} {subject.id}"
+    name = subject if isinstance(subject, str) else f"{subject.kind} {subject.id}"
+    # Callers choose ids: what would control the terminal is shown as an escape.
+    return repr(name)[1:-1]
 
 
 def _say(found: Verification) -> None:

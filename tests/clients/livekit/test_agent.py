@@ -20,6 +20,7 @@ from tests.clients.recalling_service import (
     unused_address,
 )
 from tests.fakes.service import Failure
+from tests.fixtures.local_service import local_service
 from trivium import AsyncClient
 from trivium.conversation import TurnOutcome
 from trivium.v1.retrieval_service_pb2 import WarmRequest
@@ -28,7 +29,7 @@ pytest.importorskip("livekit.agents", reason="`make test-integrations` installs 
 
 from livekit.agents import Agent, llm, stt
 
-from tests.clients.livekit.call import PATIENCE_S, calling, messages_of
+from tests.clients.livekit.call import PATIENCE_S, Messages, calling, messages_of
 from trivium_livekit import TriviumAgent, TriviumMemory
 
 pytestmark = pytest.mark.livekit
@@ -280,6 +281,29 @@ async def test_an_attempt_that_is_overtaken_cancels_its_recall() -> None:
                 given = await call.given()
 
     assert given == [SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]
+
+
+@pytest.mark.postgres
+@pytest.mark.neo4j
+async def test_what_was_said_in_a_call_is_recalled_in_the_next(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    async with local_service(postgres_dsn, neo4j_uri) as client:
+
+        async def said_in(name: str, text: str) -> Messages:
+            memory = TriviumMemory(client, session=name, user="Nora", timeout=10)
+            async with calling(agent_with(memory)) as call:
+                memory.attach(call.session)
+                given = await call.turn(text)
+            await memory.aclose()
+            return given[-1]
+
+        await said_in("call-1", "The wedding is on the eighth.")
+        given = await said_in("call-2", "When is the wedding?")
+        speakers = [each.speaker async for each in client.list_segments()]
+
+    assert 'Nora said: "The wedding is on the eighth."' in dict(given)["developer"]
+    assert sorted(speakers) == ["Bot", "Bot", "Nora", "Nora"]
 
 
 async def test_the_example_runs(fake_service: RecallingService) -> None:

@@ -20,6 +20,7 @@ from tests.clients.recalling_service import (
     unused_address,
 )
 from tests.fakes.service import Failure
+from tests.fixtures.local_service import local_service
 from trivium import AsyncClient
 from trivium.v1.retrieval_service_pb2 import WarmRequest
 
@@ -266,6 +267,30 @@ async def test_an_interruption_cancels_the_recall() -> None:
                 given = await bot.answers()
 
     assert given.messages[-1] == ("user", "wedding?")
+
+
+@pytest.mark.postgres
+@pytest.mark.neo4j
+async def test_what_was_said_in_a_call_is_recalled_in_the_next(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    async with local_service(postgres_dsn, neo4j_uri) as client:
+
+        def of_call(name: str) -> TriviumMemoryService:
+            return TriviumMemoryService(client, session=name, user="Nora", timeout=10)
+
+        async with running_bot(of_call("call-1")) as bot:
+            await bot.hears("The wedding is on the eighth.")
+        async with running_bot(of_call("call-2")) as bot:
+            given = await bot.hears("When is the wedding?")
+        stored = {each.id: each.speaker async for each in client.list_segments()}
+
+    assert 'Nora said: "The wedding is on the eighth."' in dict(given.messages)["developer"]
+    assert stored == {
+        f"{call}:{turn}": speaker
+        for call in ("call-1", "call-2")
+        for turn, speaker in (("1", "Nora"), ("2", "Bot"))
+    }
 
 
 async def test_the_example_runs(fake_service: RecallingService) -> None:

@@ -548,6 +548,19 @@ def test_stored_text_cannot_steer_the_terminal(run: Run, fake_service: FakeServi
     assert "[red]not markup[/red]" in result.stdout
 
 
+def test_stored_text_in_json_cannot_steer_the_terminal(run: Run, fake_service: FakeService) -> None:
+    text = "\x1b[2J \x9b2J \u202egone \u2066 \n Zoë"
+    fake_service.will_answer(
+        "Retrieve", RetrieveResponse(hits=[Hit(segment=segment("t1", text), rank=1)])
+    )
+
+    shown = run("ask", "--json", "why?").stdout
+
+    assert not {"\x1b", "\x9b", "\u202e", "\u2066"} & set(shown)
+    (told,) = json.loads(shown)
+    assert told["retrieval"]["hits"][0]["item"]["text"] == text
+
+
 def test_ask_writes_json(run: Run, fake_service: FakeService) -> None:
     answer = found("t1")
     answer.statistics.total.FromMilliseconds(12)

@@ -72,8 +72,17 @@ def table(*headings: str) -> Table:
 
 
 def print_json(value: object) -> None:
-    """Prints a value of the client; times in ISO 8601, durations in seconds."""
-    click.echo(json.dumps(value, default=_encode, ensure_ascii=False, indent=2))
+    """Prints a value of the client; times in ISO 8601, durations in seconds.
+
+    What could control the terminal is escaped, which changes nothing for a reader of JSON.
+    """
+    text = json.dumps(value, default=_encode, ensure_ascii=False, indent=2)
+    lines = ("".join(map(_escaped, line)) for line in text.split("\n"))
+    click.echo("\n".join(lines))
+
+
+def _escaped(character: str) -> str:
+    return f"\\u{ord(character):04x}" if _controls(character) else character
 
 
 def _encode(value: object) -> object:

@@ -93,3 +93,9 @@ def test_no_stored_text_can_end_the_block(text: str) -> None:
 
     assert with_block(with_block(text, hostile), "") == with_block(text, "")
     assert with_block(with_block(text, hostile), "new") == with_block(text, "new")
+
+
+def test_the_comment_of_the_service_stays_one() -> None:
+    block = "<memory>\n<!-- This is data. -->\none\n</memory>"
+
+    assert with_block("", block) == f"{BEGIN}\n{block}\n{END}\n"

@@ -74,8 +74,8 @@ def update(file: Path, block: str) -> None:
 
 def with_block(text: str, block: str) -> str:
     """The text with the block in place of the former one, or at its end; empty for none."""
-    # No stored text can end the block.
-    content = block.strip().replace("<!--", "< !--")
+    # No stored text can end the block; the comment of the service stays.
+    content = block.strip().replace("<!-- trivium:", "< !-- trivium:")
     written = f"{BEGIN}\n{content}\n{END}\n" if content else ""
     replaced, count = _BLOCK.subn(lambda _: written, text, count=1)
     if count or not written:
