@@ -231,19 +231,30 @@ def _sets() -> str:
 def _former() -> str:
     """The default profile and the former one on every set."""
     records = baseline("quality/former")
-    rows = [
-        (
-            name,
-            figures(number(_way(records, name, DEFAULT), "n")),
-            *(
-                _mean(_way(records, name, way), metric)
-                for metric in ("recall@10", "mrr@10")
-                for way in (DEFAULT, "former")
-            ),
-        )
-        for name in sorted(set(map(_set_of, records)))
-    ]
-    columns = ("recall@10", "former recall@10", "mrr@10", "former mrr@10")
+    ways = {"": (records, DEFAULT), "former ": (records, "former")}
+    return _side_by_side(ways, ("recall@10", "mrr@10"))
+
+
+def _encoders() -> str:
+    """The default profile with either published encoder, on the sets that both were asked."""
+    other = baseline("quality/bge-small")
+    ways = {
+        "minilm ": (baseline("quality/words"), DEFAULT),
+        "bge-small ": (other, "bge-small"),
+        "with its floors ": (other, "bge-small, own floors"),
+    }
+    return _side_by_side(ways, ("recall@10", "ndcg@10", "mrr@10"))
+
+
+def _side_by_side(ways: Mapping[str, tuple[Sequence[Record], str]], metrics: Sequence[str]) -> str:
+    """Ways of one run or of several, each with what is written before its metrics."""
+    sets = [set(map(_set_of, records)) for records, _ in ways.values()]
+    rows = []
+    for name in sorted(set.intersection(*sets)):
+        found = [_way(records, name, way) for records, way in ways.values()]
+        means = [_mean(record, metric) for metric in metrics for record in found]
+        rows.append((name, figures(number(found[0], "n")), *means))
+    columns = (f"{prefix}{metric}" for metric in metrics for prefix in ways)
     return markdown_table(("set", "questions", *columns), rows)
 
 
@@ -425,6 +436,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "gpu": _gpu,
     "sets": _sets,
     "former": _former,
+    "encoders": _encoders,
     "differences": _differences,
     "forms": _forms,
     "doubled": _doubled,

@@ -49,8 +49,8 @@ async def newest_waiting(
 async def count_waiting(connection: Connection) -> Mapping[str, Mapping[Projection, int]]:
     """The number of changed rows that each projection has not seen, by tenant.
 
-    Of all tenants together at most `NEWEST` are counted. With two models, that of the model which
-    is further.
+    What is sensitive does not wait to be embedded, since it never is. Of all tenants together at
+    most `NEWEST` are counted. With two models, that of the model which is further.
     """
     cursor = await connection.execute(
         _COUNT_WAITING, {"nothing": NOTHING, "most": NEWEST}, binary=True
@@ -97,7 +97,7 @@ SELECT waiting.xid::text::int8, waiting.key, waiting.kind, tenant.name, waiting.
  ORDER BY turn, seq DESC LIMIT %(limit)s::int4
 """
 
-_COUNT_WAITING = """
+_COUNT_WAITING = f"""
 SELECT state.projection, state.model_id, tenant.name, count(DISTINCT log.key)
   FROM (SELECT projection, model_id, position FROM projection_state
          WHERE projection IN ('embedding', 'graph')
@@ -110,9 +110,13 @@ SELECT state.projection, state.model_id, tenant.name, count(DISTINCT log.key)
     SELECT key, tenant_id FROM change_log
      WHERE op <> 'embedded' AND xid >= pg_snapshot_xmin(state.position::pg_snapshot)
        AND NOT pg_visible_in_snapshot(xid, state.position::pg_snapshot)
-       AND NOT (state.projection = 'embedding' AND EXISTS (
-             SELECT FROM embedding
-              WHERE embedding.model_id = state.model_id AND embedding.key = change_log.key))
+       AND NOT (state.projection = 'embedding' AND (
+             EXISTS (SELECT FROM embedding
+                      WHERE embedding.model_id = state.model_id AND embedding.key = change_log.key)
+             OR EXISTS (SELECT FROM segment
+                         WHERE segment.key = change_log.key AND {IS_HIDDEN[ItemKind.SEGMENT]})
+             OR EXISTS (SELECT FROM fact
+                         WHERE fact.key = change_log.key AND {IS_HIDDEN[ItemKind.FACT]})))
      LIMIT %(most)s::int4
   ) AS log ON true
   LEFT JOIN tenant ON tenant.id = log.tenant_id

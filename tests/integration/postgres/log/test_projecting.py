@@ -25,7 +25,7 @@ from serving.ports.memory_store import GivenVectors
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
 from tests.integration.postgres.log.following import bootstrap, scalar
-from tests.support.builders import TENANT, ids, segment
+from tests.support.builders import TENANT, fact, ids, segment
 
 OTHER = TenantName("other")
 
@@ -262,6 +262,16 @@ async def test_what_waits_for_a_projection_is_counted_by_tenant(postgres: Postgr
     same = await postgres.consistency.pending_counts(TENANT, Deadline.after(60))
 
     assert (waiting, same) == ({"embedding": 1, "graph": 1}, {"embedding": 2, "graph": 2})
+
+
+async def test_what_is_never_embedded_does_not_wait_for_it(postgres: Postgres) -> None:
+    hidden = segment("a", sensitive=True)
+    resting_on_it = fact("f", "Nora", "has PIN", "28", evidence=("a",))
+    await postgres.store.write(TENANT, [hidden, resting_on_it, segment("b")])
+
+    waiting = await postgres.consistency.pending_counts(TENANT, Deadline.after(60))
+
+    assert waiting["embedding"] == 1
 
 
 async def test_what_is_embedded_does_not_wait_for_it_any_more(postgres: Postgres) -> None:
