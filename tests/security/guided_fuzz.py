@@ -53,6 +53,7 @@ def varied(encoded: bytes, most: int, seed: int, edge: Edge) -> bytes:
 def main(most: int, seed: int, out: Path) -> None:
     """Sends inputs to the edge of the service, and varies those that reach new code."""
     edge, outcomes = Edge(), Counter[str]()
+    corpus = tempfile.TemporaryDirectory(prefix="trivium-fuzz-")
     folder, run = run_folder("fuzz-guided", out), Run("guided", seed)
     folder.mkdir(parents=True)
 
@@ -61,16 +62,17 @@ def main(most: int, seed: int, out: Path) -> None:
             outcomes[edge.receive(*split(encoded))] += 1
         if outcomes.total() == most:
             run.report(outcomes, folder)
+            corpus.cleanup()
             sys.stdout.flush()
             os._exit(0)  # libFuzzer does not return
 
-    with tempfile.TemporaryDirectory(prefix="trivium-fuzz-") as corpus:
+    with corpus:
         inputs = Inputs(seed, edge)
         for number, target in enumerate(TARGETS):
             for place in range(FIRST_INPUTS):
                 first = bytes([number]) + inputs.make(target)
                 if len(first) <= LONGEST:
-                    (Path(corpus) / f"{target}-{place}").write_bytes(first)
+                    (Path(corpus.name) / f"{target}-{place}").write_bytes(first)
         options = {
             "seed": seed,
             "max_len": LONGEST,
@@ -80,7 +82,7 @@ def main(most: int, seed: int, out: Path) -> None:
             "verbosity": 0,
         }
         atheris.Setup(
-            [sys.argv[0], *(f"-{name}={value}" for name, value in options.items()), corpus],
+            [sys.argv[0], *(f"-{name}={value}" for name, value in options.items()), corpus.name],
             receive,
             custom_mutator=lambda data, most, seed: varied(data, most, seed, edge),
         )

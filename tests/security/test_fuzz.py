@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from serving.rpc.identity.rules import RULES
 from tests.security.edge import METADATA, METHODS, TARGETS, Edge, Inputs
 from tests.security.hostile import TEXTS
+from tests.support.processes import inherited_environment
 from trivium.v1.catalog_service_pb2 import GetSegmentsRequest
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
@@ -90,9 +91,17 @@ def test_a_huge_request_is_rejected(method: str, request_of: Callable[[], Messag
 
 def test_inputs_that_are_varied_by_coverage_are_read_properly(tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="there are wheels for Linux on x86-64 alone")
+    results, temporary = tmp_path / "results", tmp_path / "temporary"
+    temporary.mkdir()
     command = [sys.executable, "-m", "tests.security.guided_fuzz", "--inputs", "5000"]
 
-    done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--out", str(results)],
+        env={**inherited_environment(), "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "guided: 5000 inputs" in done.stdout
+    assert not [*temporary.iterdir()]
