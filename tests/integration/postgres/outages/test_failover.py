@@ -130,6 +130,8 @@ async def pair(home: Path) -> AsyncIterator[Pair]:
             yield Pair(primary, dsn, standby)
         finally:
             standby.stop()
+            # A killed server leaves shared memory, which its next start removes.
+            primary.restart_if_dead()
 
 
 async def test_what_was_acknowledged_is_there_after_a_failover_and_all_go_on(pair: Pair) -> None:
