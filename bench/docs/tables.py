@@ -392,8 +392,8 @@ def _answerable() -> str:
     return answerable_table(baseline("quality/answerable"))
 
 
-def _tune() -> str:
-    [run] = baseline("quality/tune")
+def _tune(name: str) -> str:
+    [run] = baseline(name)
     names: Mapping[str, str] = {
         "before": "the default profile",
         "after": "the profile found, on the questions that chose it",
