@@ -53,7 +53,8 @@ class PostgresNameResolver:
             rare = {
                 word: lexeme
                 for word in alike
-                if (lexeme := known.lexemes[word]) is not None and lexeme not in statistics.shares
+                if (lexeme := known.lexemes[word]) is not None
+                and lexeme not in statistics.frequencies
             }
             stored = await _stored(connection, known.tenant_id, rare.values())
             return {word: alike[word] for word, lexeme in rare.items() if lexeme not in stored}
@@ -75,7 +76,7 @@ def _is_common(word: str, lexemes: Mapping[str, str | None], statistics: WordSta
     if word not in lexemes:
         return False
     lexeme = lexemes[word]
-    return lexeme is None or lexeme in statistics.shares
+    return lexeme is None or lexeme in statistics.frequencies
 
 
 async def _stored(connection: Connection, tenant_id: int, lexemes: Collection[str]) -> set[str]:

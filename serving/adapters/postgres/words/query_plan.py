@@ -16,6 +16,9 @@ SATURATION = 0.9
 """BM25's k1."""
 LENGTH_NORMALISATION = 0.3
 """BM25's b. Low for conversation turns: with the usual .75, BM25 ranks worse than no BM25."""
+TYPICAL_LENGTH = 60.0
+"""Distinct words of a segment that is neither raised nor lowered by its length. BM25 takes the mean
+of all segments, so each new segment could change the order of others."""
 RANK_SCALE = 1.645
 """With equal weights, ts_rank is (1 / 1.645) * the sum of 1 / j^2 over a word's occurrences; it
 saturates like BM25's term frequency."""
@@ -29,23 +32,27 @@ COLLOCATION = 1.5
 class WordStatistics:
     """Document frequencies in a tenant.
 
-    `shares` maps a word to the share of segments, 0 to 1, that contain it; other words have
-    `rare_share`.
+    `frequencies` maps a word to the number of segments that contain it, which may be an estimate;
+    other words have the frequency `rare`.
     """
 
     segments: int
-    mean_length: float
-    shares: Mapping[str, float] = field(default_factory=dict)
-    rare_share: float = 0.0
+    frequencies: Mapping[str, float] = field(default_factory=dict)
+    rare: float = 1.0
 
     def frequency(self, word: str) -> float:
         """The estimated number of segments that contain the word."""
-        return self.shares.get(word, self.rare_share) * self.segments
+        return self.frequencies.get(word, self.rare)
 
-    def weight(self, word: str) -> float:
-        """The word's inverse document frequency as in BM25; above 0."""
-        frequency = min(self.frequency(word), self.segments)
-        return math.log1p((self.segments - frequency + 0.5) / (frequency + 0.5))
+    def weights(self, words: Sequence[str]) -> list[float]:
+        """The inverse document frequency of each of a question's words; above 0.
+
+        BM25's, but among the segments that contain any of the words, as if each contained one,
+        instead of among all: so segments without any of the words change no order.
+        """
+        frequencies = [self.frequency(word) for word in words]
+        matching = sum(frequencies)
+        return [math.log1p((matching + 0.5) / (frequency + 0.5)) for frequency in frequencies]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +103,16 @@ def plan_query(
     rarest = sorted(words, key=lambda word: (statistics.frequency(word), word))[:MOST_WORDS]
     complete = complete or sum(map(statistics.frequency, rarest)) <= budget.all_rows
     candidates = any_of(rarest) if complete else _within_budget(rarest, statistics, budget)
-    mean_length = max(statistics.mean_length, 1.0)
     return QueryPlan(
         candidates=candidates,
         complete=complete,
         words=[quoted(word) for word in rarest],
-        weights=[RANK_SCALE * words[word] * statistics.weight(word) for word in rarest],
+        weights=[
+            RANK_SCALE * words[word] * weight
+            for word, weight in zip(rarest, statistics.weights(rarest), strict=True)
+        ],
         base=1 + SATURATION * (1 - LENGTH_NORMALISATION),
-        slope=SATURATION * LENGTH_NORMALISATION / mean_length,
+        slope=SATURATION * LENGTH_NORMALISATION / TYPICAL_LENGTH,
     )
 
 

@@ -32,8 +32,6 @@ MOST_WORDS = 5000
 """The most common words of a tenant that are kept; the others count as if they occurred once."""
 UNKNOWN_SHARE = 0.01
 """The share of every word before the first ANALYZE: all words weigh the same."""
-SAMPLE = 2000
-"""Segments from which an estimate takes the mean length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +80,10 @@ class WordStatisticsCache:
     async def _read_first(self, connection: Connection, tenant_id: int) -> _Entry:
         segments = await _count_segments(connection, tenant_id, LARGEST_COUNTED_AT_ONCE + 1)
         if segments <= LARGEST_COUNTED_AT_ONCE:
-            return await self._counted(connection, tenant_id)
+            return await self._counted(connection, tenant_id, segments)
         # Not by a caller's connection: the planner's statistics are of all tenants.
         async with self._database.work() as owners:
-            return _Entry(await estimate_words(owners, tenant_id, segments), self._clock())
+            return _Entry(await estimate_words(owners, segments), self._clock())
 
     def _refresh(self, tenant_id: int) -> None:
         if tenant_id not in self._refreshing:
@@ -98,25 +96,19 @@ class WordStatisticsCache:
             async with self._database.work() as connection:
                 segments = await _count_segments(connection, tenant_id, None)
                 if segments <= LARGEST_COUNTED:
-                    self._store(tenant_id, await self._counted(connection, tenant_id))
+                    self._store(tenant_id, await self._counted(connection, tenant_id, segments))
                     return
-                estimated = await estimate_words(connection, tenant_id, segments)
+                estimated = await estimate_words(connection, segments)
                 self._store(tenant_id, _Entry(estimated, self._clock() + LIFE_OF_ESTIMATE_S))
 
-    async def _counted(self, connection: Connection, tenant_id: int) -> _Entry:
-        statistics = await count_words(connection, tenant_id)
-        life_s = max(SHORTEST_LIFE_S, LIFE_PER_SEGMENT_S * statistics.segments)
+    async def _counted(self, connection: Connection, tenant_id: int, segments: int) -> _Entry:
+        statistics = await count_words(connection, tenant_id, segments)
+        life_s = max(SHORTEST_LIFE_S, LIFE_PER_SEGMENT_S * segments)
         return _Entry(statistics, self._clock() + life_s)
 
 
-async def count_words(connection: Connection, tenant_id: int) -> WordStatistics:
-    """Counts the tenant's segments that contain each word; those of sensitive ones do not count."""
-    segments, mean_length = await fetch_row(
-        connection,
-        "SELECT count(*), coalesce(avg(dl), 0)::float8 FROM segment "
-        "WHERE tenant_id = %s::int4",  # tenant filter
-        [tenant_id],
-    )
+async def count_words(connection: Connection, tenant_id: int, segments: int) -> WordStatistics:
+    """Counts in how many of the tenant's segments each word is; sensitive ones do not count."""
     cursor = await connection.execute(
         """
         SELECT word, ndoc
@@ -128,23 +120,19 @@ async def count_words(connection: Connection, tenant_id: int) -> WordStatistics:
         [tenant_id, MOST_WORDS],
         binary=True,
     )
-    shares = {word: count / max(segments, 1) for word, count in await cursor.fetchall()}
-    return WordStatistics(segments, mean_length, shares, rare_share=1 / max(segments, 1))
+    return WordStatistics(segments, dict(await cursor.fetchall()))
 
 
-async def estimate_words(connection: Connection, tenant_id: int, segments: int) -> WordStatistics:
-    """Estimates the tenant's statistics from those of all tenants."""
-    (mean_length,) = await fetch_row(
-        connection,
-        "SELECT coalesce(avg(dl), 0)::float8 FROM (SELECT dl FROM segment "
-        "WHERE tenant_id = %s::int4 "  # tenant filter
-        "LIMIT %s::int4) AS few",
-        [tenant_id, SAMPLE],
-    )
+async def estimate_words(connection: Connection, segments: int) -> WordStatistics:
+    """Estimates the statistics of a tenant of so many segments from those of all tenants."""
     cursor = await connection.execute(_SHARES, binary=True)
     shares: dict[str, float] = dict(await cursor.fetchall())
     rare_share = min(shares.values()) / 2 if shares else UNKNOWN_SHARE
-    return WordStatistics(segments, mean_length, shares, rare_share)
+    return WordStatistics(
+        segments,
+        {word: share * segments for word, share in shares.items()},
+        rare=rare_share * segments,
+    )
 
 
 async def _count_segments(connection: Connection, tenant_id: int, limit: int | None) -> int:

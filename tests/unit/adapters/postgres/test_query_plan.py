@@ -20,8 +20,7 @@ SMALL = Budget(all_rows=100, candidates=50, postings=1000)
 
 def statistics(**frequencies: int) -> WordStatistics:
     """The statistics of a thousand segments, with the words in the given numbers of them."""
-    shares = {word: count / 1000 for word, count in frequencies.items()}
-    return WordStatistics(1000, 10.0, shares, rare_share=0.001)
+    return WordStatistics(1000, frequencies)
 
 
 def once(*words: str) -> dict[str, int]:
@@ -73,19 +72,28 @@ def test_a_long_question_keeps_its_rarest_words() -> None:
 
 
 def test_a_word_weighs_its_inverse_document_frequency() -> None:
+    plan = plan_query(once("goa", "sail"), statistics(goa=10, sail=40), Budget())
+
+    assert plan.weights == [
+        pytest.approx(1.645 * math.log(1 + (10 + 40 + 0.5) / (10 + 0.5))),
+        pytest.approx(1.645 * math.log(1 + (10 + 40 + 0.5) / (40 + 0.5))),
+    ]
+
+
+def test_a_weight_does_not_depend_on_segments_without_the_words() -> None:
+    few, many = (WordStatistics(segments, {"goa": 10, "sail": 40}) for segments in (50, 5000))
+
+    assert few.weights(["goa", "sail"]) == many.weights(["goa", "sail"])
+
+
+def test_a_text_of_typical_length_is_neither_raised_nor_lowered_by_its_length() -> None:
     plan = plan_query(once("goa"), statistics(goa=10), Budget())
 
-    assert plan.weights == [pytest.approx(1.645 * math.log(1 + (1000 - 10 + 0.5) / (10 + 0.5)))]
-
-
-def test_a_text_of_mean_length_is_neither_raised_nor_lowered_by_its_length() -> None:
-    plan = plan_query(once("goa"), statistics(goa=10), Budget())
-
-    assert plan.base + plan.slope * 10.0 == pytest.approx(1.9)  # 1 + k1
+    assert plan.base + plan.slope * 60.0 == pytest.approx(1.9)  # 1 + k1
 
 
 def test_words_of_an_empty_tenant_weigh_the_same() -> None:
-    plan = plan_query(once("goa", "sail"), WordStatistics(0, 0.0), Budget())
+    plan = plan_query(once("goa", "sail"), WordStatistics(0), Budget())
 
     assert plan.complete
     assert plan.weights[0] == plan.weights[1] > 0
