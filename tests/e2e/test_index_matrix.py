@@ -234,3 +234,18 @@ def test_a_lost_shard_is_reported_and_shards_change_in_number_without_losing_a_w
 
         assert all(finds(memory, each, token) for each in (*range(25), *accepted))
         assert memory.stats().index.vector_count >= 25 + len(accepted)
+
+
+def test_words_answer_while_the_embedder_and_the_index_are_both_lost(cluster: Cluster) -> None:
+    Form("split", "exact").deploy(cluster)
+    with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
+        token = store(memory, *range(24))
+        assert finds(memory, 1, token)
+
+        kill_replica(cluster, "Embedder")
+        kill_replica(cluster, "VectorIndex")
+        answer = memory.retrieve(sentence(1), timeout=1.5)
+        assert answer.hits[0].id == "1"
+        assert report(answer).state is not LegState.OK
+
+        until(lambda: answered(memory, 1) is LegState.OK)
