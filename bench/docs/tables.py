@@ -230,8 +230,10 @@ def _sets() -> str:
 
 def _former() -> str:
     """The default profile and the former one on every set."""
-    records = baseline("quality/former")
-    ways = {"": (records, DEFAULT), "former ": (records, "former")}
+    ways = {
+        "": (baseline("quality/words"), DEFAULT),
+        "former ": (baseline("quality/former"), "former"),
+    }
     return _side_by_side(ways, ("recall@10", "mrr@10"))
 
 

@@ -32,12 +32,10 @@ from bench.quality.command import (
     sets_argument,
 )
 from bench.quality.pages.folder import write_records
-from bench.quality.scoring.answers import ranked_segments, shown_of
 from bench.quality.scoring.evaluate import Answers, Scored, ask_once, score
-from bench.quality.scoring.metrics import scores
 from bench.quality.scoring.outcome import outcome
 from bench.quality.session import Session
-from bench.quality.tune.leg_queries import to_row
+from bench.quality.variants.reordered import score_hits
 from bench.quality.ways import Way, legs_of
 from bench.reports import environment
 from bench.reports.progress import progress_bars
@@ -129,14 +127,7 @@ async def _ask_apart(connections: Connections, pair: Pair) -> Scored:
         await ask_once(connections, query, APART) for query in (pair.first, pair.second)
     ]
     hits = in_turn(first.hits, second.hits, limit=max(len(first.hits), len(second.hits)))
-    shown = shown_of([to_row(hit.item) for hit in hits])
-    query, ranked = pair.whole, ranked_segments(hits)
-    return Scored(
-        query=query,
-        ranked=ranked,
-        scores=scores(ranked, query.relevant, frozenset(ranked_segments(hits[:shown]))),
-        partial=[*faults_of(first), *faults_of(second)],
-    )
+    return score_hits(pair.whole, hits, [*faults_of(first), *faults_of(second)])
 
 
 def _write(where: Path, collection: Collection, answers: Sequence[Answers]) -> str:
