@@ -147,7 +147,7 @@ def auroc(truths: Sequence[bool], probabilities: Sequence[float]) -> dict[str, f
     help="Where to make a folder of results.",
 )
 def main(folders: Sequence[Path], out: Path) -> None:
-    """Predict which questions of each FOLDER, and of the six memories, have an answer."""
+    """Predict which questions of each FOLDER, and of the memories, have an answer."""
     with ended_by_message():
         shipped = read_sets(memories.FOLDERS, None, skip_unreadable=False)
         given = read_sets(folders, None, skip_unreadable=False)

@@ -1,4 +1,4 @@
-"""The six small memories are what their README says they are."""
+"""The small memories are what their README says they are."""
 
 from __future__ import annotations
 
