@@ -248,3 +248,13 @@ async def test_what_is_plainly_first_in_words_and_meaning_is_among_the_first_two
     [found] = await answers(store, [*memory.items, *beside, plain], [question])
 
     assert plain.text in found[:2]
+
+
+async def test_words_find_what_mentions_a_person_and_not_all_that_the_person_said(
+    store: AsyncClient,
+) -> None:
+    said, mentioned = turn(0, "Yuki", ["violin"]), turn(1, "Tobias", ["harbour"], ["Yuki"])
+
+    [found] = await retrievals(store, [said, mentioned], ["What did Yuki say about the cheese?"])
+
+    assert [hit.id for hit in found.hits if "lexical" in hit.legs] == [mentioned.id]
