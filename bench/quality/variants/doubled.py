@@ -9,7 +9,6 @@ interleaved, which is the upper limit of what splitting could gain.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,16 +30,15 @@ from bench.quality.command import (
     results_option,
     sets_argument,
 )
-from bench.quality.pages.folder import write_records
+from bench.quality.pages.folder import write_answers
 from bench.quality.scoring.evaluate import Answers, Scored, ask_once, score
-from bench.quality.scoring.outcome import outcome
 from bench.quality.session import Session
 from bench.quality.variants.reordered import score_hits
 from bench.quality.ways import Way, legs_of
-from bench.reports import environment
 from bench.reports.progress import progress_bars
 from trivium.values import Hit
 
+MODULE = "bench.quality.variants.doubled"
 WHOLE = Way("as one text", changes={"split_questions": False})
 SPLIT = Way("by its questions", changes={"split_questions": True})
 APART = Way("one by one")
@@ -93,7 +91,7 @@ def main(
         for collection in read_sets(folders, limit_queries, skip_unreadable=False):
             answers = asyncio.run(_measure(collection, address))
             where = run_folder(f"doubled-{collection.name}", out)
-            console.print(Markdown(_write(where, collection, answers)))
+            console.print(Markdown(write_answers(where, collection, answers, MODULE)))
             console.print(f"written to {where}", markup=False)
 
 
@@ -128,14 +126,6 @@ async def _ask_apart(connections: Connections, pair: Pair) -> Scored:
     ]
     hits = in_turn(first.hits, second.hits, limit=max(len(first.hits), len(second.hits)))
     return score_hits(pair.whole, hits, [*faults_of(first), *faults_of(second)])
-
-
-def _write(where: Path, collection: Collection, answers: Sequence[Answers]) -> str:
-    """Writes records and summary, and returns the summary."""
-    about = environment.about(collection)
-    command = shlex.join(["python", "-m", "bench.quality.variants.doubled", collection.name])
-    records = [outcome(each, answers[0], command=command).as_record(about) for each in answers]
-    return write_records(where, records)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ since what reads turns is a setting.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,14 +25,13 @@ from bench.quality.command import (
     results_option,
     sets_argument,
 )
-from bench.quality.pages.folder import write_records
+from bench.quality.pages.folder import write_answers
 from bench.quality.scoring.evaluate import Answers
-from bench.quality.scoring.outcome import outcome
 from bench.quality.session import Session
 from bench.quality.ways import Way
-from bench.reports import environment
 from bench.reports.progress import progress_bars
 
+MODULE = "bench.quality.variants.extraction"
 NONE, BY_RULES, GIVEN = Way("none"), Way("by rules"), Way("those of the set")
 EXTRACTOR = "TRIVIUM_EXTRACTION__BY"
 
@@ -48,7 +46,7 @@ def main(folders: Sequence[Path], out: Path, limit_queries: int | None) -> None:
         for collection in read_sets(folders, limit_queries, skip_unreadable=False):
             answers = asyncio.run(_measure(collection))
             where = run_folder(f"extraction-{collection.name}", out)
-            console.print(Markdown(_write(where, collection, answers)))
+            console.print(Markdown(write_answers(where, collection, answers, MODULE)))
             console.print(f"written to {where}", markup=False)
 
 
@@ -73,14 +71,6 @@ async def _answers(collection: Collection, way: Way, extractor: str) -> Answers:
                 session = Session(connections, profiles, bars)
                 measured = await session.measure(collection, [way], explain=False)
     return measured.baseline
-
-
-def _write(where: Path, collection: Collection, answers: Sequence[Answers]) -> str:
-    """Writes records and summary, and returns the summary."""
-    about = environment.about(collection)
-    command = shlex.join(["python", "-m", "bench.quality.variants.extraction", collection.name])
-    records = [outcome(each, answers[0], command=command).as_record(about) for each in answers]
-    return write_records(where, records)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,16 +28,15 @@ from bench.quality.command import (
     results_option,
     sets_argument,
 )
-from bench.quality.pages.folder import write_records
+from bench.quality.pages.folder import write_answers
 from bench.quality.scoring.evaluate import Answers, Scored, ask_once
-from bench.quality.scoring.outcome import outcome
 from bench.quality.session import Session
 from bench.quality.variants.reordered import score_hits
 from bench.quality.ways import Way, legs_of
-from bench.reports import environment
 from bench.reports.progress import progress_bars
 from trivium.values import Hit, LegTerm
 
+MODULE = "bench.quality.variants.score_shares"
 DEFAULT = Way("default")
 ALPHAS = (0.0, 0.25, 0.5, 1.0)
 """With 0 the order is the service's own."""
@@ -79,7 +77,7 @@ def main(folders: Sequence[Path], out: Path, address: str | None) -> None:
         for collection in read_sets(folders, None, skip_unreadable=False):
             answers = asyncio.run(_measure(collection, address))
             where = run_folder(f"score-shares-{collection.name}", out)
-            console.print(Markdown(_write(where, collection, answers)))
+            console.print(Markdown(write_answers(where, collection, answers, MODULE)))
             console.print(f"written to {where}", markup=False)
 
 
@@ -101,14 +99,6 @@ async def _measure(collection: Collection, address: str | None) -> list[Answers]
         Answers(Way(f"alpha {alpha:g}"), legs, of_alpha)
         for alpha, of_alpha in zip(ALPHAS, scored, strict=True)
     ]
-
-
-def _write(where: Path, collection: Collection, answers: Sequence[Answers]) -> str:
-    """Writes records and summary, and returns the summary."""
-    about = environment.about(collection)
-    command = shlex.join(["python", "-m", "bench.quality.variants.score_shares", collection.name])
-    records = [outcome(each, answers[0], command=command).as_record(about) for each in answers]
-    return write_records(where, records)
 
 
 if __name__ == "__main__":
