@@ -6,17 +6,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.harness.collection import Collection
 from bench.harness.connections import LIMIT
 from bench.harness.results import Json, Record, append_record
 from bench.quality.pages.html import page
 from bench.quality.pages.summary import summary
 from bench.quality.scoring import stored
-from bench.quality.scoring.evaluate import Answers
 from bench.quality.scoring.outcome import outcome
 from bench.quality.session import Measured
 from bench.quality.ways import Way, spelled
-from bench.reports import environment
 
 SUMMARY_NAME = "summary.md"
 PAGE_NAME = "report.html"
@@ -63,23 +60,6 @@ def write_records(folder: Path, records: Sequence[Record], more: str = "") -> st
     text = summary(records) + more
     (folder / SUMMARY_NAME).write_text(text, encoding="utf-8")
     return text
-
-
-def write_answers(
-    folder: Path, collection: Collection, answers: Sequence[Answers], module: str
-) -> str:
-    """Writes a record for each way and their summary to a new folder, and returns the summary.
-
-    Args:
-        folder: Where; must not be there yet.
-        collection: The set that was asked.
-        answers: The baseline first.
-        module: The command that asked it, for the records.
-    """
-    about = environment.about(collection)
-    line = shlex.join(["python", "-m", module, collection.name])
-    records = [outcome(each, answers[0], command=line).as_record(about) for each in answers]
-    return write_records(folder, records)
 
 
 def command(collection: Sequence[str], ways: Sequence[Way], limit: int = LIMIT) -> str:

@@ -8,7 +8,6 @@ interleaved, which is the upper limit of what splitting could gain.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,29 +15,20 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 import click
-from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections, connected
 from bench.harness.load import faults_of
-from bench.harness.results import run_folder
 from bench.harness.service import running
-from bench.quality.command import (
-    console,
-    ended_by_message,
-    read_sets,
-    results_option,
-    sets_argument,
-)
-from bench.quality.pages.folder import write_answers
+from bench.quality.command import console, results_option, sets_argument
 from bench.quality.scoring.evaluate import Answers, Scored, ask_once, score
 from bench.quality.session import Session
+from bench.quality.variants.command import measure_each
 from bench.quality.variants.reordered import score_hits
 from bench.quality.ways import Way, legs_of
 from bench.reports.progress import progress_bars
 from trivium.values import Hit
 
-MODULE = "bench.quality.variants.doubled"
 WHOLE = Way("as one text", changes={"split_questions": False})
 SPLIT = Way("by its questions", changes={"split_questions": True})
 APART = Way("one by one")
@@ -87,12 +77,7 @@ def main(
     folders: Sequence[Path], out: Path, address: str | None, limit_queries: int | None
 ) -> None:
     """Measure pairs of questions of each FOLDER, as one text and one by one."""
-    with ended_by_message():
-        for collection in read_sets(folders, limit_queries, skip_unreadable=False):
-            answers = asyncio.run(_measure(collection, address))
-            where = run_folder(f"doubled-{collection.name}", out)
-            console.print(Markdown(write_answers(where, collection, answers, MODULE)))
-            console.print(f"written to {where}", markup=False)
+    measure_each(folders, out, "doubled", lambda each: _measure(each, address), limit_queries)
 
 
 async def _measure(collection: Collection, address: str | None) -> list[Answers]:

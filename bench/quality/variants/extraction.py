@@ -7,31 +7,21 @@ since what reads turns is a setting.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import connected
-from bench.harness.results import run_folder
 from bench.harness.service import fresh_data, started
-from bench.quality.command import (
-    console,
-    ended_by_message,
-    read_sets,
-    results_option,
-    sets_argument,
-)
-from bench.quality.pages.folder import write_answers
+from bench.quality.command import console, results_option, sets_argument
 from bench.quality.scoring.evaluate import Answers
 from bench.quality.session import Session
+from bench.quality.variants.command import measure_each
 from bench.quality.ways import Way
 from bench.reports.progress import progress_bars
 
-MODULE = "bench.quality.variants.extraction"
 NONE, BY_RULES, GIVEN = Way("none"), Way("by rules"), Way("those of the set")
 EXTRACTOR = "TRIVIUM_EXTRACTION__BY"
 
@@ -42,12 +32,7 @@ EXTRACTOR = "TRIVIUM_EXTRACTION__BY"
 @click.option("--limit-queries", type=click.IntRange(min=2), help="At most so many of each set.")
 def main(folders: Sequence[Path], out: Path, limit_queries: int | None) -> None:
     """Measure the questions of each FOLDER without facts, with extracted ones, and with its own."""
-    with ended_by_message():
-        for collection in read_sets(folders, limit_queries, skip_unreadable=False):
-            answers = asyncio.run(_measure(collection))
-            where = run_folder(f"extraction-{collection.name}", out)
-            console.print(Markdown(write_answers(where, collection, answers, MODULE)))
-            console.print(f"written to {where}", markup=False)
+    measure_each(folders, out, "extraction", _measure, limit_queries)
 
 
 async def _measure(collection: Collection) -> list[Answers]:

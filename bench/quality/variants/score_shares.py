@@ -8,35 +8,25 @@ signals stay as they are.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.markdown import Markdown
 
 from bench.harness.collection import Collection
 from bench.harness.connections import LIMIT, connected
 from bench.harness.load import faults_of
-from bench.harness.results import run_folder
 from bench.harness.service import running
-from bench.quality.command import (
-    console,
-    ended_by_message,
-    read_sets,
-    results_option,
-    sets_argument,
-)
-from bench.quality.pages.folder import write_answers
+from bench.quality.command import console, results_option, sets_argument
 from bench.quality.scoring.evaluate import Answers, Scored, ask_once
 from bench.quality.session import Session
+from bench.quality.variants.command import measure_each
 from bench.quality.variants.reordered import score_hits
 from bench.quality.ways import Way, legs_of
 from bench.reports.progress import progress_bars
 from trivium.values import Hit, LegTerm
 
-MODULE = "bench.quality.variants.score_shares"
 DEFAULT = Way("default")
 ALPHAS = (0.0, 0.25, 0.5, 1.0)
 """With 0 the order is the service's own."""
@@ -73,12 +63,7 @@ def _share(term: LegTerm) -> float:
 @click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
 def main(folders: Sequence[Path], out: Path, address: str | None) -> None:
     """Measure score shares on the questions of each FOLDER."""
-    with ended_by_message():
-        for collection in read_sets(folders, None, skip_unreadable=False):
-            answers = asyncio.run(_measure(collection, address))
-            where = run_folder(f"score-shares-{collection.name}", out)
-            console.print(Markdown(write_answers(where, collection, answers, MODULE)))
-            console.print(f"written to {where}", markup=False)
+    measure_each(folders, out, "score_shares", lambda each: _measure(each, address))
 
 
 async def _measure(collection: Collection, address: str | None) -> list[Answers]:
