@@ -85,7 +85,7 @@ class _OneProcessForEachService(LoadScopeScheduling):  # type: ignore[misc]  # i
         file = nodeid.partition("::")[0]
         if file.startswith("tests/e2e/"):
             return CLUSTERS
-        if file.startswith(("tests/integration/models/", "tests/integration/test_mutations")):
+        if file.startswith("tests/integration/models/"):
             return file
         in_store = "neo4j" in nodeid or "postgres" in nodeid
         in_store |= file.startswith(("tests/integration/", "tests/security/"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import random
 import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutations.catalog import CATALOG, NEEDS, ROOT, CatalogError, Mutant, entries
+from tests.mutations.catalog import ROOT, CatalogError, Mutant, entries
 from tests.mutations.runner import Copy, Verdict, run, unmutated_failure
 
 SHOWN_LINES = 30
@@ -22,7 +21,7 @@ def main() -> int:
     options = _parsed(sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what runs is ended
     try:
-        mutants = _chosen(options)
+        mutants = _chosen(options.ids)
     except CatalogError as error:
         print(error, file=sys.stderr)
         return 2
@@ -62,39 +61,24 @@ def _run(mutants: Sequence[Mutant], copies: Sequence[Copy], limit_s: float) -> i
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     add = parser.add_argument
-    add("ids", nargs="*", metavar="ID", help="entries or mutants; default: all that can run")
-    add("--needs", default="", metavar="NAMES", help=f"what can be had of {', '.join(NEEDS)}")
-    add("--needing", action="store_true", help="only those that need one of these")
-    add("--sample", type=int, metavar="N", help="run N of the fast ones, chosen at random")
-    add("--seed", help="of the choice; default: the catalog")
-    add("--jobs", type=int, default=1, metavar="N", help="run so many at once")
+    add("ids", nargs="*", metavar="ID", help="entries or mutants; default: all")
+    add("--jobs", type=int, default=1, metavar="N", help="how many run at once; default: 1")
     add("--limit", type=float, default=300, metavar="SECONDS", help="for each; default: 300")
     add("--list", action="store_true", help="print them and end")
     return parser.parse_args(arguments)
 
 
-def _chosen(options: argparse.Namespace) -> list[Mutant]:
+def _chosen(ids: Sequence[str]) -> list[Mutant]:
     """The mutants to run.
 
     Raises:
         CatalogError: An entry does not apply, or an id is unknown.
     """
     mutants = [(entry, mutant) for entry in entries() for mutant in entry.mutants(ROOT)]
-    if options.ids:
-        chosen = [each for entry, each in mutants if {entry.id, each.id} & {*options.ids}]
-        known = {name for entry, each in mutants for name in (entry.id, each.id)}
-        if unknown := [id_ for id_ in options.ids if id_ not in known]:
-            raise CatalogError(unknown[0], "there is no such entry")
-    else:
-        available = {name for name in options.needs.split(",") if name}
-        chosen = [each for _, each in mutants if each.needs <= available]
-        if options.needing:
-            chosen = [each for each in chosen if each.needs]
-    if options.sample is not None:
-        seed = CATALOG.read_text() if options.seed is None else options.seed
-        fast = [mutant for mutant in chosen if mutant.is_fast]
-        chosen = random.Random(seed).sample(fast, min(options.sample, len(fast)))
-    return chosen
+    known = {name for entry, each in mutants for name in (entry.id, each.id)}
+    if unknown := [id_ for id_ in ids if id_ not in known]:
+        raise CatalogError(unknown[0], "there is no such entry")
+    return [each for entry, each in mutants if not ids or {entry.id, each.id} & {*ids}]
 
 
 if __name__ == "__main__":

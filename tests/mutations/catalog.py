@@ -13,11 +13,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "tests" / "mutations.toml"
-NEEDS = ("postgres", "neo4j", "ray", "model", "gpu", "pipecat", "livekit")
-"""What an entry may need: the markers of tests that start a service, load a model or use a
-framework."""
+NEEDS = ("postgres", "neo4j", "ray", "model", "gpu")
+"""What an entry may need: the markers of tests that start a service or load a model."""
 
-_FAST = ("tests/unit/", "tests/contract/")
 _REQUIRED = {"id", "guard", "file", "replace", "tests"}
 _OPTIONAL = {"within", "find", "pattern", "needs"}
 
@@ -51,11 +49,6 @@ class Mutant:
     replacement: str
     tests: tuple[str, ...]
     needs: frozenset[str]
-
-    @property
-    def is_fast(self) -> bool:
-        """Whether its tests take seconds and start nothing."""
-        return not self.needs and all(test.startswith(_FAST) for test in self.tests)
 
     def applied_to(self, text: str) -> str:
         """The text of the file with the change."""
