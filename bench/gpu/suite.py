@@ -106,14 +106,6 @@ STEPS = (
         gpu_gib=20,
     ),
     Step(
-        name="networks-int8",
-        shows="the Qwen3 models with weights of eight bits",
-        command=(*MODELS, "--rounds", "20", "--precision", "int8"),
-        dry=(*ON_CPU, "--rounds", "1", "--precision", "int8"),
-        minutes=4,
-        gpu_gib=12,
-    ),
-    Step(
         name="index-large",
         shows="1,000,000 rows of 1,024: searches, writes, a rebuild under searches",
         command=(*INDEX, "--rows", "1000000"),

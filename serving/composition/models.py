@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
-from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
+from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.published import open_model
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
@@ -108,17 +108,17 @@ def _encoder(settings: Settings) -> TextEncoder:
     precision = choose_precision(
         embedder.precision, embedder.device, backend, from_graph=checkpoint.graph is not None
     )
-    require_attention(embedder.attention, backend)
-    match backend:
-        case "onnx":
-            from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+    if backend == "onnx":
+        from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 
-            return OnnxEncoder(
-                checkpoint,
-                settings.cache_dir,
-                precision="int8" if precision == "int8" else "float32",
-                threads=embedder.threads,
-            )
+        return OnnxEncoder(
+            checkpoint,
+            settings.cache_dir,
+            precision="int8" if precision == "int8" else "float32",
+            threads=embedder.threads,
+        )
+    assert precision != "int8", "no other backend has it; this is a bug"
+    match backend:
         case "bfloat16":
             from serving.adapters.encoder.bert_encoder import BertEncoder
 
@@ -130,7 +130,6 @@ def _encoder(settings: Settings) -> TextEncoder:
                 checkpoint,
                 device=embedder.device,
                 precision=precision,
-                attention=embedder.attention,
                 threads=embedder.threads,
             )
         case _:
@@ -171,6 +170,5 @@ def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
         checkpoint,
         device=reranker.device,
         precision=choose_precision(reranker.precision, reranker.device),
-        attention=reranker.attention,
         threads=reranker.threads,
     )

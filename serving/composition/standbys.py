@@ -103,6 +103,5 @@ def on_cpu(embedder: EmbedderSettings, checkpoint: EncoderCheckpoint) -> Embedde
         "backend": backend,
         "device": "cpu",
         "precision": precision,
-        "attention": "padded",
     }
     return embedder.model_copy(update=of_standby)

@@ -32,9 +32,7 @@ from pydantic_settings import (
 from serving.domain.identity import Role
 from serving.domain.items.text import TextForm
 
-Precision = Literal["auto", "float32", "bfloat16", "float16", "int8", "float8"]
-
-Attention = Literal["padded", "varlen"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 DEFAULT_MODEL = "minilm"
 """The encoder of a service that names none: `minilm` or `bge-small` (docs/encoder.md)."""
@@ -91,7 +89,9 @@ class PreviousModelSettings(_Section):
 
     model: str = Field(description="As `embedder.model`.")
     dimension: int | None = Field(default=None, ge=8, description="As `embedder.dimension`.")
-    precision: Precision = Field(default="auto", description="As `embedder.precision`.")
+    precision: Precision | Literal["int8"] = Field(
+        default="auto", description="As `embedder.precision`."
+    )
     text_form: TextForm = Field(
         default=TextForm.QUOTED,
         description="As `embedder.text_form`; `plain` for what was embedded before there was one.",
@@ -100,7 +100,7 @@ class PreviousModelSettings(_Section):
     def overrides(self) -> dict[str, Any]:
         """The embedder settings to override when this model is loaded."""
         # The previous model may not support the options of the current one.
-        changed = {"attention": "padded", "previous": None, "standby": "off", "api": None}
+        changed = {"previous": None, "standby": "off", "api": None}
         return {**self.model_dump(mode="json"), **changed}
 
 
@@ -178,20 +178,12 @@ class EmbedderSettings(_Section):
         default="cpu",
         description="The torch device of the backends qwen3 and torch, such as `cuda`.",
     )
-    precision: Precision = Field(
+    precision: Precision | Literal["int8"] = Field(
         default="auto",
         description="`auto` is int8 for `minilm` and `bge-small`, bfloat16 for a Qwen3 on an "
         "accelerator, else float32. The backend onnx has `float32` and `int8`; qwen3 and torch "
-        "have `float32`, `bfloat16` and `float16`. `int8` and `float8` store the weights of a "
-        "Qwen3 in half the memory and compute in bfloat16. A model that a quantized precision "
-        "changes too much is rejected. Vectors of different precisions are never compared: a "
-        "change re-embeds everything.",
-    )
-    attention: Attention = Field(
-        default="padded",
-        description="How a Qwen3 runs batches without a recorded CUDA graph: `padded` pads all "
-        "rows to one length, `varlen` concatenates them. `python -m bench.gpu` compares the two "
-        "on a GPU; there is no measurement yet.",
+        "have `float32`, `bfloat16` and `float16`. Vectors of different precisions are never "
+        "compared: a change re-embeds everything.",
     )
     dimension: int | None = Field(
         default=None,
@@ -337,10 +329,7 @@ class RerankerSettings(_Section):
     precision: Precision = Field(
         default="auto",
         description="`float32`, `bfloat16` or `float16`. `auto` is float32 on a CPU, else "
-        "bfloat16. `int8` and `float8` are for the weights of a Qwen3-Reranker only.",
-    )
-    attention: Attention = Field(
-        default="padded", description="For a Qwen3-Reranker, as `embedder.attention`."
+        "bfloat16.",
     )
     threads: int = Field(
         default=1,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 
 import numpy as np
 import torch
@@ -15,10 +14,6 @@ from serving.models.buckets import Bucket
 
 Forward = Callable[[Tensor, Tensor], Tensor]
 """Ids (rows, longest) and lengths (rows,) to float32 (rows, width), on one device."""
-
-JoinedForward = Callable[[Tensor, Tensor, Tensor, int], Tensor]
-"""The same for concatenated rows: ids (tokens,), the position of each token in its row,
-int32 (rows + 1,) offsets of the rows and the end, and the length of the longest row."""
 
 Window = Sequence[int]
 """The tokens of a row, at least one."""
@@ -36,30 +31,15 @@ So lengths and tokens are copied to the device at once.
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network on a device.
-
-    Args:
-        forward: Of padded rows.
-        device: Where its weights are.
-        joined: Of concatenated rows. If given, `rows` uses it, without padding.
-    """
+    """A network of padded rows, and the device of its weights."""
 
     forward: Forward
     device: torch.device
-    joined: JoinedForward | None = None
 
     @torch.inference_mode()
     def rows(self, windows: Sequence[Window]) -> Rows:
-        if self.joined is None:
-            batch = torch.from_numpy(packed(windows, shape_of(windows))).to(self.device)
-            return self.forward(batch[:, 1:], batch[:, 0])
-        lengths = [len(window) for window in windows]
-        places = [place for length in lengths for place in range(length)]
-        ids, positions, starts = (
-            torch.tensor(each, dtype=torch.int32, device=self.device)
-            for each in ([*chain.from_iterable(windows)], places, [*accumulate(lengths, initial=0)])
-        )
-        return self.joined(ids, positions, starts, max(lengths))
+        batch = torch.from_numpy(packed(windows, shape_of(windows))).to(self.device)
+        return self.forward(batch[:, 1:], batch[:, 0])
 
 
 def shape_of(windows: Sequence[Window]) -> Bucket:

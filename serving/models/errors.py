@@ -12,7 +12,3 @@ class CheckpointError(Exception):
 
 class DeviceMemoryError(Exception):
     """The device is out of memory."""
-
-
-class AttentionError(Exception):
-    """The requested kind of attention is not supported; the message says why."""

@@ -17,7 +17,7 @@ from bench.gpu.networks.contenders import (
     qwen3_reranker,
 )
 from bench.gpu.networks.random_weights import PUBLISHED, TINY_QWEN3
-from serving.models.precision import QUANTIZED, Precision
+from serving.models.precision import Precision
 from serving.models.qwen3.architecture import Qwen3Architecture
 
 QUESTION = 38
@@ -60,12 +60,7 @@ class Case:
     make: Callable[[torch.device, Precision], Network]
     vocabulary: int
     batches: Sequence[Batch]
-    is_qwen3: bool = True
     is_large: bool = False
-
-    def has(self, precision: Precision) -> bool:
-        """Whether the service runs it in a precision."""
-        return self.is_qwen3 or precision not in QUANTIZED
 
 
 def _embedder(name: str, its: Qwen3Architecture, *batches: Batch) -> Case:
@@ -87,7 +82,7 @@ def _bert_reranker(name: str, its: BertShape, *batches: Batch) -> Case:
     def make(device: torch.device, precision: Precision) -> Network:
         return bert_reranker(its, device, precision)
 
-    return Case(name, make, its.vocabulary, batches, is_qwen3=False)
+    return Case(name, make, its.vocabulary, batches)
 
 
 CASES = (

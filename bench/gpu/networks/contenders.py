@@ -1,11 +1,9 @@
 """The networks that are measured, each run in several ways.
 
-`here` is what the service does by default, `here, varlen` what it does with `attention: varlen`
-in batches beyond the recorded shapes: rows one after the other, without padding; and `here, no
-graphs`, on a GPU, is the default without recorded CUDA graphs. `transformers` is
-that library's own network, called as it is; `sentence-transformers` is what most would have
-otherwise: the same network within that library's loop over batches of 32. All have the same random
-weights, precision and tokens; making tokens of text is in none of them.
+`here` is what the service does, and `here, no graphs`, on a GPU, the same without recorded CUDA
+graphs. `transformers` is that library's own network, called as it is; `sentence-transformers` is
+the same network within that library's loop over batches of 32. All have the same random weights,
+precision and tokens; making tokens of text is in none of them.
 """
 
 from __future__ import annotations
@@ -29,13 +27,10 @@ from serving.adapters.reranker.pairs import padded
 from serving.models.batches import Network as PassNetwork
 from serving.models.batches import Window
 from serving.models.buckets import batches_by_length
-from serving.models.errors import AttentionError
-from serving.models.matrices import DTYPES, matrices_in
 from serving.models.passes import DirectPasses, Passes, tokens_of_a_pass
 from serving.models.precision import Precision
 from serving.models.qwen3.architecture import Qwen3Architecture
 from serving.models.qwen3.network import Qwen3, Qwen3Weights
-from serving.models.varlen import require_varlen
 from serving.ports.reranking import Pair
 
 Rows = NDArray[np.float32]
@@ -43,7 +38,6 @@ Run = Callable[[Sequence[Window]], Rows]
 """Windows to vectors (windows, dimension), or to logits (windows,), on the host."""
 
 HERE = "here"
-VARLEN = "here, varlen"
 NO_GRAPHS = "here, no graphs"
 FIRST_TOKEN = 5
 """The first that is none of the special tokens of a BERT or an XLM-R."""
@@ -91,9 +85,8 @@ def qwen3_embedder(
 ) -> Network:
     """Qwen3-Embedding, whose vectors are brought to unit length in every way."""
     weights = random_weights(its, device, precision)
-    network = Qwen3(its, weights, window, matrices_in(precision))
+    network = Qwen3(its, weights, window)
     passes = network.passes()
-    without_padding = DirectPasses(PassNetwork(network, device, network.joined))
     without_graphs = DirectPasses(PassNetwork(network, device))
     library = _library_qwen3(its, weights)
 
@@ -121,19 +114,10 @@ def qwen3_embedder(
             HERE: by(passes),
             # On a CPU nothing is recorded.
             **({NO_GRAPHS: by(without_graphs)} if device.type != "cpu" else {}),
-            **({VARLEN: by(without_padding)} if _joins(device, precision) else {}),
             "transformers": _on(device, last_states),
             "sentence-transformers": sentence_transformers,
         },
     )
-
-
-def _joins(device: torch.device, precision: Precision) -> bool:
-    try:
-        require_varlen(device, DTYPES[precision])
-    except AttentionError:
-        return False
-    return True
 
 
 def qwen3_reranker(
@@ -151,7 +135,7 @@ def qwen3_reranker(
 
 def bert_reranker(its: BertShape, device: torch.device, precision: Precision) -> Network:
     """A BERT or an XLM-R with one output, which the service runs through transformers too."""
-    model = _library_bert(its, device).to(DTYPES[precision]).eval()
+    model = _library_bert(its, device).to(getattr(torch, precision)).eval()
     budget = tokens_of_a_pass(device)
 
     def logits(inputs: Mapping[str, Tensor]) -> Tensor:

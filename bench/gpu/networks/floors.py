@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import torch
 
-from serving.models.matrices import DTYPES
 from serving.models.precision import Precision
 from serving.models.qwen3.architecture import Qwen3Architecture
 
@@ -93,7 +92,8 @@ def measure_speed(device: torch.device, precision: Precision, side: int) -> Spee
         precision: Of the product.
         side: Of the two square matrices to multiply, and of the one to read.
     """
-    left, right = (torch.randn(side, side, device=device).to(DTYPES[precision]) for _ in "lr")
+    dtype = getattr(torch, precision)
+    left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in "lr")
     product = torch.empty_like(left)
     source = torch.ones(side * side, device=device)
     copy = torch.empty_like(source)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import torch
 
-from serving.models.matrices import DTYPES, matrices_in
 from serving.models.precision import Precision
 from serving.models.qwen3.architecture import Qwen3Architecture
 from serving.models.qwen3.network import Qwen3, Qwen3Weights
@@ -73,7 +72,7 @@ def random_qwen3(
         seed: The same gives the same weights on the same sort of device.
     """
     weights = random_weights(architecture, device, precision, seed)
-    return Qwen3(architecture, weights, window, matrices_in(precision))
+    return Qwen3(architecture, weights, window)
 
 
 @torch.inference_mode()
@@ -81,7 +80,7 @@ def random_weights(
     architecture: Qwen3Architecture, device: torch.device, precision: Precision, seed: int = 0
 ) -> Qwen3Weights:
     """Weights that keep a pass finite: norms of 1, matrices drawn around 0."""
-    weights = Qwen3Weights.empty(architecture, device, DTYPES[precision])
+    weights = Qwen3Weights.empty(architecture, device, getattr(torch, precision))
     generator = torch.Generator(device=device).manual_seed(seed)
     for _, place in weights.parts(architecture):
         if place.ndim == 1:

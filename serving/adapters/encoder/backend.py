@@ -11,7 +11,7 @@ from typing import Literal
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.domain.errors import DependencyError
 from serving.models.errors import CheckpointError
-from serving.models.precision import QUANTIZED, Attention, Precision
+from serving.models.precision import Precision
 from serving.models.qwen3.architecture import Qwen3Architecture
 
 
@@ -49,8 +49,12 @@ def choose_backend(
 
 
 def choose_precision(
-    precision: Precision | Literal["auto"], device: str, backend: str, *, from_graph: bool = False
-) -> Precision:
+    precision: Precision | Literal["auto", "int8"],
+    device: str,
+    backend: str,
+    *,
+    from_graph: bool = False,
+) -> Precision | Literal["int8"]:
     """Resolves "auto".
 
     int8 for a ready ONNX graph, which was published for CPUs; bfloat16 for "qwen3" on an
@@ -65,25 +69,14 @@ def choose_precision(
         if precision not in ("auto", "float32", "int8"):
             why = f"precision {precision} is not for ONNX Runtime, which has float32 and int8"
             raise DependencyError("embedder", why)
-    elif precision in QUANTIZED and backend != "qwen3":
-        why = f"precision {precision} is not for this model, which is run by {backend}"
+    elif precision == "int8":
+        why = f"precision int8 is for ONNX Runtime, and this model is run by {backend}"
         raise DependencyError("embedder", why)
     if precision != "auto":
         return precision
     if backend == "onnx" and from_graph:
         return "int8"
     return "bfloat16" if backend == "qwen3" and device != "cpu" else "float32"
-
-
-def require_attention(attention: Attention, backend: str) -> None:
-    """Rejects "varlen" for other backends than "qwen3".
-
-    Raises:
-        DependencyError: The backend does not support the attention.
-    """
-    if attention == "varlen" and backend != "qwen3":
-        why = f"attention varlen is for a Qwen3 alone, and this model is run by {backend}"
-        raise DependencyError("embedder", why)
 
 
 def cpu_multiplies_bfloat16() -> bool:

@@ -23,10 +23,10 @@ from serving.adapters.encoder.on_device import DeviceEncoder
 from serving.adapters.encoder.probes import probe_windows
 from serving.adapters.encoder.windows import WindowTokenizer
 from serving.domain.errors import DependencyError, UnsoundVectorError
-from serving.models.errors import AttentionError, CheckpointError, DeviceMemoryError
-from serving.models.precision import Attention, Precision
+from serving.models.errors import CheckpointError, DeviceMemoryError
+from serving.models.precision import Precision
 from serving.models.qwen3.architecture import Qwen3Architecture
-from serving.models.qwen3.checkpoint import Probes, load_qwen3
+from serving.models.qwen3.checkpoint import load_qwen3
 from serving.models.stored_tensors import StoredTensors
 from serving.ports.embedding import Device, TokenIds
 
@@ -39,15 +39,12 @@ class Qwen3Encoder(DeviceEncoder):
         device: As torch names it: "cpu", "cuda", "cuda:1".
         precision: Of weights and arithmetic. If not float32, it is part of the model's
             fingerprint. float16 is closer to float32 than bfloat16, but overflows above 65,504,
-            which is reported as an error at start-up or for the batch. int8 and float8 apply to
-            the weights only; the arithmetic is bfloat16.
-        attention: "varlen" avoids padding in batches without a recorded shape.
+            which is reported as an error at start-up or for the batch.
         threads: Torch's threads for one forward pass, process-wide; None leaves them unchanged.
 
     Raises:
         DependencyError: The checkpoint has another architecture, its tokenizer does not append
-            the end token, the device cannot be used or lacks memory, vectors are not finite, or
-            those of a quantized model differ from those of bfloat16.
+            the end token, the device cannot be used or lacks memory, or vectors are not finite.
     """
 
     def __init__(
@@ -56,7 +53,6 @@ class Qwen3Encoder(DeviceEncoder):
         *,
         device: str = "cpu",
         precision: Precision = "float32",
-        attention: Attention = "padded",
         threads: int | None = 1,
     ) -> None:
         if threads is not None:
@@ -68,7 +64,6 @@ class Qwen3Encoder(DeviceEncoder):
             if not is_last_token_pooled(checkpoint):
                 raise _refused("the checkpoint does not pool its last token alone")
             require_end_token(checkpoint, self._tokenizer, architecture.vocabulary)
-            probes = probe_windows(self._tokenizer)
             with StoredTensors(checkpoint.folder) as tensors:
                 network = load_qwen3(
                     tensors,
@@ -76,15 +71,14 @@ class Qwen3Encoder(DeviceEncoder):
                     checkpoint.window,
                     torch.device(device),
                     precision,
-                    Probes(probes, self._model.dimension),
                 )
-            self._passes = network.passes(attention)
+            self._passes = network.passes()
         self._device = Device(
             is_accelerator=network.device.type != "cpu", token_budget=self._passes.token_budget
         )
         # Texts of all lengths: an overflow in this precision shows at start-up.
         try:
-            self.encode(probes)
+            self.encode(probe_windows(self._tokenizer))
         except UnsoundVectorError as error:
             raise _refused(error.why) from error
 
@@ -151,7 +145,7 @@ def _translated_errors(device: str) -> Iterator[None]:
     """Raises `DependencyError` for errors of the checkpoint or the device."""
     try:
         yield
-    except (AttentionError, CheckpointError, DeviceMemoryError) as error:
+    except (CheckpointError, DeviceMemoryError) as error:
         raise _refused(str(error)) from error
     except (RuntimeError, AssertionError) as error:
         why = f"cannot be loaded on {device!r} ({type(error).__name__})"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from serving.domain.errors import DependencyError
-from serving.models.precision import QUANTIZED
 
 LONGEST_WINDOW = 1024
 """The default limit in tokens of question and text; 8192 would take too long for a request."""
@@ -68,20 +67,6 @@ def open_checkpoint(
     return RerankerCheckpoint(
         folder=folder, kind=_kind(folder, config), window=_window(folder, config, window)
     )
-
-
-def require_computed(kind: Kind, precision: str, attention: str) -> None:
-    """Rejects options that a kind of checkpoint does not support.
-
-    Raises:
-        DependencyError: The precision or the attention is for a Qwen3 alone.
-    """
-    if kind is Kind.YES_OR_NO:
-        return
-    if precision in QUANTIZED:
-        raise _refused(f"precision {precision} is for a Qwen3-Reranker alone, which this is not")
-    if attention == "varlen":
-        raise _refused("attention varlen is for a Qwen3-Reranker alone, which this is not")
 
 
 def _refused(why: str) -> DependencyError:

@@ -18,9 +18,9 @@ from serving.adapters.reranker.checkpoint import RerankerCheckpoint
 from serving.adapters.reranker.loading import load_tokenizer
 from serving.adapters.reranker.pairs import beginning
 from serving.domain.errors import DependencyError
-from serving.models.precision import Attention, Precision
+from serving.models.precision import Precision
 from serving.models.qwen3.architecture import Qwen3Architecture
-from serving.models.qwen3.checkpoint import Probes, head_rows, load_qwen3
+from serving.models.qwen3.checkpoint import head_rows, load_qwen3
 from serving.models.stored_tensors import StoredTensors
 from serving.ports.reranking import Pair
 
@@ -35,18 +35,6 @@ BODY = "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {text}"
 
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
-PROBE = (
-    "When did we sail to Goa?",
-    (
-        "Caroline: We sailed to Goa on 7 May 2023, and it was wonderful!",
-        "The meeting was moved from Tuesday to Thursday because the room was taken. " * 20,
-        "",
-        "12 345 678.90 EUR -- #4711 (net), due 2026-03-01T12:00Z",
-        "昨日、私たちは海へ行きました。",
-    ),
-)
-"""A question with relevant and irrelevant texts, to compare a quantized model on."""
-
 LEAST_ROOM = 32
 """The least tokens of question and text together that a window must leave."""
 
@@ -60,24 +48,15 @@ class Qwen3Reranker:
     Args:
         checkpoint: What to load.
         device: As torch names it.
-        precision: Of weights and arithmetic; int8 and float8 apply to the weights only. The two
-            rows of the head are always float32.
-        attention: "varlen" avoids padding in batches without a recorded shape.
+        precision: Of weights and arithmetic. The two rows of the head are always float32.
 
     Raises:
         DependencyError: The window is too short for the prompt, or "yes" is no single token.
-        CheckpointError: It is no Qwen3, lacks tensors, or changes too much when quantized.
-        AttentionError: The attention is not supported.
+        CheckpointError: It is no Qwen3, or lacks tensors.
         DeviceMemoryError: It does not fit the device.
     """
 
-    def __init__(
-        self,
-        checkpoint: RerankerCheckpoint,
-        device: str,
-        precision: Precision,
-        attention: Attention = "padded",
-    ) -> None:
+    def __init__(self, checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> None:
         self._tokenizer = load_tokenizer(checkpoint)
         yes, no = (self._single_token(word) for word in ("yes", "no"))
         self._before, self._after = self._tokens(BEFORE), self._tokens(AFTER)
@@ -93,15 +72,14 @@ class Qwen3Reranker:
             known = architecture.vocabulary
             why = f"the tokenizer has token {most}, the network has {known} of them"
             raise DependencyError("reranker", why)
-        probes = Probes([pair.ids for pair in self.tokenize(*PROBE)], architecture.hidden)
         with StoredTensors(checkpoint.folder) as tensors:
             network = load_qwen3(
-                tensors, architecture, checkpoint.window, torch.device(device), precision, probes
+                tensors, architecture, checkpoint.window, torch.device(device), precision
             )
             tied = bool(config.get("tie_word_embeddings"))
             yes_row, no_row = head_rows(tensors, [yes, no], tied=tied).numpy()
             self._yes_minus_no: NDArray[np.float32] = yes_row - no_row
-        self._passes = network.passes(attention)
+        self._passes = network.passes()
         self.token_budget = self._passes.token_budget
 
     def _single_token(self, word: str) -> int:

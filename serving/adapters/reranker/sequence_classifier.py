@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from serving.adapters.reranker.checkpoint import RerankerCheckpoint, require_computed
+from serving.adapters.reranker.checkpoint import RerankerCheckpoint
 from serving.adapters.reranker.loading import load_model, load_tokenizer
 from serving.adapters.reranker.pairs import beginning, padded
 from serving.models.passes import tokens_of_a_pass
-from serving.models.precision import Attention, Precision
+from serving.models.precision import Precision
 from serving.ports.reranking import Pair
 
 
@@ -23,21 +23,10 @@ class SequenceClassifier:
     Args:
         checkpoint: What to load.
         device: As torch names it.
-        precision: Of weights and arithmetic; quantized ones are not supported.
-        attention: Only "padded" is supported.
-
-    Raises:
-        DependencyError: The precision or the attention is not supported.
+        precision: Of weights and arithmetic.
     """
 
-    def __init__(
-        self,
-        checkpoint: RerankerCheckpoint,
-        device: str,
-        precision: Precision,
-        attention: Attention = "padded",
-    ) -> None:
-        require_computed(checkpoint.kind, precision, attention)
+    def __init__(self, checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> None:
         from transformers import AutoModelForSequenceClassification
 
         self._tokenizer = load_tokenizer(checkpoint)

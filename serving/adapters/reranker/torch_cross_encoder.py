@@ -13,8 +13,8 @@ from serving.adapters.reranker.qwen3_reranker import Qwen3Reranker
 from serving.adapters.reranker.sequence_classifier import SequenceClassifier
 from serving.domain.errors import DependencyError
 from serving.models.buckets import batches_by_length
-from serving.models.errors import AttentionError, CheckpointError, DeviceMemoryError
-from serving.models.precision import Attention, Precision
+from serving.models.errors import CheckpointError, DeviceMemoryError
+from serving.models.precision import Precision
 from serving.ports.embedding import Device
 from serving.ports.reranking import Pair
 
@@ -34,7 +34,7 @@ class PairModel(Protocol):
         ...
 
 
-KINDS: Mapping[Kind, Callable[[RerankerCheckpoint, str, Precision, Attention], PairModel]] = {
+KINDS: Mapping[Kind, Callable[[RerankerCheckpoint, str, Precision], PairModel]] = {
     Kind.ONE_LOGIT: SequenceClassifier,
     Kind.YES_OR_NO: Qwen3Reranker,
 }
@@ -57,7 +57,6 @@ class TorchCrossEncoder:
         checkpoint: What to load.
         device: As torch names it: "cpu", "cuda", "cuda:1".
         precision: Of weights and arithmetic.
-        attention: "varlen" is for a Qwen3-Reranker alone, and avoids padding in large batches.
         threads: Torch's threads for one forward pass, on this thread and on those that first use
             torch later; None leaves them unchanged.
 
@@ -71,13 +70,12 @@ class TorchCrossEncoder:
         *,
         device: str = "cpu",
         precision: Precision = "float32",
-        attention: Attention = "padded",
         threads: int | None = 1,
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
         try:
-            self._model = KINDS[checkpoint.kind](checkpoint, device, precision, attention)
+            self._model = KINDS[checkpoint.kind](checkpoint, device, precision)
             self._device = Device(
                 is_accelerator=torch.device(device).type != "cpu",
                 token_budget=self._model.token_budget,
@@ -86,7 +84,7 @@ class TorchCrossEncoder:
             (logit,) = self.score(self.tokenize("who?", ["nobody"]))
         except DependencyError:
             raise
-        except (AttentionError, CheckpointError, DeviceMemoryError) as error:
+        except (CheckpointError, DeviceMemoryError) as error:
             raise DependencyError("reranker", str(error)) from error
         except Exception as error:
             # A damaged checkpoint can fail anywhere in the library.

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import psutil
 
-from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
+from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import names_folder
 from serving.adapters.encoder.published import open_model
 from serving.adapters.reranker.checkpoint import Kind as RerankerKind
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
-from serving.adapters.reranker.checkpoint import require_computed
 from serving.composition.extras import missing_modules, require_encoder, require_reranker
 from serving.config.settings import EmbeddingsApiSettings, Settings
 from serving.domain.errors import DependencyError
@@ -146,7 +145,6 @@ def _model(settings: Settings) -> CheckResult:
         precision = choose_precision(
             embedder.precision, embedder.device, backend, from_graph=checkpoint.graph is not None
         )
-        require_attention(embedder.attention, backend)
     except DependencyError as error:
         return CheckResult("model", False, error.why)
     how = HOW[backend].format(device=embedder.device, precision=precision)
@@ -187,9 +185,5 @@ def _reranker(settings: Settings) -> CheckResult:
     except DependencyError as error:
         # The service starts without it, and tries a download first.
         return CheckResult("reranker", _may_be_fetched(reranker.model), error.why)
-    try:
-        require_computed(checkpoint.kind, reranker.precision, reranker.attention)
-    except DependencyError as error:
-        return CheckResult("reranker", False, error.why)
     how = HOW_OF_RERANKERS[checkpoint.kind].format(device=reranker.device)
     return CheckResult("reranker", True, f"{reranker.model} through {how}")

@@ -1,19 +1,15 @@
-"""Loads a Qwen3 from a checkpoint, and compares a quantized one with the stored weights."""
+"""Loads a Qwen3 from a checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from serving.models.batches import Network, Window
 from serving.models.errors import CheckpointError, DeviceMemoryError
-from serving.models.matrices import DTYPES, matrices_in
-from serving.models.precision import QUANTIZED, Precision
+from serving.models.precision import Precision
 from serving.models.qwen3.architecture import Qwen3Architecture
 from serving.models.qwen3.network import (
     EMBEDDINGS,
@@ -30,23 +26,6 @@ PREFIX = "model."
 
 HEAD = "lm_head.weight"
 
-LEAST_COSINE = 0.995
-"""Between a row of a quantized network and that in bfloat16. Below this, their nearest neighbours
-differ."""
-
-
-@dataclass(frozen=True, slots=True)
-class Probes:
-    """Inputs on which a quantized network is compared.
-
-    Args:
-        windows: Typical inputs.
-        width: The leading components of a row that are used, and so compared.
-    """
-
-    windows: Sequence[Window]
-    width: int
-
 
 @torch.inference_mode()
 def load_qwen3(
@@ -55,12 +34,8 @@ def load_qwen3(
     window: int,
     device: torch.device,
     precision: Precision,
-    probes: Probes,
 ) -> Qwen3:
     """Loads a checkpoint onto a device, one tensor at a time.
-
-    When quantizing, at most one layer is in memory as stored at any time, even while the quantized
-    network is compared with the stored one.
 
     Args:
         tensors: The checkpoint; may be closed afterwards.
@@ -68,25 +43,18 @@ def load_qwen3(
         window: The most tokens of a row.
         device: Where to compute.
         precision: Of the weights.
-        probes: Inputs for the comparison of a quantized network.
 
     Raises:
-        CheckpointError: A tensor is missing, unknown or of another shape, or the rows of the
-            quantized network are not close to the stored one's.
+        CheckpointError: A tensor is missing, unknown or of another shape.
         DeviceMemoryError: The weights do not fit the device.
     """
     prefix = _prefix(tensors)
     _require_matching_tensors(tensors, architecture, prefix)
-    reader = _Reader(tensors, architecture, prefix, device, DTYPES[precision])
+    reader = _Reader(tensors, architecture, prefix, device, getattr(torch, precision))
     try:
-        weights = reader.weights()
-        network = Qwen3(architecture, weights, window, matrices_in(precision))
-        if precision in QUANTIZED:
-            stored = Qwen3(architecture, weights, window, keeps_layers=False)
-            _require_close(network, stored, probes, precision)
+        return Qwen3(architecture, reader.weights(), window)
     except torch.OutOfMemoryError as error:
         raise DeviceMemoryError(f"the weights do not fit the memory of {device}") from error
-    return network
 
 
 def head_rows(tensors: StoredTensors, numbers: Sequence[int], *, tied: bool) -> Tensor:
@@ -108,10 +76,7 @@ def head_rows(tensors: StoredTensors, numbers: Sequence[int], *, tied: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Tensors of a checkpoint on a device, in the precision of the arithmetic.
-
-    Each iteration reads the layers again, so only those that the caller keeps stay in memory.
-    """
+    """Tensors of a checkpoint on a device, in the precision of the arithmetic."""
 
     tensors: StoredTensors
     architecture: Qwen3Architecture
@@ -156,24 +121,3 @@ def _require_matching_tensors(
     for name in sorted(tensors.names):
         if name not in expected and name != HEAD:
             raise CheckpointError(f"the checkpoint has tensor {name!r}, which is unknown to Qwen3")
-
-
-def _require_close(network: Qwen3, stored: Qwen3, probes: Probes, precision: Precision) -> None:
-    # In one pass each, since every pass of `stored` reads its layers from the files.
-    made, wanted = (
-        Network(each, each.device).rows(probes.windows)[:, : probes.width].cpu().numpy()
-        for each in (network, stored)
-    )
-    least = float(_cosines(made, wanted).min())
-    if not least >= LEAST_COSINE:  # also true for NaN
-        raise CheckpointError(
-            f"in {precision} its rows are not those of bfloat16 (cosine {least:.4f}, at least "
-            f"{LEAST_COSINE} is needed): choose another precision"
-        )
-
-
-def _cosines(made: NDArray[np.float32], wanted: NDArray[np.float32]) -> NDArray[np.float32]:
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        lengths = np.linalg.norm(made, axis=1) * np.linalg.norm(wanted, axis=1)
-        cosines: NDArray[np.float32] = (made * wanted).sum(axis=1) / lengths
-    return cosines

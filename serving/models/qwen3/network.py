@@ -14,18 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from serving.models.batches import Network
-from serving.models.matrices import DenseMatrix, MakeMatrix
 from serving.models.passes import Passes, open_passes
-from serving.models.precision import Attention
 from serving.models.qwen3.architecture import Qwen3Architecture
-from serving.models.varlen import require_varlen, varlen_attention
 
 EMBEDDINGS = "embed_tokens.weight"
 FINAL_NORM = "norm.weight"
@@ -146,58 +142,10 @@ class _Rotation:
     def until(self, length: int) -> _Rotation:
         return _Rotation(self.cosines[:length], self.sines[:length])
 
-    def at(self, positions: Tensor) -> _Rotation:
-        """The table of these positions, (tokens,)."""
-        return _Rotation(self.cosines[positions], self.sines[positions])
-
     def of(self, heads: Tensor) -> Tensor:
         """Rotates (rows, positions, heads, head dimension) by the angles of the positions."""
         swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
         return torch.addcmul(heads * self.cosines, swapped, self.sines)
-
-
-@dataclass(frozen=True, slots=True)
-class _PaddedBatch:
-    """Rows of equal length, padded at the right.
-
-    A batch views the tokens of the stream as `shape`. The arguments of its `attend` are
-    (*shape, heads, dimension).
-    """
-
-    rows: int
-    rotation: _Rotation
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.rows, -1)
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return _causal_attention(query, key, value)
-
-
-@dataclass(frozen=True, slots=True)
-class _JoinedBatch:
-    """Concatenated rows, without padding."""
-
-    starts: Tensor
-    longest: int
-    rotation: _Rotation
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (-1,)
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        if query.device.type == "cpu":
-            # Torch has the kernel for CUDA only. On a CPU, starts are read without a wait.
-            lengths = self.starts.diff().tolist()
-            parts = (torch.split(each, lengths) for each in (query, key, value))
-            rows = zip(*parts, strict=True)
-            return torch.cat([_causal_attention(*(part[None] for part in row))[0] for row in rows])
-        return varlen_attention(query, key, value, self.starts, self.longest)
-
-
-_Batch: TypeAlias = _PaddedBatch | _JoinedBatch
 
 
 def _causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -215,60 +163,46 @@ def _causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 class _Layer:
     """Attention, then feed-forward, each added to the residual stream (tokens, hidden)."""
 
-    def __init__(
-        self, architecture: Qwen3Architecture, weights: LayerWeights, make_matrix: MakeMatrix
-    ) -> None:
+    def __init__(self, architecture: Qwen3Architecture, weights: LayerWeights) -> None:
         self._heads = architecture.heads
         self._key_value_heads = architecture.key_value_heads
         self._head = (architecture.head_dimension,)
         self._epsilon = architecture.epsilon
         self._attention_norm = weights.attention_norm
-        self._query_key_value = make_matrix(weights.query_key_value)
+        self._query_key_value = weights.query_key_value.t()
         self._head_norms = torch.cat(
             [
                 weights.query_norm.expand(self._heads, -1),
                 weights.key_norm.expand(self._key_value_heads, -1),
             ]
         )
-        self._attended = make_matrix(weights.attended)
+        self._attended = weights.attended.t()
         self._feed_forward_norm = weights.feed_forward_norm
-        self._gate_up = make_matrix(weights.gate_up)
-        self._down = make_matrix(weights.down)
+        self._gate_up = weights.gate_up.t()
+        self._down = weights.down.t()
 
-    def attend(self, stream: Tensor, batch: _Batch) -> Tensor:
-        """Adds causal attention within each row."""
-        projected = self._query_key_value.product(self._normed(stream, self._attention_norm))
-        heads = projected.view(*batch.shape, self._heads + 2 * self._key_value_heads, *self._head)
+    def attend(self, stream: Tensor, rows: int, rotation: _Rotation) -> Tensor:
+        """Adds causal attention within each of the `rows`, which are of equal length."""
+        projected = torch.mm(self._normed(stream, self._attention_norm), self._query_key_value)
+        heads = projected.view(rows, -1, self._heads + 2 * self._key_value_heads, *self._head)
         rotated = self._heads + self._key_value_heads
         normed = functional.rms_norm(heads[..., :rotated, :], self._head, None, self._epsilon)
-        query_key = batch.rotation.of(normed * self._head_norms)
-        attended = batch.attend(
+        query_key = rotation.of(normed * self._head_norms)
+        attended = _causal_attention(
             query_key[..., : self._heads, :],
             query_key[..., self._heads :, :],
             heads[..., rotated:, :],
         )
-        return self._attended.add_product(stream, attended.reshape(len(stream), -1))
+        return torch.addmm(stream, attended.reshape(len(stream), -1), self._attended)
 
     def feed_forward(self, stream: Tensor) -> Tensor:
         """Adds the feed-forward block of each token."""
-        products = self._gate_up.product(self._normed(stream, self._feed_forward_norm))
+        products = torch.mm(self._normed(stream, self._feed_forward_norm), self._gate_up)
         gate, up = products.chunk(2, dim=-1)
-        return self._down.add_product(stream, functional.silu(gate) * up)
+        return torch.addmm(stream, functional.silu(gate) * up, self._down)
 
     def _normed(self, stream: Tensor, weight: Tensor) -> Tensor:
         return functional.rms_norm(stream, weight.shape, weight, self._epsilon)
-
-
-@dataclass(frozen=True, slots=True)
-class _LayersOnDemand:
-    """Layers that are made from their weights at each iteration, and not kept."""
-
-    architecture: Qwen3Architecture
-    weights: Iterable[LayerWeights]
-    make_matrix: MakeMatrix
-
-    def __iter__(self) -> Iterator[_Layer]:
-        return (_Layer(self.architecture, each, self.make_matrix) for each in self.weights)
 
 
 class Qwen3:
@@ -278,50 +212,28 @@ class Qwen3:
         architecture: Of `weights`.
         weights: On the device and in the precision of the arithmetic.
         window: The most tokens of a row.
-        make_matrix: Makes the matrices, quantized or not.
-        keeps_layers: Whether layers are made once, or again for each pass; then only one is in
-            memory at a time if `weights` reads them from files.
     """
 
     @torch.inference_mode()
-    def __init__(
-        self,
-        architecture: Qwen3Architecture,
-        weights: Qwen3Weights,
-        window: int,
-        make_matrix: MakeMatrix = DenseMatrix,
-        *,
-        keeps_layers: bool = True,
-    ) -> None:
+    def __init__(self, architecture: Qwen3Architecture, weights: Qwen3Weights, window: int) -> None:
         self.architecture = architecture
         self.window = window
         self._embeddings = weights.embeddings
         self._final_norm = weights.final_norm
-        layers = _LayersOnDemand(architecture, weights.layers, make_matrix)
-        self._layers: Iterable[_Layer] = tuple(layers) if keeps_layers else layers
+        self._layers = tuple(_Layer(architecture, each) for each in weights.layers)
         self._rotation = _Rotation.table(architecture, window, weights.final_norm)
 
     @property
     def device(self) -> torch.device:
         return self._final_norm.device
 
-    def passes(self, attention: Attention = "padded") -> Passes:
+    def passes(self) -> Passes:
         """Prepares the network for its device; see `open_passes`.
 
-        Args:
-            attention: For batches without a recorded shape.
-
         Raises:
-            AttentionError: The attention is not supported.
             DeviceMemoryError: The longest window does not fit the device.
         """
-        joined = None
-        if attention == "varlen":
-            require_varlen(self.device, self._final_norm.dtype)
-            joined = self.joined
-        return open_passes(
-            Network(self, self.device, joined), self.architecture.hidden, self.window
-        )
+        return open_passes(Network(self, self.device), self.architecture.hidden, self.window)
 
     @torch.inference_mode()
     def __call__(self, ids: Tensor, lengths: Tensor) -> Tensor:
@@ -336,35 +248,13 @@ class Qwen3:
         """
         rows, longest = ids.shape
         before_row = torch.arange(-1, rows * longest - 1, longest, device=ids.device)
-        batch = _PaddedBatch(rows, self._rotation.until(longest))
-        return self._last_states(ids.flatten(), batch, before_row + lengths)
-
-    @torch.inference_mode()
-    def joined(self, ids: Tensor, positions: Tensor, starts: Tensor, longest: int) -> Tensor:
-        """Runs one pass over concatenated rows, without padding or copying to the host.
-
-        On CUDA it requires what `require_varlen` checks.
-
-        Args:
-            ids: int32 or int64 (tokens,).
-            positions: The position of each token in its row; same shape and type.
-            starts: int32 (rows + 1,): the offset of each row, and the end of the last.
-            longest: The tokens of the longest row.
-
-        Returns:
-            float32 (rows, hidden), on the device, not of unit length.
-        """
-        batch = _JoinedBatch(starts, longest, self._rotation.at(positions))
-        return self._last_states(ids, batch, starts[1:] - 1)
-
-    def _last_states(self, ids: Tensor, batch: _Batch, last: Tensor) -> Tensor:
-        """The normed states of the tokens at the indices `last` of `ids`, (tokens,)."""
-        stream = functional.embedding(ids, self._embeddings)
+        rotation = self._rotation.until(longest)
+        stream = functional.embedding(ids.flatten(), self._embeddings)
         for number, layer in enumerate(self._layers, start=1):
-            stream = layer.attend(stream, batch)
+            stream = layer.attend(stream, rows, rotation)
             if number == self.architecture.layers:
                 # The other tokens are not needed any more.
-                stream = stream.index_select(0, last)
+                stream = stream.index_select(0, before_row + lengths)
             stream = layer.feed_forward(stream)
         norm = self._final_norm
         return functional.rms_norm(stream, norm.shape, norm, self.architecture.epsilon).float()

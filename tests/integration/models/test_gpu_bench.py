@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from bench.gpu import index, retrieve
 from bench.gpu.__main__ import main
 from bench.gpu.networks.cases import CASES, TINY_CASES, Case
-from bench.gpu.networks.contenders import VARLEN, random_windows
+from bench.gpu.networks.contenders import random_windows
 
 CPU = torch.device("cpu")
 
@@ -31,9 +31,7 @@ def test_every_way_to_run_a_network_gives_the_same_rows(case: Case) -> None:
 
     here = rows.pop("here")
     assert len(here) == len(windows)
-    assert rows.keys() == {"transformers", "sentence-transformers"} | (
-        {VARLEN} if case.is_qwen3 else set()
-    )
+    assert rows.keys() == {"transformers", "sentence-transformers"}
     for made in rows.values():
         np.testing.assert_allclose(made.reshape(here.shape), here, atol=1e-5, rtol=1e-4)
 
@@ -73,8 +71,7 @@ def test_on_a_cpu_the_whole_script_runs_and_each_result_names_its_device(tmp_pat
     assert done.exit_code == 0, done.output
     lines = (tmp_path / "results.jsonl").read_text().splitlines()
     results = [json.loads(line) for line in lines]
-    ways = {True: 4, False: 3}
-    assert len(results) == sum(ways[case.is_qwen3] * len(case.batches) for case in TINY_CASES)
+    assert len(results) == sum(3 * len(case.batches) for case in TINY_CASES)
     assert {each["device"]["name"] for each in results} == {"cpu"}
     assert all(each["measured"]["floor_ms"] > 0 for each in results)
 

@@ -15,7 +15,6 @@ from serving.models.buckets import Bucket, BucketPlan
 from serving.models.cuda_graphs import CudaGraphs
 from serving.models.passes import BucketedPasses
 from serving.models.qwen3.network import Qwen3, Qwen3Weights
-from serving.models.varlen import require_varlen
 
 WINDOW = 256
 SIZE = PUBLISHED["0.6B"]
@@ -87,17 +86,6 @@ def test_in_bfloat16_rows_are_those_of_transformers(
         states = [library(ids).last_hidden_state[0, -1] for ids in alone]
     wanted = torch.stack(states)
     assert cosines(made, wanted).min() >= 0.999
-
-
-@pytest.mark.parametrize("windows", [RAGGED, EQUALLY_LONG], ids=["ragged", "equally long"])
-def test_rows_one_after_the_other_are_those_of_padded_ones(
-    weights: Qwen3Weights, graphs: CudaGraphs, device: torch.device, windows: list[Window]
-) -> None:
-    qwen3 = Qwen3(SIZE, weights, WINDOW)
-    require_varlen(device, torch.bfloat16)
-    made = Network(qwen3, device, qwen3.joined).rows(windows)
-
-    assert cosines(made, graphs.run(windows)).min() >= 0.999
 
 
 @pytest.mark.parametrize("windows", [RAGGED, EQUALLY_LONG], ids=["ragged", "equally long"])

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from torch import Tensor
 
-from serving.adapters.encoder.backend import choose_backend, choose_precision, require_attention
+from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint, open_checkpoint
 from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
 from serving.adapters.encoder.torch_encoder import TorchEncoder
@@ -25,8 +25,7 @@ from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, UnsoundVectorError
-from serving.models.precision import QUANTIZED, Precision
-from serving.models.qwen3.checkpoint import LEAST_COSINE
+from serving.models.precision import Precision
 from serving.ports.embedding import TokenIds, Vectors
 from serving.telemetry import NoRecorder
 from tests.fixtures.encoder import INSTRUCTION
@@ -117,17 +116,6 @@ def test_rows_are_those_of_transformers_and_of_sentence_transformers(
 
     assert distance(made, one_by_one(library, windows)) < CLOSE
     assert distance(made, by_sentence_transformers(tiny_qwen3, texts)) < CLOSE
-
-
-@pytest.mark.parametrize("texts", [RAGGED, EQUALLY_LONG, ("",), (OVER_LONG, "", "goa")])
-def test_rows_one_after_the_other_are_those_of_padded_ones(
-    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint, texts: Sequence[str]
-) -> None:
-    joined = Qwen3Encoder(tiny_qwen3, attention="varlen")
-    windows = first_windows(encoder, texts)
-
-    assert distance(joined.encode(windows), encoder.encode(windows)) < CLOSE
-    assert joined.model() == encoder.model()
 
 
 def test_every_window_of_an_over_long_text_has_the_row_that_transformers_gives_it(
@@ -279,62 +267,6 @@ def test_a_precision_has_one_fingerprint_whatever_runs_it(tiny_qwen3: EncoderChe
     library = TorchEncoder(tiny_qwen3, precision="bfloat16")
 
     assert lean.model() == library.model()
-
-
-@pytest.fixture
-def calm_folder(folder: Path) -> Path:
-    """One whose layers add little to the stream, as trained ones do: errors stay small there."""
-    outputs = ("o_proj", "down_proj")
-    with_weights(folder, lambda name, row: row / 16 if any(o in name for o in outputs) else row)
-    return folder
-
-
-@pytest.mark.parametrize("precision", sorted(QUANTIZED))
-def test_with_weights_of_eight_bits_rows_are_close_to_those_of_bfloat16(
-    calm_folder: Path, precision: Precision
-) -> None:
-    checkpoint = open_checkpoint(str(calm_folder))
-    stored = Qwen3Encoder(checkpoint, precision="bfloat16")
-    quantized = Qwen3Encoder(checkpoint, precision=precision)
-    windows = first_windows(stored, RAGGED)
-    made = quantized.encode(windows)
-
-    assert (made * stored.encode(windows)).sum(axis=1).min() > LEAST_COSINE
-    assert distance(made, stored.encode(windows)) > 0
-    assert quantized.model().fingerprint == f"{checkpoint.model.fingerprint}-{precision}"
-
-
-def with_one_large_weight_in_each_output(folder: Path) -> None:
-    """An equivalent network: each factor on one weight is undone on another."""
-    factor = 2.0**20
-
-    def changed(name: str, row: Tensor) -> Tensor:
-        if "layernorm" in name:
-            row[0] /= factor
-        if any(part in name for part in ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")):
-            row[:, 0] *= factor
-        return row
-
-    with_weights(folder, changed)
-
-
-@pytest.mark.parametrize("precision", sorted(QUANTIZED))
-def test_a_model_that_eight_bits_change_too_much_is_refused(
-    calm_folder: Path, precision: Precision
-) -> None:
-    with_one_large_weight_in_each_output(calm_folder)
-    spoilt = open_checkpoint(str(calm_folder))
-
-    with pytest.raises(DependencyError, match=rf"in {precision} its rows are not .*cosine -?0\.\d"):
-        Qwen3Encoder(spoilt, precision=precision)
-    Qwen3Encoder(spoilt, precision="bfloat16")
-
-
-def test_a_model_whose_numbers_are_not_finite_is_not_quantized(folder: Path) -> None:
-    with_weights(folder, lambda name, row: row * torch.inf if "down_proj" in name else row)
-
-    with pytest.raises(DependencyError, match=r"in int8 its rows are not .*cosine nan"):
-        Qwen3Encoder(open_checkpoint(str(folder)), precision="int8")
 
 
 def test_what_overflows_in_float16_is_refused_at_the_start(folder: Path) -> None:
@@ -565,17 +497,10 @@ def test_on_an_accelerator_a_qwen3_is_computed_in_bfloat16_unless_another_is_nam
     assert choose_precision(precision, device, backend) == chosen
 
 
-@pytest.mark.parametrize("backend", ["torch", "bfloat16"])
-def test_a_quantized_precision_is_refused_for_what_cannot_quantize(backend: str) -> None:
-    with pytest.raises(DependencyError, match=f"int8 is not for this model, .* run by {backend}"):
+@pytest.mark.parametrize("backend", ["qwen3", "torch", "bfloat16"])
+def test_int8_without_an_onnx_graph_is_refused(backend: str) -> None:
+    with pytest.raises(DependencyError, match=f"int8 is for ONNX Runtime, .* run by {backend}"):
         choose_precision("int8", "cpu", backend)
-
-
-def test_rows_are_joined_for_no_other_than_a_qwen3(tiny_bert: EncoderCheckpoint) -> None:
-    require_attention("padded", "torch")
-    require_attention("varlen", "qwen3")
-    with pytest.raises(DependencyError, match=r"varlen is for a Qwen3 alone, .* run by torch"):
-        require_attention("varlen", "torch")
 
 
 def test_a_precision_that_is_named_is_one_that_torch_computes(tiny_bert: EncoderCheckpoint) -> None:

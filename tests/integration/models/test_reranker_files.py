@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +18,6 @@ from serving.composition.models import open_reranker
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
-from serving.models.precision import QUANTIZED, Attention, Precision
 from serving.ports.reranking import CrossEncoder
 from tests.fakes.reranker import settled
 from tests.fixtures.reranker import LONGEST, LONGEST_WITH_PROMPT
@@ -217,56 +216,6 @@ def test_in_bfloat16_logits_are_close_to_those_in_float32(
 
     assert half != exact
     assert half == pytest.approx(exact, abs=0.1, rel=0.1)
-
-
-@pytest.mark.parametrize("precision", sorted(QUANTIZED))
-def test_with_weights_of_eight_bits_a_qwen3_gives_logits_close_to_those_of_bfloat16(
-    qwen3: Path, precision: Precision
-) -> None:
-    weights = load_file(qwen3 / "model.safetensors")
-    for name, row in weights.items():
-        if "o_proj" in name or "down_proj" in name:
-            # Layers of trained models add little to the stream, and so do errors in them.
-            row /= 16
-    save_file(weights, qwen3 / "model.safetensors", metadata={"format": "pt"})
-    checkpoint = open_checkpoint(str(qwen3))
-    texts = ["we sailed to goa", "then we went home", "memory retrieval is hard"]
-    stored, quantized = (
-        logits_of(TorchCrossEncoder(checkpoint, precision=each), "who sailed?", texts)
-        for each in ("bfloat16", precision)
-    )
-
-    assert quantized == pytest.approx(stored, abs=0.1 * max(map(abs, stored)))
-    assert quantized != stored
-
-
-def test_a_reranker_that_eight_bits_change_too_much_is_refused(qwen3: Path) -> None:
-    weights = load_file(qwen3 / "model.safetensors")
-    weights["model.layers.1.mlp.down_proj.weight"] *= torch.inf
-    save_file(weights, qwen3 / "model.safetensors", metadata={"format": "pt"})
-
-    with pytest.raises(DependencyError, match="in int8 its rows are not those of bfloat16"):
-        TorchCrossEncoder(open_checkpoint(str(qwen3)), precision="int8")
-
-
-def test_a_quantized_precision_is_refused_for_what_is_no_qwen3(tiny_bert_reranker: Path) -> None:
-    with pytest.raises(DependencyError, match="float8 is for a Qwen3-Reranker alone"):
-        TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)), precision="float8")
-
-
-def test_rows_one_after_the_other_give_a_qwen3_the_same_logits_and_are_refused_for_others(
-    tiny_qwen3_reranker: Path, tiny_bert_reranker: Path
-) -> None:
-    checkpoint = open_checkpoint(str(tiny_qwen3_reranker))
-    texts = ["we sailed to goa with the family", "goa", ""]
-    padded, joined = (
-        logits_of(TorchCrossEncoder(checkpoint, attention=each), "who sailed?", texts)
-        for each in get_args(Attention)
-    )
-
-    assert joined == pytest.approx(padded, abs=1e-5)
-    with pytest.raises(DependencyError, match="varlen is for a Qwen3-Reranker alone"):
-        TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)), attention="varlen")
 
 
 def test_what_overflows_in_float16_is_refused_at_the_start(qwen3: Path) -> None:

@@ -155,16 +155,6 @@ def test_a_missing_folder_of_profiles_is_reported(tmp_path: Path) -> None:
     assert folder in ended.stderr
 
 
-def test_the_previous_model_does_not_use_the_attention_of_the_new_one() -> None:
-    previous = {"model": "minilm"}
-    settings = load_settings(
-        {"embedder": {"model": "q", "attention": "varlen", "previous": previous}}
-    )
-
-    assert settings.embedder.previous is not None
-    assert settings.embedder.previous.overrides()["attention"] == "padded"
-
-
 API = {"url": "http://127.0.0.1:11434/v1"}
 
 

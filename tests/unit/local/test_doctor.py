@@ -110,17 +110,7 @@ def test_a_folder_without_a_reranker_is_found(tiny_qwen3: EncoderCheckpoint) -> 
     assert "is no known reranker" in finding.text
 
 
-def test_a_precision_that_the_model_does_not_have_is_found(
-    tiny_qwen3: EncoderCheckpoint, tiny_bert_reranker: Path
-) -> None:
+def test_a_precision_that_the_model_does_not_have_is_found(tiny_qwen3: EncoderCheckpoint) -> None:
     finding = of_model(model=str(tiny_qwen3.folder), precision="int8", backend="torch")
     assert not finding.ok
-    assert finding.text == "precision int8 is not for this model, which is run by torch"
-    assert "in int8" in of_model(model=str(tiny_qwen3.folder), precision="int8").text
-
-    settings = {"model": str(tiny_bert_reranker), "precision": "float8"}
-    [reranker] = [
-        each for each in examine(load_settings({"reranker": settings})) if each.part == "reranker"
-    ]
-    assert not reranker.ok
-    assert "float8 is for a Qwen3-Reranker alone" in reranker.text
+    assert finding.text == "precision int8 is for ONNX Runtime, and this model is run by torch"

@@ -34,21 +34,13 @@ window_lists = st.lists(
 
 
 def of_windows(windows: list[list[int]]) -> NDArray[np.float32]:
-    """The rows of both networks: first token, last token and length of each window."""
+    """The rows of the network: first token, last token and length of each window."""
     return np.array([[w[0], w[-1], len(w)] for w in windows], np.float32)
 
 
 def network(ids: Tensor, lengths: Tensor) -> Tensor:
     last = ids.gather(1, lengths[:, None].long() - 1)[:, 0]
     return torch.stack([ids[:, 0], last, lengths], dim=1).float()
-
-
-def joined_network(ids: Tensor, positions: Tensor, starts: Tensor, longest: int) -> Tensor:
-    """The same for concatenated rows."""
-    lengths = starts.diff()
-    assert int(lengths.max()) == longest
-    assert positions.tolist() == [place for length in lengths for place in range(int(length))]
-    return torch.stack([ids[starts[:-1]], ids[starts[1:] - 1], lengths], dim=1).float()
 
 
 class FakeDevice:
@@ -116,15 +108,6 @@ def test_each_window_has_its_row_and_no_other_row_is_answered(windows: list[list
 
     np.testing.assert_array_equal(direct.run(windows), of_windows(windows))
     np.testing.assert_array_equal(bucketed.run(windows), of_windows(windows))
-
-
-@given(window_lists)
-def test_rows_one_after_the_other_have_no_padding_and_the_same_answers(
-    windows: list[list[int]],
-) -> None:
-    made = DirectPasses(Network(network, CPU, joined_network)).run(windows)
-
-    np.testing.assert_array_equal(made, of_windows(windows))
 
 
 @given(window_lists, st.integers(WINDOW, 400), st.integers(0, 2000))
