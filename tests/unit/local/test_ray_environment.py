@@ -56,7 +56,9 @@ def test_missing_free_ports_fail_the_start() -> None:
 
 def test_a_configured_port_in_use_is_reported_with_its_setting() -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
-        settings = ServeSettings(http_port=taken.getsockname()[1])
+        port = taken.getsockname()[1]
+        # The others are of no matter here, and may be taken.
+        settings = ServeSettings(http_port=port, grpc_port=0, dashboard_port=0, metrics_port=0)
 
         with pytest.raises(DeskStartError, match=r"in use.*TRIVIUM_SERVE__HTTP_PORT"):
             choose_ports(settings)
