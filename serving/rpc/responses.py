@@ -141,23 +141,11 @@ def _tenant_stats(counts: TenantCounts, entities: int) -> catalog_service_pb2.Te
 
 
 def _tier(tier: IndexTier) -> catalog_service_pb2.IndexTier:
-    in_lists = tier.n_lists > 0
     return catalog_service_pb2.IndexTier(
         kind=tier.kind.value,
         vector_count=tier.rows,
         dead_count=tier.dead,
-        tail_count=tier.tail,
-        list_count=tier.n_lists,
-        probe_count=tier.n_probes,
-        recall_target=tier.recall_target if in_lists else 0,
-        recall=tier.recall if in_lists else 0,
-        audited=tier.audited,
-        curve=[
-            catalog_service_pb2.RecallPoint(
-                probe_count=point.n_probes, recall=point.recall, share=point.share
-            )
-            for point in tier.curve
-        ],
+        approximate=tier.n_lists > 0,
         rebuilding=tier.rebuilding,
         failure=tier.failure,
         memory_bytes=tier.memory_bytes,

@@ -714,8 +714,7 @@ type IndexStats struct {
 	// The number of vectors, over all tenants; a long text has several. 0 for a
 	// caller whose credentials are bound to some tenants.
 	VectorCount int64 `protobuf:"varint,2,opt,name=vector_count,json=vectorCount,proto3" json:"vector_count,omitempty"`
-	// Increases by 1 each time the index is filled or its lists are rebuilt;
-	// starts at 1.
+	// Increases by 1 each time the index is filled or rebuilt; starts at 1.
 	Epoch int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Why the index is not ready; empty if it is.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -800,30 +799,16 @@ type IndexTier struct {
 	VectorCount int64 `protobuf:"varint,2,opt,name=vector_count,json=vectorCount,proto3" json:"vector_count,omitempty"`
 	// Deleted vectors, which occupy memory until the next rebuild.
 	DeadCount int64 `protobuf:"varint,3,opt,name=dead_count,json=deadCount,proto3" json:"dead_count,omitempty"`
-	// Vectors added since the lists were built, which are searched exactly;
-	// included in the two counts above.
-	TailCount int64 `protobuf:"varint,4,opt,name=tail_count,json=tailCount,proto3" json:"tail_count,omitempty"`
-	// The number of inverted lists. 0 means that all vectors are searched
-	// exactly; `probe_count`, `recall_target` and `recall` are then 0 too.
-	ListCount int32 `protobuf:"varint,5,opt,name=list_count,json=listCount,proto3" json:"list_count,omitempty"`
-	// The number of lists that a search reads.
-	ProbeCount int32 `protobuf:"varint,6,opt,name=probe_count,json=probeCount,proto3" json:"probe_count,omitempty"`
-	// The recall that the lists are calibrated for, 0 to 1.
-	RecallTarget float64 `protobuf:"fixed64,7,opt,name=recall_target,json=recallTarget,proto3" json:"recall_target,omitempty"`
-	// The measured recall, 0 to 1.
-	Recall float64 `protobuf:"fixed64,8,opt,name=recall,proto3" json:"recall,omitempty"`
-	// Whether `recall` was measured on real queries; otherwise on vectors held
-	// out when the lists were trained.
-	Audited bool `protobuf:"varint,9,opt,name=audited,proto3" json:"audited,omitempty"`
-	// Recall at other probe counts, fewest probes first.
-	Curve []*RecallPoint `protobuf:"bytes,10,rep,name=curve,proto3" json:"curve,omitempty"`
 	// The progress of a rebuild, such as "filling 40 %"; empty if none is
 	// running.
 	Rebuilding string `protobuf:"bytes,11,opt,name=rebuilding,proto3" json:"rebuilding,omitempty"`
 	// Why a due rebuild failed; empty otherwise.
 	Failure string `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`
-	// The planned memory of vectors and lists.
-	MemoryBytes   int64 `protobuf:"varint,13,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// The planned memory of the vectors and of the structures to search them.
+	MemoryBytes int64 `protobuf:"varint,13,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// Whether a search may miss a neighbour, because it reads only a part of the
+	// vectors; otherwise it reads all.
+	Approximate   bool `protobuf:"varint,14,opt,name=approximate,proto3" json:"approximate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -879,55 +864,6 @@ func (x *IndexTier) GetDeadCount() int64 {
 	return 0
 }
 
-func (x *IndexTier) GetTailCount() int64 {
-	if x != nil {
-		return x.TailCount
-	}
-	return 0
-}
-
-func (x *IndexTier) GetListCount() int32 {
-	if x != nil {
-		return x.ListCount
-	}
-	return 0
-}
-
-func (x *IndexTier) GetProbeCount() int32 {
-	if x != nil {
-		return x.ProbeCount
-	}
-	return 0
-}
-
-func (x *IndexTier) GetRecallTarget() float64 {
-	if x != nil {
-		return x.RecallTarget
-	}
-	return 0
-}
-
-func (x *IndexTier) GetRecall() float64 {
-	if x != nil {
-		return x.Recall
-	}
-	return 0
-}
-
-func (x *IndexTier) GetAudited() bool {
-	if x != nil {
-		return x.Audited
-	}
-	return false
-}
-
-func (x *IndexTier) GetCurve() []*RecallPoint {
-	if x != nil {
-		return x.Curve
-	}
-	return nil
-}
-
 func (x *IndexTier) GetRebuilding() string {
 	if x != nil {
 		return x.Rebuilding
@@ -949,68 +885,11 @@ func (x *IndexTier) GetMemoryBytes() int64 {
 	return 0
 }
 
-// The recall at one probe count.
-type RecallPoint struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of lists read.
-	ProbeCount int32 `protobuf:"varint,1,opt,name=probe_count,json=probeCount,proto3" json:"probe_count,omitempty"`
-	// The share of the ten true nearest neighbours found, 0 to 1.
-	Recall float64 `protobuf:"fixed64,2,opt,name=recall,proto3" json:"recall,omitempty"`
-	// The share of all vectors read, 0 to 1.
-	Share         float64 `protobuf:"fixed64,3,opt,name=share,proto3" json:"share,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RecallPoint) Reset() {
-	*x = RecallPoint{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RecallPoint) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RecallPoint) ProtoMessage() {}
-
-func (x *RecallPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
+func (x *IndexTier) GetApproximate() bool {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.Approximate
 	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RecallPoint.ProtoReflect.Descriptor instead.
-func (*RecallPoint) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *RecallPoint) GetProbeCount() int32 {
-	if x != nil {
-		return x.ProbeCount
-	}
-	return 0
-}
-
-func (x *RecallPoint) GetRecall() float64 {
-	if x != nil {
-		return x.Recall
-	}
-	return 0
-}
-
-func (x *RecallPoint) GetShare() float64 {
-	if x != nil {
-		return x.Share
-	}
-	return 0
+	return false
 }
 
 // The version and configuration of the service.
@@ -1039,7 +918,7 @@ type ServiceStats struct {
 
 func (x *ServiceStats) Reset() {
 	*x = ServiceStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +930,7 @@ func (x *ServiceStats) String() string {
 func (*ServiceStats) ProtoMessage() {}
 
 func (x *ServiceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +943,7 @@ func (x *ServiceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStats.ProtoReflect.Descriptor instead.
 func (*ServiceStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ServiceStats) GetVersion() string {
@@ -1133,7 +1012,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1024,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1037,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeadLetter) GetProjection() string {
@@ -1252,33 +1131,20 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"\fvector_count\x18\x02 \x01(\x03R\vvectorCount\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12+\n" +
-	"\x05tiers\x18\x05 \x03(\v2\x15.trivium.v1.IndexTierR\x05tiers\"\xa3\x03\n" +
+	"\x05tiers\x18\x05 \x03(\v2\x15.trivium.v1.IndexTierR\x05tiers\"\xb2\x02\n" +
 	"\tIndexTier\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12!\n" +
 	"\fvector_count\x18\x02 \x01(\x03R\vvectorCount\x12\x1d\n" +
 	"\n" +
-	"dead_count\x18\x03 \x01(\x03R\tdeadCount\x12\x1d\n" +
-	"\n" +
-	"tail_count\x18\x04 \x01(\x03R\ttailCount\x12\x1d\n" +
-	"\n" +
-	"list_count\x18\x05 \x01(\x05R\tlistCount\x12\x1f\n" +
-	"\vprobe_count\x18\x06 \x01(\x05R\n" +
-	"probeCount\x12#\n" +
-	"\rrecall_target\x18\a \x01(\x01R\frecallTarget\x12\x16\n" +
-	"\x06recall\x18\b \x01(\x01R\x06recall\x12\x18\n" +
-	"\aaudited\x18\t \x01(\bR\aaudited\x12-\n" +
-	"\x05curve\x18\n" +
-	" \x03(\v2\x17.trivium.v1.RecallPointR\x05curve\x12\x1e\n" +
+	"dead_count\x18\x03 \x01(\x03R\tdeadCount\x12\x1e\n" +
 	"\n" +
 	"rebuilding\x18\v \x01(\tR\n" +
 	"rebuilding\x12\x18\n" +
 	"\afailure\x18\f \x01(\tR\afailure\x12!\n" +
-	"\fmemory_bytes\x18\r \x01(\x03R\vmemoryBytes\"\\\n" +
-	"\vRecallPoint\x12\x1f\n" +
-	"\vprobe_count\x18\x01 \x01(\x05R\n" +
-	"probeCount\x12\x16\n" +
-	"\x06recall\x18\x02 \x01(\x01R\x06recall\x12\x14\n" +
-	"\x05share\x18\x03 \x01(\x01R\x05share\"\x82\x02\n" +
+	"\fmemory_bytes\x18\r \x01(\x03R\vmemoryBytes\x12 \n" +
+	"\vapproximate\x18\x0e \x01(\bR\vapproximateJ\x04\b\x04\x10\vR\n" +
+	"tail_countR\n" +
+	"list_countR\vprobe_countR\rrecall_targetR\x06recallR\aauditedR\x05curve\"\x82\x02\n" +
 	"\fServiceStats\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1c\n" +
 	"\tplacement\x18\x02 \x01(\tR\tplacement\x12\x18\n" +
@@ -1314,7 +1180,7 @@ func file_trivium_v1_catalog_service_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_catalog_service_proto_rawDescData
 }
 
-var file_trivium_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_trivium_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_trivium_v1_catalog_service_proto_goTypes = []any{
 	(*GetSegmentsRequest)(nil),    // 0: trivium.v1.GetSegmentsRequest
 	(*GetSegmentsResponse)(nil),   // 1: trivium.v1.GetSegmentsResponse
@@ -1328,46 +1194,44 @@ var file_trivium_v1_catalog_service_proto_goTypes = []any{
 	(*ProjectionStats)(nil),       // 9: trivium.v1.ProjectionStats
 	(*IndexStats)(nil),            // 10: trivium.v1.IndexStats
 	(*IndexTier)(nil),             // 11: trivium.v1.IndexTier
-	(*RecallPoint)(nil),           // 12: trivium.v1.RecallPoint
-	(*ServiceStats)(nil),          // 13: trivium.v1.ServiceStats
-	(*DeadLetter)(nil),            // 14: trivium.v1.DeadLetter
-	(*Segment)(nil),               // 15: trivium.v1.Segment
-	(*Filter)(nil),                // 16: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*Fact)(nil),                  // 18: trivium.v1.Fact
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*ItemRef)(nil),               // 20: trivium.v1.ItemRef
+	(*ServiceStats)(nil),          // 12: trivium.v1.ServiceStats
+	(*DeadLetter)(nil),            // 13: trivium.v1.DeadLetter
+	(*Segment)(nil),               // 14: trivium.v1.Segment
+	(*Filter)(nil),                // 15: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Fact)(nil),                  // 17: trivium.v1.Fact
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*ItemRef)(nil),               // 19: trivium.v1.ItemRef
 }
 var file_trivium_v1_catalog_service_proto_depIdxs = []int32{
-	15, // 0: trivium.v1.GetSegmentsResponse.segments:type_name -> trivium.v1.Segment
-	16, // 1: trivium.v1.ListSegmentsRequest.filter:type_name -> trivium.v1.Filter
-	15, // 2: trivium.v1.ListSegmentsResponse.segments:type_name -> trivium.v1.Segment
-	17, // 3: trivium.v1.ListFactsRequest.valid_at:type_name -> google.protobuf.Timestamp
-	18, // 4: trivium.v1.ListFactsResponse.facts:type_name -> trivium.v1.Fact
+	14, // 0: trivium.v1.GetSegmentsResponse.segments:type_name -> trivium.v1.Segment
+	15, // 1: trivium.v1.ListSegmentsRequest.filter:type_name -> trivium.v1.Filter
+	14, // 2: trivium.v1.ListSegmentsResponse.segments:type_name -> trivium.v1.Segment
+	16, // 3: trivium.v1.ListFactsRequest.valid_at:type_name -> google.protobuf.Timestamp
+	17, // 4: trivium.v1.ListFactsResponse.facts:type_name -> trivium.v1.Fact
 	8,  // 5: trivium.v1.GetStatsResponse.tenant:type_name -> trivium.v1.TenantStats
 	9,  // 6: trivium.v1.GetStatsResponse.projections:type_name -> trivium.v1.ProjectionStats
 	10, // 7: trivium.v1.GetStatsResponse.index:type_name -> trivium.v1.IndexStats
-	13, // 8: trivium.v1.GetStatsResponse.service:type_name -> trivium.v1.ServiceStats
-	14, // 9: trivium.v1.GetStatsResponse.dead_letters:type_name -> trivium.v1.DeadLetter
-	19, // 10: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
+	12, // 8: trivium.v1.GetStatsResponse.service:type_name -> trivium.v1.ServiceStats
+	13, // 9: trivium.v1.GetStatsResponse.dead_letters:type_name -> trivium.v1.DeadLetter
+	18, // 10: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
 	11, // 11: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
-	12, // 12: trivium.v1.IndexTier.curve:type_name -> trivium.v1.RecallPoint
-	17, // 13: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
-	20, // 14: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
-	17, // 15: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
-	0,  // 16: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
-	2,  // 17: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
-	4,  // 18: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
-	6,  // 19: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
-	1,  // 20: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
-	3,  // 21: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
-	5,  // 22: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
-	7,  // 23: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	16, // 12: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
+	19, // 13: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
+	16, // 14: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
+	0,  // 15: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
+	2,  // 16: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
+	4,  // 17: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
+	6,  // 18: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
+	1,  // 19: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
+	3,  // 20: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
+	5,  // 21: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
+	7,  // 22: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
+	19, // [19:23] is the sub-list for method output_type
+	15, // [15:19] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_catalog_service_proto_init() }
@@ -1386,7 +1250,7 @@ func file_trivium_v1_catalog_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_catalog_service_proto_rawDesc), len(file_trivium_v1_catalog_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -633,33 +633,17 @@ class ProjectionStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallPoint:
-    """The recall at one probe count, and the share of all vectors read."""
-
-    probe_count: int
-    recall: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTier:
     """How the vectors of a tenant's segments or facts are searched.
 
-    Without lists (`list_count` 0) all are searched exactly. `tail_count` of them were added after
-    the lists were built; `dead_count` are deleted but still occupy memory. `recall` is `audited` if
-    measured on real queries, otherwise on held-out vectors. `failure` is the error of a rebuild.
+    `dead_count` are deleted but still occupy memory. An `approximate` search reads a part of the
+    vectors and may miss a neighbour. `failure` is the error of a rebuild.
     """
 
     kind: str
     vector_count: int
     dead_count: int
-    tail_count: int
-    list_count: int
-    probe_count: int
-    recall_target: float
-    recall: float
-    audited: bool
-    curve: tuple[RecallPoint, ...]
+    approximate: bool
     rebuilding: str
     failure: str
     memory_bytes: int

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from serving.domain.items.records import ItemKind
 from serving.pipeline.writes.stats import About, Overview
 from serving.ports.memory_store import TenantCounts
-from serving.ports.vector_index import CurvePoint, IndexStatus, IndexTier
+from serving.ports.vector_index import IndexStatus, IndexTier
 from serving.rpc.responses import from_overview
 from trivium.v1 import catalog_service_pb2
 
@@ -20,13 +20,7 @@ def test_stats_tell_how_the_vectors_of_each_kind_are_searched() -> None:
         rows=90_000,
         dead=1000,
         memory_bytes=10**8,
-        tail=300,
         n_lists=1200,
-        n_probes=16,
-        recall_target=0.98,
-        recall=0.984,
-        audited=True,
-        curve=(CurvePoint(16, 0.984, 0.02),),
         rebuilding="filling 40 %",
         failure="no memory",
     )
@@ -38,13 +32,7 @@ def test_stats_tell_how_the_vectors_of_each_kind_are_searched() -> None:
             kind="segment",
             vector_count=90_000,
             dead_count=1000,
-            tail_count=300,
-            list_count=1200,
-            probe_count=16,
-            recall_target=0.98,
-            recall=0.984,
-            audited=True,
-            curve=[catalog_service_pb2.RecallPoint(probe_count=16, recall=0.984, share=0.02)],
+            approximate=True,
             rebuilding="filling 40 %",
             failure="no memory",
             memory_bytes=10**8,

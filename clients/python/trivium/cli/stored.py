@@ -236,14 +236,8 @@ def _counts(tenant: TenantStats | None) -> dict[str, object]:
 
 
 def _tier(tier: IndexTier) -> str:
-    if not tier.list_count:
-        how = f"{tier.vector_count}, searched exactly"
-    else:
-        how = (
-            f"{tier.vector_count}, in {tier.list_count} lists, {tier.probe_count} of them probed, "
-            f"recall {tier.recall:.3f}{' audited' if tier.audited else ''}"
-        )
-    notes = [f"new lists: {note}" for note in (tier.rebuilding, tier.failure) if note]
+    how = f"{tier.vector_count}, searched {'approximately' if tier.approximate else 'exactly'}"
+    notes = [f"rebuild: {note}" for note in (tier.rebuilding, tier.failure) if note]
     return "; ".join([how, *notes])
 
 

@@ -137,44 +137,22 @@ class IndexStats(_message.Message):
     def __init__(self, ready: bool = ..., vector_count: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., tiers: _Optional[_Iterable[_Union[IndexTier, _Mapping]]] = ...) -> None: ...
 
 class IndexTier(_message.Message):
-    __slots__ = ("kind", "vector_count", "dead_count", "tail_count", "list_count", "probe_count", "recall_target", "recall", "audited", "curve", "rebuilding", "failure", "memory_bytes")
+    __slots__ = ("kind", "vector_count", "dead_count", "rebuilding", "failure", "memory_bytes", "approximate")
     KIND_FIELD_NUMBER: _ClassVar[int]
     VECTOR_COUNT_FIELD_NUMBER: _ClassVar[int]
     DEAD_COUNT_FIELD_NUMBER: _ClassVar[int]
-    TAIL_COUNT_FIELD_NUMBER: _ClassVar[int]
-    LIST_COUNT_FIELD_NUMBER: _ClassVar[int]
-    PROBE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    RECALL_TARGET_FIELD_NUMBER: _ClassVar[int]
-    RECALL_FIELD_NUMBER: _ClassVar[int]
-    AUDITED_FIELD_NUMBER: _ClassVar[int]
-    CURVE_FIELD_NUMBER: _ClassVar[int]
     REBUILDING_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    APPROXIMATE_FIELD_NUMBER: _ClassVar[int]
     kind: str
     vector_count: int
     dead_count: int
-    tail_count: int
-    list_count: int
-    probe_count: int
-    recall_target: float
-    recall: float
-    audited: bool
-    curve: _containers.RepeatedCompositeFieldContainer[RecallPoint]
     rebuilding: str
     failure: str
     memory_bytes: int
-    def __init__(self, kind: _Optional[str] = ..., vector_count: _Optional[int] = ..., dead_count: _Optional[int] = ..., tail_count: _Optional[int] = ..., list_count: _Optional[int] = ..., probe_count: _Optional[int] = ..., recall_target: _Optional[float] = ..., recall: _Optional[float] = ..., audited: bool = ..., curve: _Optional[_Iterable[_Union[RecallPoint, _Mapping]]] = ..., rebuilding: _Optional[str] = ..., failure: _Optional[str] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
-
-class RecallPoint(_message.Message):
-    __slots__ = ("probe_count", "recall", "share")
-    PROBE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    RECALL_FIELD_NUMBER: _ClassVar[int]
-    SHARE_FIELD_NUMBER: _ClassVar[int]
-    probe_count: int
-    recall: float
-    share: float
-    def __init__(self, probe_count: _Optional[int] = ..., recall: _Optional[float] = ..., share: _Optional[float] = ...) -> None: ...
+    approximate: bool
+    def __init__(self, kind: _Optional[str] = ..., vector_count: _Optional[int] = ..., dead_count: _Optional[int] = ..., rebuilding: _Optional[str] = ..., failure: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., approximate: bool = ...) -> None: ...
 
 class ServiceStats(_message.Message):
     __slots__ = ("version", "placement", "ingress", "model_fingerprint", "dimension", "started_at", "degraded")

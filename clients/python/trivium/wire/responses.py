@@ -271,18 +271,7 @@ def _index_tier(message: catalog_service_pb2.IndexTier) -> values.IndexTier:
         kind=message.kind,
         vector_count=message.vector_count,
         dead_count=message.dead_count,
-        tail_count=message.tail_count,
-        list_count=message.list_count,
-        probe_count=message.probe_count,
-        recall_target=message.recall_target,
-        recall=message.recall,
-        audited=message.audited,
-        curve=tuple(
-            values.RecallPoint(
-                probe_count=point.probe_count, recall=point.recall, share=point.share
-            )
-            for point in message.curve
-        ),
+        approximate=message.approximate,
         rebuilding=message.rebuilding,
         failure=message.failure,
         memory_bytes=message.memory_bytes,

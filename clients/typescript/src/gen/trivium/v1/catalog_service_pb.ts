@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/catalog_service.proto.
  */
 export const file_trivium_v1_catalog_service: GenFile = /*@__PURE__*/
-  fileDesc("CiB0cml2aXVtL3YxL2NhdGFsb2dfc2VydmljZS5wcm90bxIKdHJpdml1bS52MSIxChJHZXRTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEgsKA2lkcxgCIAMoCSJRChNHZXRTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhMKC21pc3NpbmdfaWRzGAIgAygJInAKE0xpc3RTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEiIKBmZpbHRlchgCIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlYKFExpc3RTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKJAQoQTGlzdEZhY3RzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSEAoIZW50aXRpZXMYAiADKAkSLAoIdmFsaWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJIk0KEUxpc3RGYWN0c1Jlc3BvbnNlEh8KBWZhY3RzGAEgAygLMhAudHJpdml1bS52MS5GYWN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg9HZXRTdGF0c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJIu0BChBHZXRTdGF0c1Jlc3BvbnNlEicKBnRlbmFudBgBIAEoCzIXLnRyaXZpdW0udjEuVGVuYW50U3RhdHMSMAoLcHJvamVjdGlvbnMYAiADKAsyGy50cml2aXVtLnYxLlByb2plY3Rpb25TdGF0cxIlCgVpbmRleBgDIAEoCzIWLnRyaXZpdW0udjEuSW5kZXhTdGF0cxIpCgdzZXJ2aWNlGAQgASgLMhgudHJpdml1bS52MS5TZXJ2aWNlU3RhdHMSLAoMZGVhZF9sZXR0ZXJzGAUgAygLMhYudHJpdml1bS52MS5EZWFkTGV0dGVyItMBCgtUZW5hbnRTdGF0cxIVCg1zZWdtZW50X2NvdW50GAEgASgDEh8KF3NlbnNpdGl2ZV9zZWdtZW50X2NvdW50GAIgASgDEhIKCmZhY3RfY291bnQYAyABKAMSGQoMZW50aXR5X2NvdW50GAQgASgDSACIAQESFgoOZW1iZWRkZWRfY291bnQYBSABKAMSGAoQZW1iZWRkYWJsZV9jb3VudBgGIAEoAxIaChJ0ZXh0X3NlYXJjaF9jb25maWcYByABKAlCDwoNX2VudGl0eV9jb3VudCJ/Cg9Qcm9qZWN0aW9uU3RhdHMSEgoKcHJvamVjdGlvbhgBIAEoCRIVCg1wZW5kaW5nX2NvdW50GAIgASgDEiYKA2xhZxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWFkX2xldHRlcl9jb3VudBgEIAEoAyJ2CgpJbmRleFN0YXRzEg0KBXJlYWR5GAEgASgIEhQKDHZlY3Rvcl9jb3VudBgCIAEoAxINCgVlcG9jaBgDIAEoAxIOCgZyZWFzb24YBCABKAkSJAoFdGllcnMYBSADKAsyFS50cml2aXVtLnYxLkluZGV4VGllciKbAgoJSW5kZXhUaWVyEgwKBGtpbmQYASABKAkSFAoMdmVjdG9yX2NvdW50GAIgASgDEhIKCmRlYWRfY291bnQYAyABKAMSEgoKdGFpbF9jb3VudBgEIAEoAxISCgpsaXN0X2NvdW50GAUgASgFEhMKC3Byb2JlX2NvdW50GAYgASgFEhUKDXJlY2FsbF90YXJnZXQYByABKAESDgoGcmVjYWxsGAggASgBEg8KB2F1ZGl0ZWQYCSABKAgSJgoFY3VydmUYCiADKAsyFy50cml2aXVtLnYxLlJlY2FsbFBvaW50EhIKCnJlYnVpbGRpbmcYCyABKAkSDwoHZmFpbHVyZRgMIAEoCRIUCgxtZW1vcnlfYnl0ZXMYDSABKAMiQQoLUmVjYWxsUG9pbnQSEwoLcHJvYmVfY291bnQYASABKAUSDgoGcmVjYWxsGAIgASgBEg0KBXNoYXJlGAMgASgBIrMBCgxTZXJ2aWNlU3RhdHMSDwoHdmVyc2lvbhgBIAEoCRIRCglwbGFjZW1lbnQYAiABKAkSDwoHaW5ncmVzcxgDIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgEIAEoCRIRCglkaW1lbnNpb24YBSABKAUSLgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZGVncmFkZWQYByADKAkiiQEKCkRlYWRMZXR0ZXISEgoKcHJvamVjdGlvbhgBIAEoCRIhCgRpdGVtGAIgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEg4KBnJlYXNvbhgDIAEoCRI0ChBkZWFkX2xldHRlcmVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcDLYAgoOQ2F0YWxvZ1NlcnZpY2USUwoLR2V0U2VnbWVudHMSHi50cml2aXVtLnYxLkdldFNlZ21lbnRzUmVxdWVzdBofLnRyaXZpdW0udjEuR2V0U2VnbWVudHNSZXNwb25zZSIDkAIBElYKDExpc3RTZWdtZW50cxIfLnRyaXZpdW0udjEuTGlzdFNlZ21lbnRzUmVxdWVzdBogLnRyaXZpdW0udjEuTGlzdFNlZ21lbnRzUmVzcG9uc2UiA5ACARJNCglMaXN0RmFjdHMSHC50cml2aXVtLnYxLkxpc3RGYWN0c1JlcXVlc3QaHS50cml2aXVtLnYxLkxpc3RGYWN0c1Jlc3BvbnNlIgOQAgESSgoIR2V0U3RhdHMSGy50cml2aXVtLnYxLkdldFN0YXRzUmVxdWVzdBocLnRyaXZpdW0udjEuR2V0U3RhdHNSZXNwb25zZSIDkAIBQhZaFHRyaXZpdW0vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiB0cml2aXVtL3YxL2NhdGFsb2dfc2VydmljZS5wcm90bxIKdHJpdml1bS52MSIxChJHZXRTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEgsKA2lkcxgCIAMoCSJRChNHZXRTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhMKC21pc3NpbmdfaWRzGAIgAygJInAKE0xpc3RTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEiIKBmZpbHRlchgCIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlYKFExpc3RTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKJAQoQTGlzdEZhY3RzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSEAoIZW50aXRpZXMYAiADKAkSLAoIdmFsaWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJIk0KEUxpc3RGYWN0c1Jlc3BvbnNlEh8KBWZhY3RzGAEgAygLMhAudHJpdml1bS52MS5GYWN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg9HZXRTdGF0c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJIu0BChBHZXRTdGF0c1Jlc3BvbnNlEicKBnRlbmFudBgBIAEoCzIXLnRyaXZpdW0udjEuVGVuYW50U3RhdHMSMAoLcHJvamVjdGlvbnMYAiADKAsyGy50cml2aXVtLnYxLlByb2plY3Rpb25TdGF0cxIlCgVpbmRleBgDIAEoCzIWLnRyaXZpdW0udjEuSW5kZXhTdGF0cxIpCgdzZXJ2aWNlGAQgASgLMhgudHJpdml1bS52MS5TZXJ2aWNlU3RhdHMSLAoMZGVhZF9sZXR0ZXJzGAUgAygLMhYudHJpdml1bS52MS5EZWFkTGV0dGVyItMBCgtUZW5hbnRTdGF0cxIVCg1zZWdtZW50X2NvdW50GAEgASgDEh8KF3NlbnNpdGl2ZV9zZWdtZW50X2NvdW50GAIgASgDEhIKCmZhY3RfY291bnQYAyABKAMSGQoMZW50aXR5X2NvdW50GAQgASgDSACIAQESFgoOZW1iZWRkZWRfY291bnQYBSABKAMSGAoQZW1iZWRkYWJsZV9jb3VudBgGIAEoAxIaChJ0ZXh0X3NlYXJjaF9jb25maWcYByABKAlCDwoNX2VudGl0eV9jb3VudCJ/Cg9Qcm9qZWN0aW9uU3RhdHMSEgoKcHJvamVjdGlvbhgBIAEoCRIVCg1wZW5kaW5nX2NvdW50GAIgASgDEiYKA2xhZxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWFkX2xldHRlcl9jb3VudBgEIAEoAyJ2CgpJbmRleFN0YXRzEg0KBXJlYWR5GAEgASgIEhQKDHZlY3Rvcl9jb3VudBgCIAEoAxINCgVlcG9jaBgDIAEoAxIOCgZyZWFzb24YBCABKAkSJAoFdGllcnMYBSADKAsyFS50cml2aXVtLnYxLkluZGV4VGllciLlAQoJSW5kZXhUaWVyEgwKBGtpbmQYASABKAkSFAoMdmVjdG9yX2NvdW50GAIgASgDEhIKCmRlYWRfY291bnQYAyABKAMSEgoKcmVidWlsZGluZxgLIAEoCRIPCgdmYWlsdXJlGAwgASgJEhQKDG1lbW9yeV9ieXRlcxgNIAEoAxITCgthcHByb3hpbWF0ZRgOIAEoCEoECAQQC1IKdGFpbF9jb3VudFIKbGlzdF9jb3VudFILcHJvYmVfY291bnRSDXJlY2FsbF90YXJnZXRSBnJlY2FsbFIHYXVkaXRlZFIFY3VydmUiswEKDFNlcnZpY2VTdGF0cxIPCgd2ZXJzaW9uGAEgASgJEhEKCXBsYWNlbWVudBgCIAEoCRIPCgdpbmdyZXNzGAMgASgJEhkKEW1vZGVsX2ZpbmdlcnByaW50GAQgASgJEhEKCWRpbWVuc2lvbhgFIAEoBRIuCgpzdGFydGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghkZWdyYWRlZBgHIAMoCSKJAQoKRGVhZExldHRlchISCgpwcm9qZWN0aW9uGAEgASgJEiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSDgoGcmVhc29uGAMgASgJEjQKEGRlYWRfbGV0dGVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wMtgCCg5DYXRhbG9nU2VydmljZRJTCgtHZXRTZWdtZW50cxIeLnRyaXZpdW0udjEuR2V0U2VnbWVudHNSZXF1ZXN0Gh8udHJpdml1bS52MS5HZXRTZWdtZW50c1Jlc3BvbnNlIgOQAgESVgoMTGlzdFNlZ21lbnRzEh8udHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXF1ZXN0GiAudHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXNwb25zZSIDkAIBEk0KCUxpc3RGYWN0cxIcLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVxdWVzdBodLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVzcG9uc2UiA5ACARJKCghHZXRTdGF0cxIbLnRyaXZpdW0udjEuR2V0U3RhdHNSZXF1ZXN0GhwudHJpdml1bS52MS5HZXRTdGF0c1Jlc3BvbnNlIgOQAgFCFloUdHJpdml1bS92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for CatalogService.GetSegments.
@@ -429,8 +429,7 @@ export type IndexStats = Message<"trivium.v1.IndexStats"> & {
   vectorCount: bigint;
 
   /**
-   * Increases by 1 each time the index is filled or its lists are rebuilt;
-   * starts at 1.
+   * Increases by 1 each time the index is filled or rebuilt; starts at 1.
    *
    * @generated from field: int64 epoch = 3;
    */
@@ -487,58 +486,6 @@ export type IndexTier = Message<"trivium.v1.IndexTier"> & {
   deadCount: bigint;
 
   /**
-   * Vectors added since the lists were built, which are searched exactly;
-   * included in the two counts above.
-   *
-   * @generated from field: int64 tail_count = 4;
-   */
-  tailCount: bigint;
-
-  /**
-   * The number of inverted lists. 0 means that all vectors are searched
-   * exactly; `probe_count`, `recall_target` and `recall` are then 0 too.
-   *
-   * @generated from field: int32 list_count = 5;
-   */
-  listCount: number;
-
-  /**
-   * The number of lists that a search reads.
-   *
-   * @generated from field: int32 probe_count = 6;
-   */
-  probeCount: number;
-
-  /**
-   * The recall that the lists are calibrated for, 0 to 1.
-   *
-   * @generated from field: double recall_target = 7;
-   */
-  recallTarget: number;
-
-  /**
-   * The measured recall, 0 to 1.
-   *
-   * @generated from field: double recall = 8;
-   */
-  recall: number;
-
-  /**
-   * Whether `recall` was measured on real queries; otherwise on vectors held
-   * out when the lists were trained.
-   *
-   * @generated from field: bool audited = 9;
-   */
-  audited: boolean;
-
-  /**
-   * Recall at other probe counts, fewest probes first.
-   *
-   * @generated from field: repeated trivium.v1.RecallPoint curve = 10;
-   */
-  curve: RecallPoint[];
-
-  /**
    * The progress of a rebuild, such as "filling 40 %"; empty if none is
    * running.
    *
@@ -554,11 +501,19 @@ export type IndexTier = Message<"trivium.v1.IndexTier"> & {
   failure: string;
 
   /**
-   * The planned memory of vectors and lists.
+   * The planned memory of the vectors and of the structures to search them.
    *
    * @generated from field: int64 memory_bytes = 13;
    */
   memoryBytes: bigint;
+
+  /**
+   * Whether a search may miss a neighbour, because it reads only a part of the
+   * vectors; otherwise it reads all.
+   *
+   * @generated from field: bool approximate = 14;
+   */
+  approximate: boolean;
 };
 
 /**
@@ -567,41 +522,6 @@ export type IndexTier = Message<"trivium.v1.IndexTier"> & {
  */
 export const IndexTierSchema: GenMessage<IndexTier> = /*@__PURE__*/
   messageDesc(file_trivium_v1_catalog_service, 11);
-
-/**
- * The recall at one probe count.
- *
- * @generated from message trivium.v1.RecallPoint
- */
-export type RecallPoint = Message<"trivium.v1.RecallPoint"> & {
-  /**
-   * The number of lists read.
-   *
-   * @generated from field: int32 probe_count = 1;
-   */
-  probeCount: number;
-
-  /**
-   * The share of the ten true nearest neighbours found, 0 to 1.
-   *
-   * @generated from field: double recall = 2;
-   */
-  recall: number;
-
-  /**
-   * The share of all vectors read, 0 to 1.
-   *
-   * @generated from field: double share = 3;
-   */
-  share: number;
-};
-
-/**
- * Describes the message trivium.v1.RecallPoint.
- * Use `create(RecallPointSchema)` to create a new message.
- */
-export const RecallPointSchema: GenMessage<RecallPoint> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 12);
 
 /**
  * The version and configuration of the service.
@@ -667,7 +587,7 @@ export type ServiceStats = Message<"trivium.v1.ServiceStats"> & {
  * Use `create(ServiceStatsSchema)` to create a new message.
  */
 export const ServiceStatsSchema: GenMessage<ServiceStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 13);
+  messageDesc(file_trivium_v1_catalog_service, 12);
 
 /**
  * A row that a projection could not apply.
@@ -709,7 +629,7 @@ export type DeadLetter = Message<"trivium.v1.DeadLetter"> & {
  * Use `create(DeadLetterSchema)` to create a new message.
  */
 export const DeadLetterSchema: GenMessage<DeadLetter> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 14);
+  messageDesc(file_trivium_v1_catalog_service, 13);
 
 /**
  * Reads items as they are stored.
