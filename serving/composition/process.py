@@ -61,7 +61,7 @@ def write_no_core_dumps() -> None:
 # ---------------------------------------------------------------- the end
 
 LAST_REPLIES_S = 0.2
-"""Time for the pending replies, whose callers then go to the standby."""
+"""Time for the pending replies."""
 
 EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h; Ray logs it."""

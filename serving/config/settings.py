@@ -40,8 +40,6 @@ DEFAULT_MODEL = "minilm"
 # YAML reads a bare `off` as False.
 _MayBeOff = BeforeValidator(lambda given: "off" if given is False else given)
 
-Standby = Annotated[Literal["off", "cold", "warm"], _MayBeOff]
-
 
 class _Section(BaseModel):
     # The value of a misspelled setting may be a secret.
@@ -100,7 +98,7 @@ class PreviousModelSettings(_Section):
     def overrides(self) -> dict[str, Any]:
         """The embedder settings to override when this model is loaded."""
         # The previous model may not support the options of the current one.
-        changed = {"previous": None, "standby": "off", "api": None}
+        changed = {"previous": None, "api": None}
         return {**self.model_dump(mode="json"), **changed}
 
 
@@ -210,12 +208,6 @@ class EmbedderSettings(_Section):
         ge=1,
         description="Texts that may wait; further calls are rejected immediately.",
     )
-    standby: Standby = Field(
-        default="off",
-        description="A second copy of the model on a CPU. It embeds questions while the device of "
-        "the embedder is lost, if it can meet their deadlines. `cold` loads it at the first use, "
-        "`warm` at the start. Not in the placement `single`.",
-    )
     previous: PreviousModelSettings | None = Field(
         default=None,
         description="The previous model, after a change. It stays loaded and answers until all "
@@ -236,7 +228,7 @@ class EmbedderSettings(_Section):
             return self
         if self.dimension is None:
             raise ValueError("with an api, dimension must be set to that of the model's vectors")
-        here = {"backend": "auto", "device": "cpu", "precision": "auto", "standby": "off"}
+        here = {"backend": "auto", "device": "cpu", "precision": "auto"}
         for name, usual in here.items():
             if getattr(self, name) != usual:
                 raise ValueError(f"{name} says how a model runs here, but api runs it elsewhere")
@@ -289,12 +281,6 @@ class IndexSettings(_Section):
         le=256,
         description="The number of shards, by a hash of tenant and id. Each shard is a separate "
         "deployment, and all are searched in parallel. Not in the placement `single`.",
-    )
-    standby: Standby = Field(
-        default="off",
-        description="A second copy of the index on a CPU. It is searched while the device of the "
-        "index is lost. `warm` follows the log all the time, `cold` is filled at the first use. "
-        "Each shard has its own. Not in the placement `single`.",
     )
     snapshots: Path | None = Field(
         default=None,
@@ -604,24 +590,6 @@ class Settings(BaseSettings):
             raise ValueError(
                 "index.shards: the placement single has one index in each replica; more shards "
                 "need serve.placement split or gpu"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _standbys_have_deployments(self) -> Self:
-        for name, standby in {
-            "index": self.index.standby,
-            "embedder": self.embedder.standby,
-        }.items():
-            if standby != "off" and self.serve.placement == "single":
-                raise ValueError(
-                    f"{name}.standby: the placement single has one process; a standby needs "
-                    "serve.placement split or gpu"
-                )
-        if self.serve.placement == "gpu" and self.index.standby == "off" != self.embedder.standby:
-            raise ValueError(
-                "embedder.standby: in the placement gpu the index is lost with the embedder; "
-                "set index.standby too"
             )
         return self
 

@@ -8,7 +8,6 @@ and on a cluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ray.serve import Application
@@ -22,7 +21,6 @@ from serving.deployments.index import VectorIndex
 from serving.deployments.ingress import Fusion
 from serving.deployments.projector import Extraction, Projector
 from serving.deployments.reranker import Reranker
-from serving.deployments.standbys import StandbyEmbedder, StandbyVectorIndex
 from serving.deployments.vector_space import VectorSpace
 from serving.domain.shards import WHOLE, Shard, all_shards
 
@@ -59,7 +57,7 @@ def build(arguments: dict[str, Any]) -> Application:
         extraction = Extraction.bind(arguments)  # type: ignore[attr-defined]
     if settings.serve.placement == "single":
         return ingress.bind(arguments, extraction=extraction)  # type: ignore[no-any-return]
-    space = _with_standbys(_space(settings, arguments), settings, arguments)
+    space = _space(settings, arguments)
     previous = _previous_space(settings, arguments)
     return ingress.bind(  # type: ignore[no-any-return]
         arguments,
@@ -102,27 +100,6 @@ def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> S
     return SpaceHandles(embedder, index)
 
 
-def _with_standbys(
-    space: SpaceHandles, settings: Settings, arguments: dict[str, Any]
-) -> SpaceHandles:
-    """Adds the standbys that the settings name.
-
-    Each shard has its own: a lost device affects one shard, and its standby needs memory and time
-    for the rows of that shard only.
-    """
-    embedder_standby, index_standbys = None, []
-    if settings.embedder.standby != "off":
-        embedder_standby = StandbyEmbedder.bind(arguments, space.embedder)  # type: ignore[attr-defined]
-    if settings.index.standby != "off":
-        index_standbys = [
-            StandbyVectorIndex.options(  # type: ignore[attr-defined]
-                name=f"StandbyVectorIndex{_suffix(shard)}"
-            ).bind(arguments, space.embedder, shard)
-            for shard in all_shards(settings.index.shards)
-        ]
-    return replace(space, embedder_standby=embedder_standby, index_standbys=index_standbys)
-
-
 def _suffix(shard: Shard) -> str:
     """Returns the suffix of a shard's deployments, which names the number of shards too.
 
@@ -132,10 +109,7 @@ def _suffix(shard: Shard) -> str:
 
 
 def _previous_space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles | None:
-    """Binds the space of the previous model, if one is named.
-
-    It has no standbys, since it is only needed during the migration.
-    """
+    """Binds the space of the previous model, if one is named."""
     if settings.embedder.previous is None:
         return None
     embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}

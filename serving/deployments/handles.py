@@ -17,7 +17,6 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, OverloadedError
 from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query
-from serving.pipeline.index.failover import FailoverIndex, FailoverSearch, ready_check
 from serving.pipeline.index.sharding import ShardedIndex, ShardedSearch
 from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
 from serving.ports.embedding import EmbeddingModel, Vector, VectorLike, Vectors
@@ -61,7 +60,7 @@ async def unwrapped(call: Awaitable[Value], name: str) -> Value:
 
 
 class RemoteEmbedder:
-    """An `Embedder` in another deployment; of a standby only `embed_query` may be called."""
+    """An `Embedder` in another deployment."""
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         self._handle: Any = handle
@@ -138,21 +137,17 @@ class RemoteReranker:
 
 @dataclass(frozen=True, slots=True)
 class SpaceHandles:
-    """The deployments of a vector space; `index` and its standbys shard by shard.
+    """The deployments of a vector space.
 
     Attributes:
         embedder: The embedder.
-        index: At least one.
+        index: The index, shard by shard; at least one.
         searches_text: Whether the replicas of `index` embed questions themselves.
-        embedder_standby: None if the embedder has none.
-        index_standbys: As many as `index`, or none.
     """
 
     embedder: DeploymentHandle[Any]
     index: Sequence[DeploymentHandle[Any]]
     searches_text: bool = False
-    embedder_standby: DeploymentHandle[Any] | None = None
-    index_standbys: Sequence[DeploymentHandle[Any]] = ()
 
 
 def remote_space(handles: SpaceHandles | None) -> SpaceParts:
@@ -160,25 +155,12 @@ def remote_space(handles: SpaceHandles | None) -> SpaceParts:
     if handles is None:
         return SpaceParts()
     embedder = RemoteEmbedder(handles.embedder)
-    standby = handles.embedder_standby
-    vectors = QuestionVectors(
-        embedder, None if standby is None else RemoteEmbedder(standby), remote=True
-    )
-    shards: list[WholeIndex] = [RemoteIndex(handle) for handle in handles.index]
-    standbys: list[WholeIndex | None] = [RemoteIndex(handle) for handle in handles.index_standbys]
-    pairs = list(zip(shards, standbys or [None] * len(shards), strict=True))
-    indexes = [FailoverIndex(*pair) for pair in pairs]
+    indexes: list[WholeIndex] = [RemoteIndex(handle) for handle in handles.index]
     related = indexes[0] if len(indexes) == 1 else None
     index: VectorIndex = related or ShardedIndex(indexes)
     if not handles.searches_text:
-        return SpaceParts(embedder, index, EmbeddedSearch(vectors, index), related)
-    searches: list[TextSearch] = [
-        FailoverSearch(
-            RemoteTextSearch(handle),
-            None if standby is None else EmbeddedSearch(vectors, standby),
-            ready_check(shard),
-        )
-        for handle, (shard, standby) in zip(handles.index, pairs, strict=True)
-    ]
+        search: TextSearch = EmbeddedSearch(QuestionVectors(embedder), index)
+        return SpaceParts(embedder, index, search, related)
+    searches: list[TextSearch] = [RemoteTextSearch(handle) for handle in handles.index]
     search = searches[0] if len(searches) == 1 else ShardedSearch(searches)
     return SpaceParts(embedder, index, search, related)

@@ -55,8 +55,7 @@ class IndexAnswer:
 
     `evidence` has, for each fact found, the ids of its segments that the scope accepts, strongest
     first. `embedding_s` is how long a `TextSearch` waited for the vector. `unsearched` says why
-    some rows were not searched; empty if all were. `standbys` are the parts, "embedder" and
-    "index", whose standbys on a CPU answered.
+    some rows were not searched; empty if all were.
     """
 
     candidates: list[Candidate]
@@ -65,7 +64,6 @@ class IndexAnswer:
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedding_s: float = 0.0
     unsearched: str = ""
-    standbys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +100,9 @@ class IndexTier:
 class IndexStatus:
     """The state of a vector index.
 
-    A ready index has a `reason` if its standby answers in its place. One that is not ready is
-    `incomplete` if rows still lack a vector of its model, as after a change of the model; otherwise
-    it is being filled, or has failed. `epoch` counts how often it was filled or restructured, from
-    1. `tiers` are those of one tenant.
+    An index that is not ready has a `reason`. It is `incomplete` if rows still lack a vector of its
+    model, as after a change of the model; otherwise it is being filled, or has failed. `epoch`
+    counts how often it was filled or restructured, from 1. `tiers` are those of one tenant.
     """
 
     ready: bool

@@ -250,6 +250,5 @@ def _report(report: LegReport) -> retrieval_service_pb2.LegReport:
         below_floor_count=report.below_floor,
         elapsed=duration(report.elapsed_s),
         dead_letter_count=report.dead_letter_count,
-        standbys=report.standbys,
         pending_count=report.pending,
     )

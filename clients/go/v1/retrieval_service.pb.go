@@ -1824,9 +1824,6 @@ type LegReport struct {
 	// Rows of the write of `consistency_token` that were dead-lettered, and so
 	// are missing from this leg's projection; see GetStats.
 	DeadLetterCount int32 `protobuf:"varint,7,opt,name=dead_letter_count,json=deadLetterCount,proto3" json:"dead_letter_count,omitempty"`
-	// The parts, "embedder" or "index", that were answered by a standby on a CPU
-	// because their device is lost. The state may still be OK.
-	Standbys []string `protobuf:"bytes,8,rep,name=standbys,proto3" json:"standbys,omitempty"`
 	// Changed rows of the tenant that the leg's projection does not have yet, as
 	// of about a second ago: the leg cannot find them, or finds them as they
 	// were.
@@ -1912,13 +1909,6 @@ func (x *LegReport) GetDeadLetterCount() int32 {
 		return x.DeadLetterCount
 	}
 	return 0
-}
-
-func (x *LegReport) GetStandbys() []string {
-	if x != nil {
-		return x.Standbys
-	}
-	return nil
 }
 
 func (x *LegReport) GetPendingCount() int64 {
@@ -2922,7 +2912,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\trelevance\x18\x02 \x01(\x01R\trelevance\x12%\n" +
 	"\x0emax_similarity\x18\x03 \x01(\x01R\rmaxSimilarity\x12\x14\n" +
 	"\x05value\x18\x04 \x01(\x01R\x05value\x12-\n" +
-	"\aclosest\x18\x05 \x01(\v2\x13.trivium.v1.ItemRefR\aclosest\"\xd8\x02\n" +
+	"\aclosest\x18\x05 \x01(\v2\x13.trivium.v1.ItemRefR\aclosest\"\xcc\x02\n" +
 	"\tLegReport\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.trivium.v1.LegStateR\x05state\x12\x16\n" +
@@ -2930,9 +2920,8 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x0fcandidate_count\x18\x04 \x01(\x05R\x0ecandidateCount\x12*\n" +
 	"\x11below_floor_count\x18\x05 \x01(\x05R\x0fbelowFloorCount\x123\n" +
 	"\aelapsed\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12*\n" +
-	"\x11dead_letter_count\x18\a \x01(\x05R\x0fdeadLetterCount\x12\x1a\n" +
-	"\bstandbys\x18\b \x03(\tR\bstandbys\x12#\n" +
-	"\rpending_count\x18\t \x01(\x03R\fpendingCount\"\xad\x03\n" +
+	"\x11dead_letter_count\x18\a \x01(\x05R\x0fdeadLetterCount\x12#\n" +
+	"\rpending_count\x18\t \x01(\x03R\fpendingCountJ\x04\b\b\x10\tR\bstandbys\"\xad\x03\n" +
 	"\n" +
 	"Statistics\x12/\n" +
 	"\x05total\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05total\x127\n" +

@@ -399,7 +399,6 @@ class LegState(StrEnum):
 class LegReport:
     """The outcome of one leg; `reason` says why it is not OK.
 
-    `standbys` are the parts, "embedder" or "index", that were answered by a standby on a CPU.
     `pending_count` is how many changed rows of the tenant the leg cannot find yet.
     """
 
@@ -410,7 +409,6 @@ class LegReport:
     below_floor_count: int
     elapsed: timedelta
     dead_letter_count: int
-    standbys: tuple[str, ...] = ()
     pending_count: int = 0
 
 

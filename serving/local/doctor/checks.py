@@ -65,7 +65,6 @@ def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[CheckResul
         _model(settings),
         _reranker(settings),
         examine_index(settings, facts),
-        _standbys(settings),
     ]
 
 
@@ -158,14 +157,6 @@ def _model_elsewhere(model: str, api: EmbeddingsApiSettings) -> CheckResult:
     except OSError as error:
         return CheckResult("model", False, f"embedder.api.key_file: {error}")
     return CheckResult("model", True, f"{model} by the API at {api.url}, which was not asked")
-
-
-def _standbys(settings: Settings) -> CheckResult:
-    """The standbys, which answer while a device is lost."""
-    standbys = {"index": settings.index.standby, "embedder": settings.embedder.standby}
-    named = [f"{name} {standby}" for name, standby in standbys.items() if standby != "off"]
-    without = "none: while the device of the embedder or the index is lost, the dense legs fail"
-    return CheckResult("standbys", True, ", ".join(named) + " on the CPU" if named else without)
 
 
 def _may_be_fetched(model: str) -> bool:

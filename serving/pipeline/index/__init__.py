@@ -1,1 +1,1 @@
-"""Vector indexes as the pipeline uses them: following the log, sharded, with a standby."""
+"""Vector indexes as the pipeline uses them: following the log, and sharded."""

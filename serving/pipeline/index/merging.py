@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from serving.domain.errors import TriviumError
@@ -34,14 +35,18 @@ def merged(answers: Sequence[IndexAnswer], depth: int) -> IndexAnswer:
         },
         embedding_s=max(answer.embedding_s for answer in answers),
         unsearched="; ".join(dict.fromkeys(a.unsearched for a in answers if a.unsearched)),
-        standbys=tuple(sorted({standby for answer in answers for standby in answer.standbys})),
     )
+
+
+STATUS_S = 0.5
+"""How long the state of an index is waited for: no replica may be there to give it."""
 
 
 async def status_of(index: VectorIndex, tenant: TenantName | None = None) -> IndexStatus:
     """Returns the state of an index; if it cannot be read, not ready with the reason."""
     try:
-        return await index.status(tenant)
+        async with asyncio.timeout(STATUS_S):
+            return await index.status(tenant)
     except (TriviumError, TimeoutError) as error:
         reason = str(error) or "it did not answer in time"
         return IndexStatus(ready=False, vector_count=0, epoch=0, reason=reason)

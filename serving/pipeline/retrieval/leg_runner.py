@@ -99,8 +99,6 @@ class LegReport:
     below_floor: int = 0
     elapsed_s: float = 0.0
     dead_letter_count: int = 0
-    standbys: tuple[str, ...] = ()
-    """The parts, "embedder" or "index", that were answered by their standby on a CPU."""
     pending: int = 0
     """The tenant's changed rows that its projection lacked, as of a second ago."""
 
@@ -216,7 +214,6 @@ class LegRunner:
             candidates=len(found),
             below_floor=answer.below_floor,
             elapsed_s=elapsed_s,
-            standbys=answer.standbys,
         )
         return LegResult(report, RankedList(spec.name, tuple(found)), answer.index_epoch)
 

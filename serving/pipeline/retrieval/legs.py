@@ -54,8 +54,7 @@ class LegAnswer:
     """What a leg found, best first.
 
     `lacking` names the upstream legs that failed and why; the leg answered without them.
-    `unsearched` says why some rows were not searched. `standbys` are the parts whose standbys on a
-    CPU answered.
+    `unsearched` says why some rows were not searched.
     """
 
     candidates: Sequence[Candidate]
@@ -64,7 +63,6 @@ class LegAnswer:
     index_epoch: int | None = None
     lacking: str = ""
     unsearched: str = ""
-    standbys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +206,7 @@ class DenseLeg:
             only, lacking = await self._members(pool, request)
         answer = await _nearest(ItemKind.SEGMENT, request, only)
         kept, below = above_floor(answer.candidates, request.spec.floor)
-        return LegAnswer(
-            kept, below, answer.stale, answer.epoch, lacking, answer.unsearched, answer.standbys
-        )
+        return LegAnswer(kept, below, answer.stale, answer.epoch, lacking, answer.unsearched)
 
     async def _members(self, pool: CandidatePool, request: LegRequest) -> tuple[set[ItemId], str]:
         """Returns the pool, and what it lacks because an upstream leg failed."""
@@ -231,14 +227,7 @@ class FactsLeg:
         kept, below = above_floor(answer.candidates, request.spec.floor)
         if request.spec.yields is Yields.EVIDENCE:
             kept = evidence_in_order(kept, answer)[: request.depth]
-        return LegAnswer(
-            kept,
-            below,
-            answer.stale,
-            answer.epoch,
-            unsearched=answer.unsearched,
-            standbys=answer.standbys,
-        )
+        return LegAnswer(kept, below, answer.stale, answer.epoch, unsearched=answer.unsearched)
 
 
 def evidence_in_order(facts: Sequence[Candidate], answer: IndexAnswer) -> list[Candidate]:
@@ -332,12 +321,7 @@ class RelatedLeg:
         query, depth = request.query, request.depth
         if (index := request.lookup.related) is not None:
             found = await index.related(query, seeds, depth, request.deadline)
-            return LegAnswer(
-                found.candidates,
-                stale=found.stale,
-                index_epoch=found.epoch,
-                standbys=found.standbys,
-            )
+            return LegAnswer(found.candidates, stale=found.stale, index_epoch=found.epoch)
         stale = await _graph_is_stale(self._consistency, request)
         return LegAnswer(
             await self._graph.related(query, seeds, depth, request.deadline), stale=stale

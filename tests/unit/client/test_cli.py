@@ -472,7 +472,6 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
     reports = [
         LegReport(leg="graph", state=LEG_STATE_OK, elapsed=Duration(nanos=4_200_000)),
         LegReport(leg="dense", state=LEG_STATE_TIMED_OUT, reason="the budget ran out"),
-        LegReport(leg="facts", state=LEG_STATE_OK, standbys=["embedder"]),
     ]
     statistics = Statistics(total=Duration(nanos=12_300_000))
     fake_service.will_answer(
@@ -490,7 +489,6 @@ def test_explanation_shows_the_ledger_and_the_times(run: Run, fake_service: Fake
         "importance 0.5: x 0.85",
         "age: 2^-(1 / 1), in days = 0.5",
         "score: 0.0322581 x 0.85 x 0.5 = 0.0137097",
-        "facts ok: embedder answered by its CPU standby",
         "4.2 ms",
         "total 12.3 ms",
         "dense timed out: the budget ran out",

@@ -66,7 +66,7 @@ def test_every_deployment_and_the_desk_can_be_imported_without_the_extras() -> N
 import serving.__main__, serving.local.desk, serving.local.demo, serving.local.doctor.checks
 import serving.deployments.app, serving.deployments.ingress, serving.deployments.embedder
 import serving.deployments.index, serving.deployments.reranker, serving.deployments.projector
-import serving.composition.service, serving.composition.standbys
+import serving.composition.service
 print("composed")
 """
     )

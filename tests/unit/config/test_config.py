@@ -165,7 +165,6 @@ API = {"url": "http://127.0.0.1:11434/v1"}
         ({"dimension": 768, "backend": "onnx"}, "backend says how a model runs here"),
         ({"dimension": 768, "device": "cuda"}, "device says how a model runs here"),
         ({"dimension": 768, "precision": "float32"}, "precision says how a model runs here"),
-        ({"dimension": 768, "standby": "warm"}, "standby says how a model runs here"),
         ({"dimension": 768, "api": {"url": "localhost:11434"}}, "https?://"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the ingress asks of the deployments that there are, and of their standbys."""
+"""What the ingress asks of the deployments that there are."""
 
 from __future__ import annotations
 
@@ -59,40 +59,28 @@ class Deployed:
             raise DependencyError("index", "its replica cannot be reached")
 
 
-def handles(*, together: bool, lost: bool, standbys: bool) -> SpaceHandles:
-    """Two shards, the second of which may be lost; and an embedder, beside them or in the first."""
+def handles(*, together: bool, lost: bool) -> SpaceHandles:
+    """Two shards, the second of which may be lost; and an embedder, with the first or apart."""
     first, second = Deployed("first"), Deployed("second", lost=lost)
     shards: Any = [first, second]
-    its_standbys: Any = [Deployed("first"), Deployed("second")] if standbys else []
     embedder: Any = first if together else Deployed("embedder", lost=lost)
-    embedder_standby: Any = Deployed("embedder") if standbys else None
-    return SpaceHandles(embedder, shards, together, embedder_standby, its_standbys)
+    return SpaceHandles(embedder, shards, together)
 
 
-@pytest.mark.parametrize(
-    ("together", "lost", "standbys"),
-    [
-        (False, False, ()),
-        (False, True, ("embedder", "index")),
-        (True, False, ()),
-        (True, True, ("index",)),
-    ],
-)
-async def test_each_shard_is_stood_in_for_by_itself_and_none_is_missing(
-    together: bool, lost: bool, standbys: tuple[str, ...]
-) -> None:
-    search = remote_space(handles(together=together, lost=lost, standbys=True)).text_search
+@pytest.mark.parametrize("together", [False, True])
+async def test_all_shards_are_searched_by_text(together: bool) -> None:
+    search = remote_space(handles(together=together, lost=False)).text_search
     assert search is not None
 
     answer = await search.search("?", WANTED, soon())
 
     assert [each.item.id for each in answer.candidates] == ["first", "second"]
-    assert (answer.unsearched, answer.standbys) == ("", standbys)
+    assert answer.unsearched == ""
 
 
 @pytest.mark.parametrize("together", [False, True])
-async def test_without_standbys_a_lost_shard_is_missing(together: bool) -> None:
-    space = remote_space(handles(together=together, lost=True, standbys=False))
+async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
+    space = remote_space(handles(together=together, lost=True))
     assert space.index is not None
     assert space.text_search is not None
 
@@ -169,14 +157,9 @@ async def test_what_is_related_is_asked_of_the_index_in_one_call() -> None:
 
 
 @pytest.mark.parametrize(("shards", "whole"), [(1, True), (2, False)])
-@pytest.mark.parametrize("standbys", [False, True])
-def test_only_an_index_of_all_rows_knows_what_is_related(
-    shards: int, whole: bool, standbys: bool
-) -> None:
+def test_only_an_index_of_all_rows_knows_what_is_related(shards: int, whole: bool) -> None:
     nobody: Any = SimpleNamespace()
-    space = remote_space(
-        SpaceHandles(nobody, [nobody] * shards, index_standbys=[nobody] * shards * standbys)
-    )
+    space = remote_space(SpaceHandles(nobody, [nobody] * shards))
 
     related: object = space.related
     assert related is (space.index if whole else None)

@@ -152,53 +152,8 @@ def test_shards_without_separate_deployments_are_rejected() -> None:
         built({"index": {"shards": 2}})
 
 
-@pytest.mark.parametrize(("placement", "embedder"), [("split", "Embedder"), ("gpu", "VectorSpace")])
-def test_a_standby_is_a_deployment_without_a_gpu_and_each_shard_has_its_own(
-    placement: str, embedder: str
-) -> None:
-    arguments = {
-        "serve": {"placement": placement, "gpus": {"embedder": 1}},
-        "index": {"shards": 2, "standby": "cold"},
-        "embedder": {"standby": "warm", "previous": {"model": "minilm"}},
-    }
-    deployed = {each.name: each for each in built(arguments)}
-
-    standbys = {name: each for name, each in deployed.items() if "Standby" in name}
-    assert set(standbys) == {
-        "StandbyEmbedder",
-        "StandbyVectorIndex-0-of-2",
-        "StandbyVectorIndex-1-of-2",
-    }
-    assert not any((each.ray_actor_options or {})["num_gpus"] for each in standbys.values())
-    assert standbys["StandbyVectorIndex-1-of-2"].init_args[-1] == Shard(1, 2)
-    assert any(name.startswith(embedder) for name in deployed)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ({"index": {"standby": "warm"}}, r"index\.standby: .* needs serve\.placement split or gpu"),
-        (
-            {"embedder": {"standby": "cold"}},
-            r"embedder\.standby: .* needs serve\.placement split or gpu",
-        ),
-        (
-            {"serve": {"placement": "gpu"}, "embedder": {"standby": "cold"}},
-            r"embedder\.standby: .* set index\.standby too",
-        ),
-        (
-            {"serve": {"placement": "split"}, "index": {"standby": "hot"}},
-            r"index\.standby\n.*'off', 'cold' or 'warm'",
-        ),
-    ],
-)
-def test_a_standby_that_cannot_work_is_rejected(arguments: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        built(arguments)
-
-
-def test_a_bare_off_in_yaml_is_no_standby() -> None:
-    assert load_settings(yaml.safe_load("index: {standby: off}")).index.standby == "off"
+def test_a_bare_off_in_yaml_is_no_extraction() -> None:
+    assert load_settings(yaml.safe_load("extraction: {by: off}")).extraction.by == "off"
 
 
 def test_the_shipped_dashboard_has_a_panel_for_each_metric() -> None:

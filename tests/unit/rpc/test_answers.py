@@ -255,15 +255,6 @@ def test_a_seed_that_was_ignored_is_coerced_to_nothing() -> None:
     ]
 
 
-def test_the_parts_that_a_standby_answered_are_reported_beside_the_state() -> None:
-    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
-    sent = LegReport(leg="dense", state=LegState.OK, standbys=("embedder", "index"))
-
-    (report,) = read(profile, [], reports=(sent,)).leg_reports
-
-    assert (report.state.name, report.reason, report.standbys) == ("OK", "", ("embedder", "index"))
-
-
 def test_an_absence_crosses_the_wire_whole() -> None:
     found = read_absence(LOST)
 

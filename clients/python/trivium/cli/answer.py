@@ -133,13 +133,12 @@ def _remarks(answer: Answer) -> Iterator[Text]:
 
 
 def shortcomings(retrieval: Retrieval) -> Iterator[str]:
-    """Deviations from the request: coercions, legs that are not OK or used a standby, reranking."""
+    """Deviations from the request: coercions, legs that are not OK, reranking."""
     for coercion in retrieval.coercions:
         yield f"{coercion.field}: {coercion.used or 'nothing'} instead of {coercion.given}"
     for report in retrieval.leg_reports:
         notes = [
             report.reason,
-            *(f"{part} answered by its CPU standby" for part in report.standbys),
             f"{report.pending_count} rows cannot be found yet" if report.pending_count else "",
         ]
         if any(notes):

@@ -331,7 +331,7 @@ class DiversityTerm(_message.Message):
     def __init__(self, trade_off: _Optional[float] = ..., relevance: _Optional[float] = ..., max_similarity: _Optional[float] = ..., value: _Optional[float] = ..., closest: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ...) -> None: ...
 
 class LegReport(_message.Message):
-    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "dead_letter_count", "standbys", "pending_count")
+    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "dead_letter_count", "pending_count")
     LEG_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -339,7 +339,6 @@ class LegReport(_message.Message):
     BELOW_FLOOR_COUNT_FIELD_NUMBER: _ClassVar[int]
     ELAPSED_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_COUNT_FIELD_NUMBER: _ClassVar[int]
-    STANDBYS_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     leg: str
     state: LegState
@@ -348,9 +347,8 @@ class LegReport(_message.Message):
     below_floor_count: int
     elapsed: _duration_pb2.Duration
     dead_letter_count: int
-    standbys: _containers.RepeatedScalarFieldContainer[str]
     pending_count: int
-    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dead_letter_count: _Optional[int] = ..., standbys: _Optional[_Iterable[str]] = ..., pending_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dead_letter_count: _Optional[int] = ..., pending_count: _Optional[int] = ...) -> None: ...
 
 class Statistics(_message.Message):
     __slots__ = ("total", "embedding", "loading", "ranking", "candidate_count", "folded_count", "vanished_count", "index_epoch", "reranking")

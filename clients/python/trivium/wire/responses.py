@@ -391,7 +391,6 @@ def _leg_report(report: retrieval_service_pb2.LegReport) -> values.LegReport:
         below_floor_count=report.below_floor_count,
         elapsed=report.elapsed.ToTimedelta(),
         dead_letter_count=report.dead_letter_count,
-        standbys=tuple(report.standbys),
         pending_count=report.pending_count,
     )
 
