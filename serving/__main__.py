@@ -27,9 +27,9 @@ from serving.config.settings import (
     set_process_environment,
     settings_as_yaml,
 )
-from serving.local.console import Console
-from serving.local.interruption import Interruption
-from serving.local.ray_environment import (
+from serving.desk.console import Console
+from serving.desk.interruption import Interruption
+from serving.desk.ray_environment import (
     TEMPORARY_FILES,
     DeskAddresses,
     DeskEndedError,
@@ -40,7 +40,7 @@ from serving.local.ray_environment import (
 
 if TYPE_CHECKING:
     from serving.config.profiles import ProfileBook
-    from serving.local.desk import Desk
+    from serving.desk.desk import Desk
 
 NAME = "trivium"
 
@@ -53,7 +53,7 @@ EXIT_INTERRUPTED = 130
 
 
 class _LaterCommands(click.Group):
-    """The commands of a module of `serving.local.commands`, imported when one of them is used."""
+    """The commands of a module of `serving.commands`, imported when one of them is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self._commands().list_commands(ctx))
@@ -62,7 +62,7 @@ class _LaterCommands(click.Group):
         return self._commands().get_command(ctx, cmd_name)
 
     def _commands(self) -> click.Group:
-        commands = getattr(import_module(f"serving.local.commands.{self.name}"), str(self.name))
+        commands = getattr(import_module(f"serving.commands.{self.name}"), str(self.name))
         assert isinstance(commands, click.Group)
         return commands
 
@@ -87,7 +87,7 @@ def serve() -> None:
 )
 def demo(*, once: bool) -> None:
     """Start everything on fresh data, ingest the sample, ask five questions, then serve."""
-    from serving.local import demo as demonstration
+    from serving.desk import demo as demonstration
 
     settings = _settings()
     with (
@@ -147,7 +147,7 @@ def erasures(context: click.Context) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def backup(file: Path) -> None:
     """Back up PostgreSQL to the new FILE, while serving."""
-    from serving.local.commands.backup import make
+    from serving.commands.backup import make
 
     make(_settings(), file)
 
@@ -157,7 +157,7 @@ def backup(file: Path) -> None:
 @click.option("--erasures", type=click.File(), help="A file of `erasures export`, to be applied.")
 def restore(file: Path, erasures: TextIO | None) -> None:
     """Restore FILE, made by `backup`, into an empty database."""
-    from serving.local.commands.backup import restore_from
+    from serving.commands.backup import restore_from
 
     restore_from(_settings(), file, erasures)
 
@@ -166,7 +166,7 @@ def restore(file: Path, erasures: TextIO | None) -> None:
 @click.option("--repair", is_flag=True, help="Make the projections read what differs again.")
 def verify(*, repair: bool) -> None:
     """Compare the graph and vectors with PostgreSQL."""
-    from serving.local.commands.verify import run
+    from serving.commands.verify import run
 
     sys.exit(0 if run(_settings(), repair=repair) else EXIT_FAILED)
 
@@ -175,7 +175,7 @@ def verify(*, repair: bool) -> None:
 @click.argument("part", type=click.Choice(["graph", "index"]))
 def rebuild(part: str) -> None:
     """Derive the graph or the index anew, while serving."""
-    from serving.local.commands.verify import rebuild_graph, rebuild_index
+    from serving.commands.verify import rebuild_graph, rebuild_index
 
     if part == "index":
         rebuild_index(_settings())
@@ -188,7 +188,7 @@ def rebuild(part: str) -> None:
 @click.option("--failed", is_flag=True, help="Also read turns again whose answer was unusable.")
 def extract(*, dry_run: bool, failed: bool) -> None:
     """Read facts out of the stored turns; a repeat resumes."""
-    from serving.local.commands.extract import run
+    from serving.commands.extract import run
 
     run(_settings(), dry_run=dry_run, failed=failed)
 
@@ -196,7 +196,7 @@ def extract(*, dry_run: bool, failed: bool) -> None:
 @main.command()
 def doctor() -> None:
     """Show what this machine has and what the service would use for each part."""
-    from serving.local.doctor.checks import examine
+    from serving.desk.doctor.checks import examine
 
     settings = _settings()
     findings = examine(settings)
@@ -257,7 +257,7 @@ def _desk(settings: Settings, interruption: Interruption) -> Iterator[Desk]:
             variables = desk_environment(temp_dir)
             set_process_environment(variables, replaced={TEMPORARY_FILES})
             # Imported here, because Ray reads its environment at import.
-            from serving.local.desk import running_desk
+            from serving.desk.desk import running_desk
 
             report = Console(sys.stderr, NAME)
             with running_desk(settings, temp_dir, interruption, report) as desk:

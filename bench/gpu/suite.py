@@ -20,8 +20,8 @@ import click
 import torch
 
 from bench.harness.results import FILE_NAME, run_folder
-from serving.local.doctor.gpu import LEAST_DRIVER
-from serving.local.doctor.gpu_facts import GIB, GpuFacts, gather
+from serving.desk.doctor.gpu import LEAST_DRIVER
+from serving.desk.doctor.gpu_facts import GIB, GpuFacts, gather
 
 NAME = "gpu"
 DRY_NAME = "dry-gpu"

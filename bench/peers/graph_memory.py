@@ -29,7 +29,7 @@ from graphiti_core.search.search_config_recipes import EDGE_HYBRID_SEARCH_RRF
 from graphiti_core.utils.bulk_utils import add_nodes_and_edges_bulk
 
 from bench.peers.peer import LIST_DEPTH, Passage, StatedFact
-from serving.adapters.embedded_neo4j.launcher import EmbeddedNeo4j
+from serving.desk.embedded_neo4j.launcher import EmbeddedNeo4j
 from serving.ports.embedding import Vector
 
 HEAP_MB = 512

@@ -15,10 +15,10 @@ import psutil
 
 from bench.harness.collection import Collection
 from bench.harness.results import Json
-from serving.adapters.embedded_neo4j import jars
 from serving.config.profiles.book import SHIPPED
 from serving.config.settings import Settings, load_settings
-from serving.local.doctor.gpu_facts import gather
+from serving.desk.doctor.gpu_facts import gather
+from serving.desk.embedded_neo4j import jars
 
 ROOT = Path(__file__).parents[2]
 

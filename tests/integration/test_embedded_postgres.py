@@ -19,12 +19,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from serving.adapters.embedded_postgres import (
+from serving.desk.embedded_postgres import (
     EmbeddedPostgres,
     PostgresStartError,
     find_binaries,
 )
-from serving.adapters.embedded_postgres.account import ACCOUNT
+from serving.desk.embedded_postgres.account import ACCOUNT
 from tests.fixtures.postgres import QUICK, pid_of
 from tests.support.waiting import until
 
@@ -318,7 +318,7 @@ def start_in_process(root: Path) -> Iterator[subprocess.Popen[str]]:
     code = f"""
         import signal, sys
         from pathlib import Path
-        from serving.adapters.embedded_postgres import EmbeddedPostgres
+        from serving.desk.embedded_postgres import EmbeddedPostgres
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         with EmbeddedPostgres(Path({str(root)!r})):
             print("started", flush=True)

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serving.adapters.embedded_neo4j import EmbeddedNeo4j
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.vector_index import ExactIndex
+from serving.desk.embedded_neo4j import EmbeddedNeo4j
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id

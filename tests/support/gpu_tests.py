@@ -6,8 +6,8 @@ import subprocess
 import sys
 from collections import Counter
 
-from serving.local.doctor.gpu import LEAST_DRIVER
-from serving.local.doctor.gpu_facts import GpuFacts, gather
+from serving.desk.doctor.gpu import LEAST_DRIVER
+from serving.desk.doctor.gpu_facts import GpuFacts, gather
 
 SELECTED = ("-m", "gpu")
 

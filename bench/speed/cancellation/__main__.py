@@ -13,10 +13,10 @@ from bench.harness.service import fresh_data
 from bench.reports.recording import recorded
 from bench.speed.cancellation.figures import results_of, summary
 from bench.speed.cancellation.measure import measure
-from serving.adapters.embedded_neo4j import EmbeddedNeo4j
-from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.connection.migrations import migrate
 from serving.config.settings import Settings
+from serving.desk.embedded_neo4j import EmbeddedNeo4j
+from serving.desk.embedded_postgres import EmbeddedPostgres
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

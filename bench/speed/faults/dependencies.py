@@ -17,10 +17,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from bench.harness.processes import role_of
 from bench.speed.faults.relay import Endpoint, Relay
-from serving.adapters.embedded_neo4j import EmbeddedNeo4j
-from serving.adapters.embedded_postgres import EmbeddedPostgres
-from serving.adapters.embedded_postgres.postmaster import SOCKET_NAME, ProcessTable
 from serving.config.settings import Settings
+from serving.desk.embedded_neo4j import EmbeddedNeo4j
+from serving.desk.embedded_postgres import EmbeddedPostgres
+from serving.desk.embedded_postgres.postmaster import SOCKET_NAME, ProcessTable
 
 
 class Fault(StrEnum):

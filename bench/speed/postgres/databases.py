@@ -12,7 +12,7 @@ from typing import LiteralString
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from serving.adapters.embedded_postgres import EmbeddedPostgres
+from serving.desk.embedded_postgres import EmbeddedPostgres
 
 SETTINGS = {"autovacuum": "off"}
 """It would come upon one side and not upon the other."""

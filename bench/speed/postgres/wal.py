@@ -19,9 +19,9 @@ import click
 from bench.harness.latency import median_ms, percentile
 from bench.reports.report import figures, markdown_table
 from bench.speed.postgres.access import BATCH, TENANT, segments
-from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
+from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.items.records import Segment
 
 ROUND = 40 * BATCH

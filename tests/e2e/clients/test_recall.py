@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import psutil
 import pytest
 
-from serving.local.ray_environment import REPLICA_PORTS
+from serving.desk.ray_environment import REPLICA_PORTS
 from tests.e2e.test_service import CONVERSATION, FACTS, states
 from tests.fixtures.service import Service
 from trivium import AsyncClient, BriefingOptions, Transcript

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from bench.speed.ingest import only
-from serving.adapters.embedded_neo4j import EmbeddedNeo4j
-from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.vector_index import ExactIndex
+from serving.desk.embedded_neo4j import EmbeddedNeo4j
+from serving.desk.embedded_postgres import EmbeddedPostgres
+from serving.desk.ray_environment import free_ports
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, TenantName
-from serving.local.ray_environment import free_ports
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.ports.embedding import EmbeddingModel, Vector, VectorLike, Vectors
 from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbours

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from serving.local import ray_cluster
-from serving.local.ray_cluster import end_all, left_by_ray
+from serving.desk import ray_cluster
+from serving.desk.ray_cluster import end_all, left_by_ray
 from tests.support.processes import is_alive
 from tests.support.waiting import until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from serving.adapters.embedded_postgres import EmbeddedPostgres
-from serving.local.ray_environment import free_ports
+from serving.desk.embedded_postgres import EmbeddedPostgres
+from serving.desk.ray_environment import free_ports
 from tests.fixtures.local_service import local_service
 from tests.fixtures.postgres import QUICK
 from tests.support.waiting import until_async

@@ -16,13 +16,13 @@ from serving.adapters.postgres.connection.migrations import (
     latest_version,
     migrate,
 )
+from serving.desk.desk import require_schema
+from serving.desk.ray_environment import DeskStartError
 from serving.domain.budget import Deadline
 from serving.domain.errors import StoreUnavailableError
 from serving.domain.items.records import Segment, fact_id
 from serving.domain.questions.query import Filter
 from serving.domain.ranking.leg_options import WordsSearch
-from serving.local.desk import require_schema
-from serving.local.ray_environment import DeskStartError
 from tests.integration.postgres.log.following import MODEL, embed, project_graph, scalar
 from tests.support.builders import NOON, TENANT, fact, ids, query, scope, segment
 

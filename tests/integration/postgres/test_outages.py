@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.pool import Database
+from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
 from tests.fixtures.postgres import QUICK, pid_of

@@ -16,8 +16,8 @@ from ray.serve.schema import ServeDeploySchema
 from serving.composition.access import NotAuthenticatedError
 from serving.config.settings import load_settings
 from serving.deployments.app import build, serve_config
+from serving.desk.ray_environment import LATENCY_ENVIRONMENT
 from serving.domain.shards import Shard
-from serving.local.ray_environment import LATENCY_ENVIRONMENT
 from serving.telemetry import ALL_METRICS
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

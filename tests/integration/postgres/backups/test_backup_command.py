@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 from psycopg.conninfo import make_conninfo
 
 from serving.__main__ import main
-from serving.adapters.embedded_postgres import (
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.dump import BackupError, back_up
+from serving.desk.embedded_postgres import (
     PostgresStartError,
     find_client_programs,
 )
-from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.dump import BackupError, back_up
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import segment_id
 from serving.ports.memory_store import Selector

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from serving.__main__ import main
-from serving.adapters.embedded_neo4j import EmbeddedNeo4j
-from serving.adapters.embedded_postgres import EmbeddedPostgres
+from serving.desk.embedded_neo4j import EmbeddedNeo4j
+from serving.desk.embedded_postgres import EmbeddedPostgres
 from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.postgres import QUICK
 from trivium.aio import AsyncClient

@@ -11,9 +11,9 @@ import psutil
 import psycopg
 import pytest
 
-from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
+from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.ports.memory_store import WriteReceipt
 from tests.fixtures.postgres import QUICK, pid_of
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, eventually

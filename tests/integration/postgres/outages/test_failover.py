@@ -14,12 +14,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from serving.adapters.embedded_postgres import EmbeddedPostgres
-from serving.adapters.embedded_postgres.account import ENVIRONMENT, Account
-from serving.adapters.embedded_postgres.binaries import find_binaries, reachable_binaries
-from serving.adapters.embedded_postgres.launcher import SETTINGS
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
+from serving.desk.embedded_postgres import EmbeddedPostgres
+from serving.desk.embedded_postgres.account import ENVIRONMENT, Account
+from serving.desk.embedded_postgres.binaries import find_binaries, reachable_binaries
+from serving.desk.embedded_postgres.launcher import SETTINGS
 from serving.domain.budget import Deadline
 from serving.ports.index_engine import FeedLostError
 from tests.fixtures.postgres import QUICK, pid_of

@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
+from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.errors import StoreUnavailableError
 from tests.fixtures.postgres import QUICK
 from tests.integration.postgres.log.following import eventually

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from psycopg.conninfo import make_conninfo
 
 from serving.__main__ import main
-from serving.adapters.embedded_postgres import EmbeddedPostgres
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.writes.vacuum import vacuum_tables
+from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.ports.memory_store import Selector
 from tests.fixtures.postgres import QUICK
 from tests.integration.postgres.writes.test_erasure import MARK, fill

@@ -10,11 +10,11 @@ from neo4j.exceptions import SessionExpired
 from serving.adapters.neo4j import Neo4jGraph, statements, walks
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.neo4j.rows import Row
+from serving.desk.ray_environment import LOOPBACK, free_ports
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 from serving.domain.ranking.leg_options import Walk
 from serving.domain.ranking.profile import Yields
-from serving.local.ray_environment import LOOPBACK, free_ports
 from serving.ports.graph import GraphChanges
 from tests.support.builders import TENANT, query
 

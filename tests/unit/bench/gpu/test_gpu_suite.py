@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner
 
 from bench.gpu.suite import STEPS, STOPPED, Step, Suite, ended_in_time, main
-from serving.local.doctor.gpu_facts import GpuFacts
+from serving.desk.doctor.gpu_facts import GpuFacts
 from tests.support.gpu_tests import plan
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(600)"

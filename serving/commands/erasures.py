@@ -1,0 +1,131 @@
+"""`python -m serving erasures`: after an erasure, in PostgreSQL's files and in restored backups."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from serving.adapters.postgres.writes.tombstones import Tombstones, erase_again, read_tombstones
+from serving.adapters.postgres.writes.vacuum import Vacuumed, vacuum_tables
+from serving.commands.database import in_database
+from serving.config.settings import Settings
+
+
+@click.group()
+def erasures() -> None:
+    """The commands; their context object is the settings."""
+
+
+@erasures.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_obj
+def export(settings: Settings, file: Path) -> None:
+    """Write the hashes of all erased items to FILE. Store it apart from the backups."""
+    tombstones = in_database(settings, read_tombstones)
+    try:
+        # For the owner alone: with the key in it, guesses of ids can be tested.
+        file.touch(mode=0o600)
+        with click.open_file(str(file), "w", atomic=True) as lines:
+            lines.writelines(lines_of(tombstones))
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written ({error.strerror})") from error
+    click.echo(f"{len(tombstones.entries)} erasures")
+
+
+@erasures.command()
+@click.argument("file", type=click.File())
+@click.pass_obj
+def apply(settings: Settings, file: TextIO) -> None:
+    """Erase again what was erased by the time of FILE. For a restored backup, before serving."""
+    tombstones = read_exported(file)
+    erased = in_database(settings, lambda database: erase_again(database, tombstones))
+    click.echo(f"{erased} items erased again")
+
+
+@erasures.command()
+@click.pass_obj
+def vacuum(settings: Settings) -> None:
+    """Write PostgreSQL's files anew, without what was erased. Each table is locked meanwhile."""
+    done = in_database(settings, vacuum_tables)
+    for line in report_of(done):
+        click.echo(line)
+    if done.warnings:
+        raise click.ClickException("not all files were written anew")
+
+
+def report_of(done: Vacuumed) -> list[str]:
+    """What was written anew, and what may still hold erased rows, until when."""
+    return [
+        *done.warnings,
+        "tables, indexes and statistics were written anew",
+        f"WAL: {_wal(done.wal_files)}",
+        f"change log: {_logged(done)}",
+        f"backups, standbys and archives of WAL: what is from before {_minute(done.at)} holds "
+        "what was erased, until it is deleted",
+    ]
+
+
+def _wal(files: int | None) -> str:
+    if files is None:
+        return (
+            "this role may not replace the files, which hold what was erased until they are "
+            "recycled and written over (max_wal_size); a superuser can run this command"
+        )
+    if files:
+        return (
+            f"{files} files besides the current one; those from before hold what was erased until "
+            "they are removed or written over (wal_recycle, replication slots)"
+        )
+    return "the files from before are removed"
+
+
+def _logged(done: Vacuumed) -> str:
+    if done.logged_until is None:
+        return "it names no erased item"
+    until = _minute(done.logged_until)
+    return f"it names {done.logged_ids} erased items until {until}; run this again after that"
+
+
+def _minute(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M %Z}"
+
+
+def read_exported(file: TextIO) -> Tombstones:
+    """The tombstones of a file.
+
+    Raises:
+        click.ClickException: It is another file.
+    """
+    try:
+        return read_lines(file)
+    except (ValueError, KeyError, TypeError) as error:
+        raise click.ClickException(f"{file.name} is not a file of `erasures export`") from error
+
+
+def lines_of(tombstones: Tombstones) -> list[str]:
+    """The lines of a file: the key, then a line per tombstone."""
+    entries = [
+        {"hash": hash_.hex(), "erased_at": erased_at.isoformat()}
+        for hash_, erased_at in tombstones.entries
+    ]
+    return [f"{json.dumps(line)}\n" for line in ({"key": tombstones.key.hex()}, *entries)]
+
+
+def read_lines(lines: TextIO) -> Tombstones:
+    """Reads what `lines_of` wrote.
+
+    Raises:
+        ValueError, KeyError, TypeError: The lines are not of such a file.
+    """
+    head, *entries = map(json.loads, lines)
+    return Tombstones(
+        bytes.fromhex(head["key"]),
+        [
+            (bytes.fromhex(each["hash"]), datetime.fromisoformat(each["erased_at"]))
+            for each in entries
+        ],
+    )

@@ -1,0 +1,97 @@
+"""`python -m serving keys`: creates, lists and revokes the bearer keys of callers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import click
+
+from serving.adapters.postgres.access_keys import PostgresAccessKeys
+from serving.commands.database import in_database
+from serving.config.settings import Settings
+from serving.domain.identity import AccessKey, KeyText, Role, hash_of_secret
+from serving.domain.items.records import TenantName
+from serving.ports.access_keys import AccessKeys
+
+Result = TypeVar("Result")
+
+
+@click.group()
+def keys() -> None:
+    """The commands; their context object is the settings."""
+
+
+@keys.command()
+@click.option("--tenant", help="The only tenant that the key may name.")
+@click.option("--all-tenants", is_flag=True, help="Let the key name any tenant.")
+@click.option(
+    "--role",
+    "roles",
+    type=click.Choice([role.value for role in Role]),
+    multiple=True,
+    required=True,
+    help="What the key allows; can be repeated.",
+)
+@click.option("--days", type=click.IntRange(min=1), help="Days until the key expires.")
+@click.option("--note", default="", help="Who uses the key.")
+@click.pass_obj
+def create(
+    settings: Settings,
+    *,
+    tenant: str | None,
+    all_tenants: bool,
+    roles: tuple[str, ...],
+    days: int | None,
+    note: str,
+) -> None:
+    """Create a key, and print it. It is shown only now: a hash is stored."""
+    if bool(tenant) == all_tenants:
+        raise click.UsageError("give either --tenant or --all-tenants")
+    text, now = KeyText.new(), datetime.now(UTC)
+    key = AccessKey(
+        id=text.id,
+        secret_hash=hash_of_secret(text.secret),
+        roles=frozenset(map(Role, roles)),
+        tenant=TenantName(tenant) if tenant else None,
+        note=note,
+        created_at=now,
+        expires_at=now + timedelta(days=days) if days else None,
+    )
+    _run(settings, lambda stored: stored.add(key))
+    click.echo(str(text))
+
+
+@keys.command("list")
+@click.pass_obj
+def list_(settings: Settings) -> None:
+    """List all keys, without their secrets."""
+    for key in _run(settings, lambda stored: stored.all()):
+        click.echo(line_of(key, datetime.now(UTC)))
+
+
+@keys.command()
+@click.argument("key_id")
+@click.pass_obj
+def revoke(settings: Settings, key_id: str) -> None:
+    """Revoke the key with this id; the service rejects it within 5 seconds."""
+    if not _run(settings, lambda stored: stored.revoke(key_id)):
+        raise click.ClickException(f"there is no key {key_id!r}; `keys list` shows the ids")
+
+
+def line_of(key: AccessKey, now: datetime) -> str:
+    """A key in one line, without its secret."""
+    state = "valid"
+    if key.revoked_at is not None:
+        state = f"revoked {key.revoked_at:%Y-%m-%d}"
+    elif key.expires_at is not None:
+        state = f"{'expires' if now < key.expires_at else 'expired'} {key.expires_at:%Y-%m-%d}"
+    tenant = "all tenants" if key.tenant is None else f"tenant {key.tenant!r}"
+    roles = ",".join(sorted(role.value for role in key.roles))
+    return f"{key.id}  {roles}  {tenant}  {state}  {key.note!r}".removesuffix("  ''")
+
+
+def _run(settings: Settings, work: Callable[[AccessKeys], Awaitable[Result]]) -> Result:
+    """Runs work on the stored keys; an error is reported briefly."""
+    return in_database(settings, lambda database: work(PostgresAccessKeys(database)))

@@ -1,0 +1,348 @@
+"""The desk: PostgreSQL, Neo4j, Ray and the service on one machine, started and stopped together.
+
+A store whose address is in the settings is used as it is and not started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from serving.adapters.encoder.published import PUBLISHED, open_model
+from serving.adapters.postgres.connection.errors import StatementRejectedError
+from serving.adapters.postgres.connection.migrations import UnusableSchemaError, migrate
+from serving.composition.extras import require_extras
+from serving.config.settings import Settings
+from serving.deployments.app import serve_config
+from serving.desk.embedded_neo4j.launcher import EmbeddedNeo4j
+from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError
+from serving.desk.interruption import Interruption
+from serving.desk.ray_cluster import DeskRay, choose_ports
+from serving.desk.ray_environment import DeskAddresses, DeskEndedError, DeskStartError
+from serving.desk.upkeep import RestartableServer, Upkeep, tended_in_background
+from serving.domain.errors import DependencyError, TriviumError, UnavailableError
+
+Report = Callable[[str], None]
+LINES_OF_RAY = 12
+WIDTH_OF_RAY = 300
+"""Limits for the error output of Ray, so that it fits on one screen."""
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A running desk: its addresses, the duration of the start, and what keeps it running.
+
+    `tend` restarts the stores of the desk that have ended, and raises `DeskEndedError` if Ray has;
+    call it in intervals.
+    """
+
+    addresses: DeskAddresses
+    started_in_s: float
+    tend: Callable[[], None]
+
+
+class Server(Protocol):
+    """A store that the desk starts."""
+
+    def start(self) -> str:
+        """Starts the server; returns its address."""
+
+    def stop(self) -> None:
+        """Stops the server if it was started."""
+
+
+@contextlib.contextmanager
+def running_desk(
+    settings: Settings, temp_dir: Path, interruption: Interruption, report: Report
+) -> Iterator[Desk]:
+    """Starts the missing parts, deploys the service, and stops everything at the end.
+
+    Folders, key files and ports are checked before anything starts. The stores start in parallel
+    with Ray. After any failure, everything that was started is stopped.
+
+    Args:
+        settings: The settings.
+        temp_dir: A folder with a short path, for Ray's sockets and logs.
+        interruption: Checked between steps and while waiting.
+        report: Called with each line of progress.
+
+    Raises:
+        DeskStartError: A part did not start.
+        KeyboardInterrupt: A signal arrived before everything was running.
+    """
+    started = time.monotonic()
+    interruption.check()
+    require_folders(settings)
+    _require_extras(settings)
+    require_key_files(settings)
+    ports = choose_ports(settings.serve)
+    progress = CancellableReport(report)
+
+    def begin_to_stop() -> None:
+        progress.cancel()
+        if not interruption.noted:  # otherwise the signal handler has reported it
+            report("stopping")
+
+    with contextlib.ExitStack() as stack:
+        report("starting Ray, PostgreSQL and Neo4j")
+        postgres_server, neo4j_server = _postgres(settings), _neo4j(settings, progress)
+        postgres = stack.enter_context(started_in_background(postgres_server))
+        neo4j = stack.enter_context(started_in_background(neo4j_server))
+        encoder = stack.enter_context(started_in_background(_EncoderFiles(settings, progress)))
+        upkeeps = _upkeeps(postgres_server, neo4j_server, report)
+        # Stopped after Ray, which waits for no start of a store, and before the stores.
+        tend_stores = stack.enter_context(tended_in_background(upkeeps))
+        ray = DeskRay(ports, temp_dir, interruption.check)
+        stack.callback(ray.stop)
+        stack.callback(begin_to_stop)
+        with logs_kept_on_failure(settings, ray.log_dir, report):
+            with _ray_errors():
+                addresses = ray.start()
+            dsn = address_of(postgres, interruption.check)
+            require_schema(dsn or _configured_dsn(settings))
+            arguments = _arguments(settings, dsn, address_of(neo4j, interruption.check))
+            address_of(encoder, interruption.check)
+            report("deploying the service")
+            with _ray_errors():
+                ray.deploy(serve_config(settings, arguments), report)
+
+            def tend() -> None:
+                ray.require_alive()
+                tend_stores()
+
+            yield Desk(addresses, time.monotonic() - started, tend)
+
+
+def _upkeeps(
+    postgres: EmbeddedPostgres | None, neo4j: EmbeddedNeo4j | None, report: Report
+) -> list[Upkeep]:
+    """One for each store that the desk has started."""
+    without: list[tuple[RestartableServer | None, str]] = [
+        (postgres, "Nothing is answered without it."),
+        (neo4j, "Questions are answered without relations."),
+    ]
+    return [Upkeep(server, why, report) for server, why in without if server is not None]
+
+
+def _require_extras(settings: Settings) -> None:
+    try:
+        require_extras(settings)
+    except DependencyError as error:
+        raise DeskStartError(error.why) from error
+
+
+def require_folders(settings: Settings) -> None:
+    """Creates the folders of the settings if they are missing.
+
+    Raises:
+        DeskStartError: A folder cannot be created or written.
+    """
+    _require_folder(settings.cache_dir, "TRIVIUM_CACHE_DIR")
+    if settings.postgres.dsn is None or settings.neo4j.uri is None:
+        _require_folder(settings.data_dir, "TRIVIUM_DATA_DIR")
+
+
+def _require_folder(folder: Path, setting: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise DeskStartError(
+            f"cannot write to {folder} ({error.strerror}); set {setting} to another folder"
+        ) from error
+
+
+def require_key_files(settings: Settings) -> None:
+    """Reads the keys of other services, which a replica would fail without in a long traceback.
+
+    Raises:
+        DeskStartError: The file of one cannot be read.
+    """
+    for api in (settings.embedder.api, settings.extraction.api):
+        try:
+            if api is not None:
+                api.secret()
+        except OSError as error:
+            raise DeskStartError(f"key_file {error.filename}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def started_in_background(server: Server | None) -> Iterator[Future[str] | None]:
+    """Starts a server in a thread; on exit, waits for the start and then stops the server.
+
+    A stop during the start would find no server to stop, and the server would keep running.
+    """
+    if server is None:
+        yield None
+        return
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        start = thread.submit(server.start)
+        try:
+            yield start
+        finally:
+            wait([start])
+            server.stop()
+
+
+def address_of(start: Future[str] | None, check: Callable[[], None]) -> str | None:
+    """Waits for a server that is starting; returns its address, or None for no server.
+
+    Raises:
+        DeskStartError: The server did not start.
+    """
+    if start is None:
+        return None
+    while not start.done():
+        check()
+        wait([start], timeout=POLL_S)
+    try:
+        return start.result()
+    except (PostgresStartError, TriviumError) as error:
+        raise DeskStartError(str(error)) from error
+
+
+def require_schema(dsn: str) -> None:
+    """Migrates the database before anything uses it; a replica could not report why it cannot.
+
+    Raises:
+        DeskStartError: Its schema is newer than this program, it was restored in part, or the
+            account may not migrate it.
+    """
+    try:
+        # Replicas wait for a PostgreSQL that cannot be reached.
+        with contextlib.suppress(UnavailableError):
+            asyncio.run(migrate(dsn))
+    except (UnusableSchemaError, StatementRejectedError) as error:
+        raise DeskStartError(f"PostgreSQL cannot be used: {error}") from error
+
+
+@contextlib.contextmanager
+def _ray_errors() -> Iterator[None]:
+    """Shortens errors of Ray to their last lines; the rest is a traceback inside Ray."""
+    try:
+        yield
+    except DeskStartError:
+        raise
+    except Exception as error:
+        lines = [line[:WIDTH_OF_RAY] for line in str(error).splitlines() if line.strip()]
+        raise DeskStartError("\n".join(["Ray failed:", *lines[-LINES_OF_RAY:]])) from error
+
+
+@contextlib.contextmanager
+def logs_kept_on_failure(settings: Settings, log_dir: Path, report: Report) -> Iterator[None]:
+    """Copies the logs of a desk that failed, because Ray's log folder is removed at exit."""
+    kept = settings.cache_dir / "failed-desk"
+    try:
+        yield
+    except (DeskStartError, DeskEndedError):
+        # It may have failed because the disk is full; report that error, not this one.
+        with contextlib.suppress(OSError):
+            if _copy_logs(log_dir, settings.data_dir, kept):
+                report(f"logs are in {kept}")
+        raise
+
+
+def _copy_logs(ray_logs: Path, data_dir: Path, kept: Path) -> bool:
+    """Copies the logs of Ray and of the stores; returns False if there are none."""
+    logs = list(data_dir.glob("*/*.log"))
+    if not logs and not ray_logs.is_dir():
+        return False
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(mode=0o700, parents=True)
+    for log in logs:
+        shutil.copy(log, kept)
+    if ray_logs.is_dir():
+        shutil.copytree(ray_logs, kept / "ray", ignore_dangling_symlinks=True)
+    return True
+
+
+class CancellableReport:
+    """Reports the progress of a start in a thread; once cancelled, it aborts that start.
+
+    The download of Neo4j takes minutes, and Ctrl-C must not wait for it.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Makes the next report raise."""
+        self._cancelled = True
+
+    def __call__(self, line: str) -> None:
+        """Reports a step.
+
+        Raises:
+            CancelledError: The start was cancelled.
+        """
+        if self._cancelled:
+            raise CancelledError
+        self._report(line)
+
+
+def _configured_dsn(settings: Settings) -> str:
+    assert settings.postgres.dsn is not None, "otherwise the desk has started a PostgreSQL"
+    return settings.postgres.dsn.get_secret_value()
+
+
+def _postgres(settings: Settings) -> EmbeddedPostgres | None:
+    if settings.postgres.dsn is not None:
+        return None
+    return EmbeddedPostgres(settings.data_dir / "postgres")
+
+
+def _neo4j(settings: Settings, progress: Report) -> EmbeddedNeo4j | None:
+    if settings.neo4j.uri is not None:
+        return None
+    return EmbeddedNeo4j(
+        settings.data_dir / "neo4j",
+        settings.cache_dir,
+        heap_mb=settings.neo4j.heap_mb,
+        on_progress=progress,
+    )
+
+
+class _EncoderFiles:
+    """The files of the encoder, which are downloaded before a replica needs them.
+
+    A replica could not report the progress. A model from the hub is left to the replica.
+    """
+
+    def __init__(self, settings: Settings, report: Report) -> None:
+        self._settings = settings
+        self._report = report
+
+    def start(self) -> str:
+        """Downloads the files unless they are there; returns the name of the model."""
+        name = self._settings.embedder.model
+        if name in PUBLISHED and self._settings.embedder.api is None:
+            open_model(name, self._settings.cache_dir, fetch=True, on_progress=self._report)
+        return name
+
+    def stop(self) -> None:
+        """Does nothing: no process was started."""
+
+
+def _arguments(settings: Settings, dsn: str | None, uri: str | None) -> dict[str, Any]:
+    """The settings that are passed to the replicas; they read the environment themselves."""
+    arguments: dict[str, Any] = {
+        "cache_dir": str(settings.cache_dir),
+        "serve": {"placement": settings.serve.placement},
+        # The desk listens on loopback only; `bind_to_loopback` makes sure of it.
+        "auth": {"allow_anonymous": True},
+    }
+    if dsn is not None:
+        arguments["postgres"] = {"dsn": dsn}
+    if uri is not None:
+        arguments["neo4j"] = {"uri": uri}
+    return arguments

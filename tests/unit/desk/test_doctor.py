@@ -1,0 +1,116 @@
+"""The doctor reports the model backend that the service uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.adapters.encoder.published import PUBLISHED
+from serving.config.settings import load_settings
+from serving.desk.doctor.check_result import CheckResult
+from serving.desk.doctor.checks import examine
+
+pytestmark = pytest.mark.model
+
+
+def of_model(**embedder: Any) -> CheckResult:
+    [finding] = [
+        each for each in examine(load_settings({"embedder": embedder})) if each.part == "model"
+    ]
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("embedder", "how"),
+    [
+        ({"backend": "onnx"}, "ONNX Runtime"),
+        ({"backend": "bfloat16"}, "bfloat16"),
+        ({"backend": "torch"}, "torch on cpu"),
+        ({"backend": "auto", "device": "cuda"}, "torch on cuda"),
+    ],
+)
+def test_it_says_what_runs_the_model(
+    minilm: EncoderCheckpoint, embedder: dict[str, str], how: str
+) -> None:
+    finding = of_model(model=str(minilm.folder), **embedder)
+
+    assert finding.ok
+    assert finding.text.startswith(f"{minilm.folder} through ")
+    assert how in finding.text
+
+
+def test_a_qwen3_uses_the_lean_forward_pass_and_bfloat16_on_an_accelerator(
+    tiny_qwen3: EncoderCheckpoint,
+) -> None:
+    model = str(tiny_qwen3.folder)
+
+    assert of_model(model=model).text == f"{model} through the lean Qwen3 on cpu in float32"
+    assert "on cuda in bfloat16" in of_model(model=model, device="cuda").text
+
+
+def test_a_published_model_runs_in_int8_on_the_cpu(published: EncoderCheckpoint) -> None:
+    name = next(key for key, each in PUBLISHED.items() if each.folder_name == published.folder.name)
+
+    assert of_model(model=name).text == f"{name} through ONNX Runtime on the CPU in int8"
+    assert of_model(model=name, precision="float32").text.endswith("in float32")
+    on_cuda = of_model(model=name, device="cuda")
+    assert not on_cuda.ok
+    assert "Hugging Face id" in on_cuda.text
+
+
+def test_a_published_model_may_still_be_fetched(tmp_path: Path) -> None:
+    settings = load_settings({"cache_dir": tmp_path, "embedder": {"model": "bge-small"}})
+    [finding] = [each for each in examine(settings) if each.part == "model"]
+
+    assert finding.ok
+    assert finding.text == "bge-small is not on this machine; the first start downloads 78 MB"
+
+
+def test_a_model_behind_an_api_is_not_asked_and_its_key_must_be_readable(tmp_path: Path) -> None:
+    api = {"url": "http://127.0.0.1:9/v1"}
+    there = of_model(model="m", dimension=8, api=api)
+    without_key = of_model(
+        model="m", dimension=8, api={**api, "key_file": str(tmp_path / "missing")}
+    )
+
+    assert (there.ok, there.text) == (
+        True,
+        "m by the API at http://127.0.0.1:9/v1, which was not asked",
+    )
+    assert not without_key.ok
+    assert "embedder.api.key_file" in without_key.text
+
+
+def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
+    finding = of_model(dimension=100_000)
+
+    assert not finding.ok
+    assert "dimension" in finding.text
+
+
+@pytest.mark.parametrize("part", ["embedder", "reranker"])
+def test_a_folder_that_is_not_there_is_found_and_an_id_may_still_be_fetched(part: str) -> None:
+    def finding(model: str) -> CheckResult:
+        found = examine(load_settings({part: {"model": model}}))
+        name = {"embedder": "model"}.get(part, part)
+        return next(each for each in found if each.part == name)
+
+    assert finding("nobody/has-this").ok
+    assert not finding("/nowhere/at/all").ok
+
+
+def test_a_folder_without_a_reranker_is_found(tiny_qwen3: EncoderCheckpoint) -> None:
+    settings = load_settings({"reranker": {"model": str(tiny_qwen3.folder)}})
+    [finding] = [each for each in examine(settings) if each.part == "reranker"]
+
+    assert not finding.ok
+    assert "is no known reranker" in finding.text
+
+
+def test_a_precision_that_the_model_does_not_have_is_found(tiny_qwen3: EncoderCheckpoint) -> None:
+    finding = of_model(model=str(tiny_qwen3.folder), precision="int8", backend="torch")
+    assert not finding.ok
+    assert finding.text == "precision int8 is for ONNX Runtime, and this model is run by torch"

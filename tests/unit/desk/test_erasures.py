@@ -1,0 +1,103 @@
+"""The file of exported erasures."""
+
+from __future__ import annotations
+
+import io
+import stat
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from serving.adapters.postgres.writes.tombstones import Tombstones
+from serving.adapters.postgres.writes.vacuum import Vacuumed
+from serving.commands.erasures import erasures, lines_of, read_lines
+from serving.config.settings import Settings
+
+TOMBSTONES = Tombstones(
+    b"\x00key",
+    [(b"\x01\xff", datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC)), (b"", datetime.max)],
+)
+
+
+def test_a_file_is_read_as_it_was_written() -> None:
+    assert read_lines(io.StringIO("".join(lines_of(TOMBSTONES)))) == TOMBSTONES
+
+
+@pytest.fixture
+def _stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.commands.erasures.in_database", lambda *_: TOMBSTONES)
+
+
+@pytest.mark.usefixtures("_stored")
+def test_an_exported_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "erasures.jsonl"
+
+    result = CliRunner().invoke(erasures, ["export", str(file)], obj=Settings())
+
+    assert (result.exit_code, result.output) == (0, "2 erasures\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert read_lines(io.StringIO(file.read_text())) == TOMBSTONES
+
+
+@pytest.mark.usefixtures("_stored")
+def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
+    result = CliRunner().invoke(erasures, ["export", str(tmp_path / "no" / "f")], obj=Settings())
+
+    assert result.exit_code == 1
+    assert "cannot be written (No such file or directory)" in result.output
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": 1}', '{"key": "00"}\n{}', "no json"])
+def test_another_file_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        read_lines(io.StringIO(text))
+
+
+VACUUMED = Vacuumed(
+    at=datetime(2026, 5, 1, 12, tzinfo=UTC),
+    warnings=[],
+    wal_files=0,
+    logged_ids=0,
+    logged_until=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("done", "said"),
+    [
+        (VACUUMED, "WAL: the files from before are removed"),
+        (VACUUMED, "change log: it names no erased item"),
+        (VACUUMED, "what is from before 2026-05-01 12:00 UTC holds what was erased"),
+        (replace(VACUUMED, wal_files=2), "WAL: 2 files besides the current one"),
+        (replace(VACUUMED, wal_files=None), "WAL: this role may not replace the files"),
+        (
+            replace(VACUUMED, logged_ids=3, logged_until=datetime(2026, 5, 1, 13, tzinfo=UTC)),
+            "change log: it names 3 erased items until 2026-05-01 13:00 UTC; run this again",
+        ),
+    ],
+)
+def test_what_still_holds_erased_rows_is_named(
+    monkeypatch: pytest.MonkeyPatch, done: Vacuumed, said: str
+) -> None:
+    monkeypatch.setattr("serving.commands.erasures.in_database", lambda *_: done)
+
+    result = CliRunner().invoke(erasures, ["vacuum"], obj=Settings())
+
+    assert result.exit_code == 0
+    assert said in result.output
+
+
+def test_tables_that_were_left_as_they_are_fail_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warning = 'permission denied to vacuum "segment", skipping it'
+    done = replace(VACUUMED, warnings=[warning])
+    monkeypatch.setattr("serving.commands.erasures.in_database", lambda *_: done)
+
+    result = CliRunner().invoke(erasures, ["vacuum"], obj=Settings())
+
+    assert result.exit_code == 1
+    assert warning in result.output

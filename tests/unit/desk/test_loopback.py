@@ -1,0 +1,44 @@
+"""What the desk changes in Ray. Each test runs in a process of its own, since it changes Ray."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+TEMPLATE = """
+from serving.desk.loopback import bind_to_loopback
+bind_to_loopback()
+from ray.serve._private import haproxy_templates
+print(haproxy_templates.HAPROXY_CONFIG_TEMPLATE)
+"""
+
+
+def test_haproxys_admin_socket_is_for_its_owner_alone() -> None:
+    template = subprocess.check_output([sys.executable, "-c", TEMPLATE], text=True)
+
+    sockets = [line.split() for line in template.splitlines() if "stats socket" in line]
+    assert [line[line.index("mode") + 1] for line in sockets] == ["600"]
+
+
+BOUND = """
+import grpc.aio
+from grpc.aio import _server
+
+bound = []
+for name in ("add_insecure_port", "add_secure_port"):
+    setattr(_server.Server, name, lambda self, address, *more: bound.append(address) or 1)
+from serving.desk.loopback import bind_to_loopback
+bind_to_loopback()
+bind_to_loopback()
+server = _server.Server.__new__(_server.Server)
+server.add_insecure_port("[::]:1")
+server.add_secure_port("0.0.0.0:2", None)
+server.add_insecure_port("127.0.0.2:3")
+print(*bound)
+"""
+
+
+def test_grpc_servers_listen_on_loopback_with_and_without_tls() -> None:
+    bound = subprocess.check_output([sys.executable, "-c", BOUND], text=True)
+
+    assert bound.split() == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.2:3"]
