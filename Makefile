@@ -193,6 +193,10 @@ tune: $(VENV)/.dev ## Search a better default profile; DATA="DIR DIR" names sets
 bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/results/FOLDER ..."
 	@$(BIN)/python -m bench.reports.baselines $(AS) $(RUN)
 
+.PHONY: docs
+docs: $(VENV)/.dev ## Write docs/configuration.md from the settings
+	@$(BIN)/python -m tests.support.settings_page
+
 .PHONY: docs-figures
 docs-figures: $(VENV)/.dev ## Write the figures of the pages from the baselines; CHECK=1 only compares
 	@$(BIN)/python -m bench.docs $(if $(CHECK),--check)
