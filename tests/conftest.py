@@ -116,7 +116,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs the tests of the Ray cluster last.
 
     The cluster stays up once it is started. It would hold the ports of Ray's own metrics, so that
-    a desk beside it listens on fewer ports than the README lists.
+    a desk beside it listens on fewer ports than docs/operating.md lists.
     """
     items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
 

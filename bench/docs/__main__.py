@@ -22,7 +22,7 @@ _CITED = re.compile(r"bench/baselines/[\w./-]*\w")
 @click.option("--check", is_flag=True, help="Change nothing; fail if a page differs.")
 @click.option("--root", type=click.Path(path_type=Path, file_okay=False), default=ROOT, hidden=True)
 def main(check: bool, root: Path) -> None:
-    """Write the figures of README.md and docs/ from bench/baselines."""
+    """Write the figures of docs/ from bench/baselines."""
     differing = 0
     for path in pages(root):
         name = str(path.relative_to(root))

@@ -4,7 +4,7 @@ Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
 whoever reaches it can send the calls of the service's port elsewhere. Every Ray worker of the desk
 runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test compares the listening
-ports with the list in the README, so it fails when a new version of Ray moves these calls.
+ports with the list in docs/operating.md, so it fails when a new version of Ray moves these calls.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.m
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
-def test_what_listens_is_what_the_readme_lists(service: Service) -> None:
+def test_listening_ports_equal_those_of_the_page(service: Service) -> None:
     chosen = chosen_ports(service)
     # Ray's dashboard listens some time after the service answers.
     until(lambda: not not_listening(service, chosen))
@@ -47,7 +47,7 @@ def listening(service: Service) -> list[tuple[tuple[str, ...], Any]]:
 
 
 def not_listening(service: Service, chosen: Mapping[int, int]) -> list[Listener]:
-    """What the README lists and is not there."""
+    """The rows of docs/operating.md without a listener."""
     found = [(command, address.port) for command, address in listening(service)]
     return [
         each
@@ -57,7 +57,7 @@ def not_listening(service: Service, chosen: Mapping[int, int]) -> list[Listener]
 
 
 def chosen_ports(service: Service) -> dict[int, int]:
-    """The ports of this service, by those of the settings' defaults, as the README has them."""
+    """The ports of this service, by the defaults that docs/operating.md lists."""
     usual = ServeSettings()
     return {
         usual.grpc_port: port_of(service.address),

@@ -1,4 +1,4 @@
-"""The table of listening processes in the README."""
+"""The table of listening processes in docs/operating.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/operating.md"
 _ROW = re.compile(r"^\| (?P<processes>`[^|]+`) \| (?P<ports>[^|]+) \| (?P<what>[^|]+) \|$", re.M)
 
 COME_AND_GO = {"ray::IDLE", "ray-dashboard-ServeHead"}
@@ -33,7 +33,7 @@ class Listener:
         Args:
             command: The first arguments of the process.
             port: Its port.
-            chosen: The ports that replace those of the README.
+            chosen: The ports that replace those of the page.
         """
         named = any(
             each.endswith(self.process) or each.startswith(self.process) for each in command
@@ -48,8 +48,8 @@ class Listener:
 
 
 def listed() -> list[Listener]:
-    """The list of the README."""
-    section = README.read_text().partition("**What listens.**")[2].partition("**On a Ray")[0]
+    """The rows of the table."""
+    section = PAGE.read_text().partition("## What listens\n")[2].partition("\n## ")[0]
     return [
         Listener(process, row["ports"], row["what"])
         for row in _ROW.finditer(section)

@@ -902,7 +902,7 @@ type ServiceStats struct {
 	// replica).
 	Placement string `protobuf:"bytes,2,opt,name=placement,proto3" json:"placement,omitempty"`
 	// The path of calls into the service: "haproxy", "direct" or "ray_proxy"
-	// (slower; see the README).
+	// (slower; see docs/operating.md).
 	Ingress string `protobuf:"bytes,3,opt,name=ingress,proto3" json:"ingress,omitempty"`
 	// The fingerprint of the embedding model.
 	ModelFingerprint string `protobuf:"bytes,4,opt,name=model_fingerprint,json=modelFingerprint,proto3" json:"model_fingerprint,omitempty"`

@@ -23,7 +23,7 @@ from trivium.errors import AuthenticationError, UnavailableError
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
 REVOKED_WITHIN_S = 5.0
-"""What the README promises."""
+"""As docs/operating.md promises."""
 
 PASSWORD, API_KEY = "swordfish-of-the-stores", "key-of-the-extractor"
 

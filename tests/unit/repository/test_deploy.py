@@ -21,7 +21,7 @@ from serving.domain.shards import Shard
 from serving.telemetry import ALL_METRICS
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-README = DEPLOY.parent / "README.md"
+OPERATING = DEPLOY.parent / "docs/operating.md"
 
 
 SHIPPED = sorted(path.name for path in DEPLOY.glob("serve.*.yaml"))
@@ -169,8 +169,8 @@ def test_the_shipped_dashboard_has_a_panel_for_each_metric() -> None:
     assert {panel["title"] for panel in dashboard["panels"]} == {each.name for each in ALL_METRICS}
 
 
-def test_the_readme_queries_existing_metrics() -> None:
-    asked = set(re.findall(r"ray_trivium_\w+", README.read_text()))
+def test_the_page_on_operating_queries_existing_metrics() -> None:
+    asked = set(re.findall(r"ray_trivium_\w+", OPERATING.read_text()))
 
     assert asked
     assert asked <= exposed_names()

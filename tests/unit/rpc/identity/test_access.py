@@ -26,7 +26,7 @@ from tests.unit.rpc.identity.callers import NOW, OURS, Call, FakeAccessKeys, Iss
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
 REVOKED_WITHIN_S = 5.0
-"""What the README promises."""
+"""As docs/operating.md promises."""
 
 OVER_TLS = {"transport_security_type": [b"ssl"]}
 

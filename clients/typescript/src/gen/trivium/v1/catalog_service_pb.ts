@@ -547,7 +547,7 @@ export type ServiceStats = Message<"trivium.v1.ServiceStats"> & {
 
   /**
    * The path of calls into the service: "haproxy", "direct" or "ray_proxy"
-   * (slower; see the README).
+   * (slower; see docs/operating.md).
    *
    * @generated from field: string ingress = 3;
    */
