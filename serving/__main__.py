@@ -1,4 +1,4 @@
-"""The commands of the service, `python -m serving COMMAND`: serve, demo, keys, backup, doctor...
+"""The commands of the service, `python -m serving COMMAND`: serve, demo, keys, erasures, doctor...
 
 Each command imports what it needs when it runs: Ray reads its environment at import, and
 `doctor` must be fast.
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 import pydantic
@@ -141,25 +141,6 @@ def keys(context: click.Context) -> None:
 def erasures(context: click.Context) -> None:
     """Remove what was erased from PostgreSQL's files, and from a restored backup."""
     context.obj = _settings()
-
-
-@main.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-def backup(file: Path) -> None:
-    """Back up PostgreSQL to the new FILE, while serving."""
-    from serving.commands.backup import make
-
-    make(_settings(), file)
-
-
-@main.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--erasures", type=click.File(), help="A file of `erasures export`, to be applied.")
-def restore(file: Path, erasures: TextIO | None) -> None:
-    """Restore FILE, made by `backup`, into an empty database."""
-    from serving.commands.backup import restore_from
-
-    restore_from(_settings(), file, erasures)
 
 
 @main.command()

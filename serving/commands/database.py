@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from serving.adapters.postgres.connection.migrations import UnusableSchemaError, migrate
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
 from serving.adapters.postgres.connection.pool import Database
 from serving.config.settings import Settings
 from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError
@@ -43,7 +43,7 @@ def brief_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (TriviumError, OSError, UnusableSchemaError, PostgresStartError) as error:
+    except (TriviumError, OSError, SchemaTooNewError, PostgresStartError) as error:
         raise click.ClickException(str(error)) from error
 
 

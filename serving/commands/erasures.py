@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 import click
 
+from serving.adapters.postgres.connection.migrations import begin_log
+from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.writes.tombstones import Tombstones, erase_again, read_tombstones
 from serving.adapters.postgres.writes.vacuum import Vacuumed, vacuum_tables
 from serving.commands.database import in_database
@@ -40,10 +43,19 @@ def export(settings: Settings, file: Path) -> None:
 @click.argument("file", type=click.File())
 @click.pass_obj
 def apply(settings: Settings, file: TextIO) -> None:
-    """Erase again what was erased by the time of FILE. For a restored backup, before serving."""
+    """Erase again what was erased by the time of FILE. After a restore, before serving.
+
+    The change log begins anew: the index and the graph are derived again.
+    """
     tombstones = read_exported(file)
-    erased = in_database(settings, lambda database: erase_again(database, tombstones))
+    erased = in_database(settings, partial(_complete_restore, tombstones))
     click.echo(f"{erased} items erased again")
+
+
+async def _complete_restore(tombstones: Tombstones, database: Database) -> int:
+    async with database.transaction() as connection:
+        await begin_log(connection)
+    return await erase_again(database, tombstones)
 
 
 @erasures.command()

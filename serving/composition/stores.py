@@ -11,7 +11,7 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.dsn import parses
-from serving.adapters.postgres.connection.migrations import UnusableSchemaError, migrate
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
 from serving.composition.background import in_background
 from serving.config.settings import Settings
 from serving.domain.errors import UnavailableError
@@ -48,7 +48,7 @@ async def _migrate_when_reachable(dsn: str) -> None:
                 "migration deferred: PostgreSQL unreachable", extra={"reason": str(error)}
             )
             await asyncio.sleep(RETRY_S)
-        except UnusableSchemaError as error:
+        except SchemaTooNewError as error:
             logger.error("schema cannot be used", extra={"reason": str(error)})
             return
 

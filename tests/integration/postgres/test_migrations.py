@@ -12,7 +12,6 @@ from psycopg.conninfo import make_conninfo
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import (
     SchemaTooNewError,
-    UnfinishedRestoreError,
     latest_version,
     migrate,
 )
@@ -85,14 +84,6 @@ def test_a_desk_does_not_start_on_the_schema_of_a_newer_program(postgres_dsn: st
 
     with pytest.raises(DeskStartError, match="schema has version 99, this program supports"):
         require_schema(postgres_dsn)
-
-
-async def test_a_database_whose_restore_was_cut_off_is_rejected(postgres_dsn: str) -> None:
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute("DELETE FROM meta")
-
-    with pytest.raises(UnfinishedRestoreError, match="restore it again"):
-        await migrate(postgres_dsn)
 
 
 async def test_the_log_starts_anew_in_a_database_restored_elsewhere(

@@ -29,18 +29,7 @@ might end one of their transactions rather than the migration."""
 PAUSE_S = 0.2
 
 
-class UnusableSchemaError(Exception):
-    """This program cannot work with the schema; says why."""
-
-
-class UnfinishedRestoreError(UnusableSchemaError):
-    """The database was restored in part: the row of `meta`, the last to be restored, is missing."""
-
-    def __str__(self) -> str:
-        return "the restore of the database was cut off: drop the database and restore it again"
-
-
-class SchemaTooNewError(UnusableSchemaError):
+class SchemaTooNewError(Exception):
     """A newer version of the service has migrated the database."""
 
     def __init__(self, found: int, known: int) -> None:
@@ -60,8 +49,7 @@ async def migrate(dsn: str) -> None:
 
     Raises:
         StoreUnavailableError: PostgreSQL is unreachable.
-        UnusableSchemaError: The schema is newer than this program, or the database was restored in
-            part.
+        SchemaTooNewError: The schema is newer than this program.
     """
     with store_errors():
         async with await AsyncConnection.connect(with_defaults(dsn), autocommit=True) as connection:
@@ -113,40 +101,44 @@ def _scripts() -> list[str]:
 async def _schema_version(connection: Connection) -> int:
     if await fetch_row(connection, "SELECT to_regclass('meta') IS NOT NULL") == (False,):
         return 0
-    (version,) = await fetch_row(connection, "SELECT max(schema_version) FROM meta")
-    if version is None:
-        raise UnfinishedRestoreError
+    (version,) = await fetch_row(connection, "SELECT schema_version FROM meta")
     return int(version)
 
 
 async def _rebuild_restored_log(connection: Connection) -> None:
-    """Starts a new log epoch if the database was restored from a dump into another cluster.
+    (moved,) = await fetch_row(
+        connection,
+        "SELECT meta.cluster_id <> here.system_identifier FROM meta, pg_control_system() AS here",
+    )
+    if moved:
+        async with connection.transaction():
+            await begin_log(connection)
 
-    The stored transaction ids belong to the old cluster and may lie ahead of the new one's.
+
+async def begin_log(connection: Connection) -> None:
+    """Starts a new epoch of the log, in a transaction of the caller, after a restore from a dump.
+
+    The restored ids of transactions speak of another cluster, or of an index and a graph that may
+    be further than the dump. A dump has no statistics either, which the search by words reads.
     """
-    async with connection.transaction():
-        cursor = await connection.execute(
-            """
-            UPDATE meta
-               SET cluster_id = here.system_identifier, log_epoch = gen_random_uuid(),
-                   compacted = '3:3:', complete_model = NULL, erased_xid = pg_current_xact_id()
-              FROM pg_control_system() AS here
-             WHERE cluster_id <> here.system_identifier
-            """
-        )
-        if cursor.rowcount == 0:
-            return
-        for statement in (
-            "TRUNCATE change_log, log_checkpoint, projection_state, dead_letter",
-            "UPDATE segment SET written_xid = pg_current_xact_id()",
-            "UPDATE fact SET written_xid = pg_current_xact_id()",
-            "UPDATE entity SET added_xid = pg_current_xact_id()",
-            """
-            INSERT INTO change_log (tenant_id, key, kind, op)
-            SELECT tenant_id, key, 'segment', 'written' FROM segment
-             UNION ALL
-            SELECT tenant_id, key, 'fact', 'written' FROM fact
-            """,
-        ):
-            await connection.execute(statement)
-    logger.warning("database was restored into another cluster; change log rebuilt")
+    for statement in (
+        """
+        UPDATE meta
+           SET cluster_id = here.system_identifier, log_epoch = gen_random_uuid(),
+               compacted = '3:3:', complete_model = NULL, erased_xid = pg_current_xact_id()
+          FROM pg_control_system() AS here
+        """,
+        "TRUNCATE change_log, log_checkpoint, projection_state, dead_letter",
+        "UPDATE segment SET written_xid = pg_current_xact_id()",
+        "UPDATE fact SET written_xid = pg_current_xact_id()",
+        "UPDATE entity SET added_xid = pg_current_xact_id()",
+        """
+        INSERT INTO change_log (tenant_id, key, kind, op)
+        SELECT tenant_id, key, 'segment', 'written' FROM segment
+         UNION ALL
+        SELECT tenant_id, key, 'fact', 'written' FROM fact
+        """,
+        "ANALYZE",
+    ):
+        await connection.execute(statement)
+    logger.warning("database was restored; change log rebuilt")

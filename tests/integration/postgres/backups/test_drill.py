@@ -15,6 +15,7 @@ from serving.desk.embedded_neo4j import EmbeddedNeo4j
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.postgres import QUICK
+from tests.integration.postgres.backups.dumps import dump, restore
 from trivium.aio import AsyncClient
 from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
@@ -26,6 +27,7 @@ SAMPLE = Path(__file__).parents[4] / "clients/python/examples/sample"
 DEEP = 50
 ERASED = "turn-151"
 """The answer to one of the questions."""
+ERASED_TEXT = "Boats make my stomach heave"
 
 Answers = Mapping[str, list[str]]
 """The ids of the hits by question."""
@@ -60,7 +62,7 @@ async def answers(memory: AsyncClient, token: str) -> Answers:
 
 @contextmanager
 def machine(data_dir: Path, jar_cache: Path) -> Iterator[tuple[str, str]]:
-    """The stores of a desk with this data folder, as the commands start them."""
+    """The stores of a machine with this data folder."""
     with (
         EmbeddedPostgres(data_dir / "postgres", settings=QUICK) as dsn,
         EmbeddedNeo4j(data_dir / "neo4j", jar_cache) as uri,
@@ -68,38 +70,48 @@ def machine(data_dir: Path, jar_cache: Path) -> Iterator[tuple[str, str]]:
         yield dsn, uri
 
 
-async def operator(data_dir: Path, *arguments: object) -> str:
-    """What a command says, for the desk with this data folder."""
-    words = [str(argument) for argument in arguments]
-    env = {"TRIVIUM_DATA_DIR": str(data_dir)}
-    result = await asyncio.to_thread(CliRunner().invoke, main, words, env=env)
+def files_with(text: str, folder: Path) -> list[Path]:
+    """The files below a folder that have the text."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if text.encode() in path.read_bytes()]
+
+
+async def command(stores: tuple[str, str], *arguments: str) -> str:
+    """The output of a command for the stores."""
+    dsn, uri = stores
+    env = {"TRIVIUM_POSTGRES__DSN": dsn, "TRIVIUM_NEO4J__URI": uri}
+    result = await asyncio.to_thread(CliRunner().invoke, main, arguments, env=env)
     assert result.exit_code == 0, result.output
     return result.output
 
 
-async def test_a_restored_machine_answers_as_before_and_the_erased_item_stays_erased(
+async def test_restored_machine_answers_as_before_without_erased_items(
     short_directory: Path, tmp_path: Path, jar_cache: Path
 ) -> None:
     first, second = short_directory / "first", short_directory / "second"
-    backup, erasures = tmp_path / "backup.dump", tmp_path / "erasures.jsonl"
-    with machine(first, jar_cache) as (dsn, uri):
-        async with local_service(dsn, uri) as memory:
+    backup, erased = tmp_path / "trivium.dump", str(tmp_path / "erasures.jsonl")
+    with machine(first, jar_cache) as stores:
+        async with local_service(*stores) as memory:
             token = await ingest_sample(memory)
             with_erased = await answers(memory, token)
-            await operator(first, "backup", backup)
+            dump(stores[0], backup)
             await memory.forget(segment_ids=[ERASED])
             before = await answers(memory, token)
-            await operator(first, "erasures", "export", erasures)
+            await command(stores, "erasures", "export", erased)
 
-    said = await operator(second, "restore", backup, "--erasures", erasures)
-
-    assert "1 items erased again" in said
-    with machine(second, jar_cache) as (dsn, uri):
-        async with local_service(dsn, uri) as memory:
+    with machine(second, jar_cache) as stores:
+        restore(stores[0], backup)
+        assert files_with(ERASED_TEXT, second)
+        applied = await command(stores, "erasures", "apply", erased)
+        await command(stores, "erasures", "vacuum")
+        left = files_with(ERASED_TEXT, second)
+        async with local_service(*stores) as memory:
             after = await answers(memory, await token_of_all(memory))
-            await operator(second, "verify")
+            await command(stores, "verify")
             receipt = await memory.forget(segment_ids=[ERASED])
     assert any(ERASED in found for found in with_erased.values())
+    assert applied == "1 items erased again\n"
+    assert left == []
     assert after == before
     assert not any(ERASED in found for found in after.values())
     assert receipt.verified
