@@ -148,10 +148,6 @@ bench-cpu: $(VENV)/.dev ## Measure where the CPU time of an answer goes; DATA=FO
 bench-recall: $(VENV)/.dev ## Measure how long a bot waits for its memory in simulated calls; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.recall $(if $(DATA),--data $(DATA))
 
-.PHONY: bench-cancellation
-bench-cancellation: $(VENV)/.dev ## Measure how soon the search for a replaced transcript is gone from every store
-	@$(BIN)/python -m bench.speed.cancellation
-
 .PHONY: bench-index
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
 	@$(BIN)/python -m bench.index.searches $(DATA)
@@ -167,11 +163,6 @@ bench-peers: $(PEERS)/.peers ## Measure other libraries beside the service, in t
 .PHONY: bench-gpu
 bench-gpu: $(VENV)/.dev ## Measure models and index on a GPU within MINUTES=30; DRY=1 runs the scripts on the CPU
 	@$(BIN)/python -m bench.gpu.suite $(if $(MINUTES),--minutes $(MINUTES)) $(if $(DRY),--dry-run)
-
-.PHONY: gpu-report
-gpu-report: $(VENV)/.dev ## Write the newest results of bench-gpu, or those in RUN=FOLDER, into docs/gpu.md
-	@$(BIN)/python -m bench.gpu.report $(RUN)
-	@$(BIN)/python -m bench.docs
 
 .PHONY: quality
 quality: $(VENV)/.dev ## Measure the quality of answers; DATA="DIR DIR" names sets (default: the shipped slices)
@@ -194,12 +185,9 @@ bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/res
 	@$(BIN)/python -m bench.reports.baselines $(AS) $(RUN)
 
 .PHONY: docs
-docs: $(VENV)/.dev ## Write docs/configuration.md from the settings
+docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchmarks.md from the baselines
 	@$(BIN)/python -m tests.support.settings_page
-
-.PHONY: docs-figures
-docs-figures: $(VENV)/.dev ## Write the figures of the pages from the baselines; CHECK=1 only compares
-	@$(BIN)/python -m bench.docs $(if $(CHECK),--check)
+	@$(BIN)/python -m bench.docs
 
 .PHONY: test-matrix
 test-matrix: $(VENV)/.dev ## Test the index in every form: placements, exact and in lists, shards
@@ -264,7 +252,7 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	  integrations.in -o integrations.txt
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, figures of the pages, spelling
+lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, docs/benchmarks.md, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/buf format --diff --exit-code

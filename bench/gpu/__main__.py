@@ -1,4 +1,4 @@
-"""Measures the models of the GPU tier: `make bench-gpu`, or `python -m bench.gpu --help`.
+"""Measures the models of the GPU tier: `python -m bench.gpu --help`.
 
 Each network has random weights, so no checkpoint is needed; times do not depend on them. Each
 batch is run in several ways and compared with the floor of the device, which is measured first.
@@ -18,7 +18,7 @@ import torch
 
 from bench.gpu.device import about_device, require_device, speed_of
 from bench.gpu.networks.cases import BY_NAME, CASES, TINY_CASES, Batch, Case
-from bench.gpu.networks.contenders import HERE, Network, Run, random_windows
+from bench.gpu.networks.contenders import Network, Run, random_windows
 from bench.gpu.networks.floors import Speed, wait_for
 from bench.harness.latency import Latency
 from bench.harness.results import Result, append_record, run_folder
@@ -124,7 +124,6 @@ class Bench:
                 measured={
                     "floor_ms": round(floor_ms, 4),
                     "times_the_floor": round(latency.p50_ms / floor_ms, 2),
-                    "goal": batch.goal if way == HERE else "",
                 },
             )
 
@@ -145,7 +144,7 @@ def heading(bench: Bench) -> str:
         f"{bench.device}: {bench.speed.bytes_per_s / 1e9:.0f} GB/s, "
         f"{bench.speed.operations_per_s / 1e12:.2f} TFLOP/s in {bench.precision}\n\n"
         f"{'network':<24}{'rows x tokens':<15}{'way':<23}"
-        f"{'p50 ms':>9}{'p99 ms':>9}{'floor ms':>10}{'x floor':>9}  goal"
+        f"{'p50 ms':>9}{'p99 ms':>9}{'floor ms':>10}{'x floor':>9}"
     )
 
 
@@ -159,7 +158,6 @@ def row(result: Result) -> str:
         f"{result.scenario:<24}{shape:<15}{result.parameters['way']:<23}"
         f"{result.latency.p50_ms:>9.3f}{result.latency.p99_ms:>9.3f}"
         f"{result.measured['floor_ms']:>10}{result.measured['times_the_floor']:>9}"
-        f"  {result.measured['goal']}"
     )
 
 

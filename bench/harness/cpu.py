@@ -49,6 +49,8 @@ class CpuMeter:
 
     async def idle(self, seconds: float) -> CpuUse | None:
         """The CPU time without requests."""
+        if self._processes is None:
+            return None
         _, use = await self.over(_nothing(seconds))
         return use
 

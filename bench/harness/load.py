@@ -152,10 +152,10 @@ def split(run: Run[Retrieval]) -> dict[str, Json]:
     """Median milliseconds of a call by leg and by stage.
 
     Legs run at once and wait for the embedding where they need it, so the numbers do
-    not add up to the server's total. `way` is all that the server does not see.
+    not add up to the server's total. `network` is all that the server does not see.
     """
     statistics = [retrieval.statistics for _, retrieval in run.answered]
-    ways = [
+    network = [
         seconds - retrieval.statistics.total.total_seconds() for seconds, retrieval in run.answered
     ]
     return {
@@ -164,7 +164,7 @@ def split(run: Run[Retrieval]) -> dict[str, Json]:
         "loading_ms": median_ms([each.loading.total_seconds() for each in statistics]),
         "ranking_ms": median_ms([each.ranking.total_seconds() for each in statistics]),
         "server_ms": median_ms([each.total.total_seconds() for each in statistics]),
-        "way_ms": median_ms(ways),
+        "network_ms": median_ms(network),
     }
 
 

@@ -1,4 +1,4 @@
-"""The baselines: the newest accepted run of each benchmark, which the pages quote.
+"""The baselines: the newest accepted run of each benchmark; `bench.docs` writes a page from them.
 
 `python -m bench.reports.baselines NAME RUN...` replaces the baseline NAME by the records of one or
 more runs, for example of one run for each evaluation set.
@@ -72,7 +72,7 @@ def _shortened(measured: Json) -> Json:
 def main(name: str, runs: Sequence[Path]) -> None:
     """Replace the baseline NAME (such as speed/load) by the results of the RUN folders."""
     promote(runs, BASELINES / name)
-    click.echo(f"replaced {BASELINES / name}; `make docs-figures` updates the pages")
+    click.echo(f"replaced {BASELINES / name}; `make docs` updates docs/benchmarks.md")
 
 
 if __name__ == "__main__":

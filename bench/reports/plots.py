@@ -1,4 +1,4 @@
-"""Draws a run as one picture: latency, CPU time, quality, and visibility of writes."""
+"""Draws a run as one picture: latency, CPU time and visibility of writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ INK = "#22303c"
 MUTED = "#7d8b97"
 GRID = "#e6eaee"
 COLOURS = ("#2f6690", "#e07a3f", "#5b9279", "#b5536c", "#d9a441", "#6d5a94", "#3a9fbf", "#9a8c7c")
-CPU_GOAL_MS = 11
 
 
 def save_picture(records: Sequence[Record], path: Path) -> None:
@@ -99,8 +98,7 @@ def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
     for place, (load, total) in enumerate(zip(loads, lefts, strict=True)):
         idle = number(load, *_CPU, "idle_ms") or 0.0
         axes.text(total, place, f"  {total:.1f}, idle {idle:.1f}", va="center", color=INK, size=8)
-    axes.axvline(CPU_GOAL_MS, color=INK, linewidth=1, linestyle=":")
-    axes.set_xlim(0, 1.28 * max(*lefts, CPU_GOAL_MS))
+    axes.set_xlim(0, 1.28 * max(lefts))
     name_bars(axes, [load_name(load) for load in loads])
     axes.legend(
         frameon=False,
@@ -111,35 +109,10 @@ def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
         loc="upper center",
         bbox_to_anchor=(0.5, -0.13),
     )
-    head(axes, "CPU of all processes", "ms a question; dotted: the goal at 32 at a time")
+    head(axes, "CPU of all processes", "ms a question")
 
 
 _CPU = ("measured", "cpu")
-
-
-def _draw_quality(axes: Axes, ways: Sequence[Record]) -> None:
-    for offset, metric, colour in ((-0.16, "recall@10", COLOURS[0]), (0.16, "ndcg@10", COLOURS[1])):
-        means = [number(way, "measured", metric, "mean") or 0.0 for way in ways]
-        # Of one question nothing is known: no interval.
-        lows, highs = (
-            [
-                mean if (end := number(way, "measured", metric, part)) is None else end
-                for way, mean in zip(ways, means, strict=True)
-            ]
-            for part in ("low", "high")
-        )
-        errors = (
-            [mean - low for mean, low in zip(means, lows, strict=True)],
-            [high - mean for mean, high in zip(means, highs, strict=True)],
-        )
-        places = [place + offset for place in range(len(ways))]
-        axes.errorbar(means, places, xerr=errors, fmt="o", color=colour, label=metric, capsize=3)
-        for mean, place in zip(means, places, strict=True):
-            axes.text(mean, place - 0.09, f"{mean:.3f}", ha="center", color=INK, size=8)
-    name_bars(axes, [str(table(way, "parameters").get("way")) for way in ways])
-    axes.set_xlim(0, 1)
-    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower right")
-    head(axes, "Quality by way", "mean over questions, with its 95 % interval")
 
 
 def _draw_visibility(axes: Axes, legs: Sequence[Record]) -> None:
@@ -165,7 +138,6 @@ Draw = Callable[[Axes, Sequence[Record]], None]
 PANELS: Sequence[tuple[str, str, Draw]] = (
     ("load", "latency", _draw_latency),
     ("load", "cpu", _draw_cpu),
-    ("quality", "recall@10", _draw_quality),
     ("visible after", "latency", _draw_visibility),
 )
 """Scenario, the part of its results that the panel needs, and how it is drawn."""

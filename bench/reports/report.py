@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bench.harness.results import Json, Record, find, number, select, table
-from bench.reports.goals import GOALS
+from bench.harness.results import Json, Record, number, select, table
 
 Row = Sequence[str]
 
@@ -14,13 +13,10 @@ def summary(records: Sequence[Record]) -> str:
     """The Markdown of a run; `records` has at least one."""
     sections = (
         head(records[0]),
-        _section("Goals", goals_table(records)),
         _section("Questions, c at a time or a second on a schedule", loads_table(records)),
         _section("Where the time goes, ms p50", _splits(records)),
         _section("Where the CPU goes, ms a request (of it idle)", _cpu(records)),
-        _section("Writing", _writing(records)),
-        _section("Floors", _floors(records)),
-        _section("Quality [95 %]", _quality(records)),
+        _section("Writing", writing_table(records)),
         _section("Memory, MiB", _memory(records)),
     )
     return "\n".join(section for section in sections if section)
@@ -58,19 +54,6 @@ def head(record: Record) -> str:
 # ---------------------------------------------------------------- tables
 
 
-def goals_table(records: Sequence[Record]) -> str:
-    """The goals that the records say something of; empty for none."""
-    name = table(records[0], "collection").get("name")
-    rows = []
-    for goal in GOALS:
-        value = goal.measure(records)
-        if value is None or goal.collection not in ("", name):
-            continue
-        verdict = "reached" if goal.reached(value) else "**missed**"
-        rows.append((goal.name, figures(value), f"{goal.sense} {goal.bound:g}", verdict))
-    return markdown_table(("goal", "measured", "wanted", ""), rows) if rows else ""
-
-
 def loads_table(records: Sequence[Record]) -> str:
     """The latency, throughput and CPU time of every load; empty for none."""
     rows = [
@@ -99,7 +82,7 @@ def load_name(load: Record) -> str:
 def _splits(records: Sequence[Record]) -> str:
     loads = select(records, "load")
     legs = list(table(loads[0], "measured", "split", "legs_ms")) if loads else []
-    stages = ("embedding", "loading", "ranking", "server", "way")
+    stages = ("embedding", "loading", "ranking", "server", "network")
     rows = [
         (
             load_name(load),
@@ -138,7 +121,8 @@ def _with_idle(load: Record, role: str) -> str:
     return f"{busy} ({idle})"
 
 
-def _writing(records: Sequence[Record]) -> str:
+def writing_table(records: Sequence[Record]) -> str:
+    """Starts, writes and projections; empty for none."""
     rows = list(_writing_rows(records))
     return markdown_table(("", "n", "a second", "p50 ms", "p95 ms", ""), rows) if rows else ""
 
@@ -169,30 +153,6 @@ def _remark(record: Record) -> str:
         return f"{figures(seconds)} s"
     faults = {**table(record, "measured", "outcomes"), **table(record, "errors")}
     return counts({name: count for name, count in faults.items() if name != "created"})
-
-
-def _floors(records: Sequence[Record]) -> str:
-    rows = [
-        (scenario, *(figures(number(record, "latency", f"{name}_ms")) for name in ("p50", "p95")))
-        for scenario in ("encoder alone", "check", "echo")
-        if (record := find(records, scenario)) is not None
-    ]
-    return markdown_table(("", "p50 ms", "p95 ms"), rows) if rows else ""
-
-
-def _quality(records: Sequence[Record]) -> str:
-    ways = select(records, "quality")
-    metrics = [name for name in table(ways[0], "measured") if "@" in name] if ways else []
-    rows = [
-        (
-            str(table(record, "parameters").get("way")),
-            figures(number(record, "n")),
-            *(estimate(table(record, "measured", metric)) for metric in metrics),
-            counts({**table(record, "errors"), **table(record, "measured", "leg_faults")}),
-        )
-        for record in ways
-    ]
-    return markdown_table(("way", "n", *metrics, "faults"), rows) if rows else ""
 
 
 def estimate(found: Record, sign: str = "") -> str:

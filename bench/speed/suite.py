@@ -34,27 +34,20 @@ from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Result
 from bench.harness.service import Target, fresh_data, started
 from bench.harness.writing import BatchLoader, measure_projection
-from bench.quality.scoring.evaluate import Answers, ask_way
-from bench.quality.scoring.outcome import outcome
-from bench.quality.ways import default_ways, legs_of
 from bench.speed import ingest
-from bench.speed.floors import measures as floors
 from trivium.values import Retrieval
 
-SCENARIOS = ("start", "ingest", "baselines", "load", "quality")
+SCENARIOS = ("start", "ingest", "load")
 CALLERS = (1, 8, 32)
 OPEN_SHARES = (0.5, 0.8)
 """Rates of the open loop, as shares of what the closed loop reached with the most callers."""
 
-LEAST_CALLS = 1000
-WARM_UP_CALLS = 10_000
-"""Before anything is measured: so many calls Neo4j's JVM takes to compile what it runs often."""
+MIN_CALLS = 1000
+WARM_UP_ROUNDS = 10
+"""Of calls before anything is measured: Neo4j's JVM compiles what it runs thousands of times."""
 
 SETTLING_CALLS = 100
 """Before each loop, for its connections."""
-
-QUALITY_CALLERS = 8
-"""For speed: what latencies this gives is the load's to say."""
 
 IDLE_S = 15.0
 
@@ -68,12 +61,12 @@ class Plan:
     Args:
         collection: The data.
         scenarios: Of `SCENARIOS`; the data is written whichever they are.
-        least_calls: Each loop asks at least so many questions, going round.
+        min_calls: Each loop asks at least so many questions, going round.
     """
 
     collection: Collection
     scenarios: Sequence[str] = SCENARIOS
-    least_calls: int = LEAST_CALLS
+    min_calls: int = MIN_CALLS
 
 
 @asynccontextmanager
@@ -111,7 +104,7 @@ class Suite:
         self._processes = None if target.pid is None else ServiceProcesses(target.pid)
         self._meter = CpuMeter(self._processes)
         self._idle: CpuUse | None = None
-        self._queries = list(repeated(plan.collection.queries, plan.least_calls))
+        self._queries = list(repeated(plan.collection.queries, plan.min_calls))
 
     async def run(self) -> None:
         """Runs them all; the data is written before anything is asked."""
@@ -119,13 +112,9 @@ class Suite:
             self._take_memory("started")
             await self._write(connections)
             self._take_memory("loaded")
-            if "baselines" in self._plan.scenarios:
-                await self._baselines()
             if "load" in self._plan.scenarios:
                 await self._load()
             self._take_memory("asked")
-        if "quality" in self._plan.scenarios and self._collection.judged:
-            await self._quality()
 
     # ---------------------------------------------------------------- writing
 
@@ -155,21 +144,13 @@ class Suite:
 
     # ---------------------------------------------------------------- load
 
-    async def _baselines(self) -> None:
-        bar = self._bar("timing the encoder alone", 1)
-        texts = [query.text for query in self._collection.queries]
-        self._take(await floors.measure_encoder(texts))
-        bar()
-        bar = self._bar("timing gRPC alone", 2 * (floors.ROUNDS + 1))
-        self._take_all(await floors.measure_check(self._target.address, bar))
-
     async def _load(self) -> None:
         bar = self._bar("idling", 1)
         self._idle = await self._meter.idle(IDLE_S)
         bar()
         reached_per_s = 0.0
         async with connected(self._target.address, 1) as connections:
-            await self._unmeasured(connections, CALLERS[1], WARM_UP_CALLS)
+            await self._unmeasured(connections, CALLERS[1], WARM_UP_ROUNDS * self._plan.min_calls)
         for callers in CALLERS:
             async with connected(self._target.address, connections_for(callers)) as connections:
                 await self._unmeasured(connections, callers, SETTLING_CALLS)
@@ -212,21 +193,6 @@ class Suite:
                 "curve_ms": curve_ms([seconds for seconds, _ in run.answered]),
             },
         )
-
-    async def _quality(self) -> None:
-        queries = self._collection.judged
-        async with connected(self._target.address, 1) as connections:
-            profiles = await connections.profiles()
-            ways = default_ways(profiles)
-            bar = self._bar("judging answers", len(queries) * len(ways))
-            baseline: Answers | None = None
-            for way in ways:
-                legs = legs_of(way, profiles)
-                answers = await ask_way(
-                    connections, queries, way, legs, bar, callers=QUALITY_CALLERS
-                )
-                baseline = baseline or answers
-                self._take(outcome(answers, baseline))
 
     # ---------------------------------------------------------------- the rest
 

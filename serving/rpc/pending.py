@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from grpc._cython import cygrpc  # what grpcio-channelz parses into a message that is not needed
 
 READ_AGAIN_S = 0.010
-"""Reading the counters is most of the cost in `python -m bench.speed.overload.cost`."""
+"""Reading the counters is most of what the guards of a question cost."""
 
 FIRST = 0
 """The id of a server at which to begin to list them."""

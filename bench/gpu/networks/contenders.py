@@ -1,8 +1,7 @@
 """The networks that are measured, each run in several ways.
 
-`here` is what the service does, and `here, no graphs`, on a GPU, the same without recorded CUDA
-graphs. `transformers` is that library's own network, called as it is; `sentence-transformers` is
-the same network within that library's loop over batches of 32. All have the same random weights,
+`here` is what the service does, `here, no graphs` on a GPU the same without recorded CUDA graphs,
+and `transformers` that library's own network, called as it is. All have the same random weights,
 precision and tokens; making tokens of text is in none of them.
 """
 
@@ -15,8 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.base.modules import InputModule
 from torch import Tensor
 
 from bench.gpu.networks.floors import Body, bert_body, qwen3_body
@@ -100,14 +97,6 @@ def qwen3_embedder(
         run = to_host(chosen.run)
         return lambda windows: encode_by_length(windows, run, its.hidden, passes.token_budget)
 
-    encoder = SentenceTransformer(
-        modules=[_Module(last_states, "sentence_embedding", device)], device=str(device)
-    )
-
-    def sentence_transformers(windows: Sequence[Window]) -> Rows:
-        rows: Rows = encoder.encode(_written(windows), show_progress_bar=False)
-        return rows
-
     return Network(
         qwen3_body(its),
         {
@@ -115,7 +104,6 @@ def qwen3_embedder(
             # On a CPU nothing is recorded.
             **({NO_GRAPHS: by(without_graphs)} if device.type != "cpu" else {}),
             "transformers": _on(device, last_states),
-            "sentence-transformers": sentence_transformers,
         },
     )
 
@@ -150,18 +138,9 @@ def bert_reranker(its: BertShape, device: torch.device, precision: Precision) ->
             made[places] = at_once([windows[place] for place in places])
         return made
 
-    encoder = CrossEncoder(modules=[_Module(logits, "scores", device)], device=str(device))
-
-    def cross_encoder(windows: Sequence[Window]) -> Rows:
-        pairs: Any = [(text, "") for text in _written(windows)]
-        scores: Rows = encoder.predict(
-            pairs, show_progress_bar=False, activation_fn=torch.nn.Identity()
-        )
-        return scores
-
     return Network(
         bert_body(its.layers, its.hidden, its.feed_forward),
-        {HERE: here, "transformers": at_once, "sentence-transformers": cross_encoder},
+        {HERE: here, "transformers": at_once},
     )
 
 
@@ -169,41 +148,6 @@ def random_windows(lengths: Sequence[int], vocabulary: int) -> list[Window]:
     """Rows of so many random tokens each, none of them a special one."""
     draws = np.random.default_rng(sum(lengths))
     return [draws.integers(FIRST_TOKEN, vocabulary, length).tolist() for length in lengths]
-
-
-class _Module(InputModule):
-    """A network as sentence-transformers takes one; a text is its tokens as numbers."""
-
-    def __init__(
-        self,
-        forward: Callable[[Mapping[str, Tensor]], Tensor],
-        answer: str,
-        device: torch.device,
-    ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._forward = forward
-        self._answer = answer
-        # By this the library knows where to bring the tokens.
-        self.register_buffer("where", torch.empty(0, device=device))
-
-    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> Any:
-        """Reads the numbers of each text, or of the first of each pair."""
-        del prompt
-        texts = [each if isinstance(each, str) else each[0] for each in inputs]
-        return padded([Pair([int(token) for token in text.split()]) for text in texts], 0)
-
-    def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Tensor]:
-        """Adds what the network makes of the tokens."""
-        inputs = {name: features[name] for name in ("input_ids", "attention_mask")}
-        return {**features, self._answer: self._forward(inputs)}
-
-    def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Is not asked for."""
-        raise NotImplementedError(output_path)
-
-
-def _written(windows: Sequence[Window]) -> list[str]:
-    return [" ".join(map(str, window)) for window in windows]
 
 
 def _on(device: torch.device, forward: Callable[[Mapping[str, Tensor]], Tensor]) -> Run:

@@ -33,7 +33,6 @@ from bench.reports.progress import progress_bars
 from bench.reports.recording import console, recorded
 from bench.speed.cpu.figures import CPU, cpu_table, save_picture
 from bench.speed.cpu.ways import WAYS, Way
-from bench.speed.suite import WARM_UP_CALLS
 from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
@@ -41,6 +40,7 @@ from serving.telemetry import NoRecorder
 from trivium.values import Retrieval
 
 CALLERS = 8
+WARM_UP_CALLS = 10_000
 SETTLING_CALLS = 100
 EMBEDDING_S = 30.0
 REPLICA = "replica Fusion"

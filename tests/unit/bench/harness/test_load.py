@@ -1,149 +1,102 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 
 import grpc
-import pytest
 
-from bench.harness.collection import Query
-from bench.harness.load import (
-    Run,
-    closed_loop,
-    leg_faults,
-    open_loop,
-    poisson_arrivals,
-    repeated,
-    split,
-)
-from serving.domain.errors import OverloadedError as InProcessOverload
-from tests.unit.bench.quality.scoring.answers import report, retrieval
+from bench.harness.latency import Latency
+from bench.harness.load import closed_loop, open_loop, poisson_arrivals, repeated, silent
+from bench.harness.processes import CpuReading, cpu_by_role, spent
 from trivium.errors import OverloadedError
-from trivium.values import LegState, Retrieval
 
-QUERIES = [Query(id=f"q{number}", tenant="t", text="?") for number in range(12)]
-
-
-def silent() -> None:
-    pass
+QUESTIONS = [f"q{number}" for number in range(12)]
 
 
 class Server:
-    """Answers when `release` is called so often; counts what is in flight."""
+    """Answers after a turn of the event loop; counts what is in flight."""
 
-    def __init__(self, *, refuse: frozenset[str] = frozenset()) -> None:
+    def __init__(self, *refused: str) -> None:
         self.asked: list[str] = []
         self.in_flight = 0
-        self.most_in_flight = 0
-        self._refuse = refuse
+        self.max_in_flight = 0
+        self._refused = refused
 
-    async def ask(self, query: Query) -> Retrieval:
-        self.asked.append(query.id)
+    async def ask(self, question: str) -> str:
+        self.asked.append(question)
         self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        self.max_in_flight = max(self.max_in_flight, self.in_flight)
         await asyncio.sleep(0)
         self.in_flight -= 1
-        if query.id in self._refuse:
+        if question in self._refused:
             raise OverloadedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-        return retrieval()
+        return "answer"
 
 
-async def test_a_closed_loop_asks_everything_once_with_so_many_in_flight() -> None:
-    server = Server()
+async def test_closed_loop_keeps_its_calls_in_flight() -> None:
+    server = Server("q1", "q5")
 
-    run = await closed_loop(server.ask, QUERIES, 4, silent)
+    run = await closed_loop(server.ask, QUESTIONS, 4, silent)
 
-    assert sorted(server.asked) == sorted(query.id for query in QUERIES)
-    assert server.most_in_flight == 4
-    assert len(run.answered) == 12
-
-
-async def test_errors_are_counted_by_code_and_are_no_latency() -> None:
-    server = Server(refuse=frozenset({"q1", "q5"}))
-
-    run = await closed_loop(server.ask, QUERIES, 2, silent)
-
-    assert run.errors == {"RESOURCE_EXHAUSTED": 2}
+    assert sorted(server.asked) == sorted(QUESTIONS)
+    assert server.max_in_flight == 4
     assert len(run.answered) == 10
+    assert run.errors == {"RESOURCE_EXHAUSTED": 2}
 
 
-@pytest.mark.parametrize("error", [InProcessOverload("the queue", 0.1), TimeoutError()])
-async def test_what_fails_in_process_is_counted_by_its_name(error: Exception) -> None:
-    async def ask(_question: str) -> float:
-        raise error
+async def test_failed_calls_in_process_count_by_name() -> None:
+    async def ask(_question: str) -> str:
+        raise TimeoutError
 
     run = await closed_loop(ask, ["?"], 1, silent)
 
-    assert run.errors == {type(error).__name__: 1}
+    assert run.errors == {"TimeoutError": 1}
     assert run.latency is None
 
 
-async def test_an_open_loop_does_not_wait_for_answers() -> None:
-    answered = asyncio.Event()
-    asked = 0
+async def test_open_loop_waits_for_no_answer() -> None:
+    all_asked = asyncio.Event()
+    asked: list[str] = []
 
-    async def ask(_query: Query) -> Retrieval:
-        nonlocal asked
-        asked += 1
-        if asked == len(QUERIES):  # only when all have come is any of them answered
-            answered.set()
-        await answered.wait()
-        return retrieval()
+    async def ask(question: str) -> str:
+        asked.append(question)
+        if len(asked) == len(QUESTIONS):  # only when all have come is any of them answered
+            all_asked.set()
+        await all_asked.wait()
+        return "answer"
 
-    run = await open_loop(ask, QUERIES, [0.0] * len(QUERIES), silent)
+    run = await open_loop(ask, QUESTIONS, [0.0] * len(QUESTIONS), silent)
 
-    assert len(run.answered) == len(QUERIES)
+    assert len(run.answered) == len(QUESTIONS)
 
 
-async def test_the_time_of_an_open_loop_counts_from_the_arrival_and_not_from_the_sending() -> None:
-    async def ask(_query: Query) -> Retrieval:
-        return retrieval()
-
-    # Due an hour ago: a count from the sending would be zero.
-    run = await open_loop(ask, QUERIES[:1], [-3600.0], silent)
+async def test_open_loop_counts_from_the_arrival() -> None:
+    # Due an hour ago: a count from the sending would be near zero.
+    run = await open_loop(Server().ask, QUESTIONS[:1], [-3600.0], silent)
 
     assert run.calls[0].seconds >= 3600
 
 
-def test_arrivals_ascend_at_the_rate_asked_for() -> None:
+def test_arrivals_have_the_rate() -> None:
     arrivals = poisson_arrivals(50, 5000, seed=1)
 
     assert arrivals == sorted(arrivals)
     assert 90 < arrivals[-1] < 110
-    assert arrivals == poisson_arrivals(50, 5000, seed=1)
 
 
-def test_questions_go_round_until_there_are_enough() -> None:
-    assert len(list(repeated(QUERIES, 30))) == 36
-    assert len(list(repeated(QUERIES, 5))) == 12
+def test_repeated_questions_are_enough() -> None:
+    assert len(list(repeated(QUESTIONS, 30))) == 36
+    assert len(list(repeated(QUESTIONS, 5))) == 12
 
 
-async def test_where_the_time_goes_is_told_by_leg_and_stage() -> None:
-    answer = retrieval(
-        total=timedelta(milliseconds=9),
-        embedding=timedelta(milliseconds=4),
-        reports=[report("lexical", elapsed_ms=3), report("dense", elapsed_ms=6)],
-    )
+def test_percentiles_are_measured_values() -> None:
+    latency = Latency.of([each / 1e3 for each in range(1, 101)])
 
-    async def ask(_query: Query) -> Retrieval:
-        return answer
-
-    measured = split(await closed_loop(ask, QUERIES, 1, silent))
-
-    assert measured["legs_ms"] == {"lexical": 3, "dense": 6}
-    assert (measured["embedding_ms"], measured["server_ms"]) == (4, 9)
+    assert (latency.p50_ms, latency.p95_ms, latency.p99_ms, latency.max_ms) == (50, 95, 99, 100)
 
 
-def test_legs_that_were_cut_short_are_told_and_skipped_ones_are_not() -> None:
-    answers = [
-        retrieval(reports=[report("graph", LegState.TIMED_OUT), report("dense", LegState.SKIPPED)]),
-        retrieval(reports=[report("graph", LegState.TIMED_OUT), report("dense")]),
-    ]
+def test_cpu_of_an_ended_child_counts_once() -> None:
+    # The backend used 3 s before and 1 s more before it ended under the postmaster.
+    before = cpu_by_role([CpuReading("postgres", 1.0, 0.0), CpuReading("postgres", 3.0, 0.0)])
+    after = cpu_by_role([CpuReading("postgres", 1.0, 4.0)])
 
-    assert leg_faults(answers) == {"graph: timed out": 2}
-
-
-def test_a_run_without_an_answer_has_no_latency() -> None:
-    run: Run[Retrieval] = Run([], 1.0)
-
-    assert run.latency is None
+    assert spent(before, after) == {"postgres": 1.0}

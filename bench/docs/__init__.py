@@ -1,1 +1,0 @@
-"""Writes the measured figures of the pages from the baselines."""

@@ -1,1 +1,0 @@
-"""Lower bounds of the service: the encoder alone, and gRPC alone."""

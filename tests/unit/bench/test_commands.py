@@ -1,0 +1,243 @@
+"""Each command of a benchmark, on a few questions against a service in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bench import docs
+from bench.gpu import index as gpu_index
+from bench.gpu import suite
+from bench.harness.load import Call, Run
+from bench.harness.results import Record, Result, read_records
+from bench.harness.sample import multiplied_sample
+from bench.harness.service import ServiceStartError
+from bench.reports.baselines import promote
+from bench.reports.recording import recorded
+from bench.speed import __main__ as speed
+from bench.speed.cpu.ways import LEGS, WAYS
+from bench.speed.faults.dependencies import Fault
+from bench.speed.faults.experiment import Observed
+from bench.speed.faults.figures import result_of
+from bench.speed.faults.figures import summary as faults_summary
+from bench.speed.faults.picture import save_picture as save_faults
+from bench.speed.ghz import __main__ as ghz
+from bench.speed.ghz.figures import open_loops_table
+from bench.speed.overload import __main__ as overload
+from bench.speed.recall import calls as recall
+from bench.speed.recall.figures import recall_table
+from bench.speed.recall.figures import result_of as recall_result
+from serving.config.profiles import ProfileBook
+from tests.fakes.service import running
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.unit.bench.quality.fake_memory import FakeMemory
+from tests.unit.client.conversation.fake_memory import FakeMemory as FakeClient
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    memory = FakeMemory()
+    with running(memory):
+        yield memory.address
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A set of one memory with twenty questions."""
+    folder = tmp_path / "twenty"
+    folder.mkdir()
+    numbers = range(20)
+    files = {
+        "corpus.jsonl": [{"id": f"t{each}", "text": f"Number {each}."} for each in numbers],
+        "queries.jsonl": [{"id": f"q{each}", "text": f"Which {each}?"} for each in numbers],
+    }
+    for name, lines in files.items():
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "qrels.tsv").write_text("".join(f"q{each}\tt{each}\t1\n" for each in numbers))
+    return folder
+
+
+def run(command: click.Command, *options: str) -> str:
+    done = CliRunner().invoke(command, options, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def records_in(out: Path) -> Sequence[Record]:
+    [folder] = out.iterdir()
+    assert (folder / "summary.md").read_text()
+    assert (folder / "overview.png").stat().st_size
+    return read_records(folder)
+
+
+def test_speed_measures_writing_and_every_load(address: str, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    options = ("--only", "ingest,load", "--calls", "20", "--out", str(out))
+    run(speed.main, "--data", str(data), "--address", address, *options)
+
+    found = records_in(out)
+    scenarios = [str(each["scenario"]) for each in found]
+    assert scenarios[:3] == ["ingest single", "ingest batches", "projected"]
+    assert scenarios.count("load") == 5
+    assert all(not each["errors"] for each in found)
+
+
+def test_speed_rejects_an_unknown_scenario() -> None:
+    done = CliRunner().invoke(speed.main, ["--only", "ingest,nothing"])
+
+    assert done.exit_code == 2
+    assert "no scenario 'nothing'" in done.output
+
+
+def test_overload_offers_every_share_with_every_budget(
+    address: str, data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    load = ("--budgets", "20000,30000", "--shares", "0.01", "--seconds", "0.2", "--calls", "4")
+
+    run(
+        overload.main,
+        *("--data", str(data), "--address", address, "--writers", "1", "--out", str(out), *load),
+    )
+
+    scenarios = [str(each["scenario"]) for each in records_in(out)]
+    assert scenarios.count("overload") == 2
+    assert scenarios.count("beside writes") == 2
+
+
+def test_prefetched_recall_waits_for_no_search() -> None:
+    def measured(plan: recall.Plan) -> Record:
+        async def simulate() -> list[recall.Call]:
+            clients = [FakeClient(delay_s=0.02)]
+            clock = asyncio.get_running_loop().time
+            return await recall.run_calls(clients, [["When is the wedding?"]], plan, clock)
+
+        return recall_result(run_in_virtual_time(simulate()), plan).as_record({})
+
+    plans = [recall.Plan(prefetch=prefetch, seconds=20) for prefetch in (True, False)]
+
+    waited = [line.split(" | ")[4] for line in recall_table([*map(measured, plans)]).splitlines()]
+
+    assert waited[2:] == ["0", "20"]
+
+
+def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
+    answer: Any = SimpleNamespace(leg_reports=())
+    calls = [Call(0.01, answer, due_s=1.0), Call(0.2, code="UNAVAILABLE", due_s=3.0)]
+    observed = Observed(
+        dependency="neo4j", fault=Fault.HUNG, run=Run(calls, 10.0), began_s=2.0, ended_s=5.0
+    )
+    about: Record = {"machine": {}, "versions": {}, "collection": {}}
+    records = [result_of(observed, 0.1, rate_per_s=1).as_record(about)]
+
+    save_faults(records, tmp_path / "picture.png")
+
+    assert "| neo4j hung | 1 | 0.0% | 0.0% | 0.0% | 100.0% |" in faults_summary(records)
+    assert (tmp_path / "picture.png").stat().st_size
+
+
+def test_cpu_asks_with_legs_of_the_default_profile() -> None:
+    profiles = ProfileBook.load()
+
+    assert [leg.name for leg in profiles["default"].legs] == list(LEGS)
+    for way in WAYS:
+        assert profiles.changed("default", way.overrides).legs
+
+
+def test_ghz_gets_requests_and_a_rate(tmp_path: Path) -> None:
+    queries = multiplied_sample(1).queries
+    ghz.write_requests(queries, tmp_path / "requests.json", 0.05)
+    settings = ghz.settings_of(100, budget_s=0.05, seconds=1)
+    calls = [{"latency": 3_000_000, "status": status} for status in ("OK", "ResourceExhausted")]
+
+    table = open_loops_table([ghz.summary_of({"count": 2, "details": calls}, settings)])
+
+    assert len(json.loads((tmp_path / "requests.json").read_text())) == len(queries)
+    assert table.splitlines()[-1] == "| 50ms | 100 | 50 | 3 | 3 | 50.0% | 3 | 0.0% |"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_gpu_without_a_device_fails_with_the_reason() -> None:
+    done = CliRunner().invoke(suite.main, [])
+
+    assert done.exit_code == 1
+    assert "there is no CUDA device" in done.output
+
+
+def test_gpu_dry_run_measures_the_index(tmp_path: Path) -> None:
+    run(gpu_index.main, "--device", "cpu", "--tiny", "--out", str(tmp_path))
+
+    found = read_records(tmp_path)
+    assert [each["scenario"] for each in found] == ["index"] * 3 + ["index side by side"]
+
+
+@pytest.mark.parametrize(
+    ("command", "limit_s", "outcome"),
+    [
+        ("pass", 60, "ended with 0, 0 results"),
+        ("raise SystemExit(3)", 60, "failed"),
+        ("import threading; threading.Event().wait()", 1, "stopped at its limit, 0 results"),
+    ],
+)
+def test_gpu_step_reports_its_end(
+    command: str, limit_s: float, outcome: str, tmp_path: Path
+) -> None:
+    class Code(suite.Step):
+        def arguments(self, folder: Path, *, dry_run: bool) -> list[str]:
+            del folder, dry_run
+            return ["-c", command]
+
+    step = Code("step", (), (), minutes=1)
+
+    assert suite.run(step, tmp_path, limit_s, dry_run=True) == outcome
+
+
+def test_the_page_of_benchmarks_equals_the_baselines() -> None:
+    run(docs.main, "--check")
+
+
+def test_a_baseline_is_replaced_by_runs(tmp_path: Path) -> None:
+    runs = [tmp_path / name for name in ("one", "two")]
+    for folder in runs:
+        folder.mkdir()
+        (folder / "results.jsonl").write_text(
+            '{"scenario": "any", "measured": {"by_category": 1}}\n'
+        )
+    (runs[0] / "overview.png").touch()
+
+    promote(runs, tmp_path / "baseline")
+
+    assert [each["measured"] for each in read_records(tmp_path / "baseline")] == [{}, {}]
+    assert (tmp_path / "baseline" / "overview.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes"),
+    [
+        (ServiceStartError("no start"), click.ClickException),
+        (asyncio.CancelledError(), click.Abort),
+    ],
+)
+def test_a_failed_run_keeps_its_results(
+    tmp_path: Path, error: BaseException, becomes: type[Exception]
+) -> None:
+    def fail() -> None:
+        with recorded("kind", multiplied_sample(1), tmp_path, lambda _: "summary") as take:
+            take(Result(scenario="any", n=1))
+            raise error
+
+    with pytest.raises(becomes):
+        fail()
+
+    [folder] = tmp_path.glob("kind-*")
+    assert len(read_records(folder)) == 1
