@@ -189,11 +189,6 @@ docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchm
 	@$(BIN)/python -m tests.support.settings_page
 	@$(BIN)/python -m bench.docs
 
-.PHONY: test-matrix
-test-matrix: $(VENV)/.dev ## Test the index in every form: placements, exact and in lists, shards
-	@$(BIN)/python -m pytest tests/e2e/test_index_matrix.py --index-matrix -q -rA \
-	  --durations 12 --durations-min 1
-
 # ---- develop
 
 .PHONY: format
@@ -277,11 +272,20 @@ ifdef CI
 REQUIRED := $(REQUIRED),node,go
 endif
 
+# The clients are built while lint and types run.
+.PHONY: checked
+checked: lint types $(PROTOC)/.protoc $(OTHER_CLIENTS)
+
 .PHONY: test
-test: lint types $(PROTOC)/.protoc $(AUDIT)/.audit $(OTHER_CLIENTS) $(if $(CI),$(INTEGRATIONS)/.integrations) ## Run everything that CI runs; if CI is set, Node.js and Go are required, and 600 MB more installed
-	@if [ -e $(INTEGRATIONS)/.integrations ]; then $(MAKE) --no-print-directory test-integrations; \
-	  else echo "Pipecat and LiveKit are not installed (600 MB): make test-integrations installs and tests them"; fi
-	@$(BIN)/pytest -n 2 --require $(REQUIRED)
+test: $(VENV)/.dev ## Run what CI runs, in two tiers the first (CONTRIBUTING.md); if CI is set, Node.js and Go are required
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target checked
+	@$(BIN)/pytest -n 3 --require $(REQUIRED)
+
+.PHONY: test-all
+test-all: $(VENV)/.dev $(AUDIT)/.audit ## Run everything, before a tag: all placements, clusters, faults, mutants, integrations
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target checked
+	@$(MAKE) --no-print-directory test-integrations mutants
+	@$(BIN)/pytest -n 3 --all --require $(REQUIRED)
 
 .PHONY: test-integrations
 test-integrations: $(INTEGRATIONS)/.integrations ## Test the plug-ins for Pipecat and LiveKit, in these frameworks

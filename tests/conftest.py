@@ -1,4 +1,8 @@
-"""Fixtures live in one plugin per concern, `fixtures/`; this adds `--require`.
+"""Fixtures live in one plugin per concern, `fixtures/`; this adds `--all` and `--require`.
+
+There are two tiers. `make test` leaves out the tests marked `release`, runs those of the service in
+the placement `single`, and tries few examples of each property. `--all`, with which `make test-all`
+runs, leaves nothing out.
 
 No test is timed, those of properties included: machines are shared.
 
@@ -29,12 +33,13 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # noqa: T
 
 # The same examples in every run: a tree passes or fails wherever it is tested.
 # `--hypothesis-profile random` looks for others.
+FEW_EXAMPLES = 25
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("same", settings.get_profile("random"), derandomize=True)
+settings.register_profile("all", settings.get_profile("random"), derandomize=True)
+settings.register_profile("few", settings.get_profile("all"), max_examples=FEW_EXAMPLES)
 settings.register_profile(
-    "mutants", settings.get_profile("same"), phases=[Phase.explicit, Phase.generate]
+    "mutants", settings.get_profile("all"), phases=[Phase.explicit, Phase.generate]
 )
-settings.load_profile("same")
 
 pytest_plugins = sorted(
     f"tests.fixtures.{path.stem}"
@@ -60,13 +65,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require", default="", help="markers, by comma, whose tests must not be skipped"
     )
     parser.addoption(
-        "--placements",
-        default="single,split",
-        help="where the suite of the whole service runs, by comma; each is a start of its own",
+        "--all",
+        action="store_true",
+        help="nothing is left out: tests marked `release`, all placements, all examples",
     )
-    parser.addoption(
-        "--index-matrix", action="store_true", help="all forms of the index, not one a placement"
-    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses how many examples of a property are tried, unless the command line does."""
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("all" if config.getoption("--all") else "few")
 
 
 CLUSTERS = "clusters"
@@ -112,12 +120,16 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs the tests of the Ray cluster last.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests of a release, and runs those of the Ray cluster last.
 
     The cluster stays up once it is started. It would hold the ports of Ray's own metrics, so that
     a desk beside it listens on fewer ports than docs/operating.md lists.
     """
+    if not config.getoption("--all"):
+        left_out = [item for item in items if item.get_closest_marker("release")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("release")]
     items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
 
 

@@ -18,6 +18,7 @@ from serving.domain.items.validity import Clocks, Closing
 from serving.ports.memory_store import Catalog, MemoryStore, Selector
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, segment
+from tests.support.examples import examples
 from tests.support.naive_facts import Table, bare, held
 
 # So that the tests notice a statement without its tenant.
@@ -252,7 +253,7 @@ ERASED = st.sampled_from([*map(fact_id, IDS), *map(segment_id, SAID)])
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

@@ -101,6 +101,7 @@ def test_the_single_placement_serves_through_haproxy(cluster: Cluster) -> None:
     assert cluster.listening() <= LOOPBACK, "a machine that others use is not to be opened to them"
 
 
+@pytest.mark.release
 @started("with ray.env")
 @pytest.mark.timeout(300)
 def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) -> None:
@@ -118,6 +119,7 @@ def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) ->
     assert set(cluster.application()["deployments"]) == parts
 
 
+@pytest.mark.release
 @started("without")
 @pytest.mark.timeout(300)
 def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
@@ -140,6 +142,7 @@ def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
     assert [line for line in cluster.log_of("Fusion") if line.startswith(SLOW_WAY_IN)]
 
 
+@pytest.mark.release
 @started("without")
 @pytest.mark.timeout(300)
 def test_a_reranker_that_is_not_there_is_said_and_counted_and_the_rest_goes_on(
@@ -161,6 +164,7 @@ def test_a_reranker_that_is_not_there_is_said_and_counted_and_the_rest_goes_on(
     until_shown(cluster.metrics, 'stage="coarse_fallback"')
 
 
+@pytest.mark.release
 @started("with TLS")
 @pytest.mark.timeout(300)
 def test_in_direct_ingress_the_service_speaks_tls_and_knows_callers_by_certificates(
@@ -190,6 +194,7 @@ def test_in_direct_ingress_the_service_speaks_tls_and_knows_callers_by_certifica
         assert whole(memory).hits
 
 
+@pytest.mark.release
 @started("with ray.env")
 @pytest.mark.timeout(300)
 def test_behind_a_proxy_that_does_tls_calls_are_answered(
@@ -207,6 +212,7 @@ def test_behind_a_proxy_that_does_tls_calls_are_answered(
             in_clear_text.retrieve(QUESTION)
 
 
+@pytest.mark.release
 @started("with TLS between nodes")
 @pytest.mark.timeout(300)
 def test_the_parts_of_the_service_speak_tls_with_each_other(

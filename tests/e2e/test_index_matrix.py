@@ -1,7 +1,4 @@
-"""The index in every form: written to, deleted from, rebuilt, and one of its replicas killed.
-
-`make test` has one form for each placement, `make test-matrix` all of them.
-"""
+"""The index in every form: written to, deleted from, rebuilt, and one of its replicas killed."""
 
 from __future__ import annotations
 
@@ -28,6 +25,7 @@ pytestmark = [
     pytest.mark.neo4j,
     pytest.mark.ray,
     pytest.mark.model,
+    pytest.mark.release,
     pytest.mark.timeout(600),
 ]
 
@@ -60,8 +58,7 @@ class Form:
         cluster.deploy(file, serve={"placement": self.placement}, index=index)
 
 
-USUAL = (Form("single", "exact"), Form("split", "ivf"), Form("gpu", "ivf", 3))
-ALL = (
+FORMS = (
     *(Form("single", kind) for kind in ("exact", "ivf")),
     *(Form(*each) for each in product(("split", "gpu"), ("exact", "ivf"), (1, 3))),
 )
@@ -80,11 +77,10 @@ MEANING_ALONE = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All forms for the matrix, else one for each placement; on one cluster."""
+    """All forms, on one cluster."""
     metafunc.parametrize("cluster", ["with ray.env"], indirect=True, scope="session")
     if "form" in metafunc.fixturenames:
-        forms = ALL if metafunc.config.getoption("--index-matrix") else USUAL
-        metafunc.parametrize("form", forms, ids=str)
+        metafunc.parametrize("form", FORMS, ids=str)
 
 
 def sentence(number: int) -> str:

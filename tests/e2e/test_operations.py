@@ -1,4 +1,4 @@
-"""What an operator sees and does, in the placements `single` and `split`."""
+"""What an operator sees and does."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.m
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
+@pytest.mark.placement
 def test_listening_ports_equal_those_of_the_page(service: Service) -> None:
     chosen = chosen_ports(service)
     # Ray's dashboard listens some time after the service answers.
@@ -71,6 +72,7 @@ def port_of(address: str) -> int:
     return int(re.findall(r":(\d+)", address)[-1])
 
 
+@pytest.mark.placement
 def test_no_text_and_no_credentials_are_in_any_log(service: Service) -> None:
     secret = f"zanzibar{uuid.uuid4().hex}"
     key = uuid.uuid4().hex
@@ -124,6 +126,7 @@ def test_the_http_port_says_that_the_service_is_elsewhere(service: Service) -> N
     assert "gRPC" in answered.value.read().decode()
 
 
+@pytest.mark.placement
 def test_the_metrics_port_shows_ours(service: Service) -> None:
     service.client(tenant="metrics").retrieve("Anything?")
 
@@ -150,6 +153,7 @@ def page(url: str) -> str:
         return str(response.read().decode())
 
 
+@pytest.mark.placement
 def test_weights_change_live_without_a_restart(service: Service) -> None:
     memory = service.client(tenant=f"live-{uuid.uuid4().hex[:8]}")
     token = memory.ingest([Segment(id="a", text="The lighthouse is lit again.")]).consistency_token

@@ -34,6 +34,7 @@ pytestmark = [
     pytest.mark.postgres,
     pytest.mark.neo4j,
     pytest.mark.ray,
+    pytest.mark.release,
     pytest.mark.timeout(600),
 ]
 

@@ -24,8 +24,8 @@ pytestmark = [
     pytest.mark.neo4j,
     pytest.mark.ray,
     pytest.mark.model,
+    pytest.mark.release,
     pytest.mark.timeout(600),
-    pytest.mark.parametrize("service", ["single"], indirect=True, scope="session"),
 ]
 
 RELATIONS = "graph"

@@ -1,4 +1,4 @@
-"""What a cross-encoder makes of an answer, in the placements `single` and `split`."""
+"""What a cross-encoder makes of an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from tests.fixtures.service import Service
 from tests.support.waiting import until
 from trivium import Client, Retrieval, Segment, Stage
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.placement,
+]
 
 QUESTION = "When did Caroline visit the agency?"
 SAID = {

@@ -1,4 +1,4 @@
-"""What a user does, over the network, in the placements `single` and `split`."""
+"""What a user does, over the network."""
 
 from __future__ import annotations
 
@@ -102,6 +102,7 @@ def states(answer: Retrieval) -> dict[str, LegState]:
     return {report.leg: report.state for report in answer.leg_reports}
 
 
+@pytest.mark.placement
 def test_what_was_said_is_found_by_words_meaning_and_relations(stored: tuple[Client, str]) -> None:
     memory, token = stored
 
@@ -167,6 +168,7 @@ def test_a_repeat_without_a_time_changes_nothing(memory: Client) -> None:
     assert again.outcomes[0].state is ItemState.UNCHANGED
 
 
+@pytest.mark.placement
 def test_an_update_reaches_every_leg(stored: tuple[Client, str]) -> None:
     memory, _ = stored
     changed = Segment(id="t3", speaker="Mara", text="I love sailing now.", event_time=day(2))
@@ -178,6 +180,7 @@ def test_an_update_reaches_every_leg(stored: tuple[Client, str]) -> None:
         assert "I love sailing now." in [hit.text for hit in answer.hits], leg
 
 
+@pytest.mark.placement
 def test_what_is_forgotten_is_gone_from_every_store(stored: tuple[Client, str]) -> None:
     memory, token = stored
     memory.retrieve("Tom", consistency_token=token)
@@ -195,6 +198,7 @@ def test_what_is_forgotten_is_gone_from_every_store(stored: tuple[Client, str]) 
         assert "t2" not in [hit.id for hit in answer.hits]
 
 
+@pytest.mark.placement
 def test_a_tenant_can_be_forgotten_whole(stored: tuple[Client, str]) -> None:
     memory, _ = stored
 
@@ -206,6 +210,7 @@ def test_a_tenant_can_be_forgotten_whole(stored: tuple[Client, str]) -> None:
     assert _counts(memory).segment_count == 0
 
 
+@pytest.mark.placement
 def test_nobody_sees_the_memory_of_another(service: Service, stored: tuple[Client, str]) -> None:
     _, token = stored
     other = service.client(tenant=f"other-{uuid.uuid4().hex}")
@@ -231,6 +236,7 @@ def test_a_sensitive_segment_is_found_by_words_only(memory: Client) -> None:
     assert found == {"lexical": ["s"], "dense": [], "facts": [], "graph": []}
 
 
+@pytest.mark.placement
 def test_what_turns_sensitive_leaves_the_index_and_the_graph(stored: tuple[Client, str]) -> None:
     memory, token = stored
     assert memory.retrieve("Lotus Books", consistency_token=token, leg_overrides=only("facts")).hits
@@ -252,6 +258,7 @@ def test_what_turns_sensitive_leaves_the_index_and_the_graph(stored: tuple[Clien
         assert "t2" not in [hit.id for hit in answer.hits], leg
 
 
+@pytest.mark.placement
 @pytest.mark.parametrize(
     ("filter_", "passing"),
     [
@@ -291,6 +298,7 @@ def test_as_of_hides_what_was_said_later_and_what_was_not_yet_true(
     assert {hit.id for hit in answer.hits} == {"t1"}
 
 
+@pytest.mark.placement
 def test_a_short_budget_is_kept_and_reported(stored: tuple[Client, str]) -> None:
     memory, _ = stored
 
@@ -299,6 +307,7 @@ def test_a_short_budget_is_kept_and_reported(stored: tuple[Client, str]) -> None
     assert answer.statistics.total < timedelta(seconds=20)
 
 
+@pytest.mark.placement
 def test_a_call_with_less_time_than_its_budget_is_answered_before_it_ends(
     service: Service, memory: Client
 ) -> None:
@@ -435,6 +444,7 @@ def test_odd_texts_and_relations_come_back_as_they_went_in(memory: Client) -> No
     assert answer.hits[0].text == text
 
 
+@pytest.mark.placement
 def test_a_segment_is_found_by_the_vector_that_came_with_it(memory: Client) -> None:
     service = memory.stats().service
     vector = [1.0] + [0.0] * (service.dimension - 1)
@@ -497,6 +507,7 @@ def test_a_tenant_keeps_its_text_search_configuration(memory: Client) -> None:
     assert refused.value.reason == "TEXT_SEARCH_CONFIG_CONFLICT"
 
 
+@pytest.mark.placement
 def test_stats_say_what_serves(service: Service, stored: tuple[Client, str]) -> None:
     memory, token = stored
     memory.retrieve("Tom", consistency_token=token)

@@ -37,6 +37,7 @@ from tests.contract.test_graph import ask, ask_facts, named, put, remove
 from tests.fakes.graph import InMemoryGraph
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.neo4j
 
@@ -261,7 +262,7 @@ CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | REMOVED, min_size=1,
 
 
 @settings(
-    max_examples=80,
+    max_examples=examples(80),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -629,7 +630,7 @@ MENTIONING = st.builds(
 
 @pytest.mark.postgres
 @settings(
-    max_examples=20,
+    max_examples=examples(20),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -29,6 +29,7 @@ from langgraph.store.memory import InMemoryStore
 from tests.clients.langgraph.fake_client import FakeAsyncClient, FakeClient
 from tests.fixtures.local_service import local_service
 from tests.fixtures.postgres import fresh_database
+from tests.support.examples import examples
 from trivium import AsyncClient
 from trivium_langgraph import TriviumStore
 
@@ -219,7 +220,7 @@ ops = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(batches=st.lists(st.lists(ops, max_size=4), max_size=8))
 def test_any_sequence_of_calls_answers_as_the_in_memory_store(batches: list[list[Op]]) -> None:
     store, peer = TriviumStore(FakeClient()), Peer()

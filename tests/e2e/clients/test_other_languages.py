@@ -21,7 +21,6 @@ pytestmark = [
     pytest.mark.neo4j,
     pytest.mark.ray,
     pytest.mark.model,
-    pytest.mark.parametrize("service", ["single"], indirect=True, scope="session"),
 ]
 
 

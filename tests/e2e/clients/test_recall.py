@@ -65,6 +65,7 @@ async def test_the_final_answer_of_a_stream_is_that_of_retrieve(
     assert (streamed.hits, streamed.briefing) == (unary.hits, unary.briefing)
 
 
+@pytest.mark.placement
 async def test_answers_come_while_somebody_still_speaks(service: Service, token: str) -> None:
     numbers: list[int] = []
 

@@ -13,11 +13,19 @@ from psycopg.conninfo import make_conninfo
 
 from serving.__main__ import main
 from tests.clients.mcp.test_transports import called, served
+from tests.fakes.simulation.openai_api import (
+    CompletionsServer,
+    answered,
+    completion,
+    giving,
+    proposed,
+    serving_in_a_thread,
+)
 from tests.fixtures.postgres import fresh_database
 from tests.fixtures.service import Service, started_service
 from tests.support.processes import tree_of
 from tests.support.waiting import until
-from trivium import Client
+from trivium import Client, Segment
 from trivium.errors import AuthenticationError, UnavailableError
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
@@ -31,7 +39,6 @@ SETTINGS = {
     "TRIVIUM_AUTH__KEYS": "true",
     "TRIVIUM_NEO4J__PASSWORD": PASSWORD,
     "TRIVIUM_EXTRACTION__BY": "api",
-    "TRIVIUM_EXTRACTION__API__URL": "http://127.0.0.1:1/v1",
     "TRIVIUM_EXTRACTION__API__MODEL": "some-model",
     "TRIVIUM_EXTRACTION__API__KEY": API_KEY,
 }
@@ -39,9 +46,10 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class GuardedDesk:
-    """The desk, and the address of its PostgreSQL with the password."""
+    """The desk, its extractor, and the address of its PostgreSQL with the password."""
 
     service: Service
+    extractor: CompletionsServer
     dsn: str
 
     def keys(self, *arguments: str) -> str:
@@ -72,10 +80,17 @@ class GuardedDesk:
 
 @pytest.fixture(scope="module")
 def desk(postgres_server: str) -> Iterator[GuardedDesk]:
-    with fresh_database(postgres_server) as address:
+    with (
+        fresh_database(postgres_server) as address,
+        serving_in_a_thread(CompletionsServer()) as extractor,
+    ):
         dsn = make_conninfo(address, password=PASSWORD)
-        with started_service("single", **SETTINGS, TRIVIUM_POSTGRES__DSN=dsn) as service:
-            yield GuardedDesk(service, dsn)
+        of_this_run = {
+            "TRIVIUM_POSTGRES__DSN": dsn,
+            "TRIVIUM_EXTRACTION__API__URL": extractor.url,
+        }
+        with started_service("single", **SETTINGS, **of_this_run) as service:
+            yield GuardedDesk(service, extractor, dsn)
 
 
 def test_a_key_is_accepted_until_it_is_revoked_and_rejected_within_5_s(desk: GuardedDesk) -> None:
@@ -114,3 +129,29 @@ def test_over_mcp_each_caller_has_the_memory_of_its_own_key(desk: GuardedDesk) -
         texts = asyncio.run(told_and_asked(url))
 
     assert ["eighth of May" in text for text in texts] == [True, False, False, False]
+
+
+def test_turns_become_facts_by_the_extractor(desk: GuardedDesk) -> None:
+    fact = proposed(subject="Mara", object="Lisbon", sentence="Mara lives in Lisbon.")
+    desk.extractor.selected = "Lisbon"
+    desk.extractor.answer = giving(completion(answered(fact)))
+    key = desk.keys("create", "--tenant", "talk", "--role", "admin")
+    until(lambda: desk.answers(key))
+
+    with Client(desk.service.address, token=key, timeout=30) as memory:
+        memory.ingest(
+            [
+                Segment(id="t1", speaker="Mara", session="s", text="I live in Lisbon."),
+                Segment(id="t2", speaker="Mara", session="s", text="My PIN is 1.", sensitive=True),
+            ]
+        )
+        until(lambda: len(list(memory.list_facts())) == 1)
+
+        [stored] = memory.list_facts()
+        assert stored.sentence == "Mara lives in Lisbon."
+        assert tuple(stored.evidence) == ("t1",)
+        assert stored.id.startswith("extracted:")
+        until(lambda: "extraction" in {each.projection for each in memory.stats().projections})
+        assert not memory.stats().dead_letters
+    assert desk.extractor.keys[-1] == f"Bearer {API_KEY}"
+    assert "PIN" not in str(desk.extractor.bodies)

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.neo4j,
     pytest.mark.ray,
     pytest.mark.model,
+    pytest.mark.release,
     pytest.mark.timeout(900),
 ]
 

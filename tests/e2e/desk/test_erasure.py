@@ -85,6 +85,7 @@ def memory(service: Service, mark: str) -> Iterator[Client]:
         memory.forget(everything=True)
 
 
+@pytest.mark.placement
 def test_no_file_holds_what_was_erased(service: Service, memory: Client, mark: str) -> None:
     found_before = files_with(mark, service)
     assert all(str(service.snapshots) in path for path in found_before), found_before

@@ -84,6 +84,7 @@ def test_the_folders_of_the_desk_are_for_their_owners_alone(service: Service) ->
     assert [path.name for path in (ray_parent, *data) if path.stat().st_mode & 0o077] == []
 
 
+@pytest.mark.placement
 def test_no_command_line_shows_a_secret(service: Service) -> None:
     lines = []
     for process in tree_of(service.process.pid):

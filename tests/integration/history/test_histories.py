@@ -55,6 +55,7 @@ from tests.fakes.store import InMemoryStore
 from tests.fakes.times import ALL, InMemoryAccessLog, InMemoryTimeline
 from tests.fakes.words import InMemoryWords
 from tests.support.builders import days, fact, query, scope, segment
+from tests.support.examples import examples
 from tests.support.naive_facts import Table, closes, held, start, walked
 
 QUESTION = "Ann's boat"
@@ -290,7 +291,7 @@ WRITTEN: list[Item] = [SPOKEN, SPOKEN_OF_IT, OLD, FURTHER]
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

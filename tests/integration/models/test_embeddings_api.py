@@ -12,10 +12,10 @@ from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.telemetry import NoRecorder
 from tests.fakes.meaning import FAKE_MODEL
-from tests.fakes.simulation.embeddings_api import (
+from tests.fakes.simulation.openai_api import (
     EmbeddingsServer,
     answering,
-    embeddings_server,
+    serving,
 )
 from tests.fixtures.local_service import local_service
 from tests.support.waiting import until_async
@@ -53,7 +53,7 @@ async def test_meaning_is_found_by_the_vectors_of_another_service(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:
     async with (
-        embeddings_server() as server,
+        serving(EmbeddingsServer()) as server,
         service_with_api(postgres_dsn, neo4j_uri, server) as memory,
     ):
         server.refused = "poison"
@@ -80,7 +80,7 @@ async def test_a_service_that_is_away_or_busy_costs_the_legs_of_meaning_and_noth
     postgres_dsn: str, neo4j_uri: str, status: int, reason: str
 ) -> None:
     async with (
-        embeddings_server() as server,
+        serving(EmbeddingsServer()) as server,
         service_with_api(postgres_dsn, neo4j_uri, server) as memory,
     ):
         server.answer = answering(status)

@@ -23,11 +23,11 @@ from serving.domain.items.records import TenantName
 from serving.domain.items.text import TextForm
 from serving.pipeline.index.text_search import QuestionVectors
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
-from tests.fakes.simulation.embeddings_api import (
+from tests.fakes.simulation.openai_api import (
     EmbeddingsServer,
     answering,
-    embeddings_server,
     giving,
+    serving,
     silence,
 )
 from tests.support.stepped_clock import SteppedClock
@@ -38,7 +38,7 @@ TEXTS = ["We sailed to Goa.", "The wedding is in May.", "Tom bought a boat."]
 
 @pytest.fixture
 async def server() -> AsyncIterator[EmbeddingsServer]:
-    async with embeddings_server() as running:
+    async with serving(EmbeddingsServer()) as running:
         yield running
 
 
@@ -241,7 +241,7 @@ async def test_a_vector_that_is_zero_or_not_finite_is_unsound(
 
 
 async def test_a_service_that_cannot_be_reached_is_named(embedder: ApiEmbedder) -> None:
-    async with embeddings_server() as gone:
+    async with serving(EmbeddingsServer()) as gone:
         pass
     async with ApiEmbedder.opened(gone.url, MODEL, None) as unreachable:
         with pytest.raises(DependencyError, match=f"{gone.url}/embeddings: ClientConnector"):

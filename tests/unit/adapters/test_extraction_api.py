@@ -11,14 +11,16 @@ from serving.adapters.openai_api import ApiExtractor
 from serving.adapters.openai_api.extractor import USUAL_TURN
 from serving.domain.errors import DependencyError, OverloadedError
 from serving.ports.text_analysis import Conversation, UnusableAnswerError
-from tests.fakes.simulation.completions_api import (
+from tests.fakes.simulation.openai_api import (
     CompletionsServer,
     answered,
+    answering,
     completion,
-    completions_server,
+    giving,
     proposed,
+    serving,
+    silence,
 )
-from tests.fakes.simulation.embeddings_api import answering, giving, silence
 from tests.support.builders import fact, segment
 
 TALK = Conversation(
@@ -30,7 +32,7 @@ TALK = Conversation(
 
 @pytest.fixture
 async def server() -> AsyncIterator[CompletionsServer]:
-    async with completions_server() as running:
+    async with serving(CompletionsServer()) as running:
         yield running
 
 
@@ -172,12 +174,12 @@ async def test_turns_are_to_blame_for_a_refusal_only_if_a_usual_turn_is_not_refu
 async def test_turns_are_to_blame_for_silence_only_if_a_usual_turn_is_answered(
     server: CompletionsServer,
 ) -> None:
-    server.answer, server.slow = silence, "moved"
+    server.answer, server.selected = silence, "moved"
     # The usual turn has the same limit, which must suffice on a busy machine.
     async with ApiExtractor.opened(server.url, "some-model", None, timeout_s=2.0) as extractor:
         with pytest.raises(UnusableAnswerError, match="timeout"):
             await extractor.extract(TALK)
-    server.slow = None
+    server.selected = ""
     async with ApiExtractor.opened(server.url, "some-model", None, timeout_s=0.01) as extractor:
         with pytest.raises(DependencyError, match=r"did not answer within 0\.01 s"):
             await extractor.extract(TALK)

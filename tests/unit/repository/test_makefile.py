@@ -44,7 +44,7 @@ def test_every_pin_has_a_hash(name: str) -> None:
     assert [line for line in listed if "==" not in line or "--hash=sha256:" not in line] == []
 
 
-@pytest.mark.skipif(not AUDIT.exists(), reason="`make test` installs what writes it")
+@pytest.mark.skipif(not AUDIT.exists(), reason="`make test-all` installs what writes it")
 def test_the_bill_of_materials_is_of_the_wheel_and_names_every_pin(tmp_path: Path) -> None:
     file = tmp_path / "sbom.json"
     subprocess.run(

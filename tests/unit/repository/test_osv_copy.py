@@ -16,7 +16,7 @@ from requirements import osv_copy
 from tests.support.tracked_files import ROOT
 
 PIP_AUDIT = ROOT / ".venv-audit" / "bin" / "pip-audit"
-installed = pytest.mark.skipif(not PIP_AUDIT.exists(), reason="`make test` installs pip-audit")
+installed = pytest.mark.skipif(not PIP_AUDIT.exists(), reason="`make test-all` installs pip-audit")
 
 
 def entry(package: str = "Some_Package", **affected: Any) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.projector import Projector
 from serving.ports.memory_store import ExtractionProgress, Selector
 from serving.ports.text_analysis import Conversation, Proposal, UnusableAnswerError
-from tests.fakes.simulation.completions_api import (
+from tests.fakes.simulation.openai_api import (
     CompletionsServer,
     answered,
-    completions_server,
     proposed,
+    serving,
 )
 from tests.support.builders import A_DAY_LATER, NOON, TENANT, days, segment
 
@@ -352,7 +352,7 @@ async def test_the_command_says_what_it_would_cost_and_asks_nobody(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."), turn("b", "PIN 1", sensitive=True))
-    async with completions_server() as server:
+    async with serving(CompletionsServer()) as server:
         said = await command(postgres_dsn, "--dry-run", **by_api(server))
 
         assert server.bodies == []
@@ -371,7 +371,7 @@ async def test_the_command_reads_what_waits_counts_it_and_has_nothing_to_do_afte
         turn("b", "My PIN is 1234.", sensitive=True),
         turn("c", "I bought a boat.", event_time=NOON + timedelta(minutes=1)),
     )
-    async with completions_server() as server:
+    async with serving(CompletionsServer()) as server:
         # The second request shows the first turn as t1 too, so both give the same fact of it.
         server.content = answered(proposed(), proposed(evidence=["t9"]))
         said = await command(postgres_dsn, **by_api(server))
@@ -392,7 +392,7 @@ async def test_the_command_shows_answers_that_it_cannot_use(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     await ingest(postgres, turn("a", "I live in Paris."))
-    async with completions_server() as server:
+    async with serving(CompletionsServer()) as server:
         server.content = "Ann lives in Paris."
         said = await command(postgres_dsn, **by_api(server))
         server.content = answered(proposed())
@@ -411,7 +411,7 @@ async def test_the_command_needs_an_extractor(postgres_dsn: str) -> None:
 
 
 async def test_the_command_names_the_file_of_the_key_that_is_missing(postgres_dsn: str) -> None:
-    async with completions_server() as server:
+    async with serving(CompletionsServer()) as server:
         missing = {"TRIVIUM_EXTRACTION__API__KEY_FILE": "/missing/key"}
         said = await command(postgres_dsn, **by_api(server), **missing)
 

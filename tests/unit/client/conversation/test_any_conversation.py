@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.support.examples import examples
 from tests.unit.client.conversation.fake_memory import FakeMemory, block, unavailable
 from trivium import TriviumError
 from trivium.conversation import Recall, words_of
@@ -41,7 +42,7 @@ SPOKEN = st.builds(
 OPENINGS = st.lists(st.sampled_from([None, None, unavailable()]), max_size=5).map(deque)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     turns=st.lists(SPOKEN, min_size=1, max_size=4),
     delays=st.tuples(*[SECONDS] * len(TEXTS)),

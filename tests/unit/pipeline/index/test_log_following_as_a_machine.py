@@ -42,6 +42,7 @@ from tests.fakes.simulation.random_rows import (
     assert_is_what_is_nearest,
 )
 from tests.support.builders import TENANT, scope, segment
+from tests.support.examples import examples
 from tests.unit.pipeline.index.test_vector_spaces import until
 
 EVENTS = ["kept", "crashed", "restarted", "damaged", "spread", "pruned", "restored"]
@@ -278,11 +279,11 @@ class OfExactIndexes(Machine):
 
 TestLogFollowingTieredIndexes = OfTieredIndexes.TestCase
 TestLogFollowingTieredIndexes.settings = settings(
-    max_examples=40, stateful_step_count=8, deadline=None
+    max_examples=examples(40), stateful_step_count=8, deadline=None
 )
 TestLogFollowingExactIndexes = OfExactIndexes.TestCase
 TestLogFollowingExactIndexes.settings = settings(
-    max_examples=20, stateful_step_count=6, deadline=None
+    max_examples=examples(20), stateful_step_count=6, deadline=None
 )
 
 

@@ -29,6 +29,7 @@ from serving.pipeline.inference.embedding_queues import (
 )
 from serving.pipeline.inference.scheduling import AlternatingSchedule
 from tests.fakes.simulation.simulated_device import Ran, SimulatedEncoder
+from tests.support.examples import examples
 from tests.support.stepped_clock import SteppedClock
 
 Result = TypeVar("Result")
@@ -238,7 +239,7 @@ def test_a_bulk_batch_takes_no_longer_than_a_question_may_wait(
     assert simulation.longest_s("bulk") <= max(BULK_S, least_s) * ROUNDING
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(batch_seconds, token_seconds, st.floats(1.1, 10), st.integers(1, 100))
 def test_documents_go_on_while_questions_leave_the_device_time(
     batch_s: float, token_s: float, leisure: float, texts: int

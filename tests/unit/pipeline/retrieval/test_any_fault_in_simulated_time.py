@@ -35,6 +35,7 @@ from tests.fakes.pipeline import FixedLeg
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, query, segment
+from tests.support.examples import examples
 from tests.unit.pipeline.retrieval.retrieving import retriever
 
 LEGS = ("lexical", "dense", "graph")
@@ -161,7 +162,7 @@ async def ask(answering: Retriever, asked: Asked) -> Outcome:
     return Outcome(loop.time() - started, answer)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     faults=st.tuples(FAULTS, FAULTS, FAULTS),
     budget_s=BUDGETS,
@@ -196,7 +197,7 @@ QUESTIONS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     questions=QUESTIONS,
     faults=st.tuples(*[st.lists(FAULTS, min_size=1, max_size=6)] * 3),

@@ -23,6 +23,7 @@ from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedReranker
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.examples import examples
 from tests.unit.pipeline.retrieval.retrieving import retriever, some_spaces, soon, store_of
 
 PLAIN = Profile(
@@ -646,7 +647,9 @@ def bottomless(profile: Profile) -> Profile:
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=examples(150),
+    deadline=None,
 )
 @given(
     lexical=names,
