@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+
+from jwt import PyJWK
 
 from serving.composition.background import repeated
 from serving.config.settings import CertificateSettings, Settings
@@ -14,7 +17,7 @@ from serving.ports.access_keys import AccessKeys
 from serving.rpc.identity.access import Access
 from serving.rpc.identity.key_ring import REFRESH_S as KEYS_EVERY_S
 from serving.rpc.identity.key_ring import KeyRing
-from serving.rpc.identity.web_tokens import ALL_TENANTS, TokenRules, WebTokens
+from serving.rpc.identity.web_tokens import ALL_TENANTS, TokenRules, WebTokens, read_key_set
 from serving.rpc.identity.web_tokens import REFRESH_S as TOKENS_EVERY_S
 
 
@@ -40,12 +43,16 @@ def require_authentication(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def open_access(settings: Settings, keys: AccessKeys) -> AsyncIterator[Access]:
+async def open_access(
+    settings: Settings,
+    keys: AccessKeys,
+    *,
+    read_keys: Callable[[str], Sequence[PyJWK]] = read_key_set,
+) -> AsyncIterator[Access]:
     """Opens the ways to authenticate that the settings name.
 
     Raises:
-        OSError: The key set of tokens cannot be read.
-        ValueError: It is not a key set.
+        jwt.PyJWTError, ValueError: The key set of tokens cannot be read, or is not a key set.
     """
     auth = settings.auth
     async with AsyncExitStack() as stack:
@@ -59,7 +66,7 @@ async def open_access(settings: Settings, keys: AccessKeys) -> AsyncIterator[Acc
             )
         if auth.jwks is not None:
             tokens = WebTokens(
-                auth.jwks,
+                partial(read_keys, auth.jwks),
                 TokenRules(
                     issuer=auth.issuer,
                     audience=auth.audience,

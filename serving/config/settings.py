@@ -384,7 +384,7 @@ class AuthSettings(_Section):
     )
     jwks: str | None = Field(
         default=None,
-        description="Accept JSON Web Tokens signed by a key of this set: a file, or an https URL.",
+        description="Accept JSON Web Tokens signed by a key of the set at this https URL.",
     )
     issuer: str = Field(default="", description="The issuer (`iss`) that a token must have.")
     audience: str = Field(default="", description="The audience (`aud`) that a token must have.")
@@ -419,8 +419,8 @@ class AuthSettings(_Section):
     def _tokens_are_for_this_service(self) -> Self:
         if self.jwks is not None and not (self.issuer and self.audience):
             raise ValueError("jwks: set issuer and audience too, or tokens for others are accepted")
-        if self.jwks is not None and "://" in self.jwks and not self.jwks.startswith("https://"):
-            raise ValueError("jwks: must be a file or begin with https://")
+        if self.jwks is not None and not self.jwks.startswith("https://"):
+            raise ValueError("jwks: must begin with https://")
         return self
 
 

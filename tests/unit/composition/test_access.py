@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+import jwt
 import pydantic
 import pytest
 
@@ -18,6 +18,7 @@ from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.unit.rpc.identity.callers import NOW, RULES, Call, FakeAccessKeys, Issuer, bearer
 
 TOKENS = {"issuer": RULES.issuer, "audience": RULES.audience}
+JWKS = "https://issuer.example/keys"
 FILES = {"certificate": "/c", "key": "/k", "client_ca": "/a"}
 
 
@@ -31,13 +32,13 @@ def test_without_authentication_the_service_starts_only_if_a_setting_says_so() -
 
     require_authentication(settings(allow_anonymous=True))
     require_authentication(settings(keys=True))
-    require_authentication(settings(jwks="/keys", **TOKENS))
+    require_authentication(settings(jwks=JWKS, **TOKENS))
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"auth": {"jwks": "/keys"}}, "issuer and audience"),
+        ({"auth": {"jwks": JWKS}}, "issuer and audience"),
         ({"auth": {"jwks": "http://keys", **TOKENS}}, "https"),
         (
             {"auth": {"certificates": {"bot": {"tenants": ["a"], "roles": ["reader"]}}}},
@@ -54,13 +55,18 @@ def test_settings_that_would_let_outsiders_in_are_rejected(given: Any, why: str)
         load_settings(given)
 
 
-async def test_each_way_to_authenticate_is_opened_that_the_settings_name(tmp_path: Path) -> None:
+async def test_each_way_to_authenticate_is_opened_that_the_settings_name() -> None:
     keys, issuer = FakeAccessKeys(), Issuer()
-    (tmp_path / "keys.json").write_bytes(issuer.key_set())
+    urls: list[str] = []
+
+    def read_keys(url: str) -> Sequence[jwt.PyJWK]:
+        urls.append(url)
+        return issuer.keys()
+
     text = keys.make(Role.READER)
     auth = {
         "keys": True,
-        "jwks": str(tmp_path / "keys.json"),
+        "jwks": JWKS,
         **TOKENS,
         "certificates": {"bot": {"tenants": ["*"], "roles": ["eraser"]}},
         "open_profiles": True,
@@ -69,7 +75,9 @@ async def test_each_way_to_authenticate_is_opened_that_the_settings_name(tmp_pat
         connection={"x509_common_name": [b"bot"], "transport_security_type": [b"ssl"]}
     )
 
-    async with open_access(load_settings({"auth": auth, "tls": FILES}), keys) as access:
+    given = load_settings({"auth": auth, "tls": FILES})
+    async with open_access(given, keys, read_keys=read_keys) as access:
+        assert set(urls) == {JWKS}
         assert access.encrypted
         for call in (bearer(text), bearer(issuer.token())):
             call.connection = certificate.connection
@@ -113,14 +121,14 @@ async def test_while_the_keys_cannot_be_read_no_key_is_accepted() -> None:
             access.caller_of("Retrieve", bearer(text))
 
 
-async def test_a_key_set_that_cannot_be_read_fails_the_start(tmp_path: Path) -> None:
-    for content in (None, json.dumps({"keys": []})):
-        path = tmp_path / "keys.json"
-        if content is not None:
-            path.write_text(content)
-        with pytest.raises((OSError, ValueError), match=r"No such file|not a JSON Web Key Set"):
-            async with open_access(settings(jwks=str(path), **TOKENS), FakeAccessKeys()):
-                pass
+async def test_unreadable_key_set_fails_the_start() -> None:
+    def read_keys(url: str) -> Sequence[jwt.PyJWK]:
+        raise jwt.PyJWKClientError("down")
+
+    given = settings(jwks=JWKS, **TOKENS)
+    with pytest.raises(jwt.PyJWKClientError):
+        async with open_access(given, FakeAccessKeys(), read_keys=read_keys):
+            pass
 
 
 async def test_without_ways_to_authenticate_everything_is_open() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -92,10 +92,16 @@ class Issuer:
 
     def __init__(self) -> None:
         self.private = generate_private_key(SECP256R1())
+        self.failing: Exception | None = None
 
-    def key_set(self) -> bytes:
+    def key_set(self) -> dict[str, Any]:
         public = jwt.algorithms.ECAlgorithm.to_jwk(self.private.public_key(), as_dict=True)
-        return json.dumps({"keys": [{**public, "kid": "k1", "alg": "ES256"}]}).encode()
+        return {"keys": [{**public, "kid": "k1", "alg": "ES256"}]}
+
+    def keys(self) -> list[jwt.PyJWK]:
+        if self.failing is not None:
+            raise self.failing
+        return jwt.PyJWKSet.from_dict(self.key_set()).keys
 
     def token(self, algorithm: str = "ES256", key: Any = None, **claims: object) -> str:
         given = {
@@ -158,6 +164,11 @@ async def door() -> Door:
         ),
         "expired token": bearer(issuer.token(exp=1)),
         "token without an end": bearer(issuer.token(exp=None)),
+        "token with a text as its end": bearer(issuer.token(exp="99999999999")),
+        "token with an infinite end": bearer(issuer.token(exp=math.inf)),
+        "token with a list as its begin": bearer(issuer.token(nbf=[1])),
+        "token with a text as its time": bearer(issuer.token(iat="now")),
+        "token with a number as its subject": bearer(issuer.token(sub=1)),
         "token of another issuer": bearer(issuer.token(iss="https://other.example")),
         "token for another service": bearer(issuer.token(aud="other")),
         "token without a tenant": bearer(issuer.token(tenant=None)),
@@ -167,7 +178,7 @@ async def door() -> Door:
     }
     ring = KeyRing(keys, now=lambda: NOW, monotonic=lambda: 0.0)
     await ring.refresh()
-    tokens = WebTokens("keys", RULES, read=lambda _: issuer.key_set())
+    tokens = WebTokens(issuer.keys, RULES)
     await tokens.refresh()
     access = Access(keys=ring.verify, tokens=tokens.verify, certificates=certificates)
     return Door(access, accepted, rejected)

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 
 import grpc
+import jwt
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from serving.config.profiles import ProfileBook
 from serving.domain.errors import (
@@ -18,7 +24,7 @@ from serving.domain.items.records import TenantName
 from serving.rpc.identity.access import ANYONE, OPEN, Access, each_within_tenants, hide_from
 from serving.rpc.identity.key_ring import STALE_S, KeyRing
 from serving.rpc.identity.rules import RULES
-from serving.rpc.identity.web_tokens import WebTokens, kind_of_source, read_source
+from serving.rpc.identity.web_tokens import WebTokens, read_key_set
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
 from tests.unit.rpc.identity import callers
@@ -194,7 +200,7 @@ def test_a_stored_key_and_its_text_do_not_show_their_secrets() -> None:
 
 async def test_a_verified_token_is_verified_again_soon_and_never_after_its_end() -> None:
     issuer, clock = Issuer(), SteppedClock()
-    tokens = WebTokens("keys", callers.RULES, read=lambda _: issuer.key_set(), clock=clock)
+    tokens = WebTokens(issuer.keys, callers.RULES, clock=clock)
     await tokens.refresh()
     text = issuer.token()
     assert tokens.verify(text).roles == {Role.READER}
@@ -210,24 +216,51 @@ async def test_a_verified_token_is_verified_again_soon_and_never_after_its_end()
 
 async def test_a_token_may_name_several_tenants() -> None:
     issuer = Issuer()
-    tokens = WebTokens("keys", callers.RULES, read=lambda _: issuer.key_set())
+    tokens = WebTokens(issuer.keys, callers.RULES)
     await tokens.refresh()
 
     tenants = tokens.verify(issuer.token(tenant=["a", "b"])).tenants
     assert tenants == frozenset({TenantName("a"), TenantName("b")})
 
 
+async def test_failed_refresh_keeps_the_last_keys() -> None:
+    issuer = Issuer()
+    tokens = WebTokens(issuer.keys, callers.RULES)
+    await tokens.refresh()
+    issuer.failing = jwt.PyJWKClientError("down")
+
+    with pytest.raises(jwt.PyJWKClientError):
+        await tokens.refresh()
+
+    assert tokens.verify(issuer.token()).roles == {Role.READER}
+
+
+async def test_key_set_is_read_over_http() -> None:
+    issuer = Issuer()
+    async with serving(json.dumps(issuer.key_set()).encode()) as url:
+        keys = await asyncio.to_thread(read_key_set, url)
+
+    assert [key.key_id for key in keys] == ["k1"]
+
+
 @pytest.mark.parametrize("encoded", [b"", b"{}", b"[]", b'{"keys": 1}', b'{"keys": []}', b"\xff"])
-async def test_what_is_not_a_key_set_is_rejected(encoded: bytes) -> None:
-    with pytest.raises(ValueError, match="not a JSON Web Key Set"):
-        await WebTokens("keys", callers.RULES, read=lambda _: encoded).refresh()
+async def test_anything_but_a_key_set_is_rejected(encoded: bytes) -> None:
+    async with serving(encoded) as url:
+        with pytest.raises((jwt.PyJWTError, ValueError)):
+            await asyncio.to_thread(read_key_set, url)
 
 
-def test_a_key_set_comes_over_an_encrypted_connection() -> None:
-    assert kind_of_source("/etc/keys.json") == "file"
-    assert kind_of_source("https://issuer.example/keys") == "url"
-    with pytest.raises(ValueError, match="https"):
-        read_source("http://issuer.example/keys")
+@asynccontextmanager
+async def serving(body: bytes) -> AsyncIterator[str]:
+    """The URL of a server that answers with these bytes."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    application = web.Application()
+    application.router.add_get("/keys", answer)
+    async with TestServer(application) as server:
+        yield str(server.make_url("/keys"))
 
 
 def test_an_access_by_keys_is_not_open() -> None:
