@@ -31,7 +31,7 @@ from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
 from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.index.vector_spaces import VectorSpaces
-from serving.pipeline.retrieval.admission import Admission
+from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG, LegRunner, LegState
 from serving.pipeline.retrieval.legs import (
@@ -40,6 +40,7 @@ from serving.pipeline.retrieval.legs import (
     GRAPH,
     LEXICAL,
     RELATED,
+    SHEDDABLE,
     TEMPORAL,
     DenseLeg,
     FactsLeg,
@@ -202,25 +203,20 @@ def admission_of(settings: Settings) -> Admission:
     """Makes the admission of a replica's questions."""
     return Admission(
         _share_of_calls(settings, RETRIEVALS),
-        weights=_weights(settings),
+        policy=AdmissionPolicy(**settings.serve.admission.model_dump()),
+        sheddable=SHEDDABLE,
         pending=PENDING_CALLS.count,
-        rates=_rates(settings),
+        rates=TokenBuckets(settings.serve.tenant_calls_per_second),
     )
 
 
 def write_slots_of(settings: Settings) -> WriteSlots:
     """Makes the slots of a replica's writes; leaves one of their connections to the projections."""
-    at_once = max(2, settings.postgres.write_connections - 1)
-    most_waiting = max(1, _share_of_calls(settings, WRITES) - at_once)
-    return WriteSlots(at_once, most_waiting, _weights(settings), rates=_rates(settings))
-
-
-def _weights(settings: Settings) -> Mapping[TenantName, float]:
-    return {TenantName(name): weight for name, weight in settings.serve.tenant_weights.items()}
-
-
-def _rates(settings: Settings) -> TokenBuckets:
-    return TokenBuckets(settings.serve.tenant_calls_per_second, _weights(settings))
+    return WriteSlots(
+        max(2, settings.postgres.write_connections - 1),
+        _share_of_calls(settings, WRITES),
+        rates=TokenBuckets(settings.serve.tenant_calls_per_second),
+    )
 
 
 def _share_of_calls(settings: Settings, share: float) -> int:

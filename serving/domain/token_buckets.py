@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from serving.domain.errors import RateLimitedError
 from serving.domain.items.records import TenantName
@@ -23,19 +22,14 @@ class TokenBuckets:
     """The buckets of all tenants.
 
     Args:
-        per_second: The calls of a tenant with the weight 1; None for any number.
-        weights: By tenant; 1 for the others.
+        per_second: The calls of a tenant; None for any number.
         clock: In seconds.
     """
 
     def __init__(
-        self,
-        per_second: float | None = None,
-        weights: Mapping[TenantName, float] = MappingProxyType({}),
-        clock: Callable[[], float] = time.monotonic,
+        self, per_second: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._per_second = per_second
-        self._weights = weights
         self._clock = clock
         self._full_at: OrderedDict[TenantName, float] = OrderedDict()
         """When the buckets that are not full will be; the one that was used last at the end."""
@@ -48,36 +42,26 @@ class TokenBuckets:
         """Takes a token.
 
         Raises:
-            RateLimitedError: There is none; it tells when there will be one.
+            RateLimitedError: There is none; it says when there will be one.
         """
-        wait_s = self._wait_s(tenant)
-        if wait_s > 0:
-            rate = f"the tenant's rate of {self._rate(tenant):g} calls per second"
+        if wait_s := self._wait_s(tenant):
+            rate = f"the tenant's rate of {self._per_second:g} calls per second"
             raise RateLimitedError(rate, math.ceil(wait_s * 1000) / 1000)
-        self._take(tenant)
+        self.reserve(tenant)
 
     def reserve(self, tenant: TenantName) -> float:
         """Takes a token that there may not be yet; returns the seconds until there is."""
-        wait_s = self._wait_s(tenant)
-        self._take(tenant)
+        if self._per_second is None:
+            return 0.0
+        wait_s, now = self._wait_s(tenant), self._clock()
+        self._full_at[tenant] = max(now, self._full_at.get(tenant, now)) + 1 / self._per_second
+        self._full_at.move_to_end(tenant)
+        while next(iter(self._full_at.values())) <= now:
+            self._full_at.popitem(last=False)
         return wait_s
-
-    def _rate(self, tenant: TenantName) -> float:
-        assert self._per_second is not None
-        return self._per_second * self._weights.get(tenant, 1.0)
 
     def _wait_s(self, tenant: TenantName) -> float:
         if self._per_second is None:
             return 0.0
         until_full_s = self._full_at.get(tenant, 0.0) - self._clock()
-        one_s = 1 / self._rate(tenant)
-        return max(0.0, round(until_full_s - (max(BURST_S, one_s) - one_s), 6))
-
-    def _take(self, tenant: TenantName) -> None:
-        if self._per_second is None:
-            return
-        now = self._clock()
-        self._full_at[tenant] = max(now, self._full_at.get(tenant, 0.0)) + 1 / self._rate(tenant)
-        self._full_at.move_to_end(tenant)
-        while next(iter(self._full_at.values())) <= now:
-            self._full_at.popitem(last=False)
+        return max(0.0, round(until_full_s - max(0.0, BURST_S - 1 / self._per_second), 6))

@@ -1,20 +1,12 @@
-"""Admits a question only if it can be answered in time, and sheds optional work before it refuses.
+"""Decides on arrival what is done of a query: all of it, all but optional work, or nothing.
 
-By Little's law, a service that is busy with `n` questions answers one more after about `(n + 1) *
-cost`, where `cost` is the time that a question took, divided by the number of questions that were
-answered with it. So the limit follows from the caller's own budget: `budget / cost` questions, and
-more of a long budget than of a short one. It adapts as TCP Vegas and Netflix's gradient limit do: a
-limit at which questions take longer than the budget makes the next one lower, by the same factor.
-Nothing waits here: a question that would be late is refused on arrival.
+By Little's law, a service with `n` queries in flight answers one more after `(n + 1) * s`, where
+the service time `s` is a query's seconds divided by the queries that were answered with it. So the
+limit of concurrency follows from the caller's own budget, `target_utilisation * budget / s`, and
+adapts as those of Netflix's concurrency-limits do. No query waits: a late one would be useless.
 
-Calls are handed over one at a time, in the order of their arrival, and those that wait behind a
-question count as if they were being answered. If they did not, calls above capacity would be handed
-over when most of their budget is gone, and be admitted too late: a queue has to be emptied before
-what arrives has its time (as in CoDel, RFC 8289).
-
-Half of the limit is for anyone. In the other half no tenant has more than its share of the limit,
-which is divided by their weights among those that asked lately: one that floods the service leaves
-room for others.
+Calls that gRPC has accepted and no method has begun count as in flight, or they would be begun when
+most of their budget is gone: a queue has to be emptied before what arrives has its time (CoDel).
 """
 
 from __future__ import annotations
@@ -22,165 +14,110 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, OverloadedError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import Profile
 from serving.domain.token_buckets import TokenBuckets
-from serving.pipeline.retrieval.legs import GRAPH, RELATED
 
 RERANK = "rerank"
-SHED_ORDER = (RERANK, RELATED, GRAPH)
-"""What is shed, in this order; the legs of words and of meaning are never shed."""
-
 SHED_REASON = "shed, as the service is busy"
-MOST_CONCURRENT = 48
-LEAST_CONCURRENT = 2
-"""So many are always admitted while no call is pending, whatever their budget: an idle service
-answers from the legs that are in time, and learns the cost from that."""
+NOTHING: frozenset[str] = frozenset()
 
-KEPT = 0.25
-"""The part of the capacity that is kept for tenants with no question in flight, if they have the
-time, however many calls are pending. Otherwise one whose callers call again as soon as they are
-refused would keep the queue full, and everyone out. The rest suffices to empty the queue."""
+INITIAL_SERVICE_TIMES_S = (0.010, 0.0, 0.0)
+"""Of a whole query, one without reranking, and one without sheddable legs; 0 is not measured."""
 
-FILL = 0.7
-"""The part of the budget that the mean time may fill, so that most of the slower ones fit too."""
+MIN_SAVING = 0.75
+"""A service time that is not measured, as a part of that with more work."""
 
-MEMORY = 0.95
-"""The weight of the questions before, at each new one: about the last twenty count."""
+MAX_OUTLIER = 4.0
+"""A sample counts with at most so many times the mean: one slow query does not close a service."""
 
-OUTLIER = 4.0
-"""A question counts with at most so many times its predicted time."""
-
-LEAST_SAVING = 0.75
-"""The cost with less work, until it is measured, as a part of the cost with more."""
-
-FIRST_COST_S = 0.010
-"""The cost before anything was measured."""
-
-TRUSTED_S = 1.0
-LEAST_TRUST = 0.25
-"""A cost that was not measured for `TRUSTED_S` is halved, and halved again after as long, so that
-what was too slow is tried again. It stays above `LEAST_TRUST` of what it was: the first questions
-after a pause may be many."""
-
-LEAST_COST_S = 0.00001
+MIN_FRESHNESS = 0.25
+"""What an old service time still counts: the first queries after a pause may be many."""
 
 WITHDRAWN = 0.5
-"""A question that is cancelled while more than this part of its budget is left was withdrawn, as
-by a caller who is interrupted, or says more. One that was late had waited before it was seen."""
+"""A query cancelled with more than this part of its budget left was withdrawn, and not late."""
 
-FOR_ANYONE = 0.5
-"""The part of what can be answered in time up to which tenants are not told apart."""
+RECENT_TENANT_S = 60.0
+"""A tenant that called within this time has a share: as long as a caller may think."""
 
-SLOTS_FOR_ANYONE = 0.75
-"""The same part of the most questions at once, whatever their budgets."""
+MIN_RETRY_S = 0.010
+MAX_RETRY_S = 1.0
 
-LATELY_S = 60.0
-"""A tenant that asked within this time has a share: as long as a caller may think."""
 
-LEAST_RETRY_S = 0.010
-MOST_RETRY_S = 1.0
+@dataclass(frozen=True, kw_only=True)
+class AdmissionPolicy:
+    """What can be set, as `AdmissionSettings` describes it."""
 
-NOTHING: frozenset[str] = frozenset()
+    target_utilisation: float = 0.7
+    min_concurrency: int = 2
+    idle_tenant_reserve: float = 0.25
+    ewma_decay: float = 0.95
 
 
 @dataclass(slots=True)
-class _Cost:
-    """The seconds of a question by each that was answered with it, as a decaying mean."""
+class _ServiceTime:
+    """An EWMA. It halves each second without a sample, so what was too slow is tried again."""
 
-    seconds: float = 0.0
-    questions: float = 0.0
-    measured_at: float = 0.0
+    mean_s: float
+    sampled_at: float
 
-    def value(self, now: float) -> float | None:
-        """None if nothing was measured."""
-        if not self.questions:
-            return None
-        return self.seconds / self.questions * max(LEAST_TRUST, self._trust(now))
+    def estimate_s(self, now: float) -> float:
+        return self.mean_s * max(MIN_FRESHNESS, self._freshness(now))
 
-    def take(self, seconds: float, concurrent: float, now: float) -> None:
-        """Counts a question that was answered with so many at once, itself included."""
-        if self.questions:
-            seconds = min(seconds, OUTLIER * concurrent * self.seconds / self.questions)
-        memory = MEMORY * self._trust(now)
-        self.seconds = memory * self.seconds + seconds
-        self.questions = memory * self.questions + concurrent
-        self.measured_at = now
+    def add(self, sample_s: float, decay: float, now: float) -> None:
+        weight = decay * self._freshness(now)
+        self.mean_s = self.mean_s or sample_s
+        self.mean_s += (1 - weight) * (min(sample_s, MAX_OUTLIER * self.mean_s) - self.mean_s)
+        self.sampled_at = now
 
-    def _trust(self, now: float) -> float:
-        return float(0.5 ** (max(0.0, now - self.measured_at - TRUSTED_S) / TRUSTED_S))
+    def _freshness(self, now: float) -> float:
+        return float(0.5 ** max(0.0, now - self.sampled_at - 1.0))
 
 
 @dataclass(slots=True)
 class _Tenant:
-    asked_at: float
-    weight: float
+    called_at: float
     in_flight: int = 0
 
 
-class _Shares:
-    """The tenants that asked lately, the least recent first, and their questions in flight."""
-
-    def __init__(self, weights: Mapping[TenantName, float]) -> None:
-        self._weights = weights
-        self._tenants: OrderedDict[TenantName, _Tenant] = OrderedDict()
-        self._weight = 0.0
-
-    def asked(self, name: TenantName, now: float) -> _Tenant:
-        """Records that a tenant asks, and forgets those that did not lately."""
-        tenant = self._tenants.get(name)
-        if tenant is None:
-            tenant = self._tenants[name] = _Tenant(now, self._weights.get(name, 1.0))
-            self._weight += tenant.weight
-        tenant.asked_at = now
-        self._tenants.move_to_end(name)
-        while (oldest := next(iter(self._tenants.values()))).asked_at < now - LATELY_S:
-            if oldest.in_flight:
-                break
-            self._tenants.popitem(last=False)
-            self._weight -= oldest.weight
-        return tenant
-
-    def of(self, tenant: _Tenant) -> float:
-        """Returns the share of one of them, which asked."""
-        return tenant.weight / self._weight
-
-
 class Admission:
-    """Decides on arrival what of a question is done, if anything.
+    """The queries of a replica.
 
     Args:
-        most: The most questions at once, whatever their budgets.
+        max_concurrency: The most at once, whatever their budgets.
+        policy: What is set.
+        sheddable: The legs that are shed after reranking.
+        pending: Returns the number of calls that gRPC has accepted and no method has begun.
+        rates: How often each tenant may call.
         clock: In seconds.
-        weights: By tenant; 1 for the others.
-        pending: Returns the number of calls that wait to be handed over.
-        rates: How often tenants may ask.
     """
 
     def __init__(
         self,
-        most: int = MOST_CONCURRENT,
-        clock: Callable[[], float] = time.monotonic,
-        weights: Mapping[TenantName, float] = MappingProxyType({}),
+        max_concurrency: int = 48,
+        *,
+        policy: AdmissionPolicy | None = None,
+        sheddable: frozenset[str] = NOTHING,
         pending: Callable[[], int] = int,
         rates: TokenBuckets | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most = most
-        self._rates = TokenBuckets() if rates is None else rates
+        self._max_concurrency = max_concurrency
+        self._policy = policy or AdmissionPolicy()
+        self._sheddable = sheddable
         self._pending = pending
+        self._rates = TokenBuckets() if rates is None else rates
         self._clock = clock
         self._in_flight = 0
-        self._next_kept_at = 0.0
-        self._shares = _Shares(weights)
-        self._costs = {0: _Cost(FIRST_COST_S, 1.0, clock())}
-        """By the number of the things of `SHED_ORDER` that are shed."""
+        self._tenants: OrderedDict[TenantName, _Tenant] = OrderedDict()
+        self._next_reserved_at = 0.0
+        self._service_times = [_ServiceTime(each, clock()) for each in INITIAL_SERVICE_TIMES_S]
 
     @contextmanager
     def admitted(
@@ -190,84 +127,83 @@ class Admission:
         deadline: Deadline,
         required: frozenset[str] = NOTHING,
     ) -> Iterator[frozenset[str]]:
-        """Counts a question while it is answered; yields what of `SHED_ORDER` it does without.
-
-        What is `required` is not among it.
+        """Counts a query while it is answered; yields what is shed of it, nothing `required`.
 
         Raises:
-            OverloadedError: It cannot be answered before the deadline, or the service is busy and
-                the tenant has its share of it.
-            RateLimitedError: The tenant asks more often than it may.
+            OverloadedError: It would be late, or its tenant has its share of a busy service.
+            RateLimitedError: The tenant calls more often than it may.
         """
         self._rates.take(tenant)
         budget_s = deadline.remaining()
         if not budget_s:
-            # It waited for longer than that before it was seen.
-            raise OverloadedError("the service", LEAST_RETRY_S)
-        started = self._clock()
-        asking = self._shares.asked(tenant, started)
-        level, shed = self._level(profile, budget_s, required, asking)
-        before = self._in_flight + 1
-        self._in_flight = before
-        asking.in_flight += 1
-        seconds: float | None = None
+            raise OverloadedError("the service", MIN_RETRY_S)
+        caller = self._caller(tenant)
+        level, shed = self._shed(caller, profile, budget_s, required)
+        self._in_flight += 1
+        caller.in_flight += 1
+        started, before, seconds = self._clock(), self._in_flight, 0.0
         try:
             yield shed
             seconds = self._clock() - started
-        except (BudgetExhaustedError, asyncio.CancelledError) as error:
-            # Its caller gave up, and had waited for the whole budget. If not here, then before:
-            # the time that a call waits for the event loop is not always known.
-            withdrawn = deadline.remaining() > WITHDRAWN * budget_s
-            if not (withdrawn and isinstance(error, asyncio.CancelledError)):
-                seconds = budget_s
+        except (BudgetExhaustedError, asyncio.CancelledError):
+            # A late query had waited for its whole budget, if not here then before it was seen.
+            seconds = budget_s if deadline.remaining() <= WITHDRAWN * budget_s else 0.0
             raise
         finally:
-            now, concurrent = self._clock(), (before + self._in_flight) / 2
+            concurrent = (before + self._in_flight) / 2
             self._in_flight -= 1
-            asking.in_flight -= 1
-            if seconds is not None:
-                self._costs.setdefault(level, _Cost()).take(seconds, concurrent, now)
+            caller.in_flight -= 1
+            if seconds:
+                decay, now = self._policy.ewma_decay, self._clock()
+                self._service_times[level].add(seconds / concurrent, decay, now)
 
-    def _level(
-        self, profile: Profile, left_s: float, required: frozenset[str], asking: _Tenant
-    ) -> tuple[int, frozenset[str]]:
-        """Returns how much is shed of a tenant's question, and what of it the profile has."""
-        pending = self._pending()
-        if self._in_flight + pending < LEAST_CONCURRENT:
-            return 0, NOTHING
+    def _caller(self, name: TenantName) -> _Tenant:
+        """Records that a tenant calls, and forgets those that did not lately."""
         now = self._clock()
-        counted = pending if asking.in_flight or now < self._next_kept_at else 0
-        concurrent = self._in_flight + 1
-        cost = 0.0
-        for level, shed in _levels(profile):
-            if shed & required:
-                break
-            cost = self._cost(level, cost)
-            in_time = FILL * left_s / max(cost, LEAST_COST_S) - counted
-            limit = min(self._most, in_time)
-            if asking.in_flight + 1 > max(1.0, limit * self._shares.of(asking)):
-                limit = min(SLOTS_FOR_ANYONE * self._most, FOR_ANYONE * in_time)
-            if concurrent <= limit:
-                if counted < pending:
-                    self._next_kept_at = now + cost / KEPT
+        caller = self._tenants.setdefault(name, _Tenant(now))
+        caller.called_at = now
+        self._tenants.move_to_end(name)
+        oldest = next(iter(self._tenants.values()))
+        while oldest.called_at < now - RECENT_TENANT_S and not oldest.in_flight:
+            self._tenants.popitem(last=False)
+            oldest = next(iter(self._tenants.values()))
+        return caller
+
+    def _shed(
+        self, caller: _Tenant, profile: Profile, budget_s: float, required: frozenset[str]
+    ) -> tuple[int, frozenset[str]]:
+        """Returns how much is shed of a query, and what of it the profile has."""
+        policy, pending, now = self._policy, self._pending(), self._clock()
+        concurrency = self._in_flight + 1
+        if concurrency + pending <= policy.min_concurrency:
+            return 0, NOTHING
+        service_s = 0.0
+        for level, shed in _levels(profile, self._sheddable, required):
+            service_s = self._service_times[level].estimate_s(now) or MIN_SAVING * service_s
+            in_time = policy.target_utilisation * budget_s / service_s
+            limit = min(self._max_concurrency, in_time - pending)
+            if caller.in_flight + 1 > max(1.0, limit / len(self._tenants)):
+                limit /= 2  # the rest is for tenants that have less than their share
+            if concurrency <= limit:
                 return level, shed
-        retry_s = max((concurrent + pending) * cost - FILL * left_s, cost)
-        raise OverloadedError(
-            "the service", round(min(max(retry_s, LEAST_RETRY_S), MOST_RETRY_S), 3)
-        )
-
-    def _cost(self, level: int, with_more: float) -> float:
-        known = self._costs.get(level)
-        measured = None if known is None else known.value(self._clock())
-        return LEAST_SAVING * with_more if measured is None else measured
+        # Pending calls of one tenant must not keep out those that have nothing in flight.
+        is_reserved = not caller.in_flight and now >= self._next_reserved_at
+        if is_reserved and concurrency <= min(self._max_concurrency, in_time):
+            self._next_reserved_at = now + service_s / policy.idle_tenant_reserve
+            return level, shed
+        retry_s = min(max((concurrency + pending - limit) * service_s, MIN_RETRY_S), MAX_RETRY_S)
+        raise OverloadedError("the service", round(retry_s, 3))
 
 
-def _levels(profile: Profile) -> Iterator[tuple[int, frozenset[str]]]:
-    """Yields what can be shed of a profile, from nothing to all."""
-    has = {leg.name for leg in profile.legs if leg.weight}
-    if profile.rerank is not None:
-        has.add(RERANK)
+def _levels(
+    profile: Profile, sheddable: frozenset[str], required: frozenset[str]
+) -> Iterator[tuple[int, frozenset[str]]]:
+    """Yields what may be shed of a profile: nothing, reranking, legs."""
     yield 0, NOTHING
-    for level, name in enumerate(SHED_ORDER, start=1):
-        if name in has:
-            yield level, frozenset(SHED_ORDER[:level]) & has
+    shed, legs = NOTHING, {leg.name for leg in profile.legs if leg.weight} & sheddable
+    for level, work in enumerate(({RERANK} if profile.rerank else set(), legs), start=1):
+        shed |= work
+        if shed & required:
+            return
+        if work:
+            yield level, shed

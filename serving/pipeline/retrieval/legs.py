@@ -44,6 +44,9 @@ OPTIONS_OF_LEGS: Mapping[str, frozenset[str]] = {
 }
 """All legs that a profile can name, and the options each accepts beyond the common ones."""
 
+SHEDDABLE = frozenset({GRAPH, RELATED})
+"""The legs that a busy service leaves out; those of words and of meaning are never shed."""
+
 
 class LegSkippedError(Exception):
     """The leg has no input to search with; the message says why."""

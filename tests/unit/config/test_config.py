@@ -41,26 +41,6 @@ def test_a_precision_that_a_backend_does_not_support_is_rejected(backend: str) -
         load_settings({"embedder": {"backend": backend, "precision": "float16"}})
 
 
-@pytest.mark.parametrize("weight", ["0", "-1", "NaN", "Infinity", "1000", '"heavy"'])
-def test_a_weight_that_is_none_is_rejected_with_its_tenant(
-    monkeypatch: pytest.MonkeyPatch, weight: str
-) -> None:
-    monkeypatch.setenv("TRIVIUM_SERVE__TENANT_WEIGHTS", f'{{"Acme": {weight}}}')
-
-    with pytest.raises(ValidationError, match=r"serve\.tenant_weights\.Acme"):
-        load_settings()
-
-
-def test_check_config_shows_the_weights_of_tenants(tmp_path: Path) -> None:
-    file = tmp_path / "trivium.yaml"
-    file.write_text("serve: {tenant_weights: {Acme: 3, small one: 0.5}}")
-
-    ended = CliRunner().invoke(main, ["check-config"], env={"TRIVIUM_CONFIG": str(file)})
-
-    assert ended.exit_code == 0
-    assert "  tenant_weights:\n    Acme: 3.0\n    small one: 0.5\n" in ended.stdout
-
-
 def test_a_wrong_argument_is_named_and_its_value_not_quoted() -> None:
     with pytest.raises(ValidationError) as refused:
         load_settings({"neo4j": {"passwd": SECRET}})

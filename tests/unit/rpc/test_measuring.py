@@ -16,7 +16,7 @@ from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.pipeline.retrieval.admission import LEAST_CONCURRENT, NOTHING, SHED_REASON, Admission
+from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON, Admission, AdmissionPolicy
 from serving.pipeline.retrieval.legs import Leg
 from serving.rpc.boundary import STATUS_DETAILS
 from serving.rpc.service import TriviumService, UseCases
@@ -158,6 +158,8 @@ class Full(Admission):
         for _ in range(100):
             with self.admitted(TENANT, profile, deadline):
                 clock.now += 60
-        self._held = [self.admitted(TENANT, profile, deadline) for _ in range(LEAST_CONCURRENT)]
+        self._held = [
+            self.admitted(TENANT, profile, deadline) for _ in range(AdmissionPolicy.min_concurrency)
+        ]
         for each in self._held:
             each.__enter__()

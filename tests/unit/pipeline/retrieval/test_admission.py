@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from types import MappingProxyType
 
 import pytest
 
@@ -15,13 +14,12 @@ from serving.domain.items.records import TenantName
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, Rerank
 from serving.pipeline.retrieval.admission import (
-    KEPT,
-    LATELY_S,
-    LEAST_CONCURRENT,
-    LEAST_RETRY_S,
+    MIN_RETRY_S,
+    RECENT_TENANT_S,
     RERANK,
     SHED_REASON,
     Admission,
+    AdmissionPolicy,
 )
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.ordering import Stage
@@ -40,38 +38,44 @@ FULL = Profile(
     ),
     rerank=Rerank(),
 )
-COST_S = 0.010
+SHEDDABLE = frozenset({"graph", "related"})
+ALL_SHED = SHEDDABLE | {RERANK}
+POLICY = AdmissionPolicy()
+SERVICE_TIME_S = 0.010
 OTHER = TenantName("other")
 
 
 class Busy:
-    """An admission under a load whose questions each cost so much."""
+    """An admission under a load whose queries each have the same service time."""
 
-    def __init__(
-        self, *, most: int = 1000, weights: Mapping[TenantName, float] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, max_concurrency: int = 1000) -> None:
         self.clock = SteppedClock()
         self.pending = 0
-        self.admission = Admission(most, self.clock, weights, lambda: self.pending)
+        self.admission = Admission(
+            max_concurrency,
+            sheddable=SHEDDABLE,
+            pending=lambda: self.pending,
+            clock=self.clock,
+        )
 
     def learn(
         self,
-        cost_s: float,
+        service_time_s: float = SERVICE_TIME_S,
         *,
         profile: Profile = PLAIN,
-        calls: int = 100,
+        queries: int = 100,
         tenant: TenantName = TENANT,
     ) -> None:
-        """One question after the other."""
-        for _ in range(calls):
+        """One query after the other."""
+        for _ in range(queries):
             with self.admission.admitted(tenant, profile, self.within(60)):
-                self.clock.now += cost_s
+                self.clock.now += service_time_s
 
-    def ask(self, seconds: float, end: BaseException) -> None:
-        """A question that ends so after that time."""
+    def fail(self, seconds: float, error: BaseException) -> None:
+        """A query that ends so after that time."""
         with self.admission.admitted(TENANT, PLAIN, self.within(60)):
             self.clock.now += seconds
-            raise end
+            raise error
 
     def within(self, seconds: float) -> Deadline:
         return Deadline.after(seconds, self.clock)
@@ -79,7 +83,7 @@ class Busy:
     def admit(
         self, stack: ExitStack, profile: Profile, budget_s: float, tenant: TenantName = TENANT
     ) -> frozenset[str] | None:
-        """What is shed of a question that stays for as long as the stack; None if refused."""
+        """What is shed of a query that stays for as long as the stack; None if refused."""
         deadline = self.within(budget_s)
         try:
             return stack.enter_context(self.admission.admitted(tenant, profile, deadline))
@@ -87,25 +91,22 @@ class Busy:
             return None
 
     def flood(self, stack: ExitStack, tenant: TenantName = TENANT) -> int:
-        """The number of a tenant's questions that are admitted at once, and stay."""
+        """The number of a tenant's queries that are admitted at once, and stay."""
         admitted = 0
         while self.admit(stack, PLAIN, 0.3, tenant) is not None:
             admitted += 1
         return admitted
 
     def admitted(self, profile: Profile, budget_s: float) -> list[frozenset[str]]:
-        """What is shed of each question, of as many at once as are admitted."""
+        """What is shed of each query, of as many at once as are admitted."""
         found: list[frozenset[str]] = []
         with ExitStack() as stack:
-            while len(found) < 200:
-                shed = self.admit(stack, profile, budget_s)
-                if shed is None:
-                    break
+            while (shed := self.admit(stack, profile, budget_s)) is not None:
                 found.append(shed)
         return found
 
 
-def test_a_question_that_waited_for_its_whole_budget_is_refused_on_an_idle_service() -> None:
+def test_spent_budget_is_refused_on_an_idle_service() -> None:
     busy = Busy()
 
     with ExitStack() as stack:
@@ -113,36 +114,34 @@ def test_a_question_that_waited_for_its_whole_budget_is_refused_on_an_idle_servi
         assert busy.admit(stack, PLAIN, 0.001) == frozenset()
 
 
-def test_what_a_caller_requires_is_not_shed() -> None:
+def test_required_legs_are_not_shed() -> None:
     busy = Busy()
-    busy.learn(COST_S, profile=FULL)
+    busy.learn(profile=FULL)
 
     with ExitStack() as stack:
-        while busy.admit(stack, FULL, 0.3) in (frozenset(), frozenset({"rerank"})):
+        while busy.admit(stack, FULL, 0.3) in (frozenset(), frozenset({RERANK})):
             pass
 
         with pytest.raises(OverloadedError):
             stack.enter_context(
                 busy.admission.admitted(TENANT, FULL, busy.within(0.3), frozenset({"related"}))
             )
-        shed = busy.admit(stack, FULL, 0.3)
-        assert shed is not None
-        assert shed == {"rerank", "related"}
+        assert busy.admit(stack, FULL, 0.3) == ALL_SHED
 
 
 @pytest.mark.parametrize("budget_s", [0.1, 0.3, 1.0])
-def test_as_many_are_admitted_as_are_answered_within_the_budget(budget_s: float) -> None:
+def test_limit_is_what_fits_into_the_budget(budget_s: float) -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
 
     limit = len(busy.admitted(PLAIN, budget_s))
 
-    assert 0.5 * budget_s <= limit * COST_S <= budget_s
+    assert 0.5 * budget_s <= limit * SERVICE_TIME_S <= budget_s
 
 
-def test_a_long_budget_is_admitted_where_a_short_one_is_refused() -> None:
+def test_long_budget_is_admitted_where_a_short_one_is_refused() -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
 
     with ExitStack() as stack:
         while busy.admit(stack, PLAIN, 0.1) is not None:
@@ -151,106 +150,97 @@ def test_a_long_budget_is_admitted_where_a_short_one_is_refused() -> None:
         assert busy.admit(stack, PLAIN, 1.0) is not None
 
 
-def test_a_service_that_became_slower_admits_fewer_and_one_that_recovered_admits_more() -> None:
+def test_limit_follows_the_service_time() -> None:
     busy = Busy()
     limits = []
-    for cost_s in (0.01, 0.03, 0.01):
-        busy.learn(cost_s)
-        limits.append(len(busy.admitted(PLAIN, 0.3)))
+    for service_time_s in (0.01, 0.03, 0.01):
+        busy.learn(service_time_s)
+        limits.append(len(busy.admitted(PLAIN, 0.31)))
 
     assert limits[1] < limits[0] / 2
     assert limits[2] == limits[0]
 
 
-def test_an_idle_service_admits_whatever_the_budget() -> None:
+def test_idle_service_admits_the_minimum_concurrency() -> None:
     busy = Busy()
     busy.learn(5.0)
 
-    assert len(busy.admitted(PLAIN, 0.001)) == LEAST_CONCURRENT
+    assert len(busy.admitted(PLAIN, 0.001)) == POLICY.min_concurrency
 
 
-def test_with_calls_pending_nothing_is_admitted_that_is_predicted_to_be_late() -> None:
+def test_pending_calls_end_the_minimum_concurrency() -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
 
-    busy.pending = LEAST_CONCURRENT
+    busy.pending = POLICY.min_concurrency
 
-    assert busy.admitted(PLAIN, COST_S) == []
+    assert busy.admitted(PLAIN, SERVICE_TIME_S) == []
 
 
-def test_calls_that_are_pending_count_as_those_in_flight() -> None:
+def test_pending_calls_count_as_in_flight() -> None:
     limits = []
     for pending in (0, 5):
         busy = Busy()
-        busy.learn(COST_S)
+        busy.learn()
         busy.pending = pending
         limits.append(len(busy.admitted(PLAIN, 0.3)))
 
     assert limits[1] == limits[0] - 5
 
 
-def test_however_many_calls_are_pending_a_part_of_the_capacity_is_kept() -> None:
+def test_reserve_is_kept_however_many_calls_are_pending() -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
     tenants = [TenantName(name) for name in "abcd"]
 
     busy.pending = 1000
 
     with ExitStack() as stack:
         admitted = [busy.admit(stack, PLAIN, 0.3, tenant) for tenant in tenants[:2]]
-        busy.clock.now += 1.01 * COST_S / KEPT
+        busy.clock.now += 1.01 * SERVICE_TIME_S / POLICY.idle_tenant_reserve
         admitted += [busy.admit(stack, PLAIN, 0.3, tenant) for tenant in tenants[2:]]
 
     assert admitted == [frozenset(), None, frozenset(), None]
 
 
-def test_what_is_kept_is_for_tenants_with_no_question_in_flight() -> None:
+def test_reserve_is_for_tenants_with_nothing_in_flight() -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
 
     busy.pending = 1000
 
     with ExitStack() as stack:
         assert busy.admit(stack, PLAIN, 0.3, OTHER) is not None
-        busy.clock.now += 1.01 * COST_S / KEPT
+        busy.clock.now += 1.01 * SERVICE_TIME_S / POLICY.idle_tenant_reserve
         assert busy.admit(stack, PLAIN, 0.3, OTHER) is None
         assert busy.admit(stack, PLAIN, 0.3, TENANT) is not None
 
 
-def test_with_calls_pending_the_most_at_once_is_as_many() -> None:
-    busy = Busy(most=7)
-    busy.learn(COST_S)
-
-    busy.pending = 100
-
-    assert len(busy.admitted(PLAIN, 3600)) == 7
-
-
-def test_with_calls_pending_a_refusal_says_to_try_again_later() -> None:
+def test_refusal_beside_pending_calls_delays_the_retry() -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
 
     busy.pending = 50
     with (
         pytest.raises(OverloadedError) as refused,
-        busy.admission.admitted(TENANT, PLAIN, busy.within(COST_S)),
+        busy.admission.admitted(TENANT, PLAIN, busy.within(SERVICE_TIME_S)),
     ):
         pass
 
-    assert refused.value.retry_after_s >= 40 * COST_S
+    assert refused.value.retry_after_s >= 40 * SERVICE_TIME_S
 
 
-def test_one_slow_question_does_not_close_the_service() -> None:
+def test_one_slow_query_does_not_close_the_service() -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
     before = len(busy.admitted(PLAIN, 0.3))
 
-    busy.learn(30.0, calls=1)
+    busy.learn(1.0, queries=1)
 
     assert len(busy.admitted(PLAIN, 0.3)) > before / 2
 
 
-def test_what_was_too_slow_is_tried_again_after_a_while() -> None:
+def test_slow_work_is_tried_again_after_a_while() -> None:
     busy = Busy()
     busy.learn(0.1)
     with ExitStack() as stack:
@@ -262,25 +252,28 @@ def test_what_was_too_slow_is_tried_again_after_a_while() -> None:
         assert busy.admit(stack, PLAIN, 0.3) is not None
 
 
-def test_after_a_pause_of_an_hour_not_all_are_admitted() -> None:
+def test_pause_of_an_hour_keeps_a_limit() -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
 
     busy.clock.now += 3600
 
-    assert len(busy.admitted(PLAIN, 0.1)) <= 4 * 0.1 / COST_S
+    assert len(busy.admitted(PLAIN, 0.1)) <= 4 * 0.1 / SERVICE_TIME_S
 
 
-def test_no_budget_is_long_enough_for_more_than_the_most() -> None:
-    busy = Busy(most=7)
-    busy.learn(COST_S)
+@pytest.mark.parametrize("pending", [0, 100])
+def test_maximum_concurrency_bounds_long_budgets(pending: int) -> None:
+    busy = Busy(max_concurrency=7)
+    busy.learn()
+
+    busy.pending = pending
 
     assert len(busy.admitted(PLAIN, 3600)) == 7
 
 
-def test_a_refusal_says_when_to_try_again() -> None:
+def test_refusal_says_when_to_retry() -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
 
     with ExitStack() as stack:
         while busy.admit(stack, PLAIN, 0.1) is not None:
@@ -288,118 +281,82 @@ def test_a_refusal_says_when_to_try_again() -> None:
         with pytest.raises(OverloadedError) as refused:
             stack.enter_context(busy.admission.admitted(TENANT, PLAIN, busy.within(0.1)))
 
-    assert LEAST_RETRY_S <= refused.value.retry_after_s <= 0.1
+    assert MIN_RETRY_S <= refused.value.retry_after_s <= 0.1
 
 
 @pytest.mark.parametrize(
     ("end", "seconds", "counts"),
     [
-        (lambda: BudgetExhaustedError("reading"), 0.001, True),
+        (lambda: BudgetExhaustedError("reading"), 60, True),
         (asyncio.CancelledError, 40, True),
         (asyncio.CancelledError, 0.001, False),
         (lambda: AllLegsFailedError({}), 0.001, False),
     ],
     ids=["late", "cancelled late", "withdrawn", "failed"],
 )
-def test_a_question_that_was_late_counts_and_one_that_was_withdrawn_or_failed_does_not(
+def test_late_queries_count_as_load(
     end: Callable[[], BaseException], seconds: float, counts: bool
 ) -> None:
     busy = Busy()
-    busy.learn(COST_S)
+    busy.learn()
     before = len(busy.admitted(PLAIN, 0.3))
-    busy.learn(COST_S)
+    busy.learn()
 
     for _ in range(100):
         with suppress(BaseException):
-            busy.ask(seconds, end())
+            busy.fail(seconds, end())
 
     assert (len(busy.admitted(PLAIN, 0.3)) < before) is counts
 
 
-def test_of_two_tenants_each_has_half_of_what_one_alone_has() -> None:
+def test_two_tenants_share_the_limit() -> None:
     alone, shared = Busy(), Busy()
-    alone.learn(COST_S)
-    shared.learn(COST_S, tenant=OTHER)
-    shared.learn(COST_S)
+    alone.learn()
+    shared.learn(tenant=OTHER)
+    shared.learn()
 
     with ExitStack() as stack:
         limit = alone.flood(stack)
         assert shared.flood(stack) == limit // 2
-        assert shared.flood(stack, OTHER) == limit - limit // 2
+        assert shared.flood(stack, OTHER) == limit // 2
 
 
-@pytest.mark.parametrize("weight", [3, 1 / 3])
-def test_shares_are_in_proportion_to_the_weights(weight: float) -> None:
-    alone, shared = Busy(), Busy(weights={OTHER: weight})
-    alone.learn(COST_S)
-    shared.learn(COST_S)
-    shared.learn(COST_S, tenant=OTHER)
-    # The heavier one asks first: half of the limit is for anyone, which is more than a quarter.
-    heavier, lighter = (OTHER, TENANT) if weight > 1 else (TENANT, OTHER)
-
-    with ExitStack() as stack:
-        limit = alone.flood(stack)
-        assert shared.flood(stack, heavier) == 3 * limit // 4
-        assert shared.flood(stack, lighter) == limit - 3 * limit // 4
-
-
-def test_a_tenant_that_asked_long_ago_takes_its_weight_with_it() -> None:
-    busy = Busy(weights={OTHER: 100})
-    busy.learn(COST_S, tenant=OTHER)
-    busy.clock.now += LATELY_S
-    busy.learn(COST_S)
-
-    with ExitStack() as stack:
-        assert busy.flood(stack) >= 20
-
-
-def test_shares_do_not_count_while_half_of_the_limit_is_free() -> None:
+def test_half_of_the_limit_is_for_any_tenant() -> None:
     busy = Busy()
     for number in range(100):
-        busy.learn(COST_S, tenant=TenantName(f"tenant {number}"), calls=1)
+        busy.learn(tenant=TenantName(f"tenant {number}"), queries=1)
 
     with ExitStack() as stack:
         assert busy.flood(stack) == 10
         assert busy.flood(stack, OTHER) == 1
 
 
-def test_a_tenant_with_time_has_three_quarters_of_the_slots_whatever_its_share() -> None:
-    busy = Busy(most=20)
-    for number in range(100):
-        busy.learn(COST_S / 10, tenant=TenantName(f"tenant {number}"), calls=1)
-
-    with ExitStack() as stack:
-        assert busy.flood(stack) == 15
-        assert busy.admit(stack, PLAIN, 0.3, OTHER) is not None
-
-
-def test_a_tenant_that_asked_long_ago_has_no_share() -> None:
+def test_silent_tenant_loses_its_share() -> None:
     busy = Busy()
-    busy.learn(COST_S, tenant=OTHER)
-    busy.clock.now += LATELY_S
-    busy.learn(COST_S)
+    busy.learn(tenant=OTHER)
+    busy.clock.now += RECENT_TENANT_S
+    busy.learn()
 
     with ExitStack() as stack:
         assert busy.flood(stack) >= 20
 
 
-def test_optional_work_is_shed_before_a_question_is_refused_reranking_first() -> None:
+def test_reranking_is_shed_before_legs() -> None:
     busy = Busy()
-    busy.learn(COST_S, profile=FULL)
+    busy.learn(profile=FULL)
 
     shed = busy.admitted(FULL, 0.3)
 
     assert list(dict.fromkeys(shed)) == [
         frozenset(),
         {RERANK},
-        {RERANK, "related"},
-        {RERANK, "related", "graph"},
+        ALL_SHED,
     ]
 
 
-async def test_what_is_shed_is_labelled_and_the_words_answer() -> None:
+async def test_shed_work_is_labelled_and_words_answer() -> None:
     busy = Busy()
-    busy.learn(COST_S, profile=FULL)
+    busy.learn(profile=FULL)
     graph = FixedLeg("a")
     answering = retriever(
         await store_of(segment("a")),
@@ -407,7 +364,7 @@ async def test_what_is_shed_is_labelled_and_the_words_answer() -> None:
         admission=busy.admission,
     )
     with ExitStack() as stack:
-        while busy.admit(stack, FULL, 0.3) != frozenset({RERANK, "related", "graph"}):
+        while busy.admit(stack, FULL, 0.3) != ALL_SHED:
             pass
 
         answer = await answering.retrieve(query("?"), FULL, busy.within(0.3))

@@ -14,7 +14,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.pipeline.retrieval.admission import KEPT, Admission
+from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.support.builders import TENANT
 
@@ -123,7 +123,7 @@ async def loaded(share: float, budget_s: float) -> Seen:
 
 
 @pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
-def test_below_capacity_nothing_is_refused(budget_s: float) -> None:
+def test_load_below_capacity_is_never_refused(budget_s: float) -> None:
     seen = run_in_virtual_time(loaded(0.5, budget_s))
 
     assert (seen.refused, seen.late) == (0, 0)
@@ -131,9 +131,7 @@ def test_below_capacity_nothing_is_refused(budget_s: float) -> None:
 
 @pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
 @pytest.mark.parametrize("share", [1.5, 2, 3, 10])
-def test_above_capacity_what_is_admitted_is_in_time_and_the_capacity_is_used(
-    share: float, budget_s: float
-) -> None:
+def test_overload_keeps_goodput_at_capacity(share: float, budget_s: float) -> None:
     seen = run_in_virtual_time(loaded(share, budget_s))
 
     assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S
@@ -143,7 +141,7 @@ def test_above_capacity_what_is_admitted_is_in_time_and_the_capacity_is_used(
 
 @pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
 @pytest.mark.parametrize("share", [2, 3, 5])
-def test_what_calls_wait_before_they_are_seen_is_allowed_for(share: float, budget_s: float) -> None:
+def test_wait_before_admission_keeps_goodput(share: float, budget_s: float) -> None:
     rate_per_s = share * CAPACITY_PER_S
 
     async def arriving() -> Seen:
@@ -158,9 +156,7 @@ def test_what_calls_wait_before_they_are_seen_is_allowed_for(share: float, budge
 
 @pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
 @pytest.mark.parametrize("share", [2, 3, 4, 5])
-def test_calls_do_not_wait_to_be_handed_over_until_it_is_too_late(
-    share: float, budget_s: float
-) -> None:
+def test_pending_calls_keep_goodput(share: float, budget_s: float) -> None:
     rate_per_s = share * CAPACITY_PER_S
 
     async def arriving() -> Seen:
@@ -187,10 +183,10 @@ async def _calling_again_at_once(callers: int, budget_s: float) -> Seen:
     return seen
 
 
-def test_callers_who_call_again_at_once_do_not_keep_everyone_out() -> None:
+def test_immediate_retries_leave_some_goodput() -> None:
     seen = run_in_virtual_time(_calling_again_at_once(64, 0.3))
 
-    assert seen.goodput_per_s >= 0.5 * KEPT * CAPACITY_PER_S
+    assert seen.goodput_per_s >= 0.5 * AdmissionPolicy.idle_tenant_reserve * CAPACITY_PER_S
 
 
 async def _overloaded_and_then(share: float) -> Seen:
@@ -199,7 +195,7 @@ async def _overloaded_and_then(share: float) -> Seen:
     return await service.load(share * CAPACITY_PER_S, 0.1)
 
 
-def test_after_an_overload_nothing_is_refused() -> None:
+def test_load_after_an_overload_is_never_refused() -> None:
     seen = run_in_virtual_time(_overloaded_and_then(0.5))
 
     assert (seen.refused, seen.late) == (0, 0)
@@ -212,7 +208,7 @@ async def _floods(short_s: float, long_s: float) -> tuple[Seen, Seen]:
     )
 
 
-def test_callers_with_more_time_are_admitted_rather_than_those_with_less() -> None:
+def test_long_budgets_are_preferred_to_short_ones() -> None:
     short, long = run_in_virtual_time(_floods(0.1, 0.3))
 
     assert short.goodput_per_s + long.goodput_per_s >= 0.9 * CAPACITY_PER_S
@@ -228,7 +224,7 @@ async def _beside_a_flood(service: Service, share: float, budget_s: float = 0.1)
 
 
 @pytest.mark.parametrize("share", [2, 3, 10])
-def test_a_tenant_that_floods_the_service_takes_no_answers_from_another(share: float) -> None:
+def test_quiet_tenant_beside_a_flood_is_answered(share: float) -> None:
     async def beside() -> Seen:
         return await _beside_a_flood(Service(), share)
 
@@ -239,7 +235,7 @@ def test_a_tenant_that_floods_the_service_takes_no_answers_from_another(share: f
 
 @pytest.mark.parametrize("budget_s", [0.1, 0.3])
 @pytest.mark.parametrize("share", [2, 3])
-def test_nor_while_its_calls_wait_to_be_handed_over(share: float, budget_s: float) -> None:
+def test_quiet_tenant_beside_pending_calls_is_answered(share: float, budget_s: float) -> None:
     async def beside() -> Seen:
         return await _beside_a_flood(OneAtATime(arriving_turns=1), share, budget_s)
 
