@@ -1,11 +1,15 @@
-"""Ports over deployment handles. Ray's own errors are translated here."""
+"""Ports in other deployments: `Remote` calls what a replica has `Exposed`.
+
+Ray's own errors are translated here. A `Deadline` counts on in the other process (`Deadline`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
 
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
@@ -13,126 +17,112 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.composition.index import SpaceParts
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
-from serving.domain.errors import DependencyError, OverloadedError
-from serving.domain.items.records import ItemId, TenantName
-from serving.domain.questions.query import Query
+from serving.domain.errors import DependencyError, NotReadyError, OverloadedError
 from serving.pipeline.index.sharding import ShardedIndex, ShardedSearch
 from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
-from serving.ports.embedding import EmbeddingModel, Vector, VectorLike, Vectors
-from serving.ports.vector_index import (
-    IndexAnswer,
-    IndexStatus,
-    TextSearch,
-    VectorIndex,
-    WantedNeighbours,
-    WholeIndex,
-)
+from serving.ports.embedding import Embedder, EmbeddingModel
+from serving.ports.vector_index import TextSearch, VectorIndex, WholeIndex
 
-Value = TypeVar("Value")
+STARTING = "starting"
+"""Why a port is not ready whose deployment has had no replica yet."""
+
+WAITS_FOR_A_REPLICA = "model"
+"""The method without which other deployments cannot start."""
+
+REPLY_S = 0.1
+"""How long after its deadline the reply of a call may come."""
+
+Port = TypeVar("Port")
 
 
-async def unwrapped(call: Awaitable[Value], name: str) -> Value:
-    """Awaits a handle's call and raises its error as the class that was raised remotely.
+class Exposed:
+    """The ports of a replica, by name."""
 
-    Ray wraps an error in a class derived from both its own and the error's, whose text is the
-    remote traceback. No caller may see that.
+    _ports: Mapping[str, object]
 
-    Raises:
-        DependencyError: The replica is gone or unreachable.
-        OverloadedError: Its queue is full.
+    async def call(self, port: str, method: str, *arguments: object, **named: object) -> object:
+        """Calls a method of a port."""
+        return await getattr(self._ports[port], method)(*arguments, **named)
+
+
+class Remote(Generic[Port]):
+    """A port of another deployment, whose methods are all asynchronous.
+
+    Args:
+        handle: The deployment, which is `Exposed`.
+        name: The name of the port there.
     """
-    try:
-        return await call
-    except RayTaskError as error:
-        cause = error.cause if isinstance(error.cause, Exception) else error
-        raise cause from None
-    except BackPressureError:
-        raise OverloadedError(name) from None
-    except (RayActorError, DeploymentUnavailableError):
-        raise DependencyError(name, "its replica cannot be reached") from None
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        # Ray cancelled the call, not the caller: that must not end the other legs' request.
-        raise DependencyError(name, "its replica was lost during the call") from None
+
+    def __init__(self, handle: DeploymentHandle[Any], name: str) -> None:
+        # This attribute connects the handle: its replicas are then known when calls come.
+        self._call: Any = handle.call
+        self._name = name
+
+    @property
+    def port(self) -> Port:
+        """This object as the port that it forwards."""
+        return cast(Port, self)
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        return partial(self.call, method)
+
+    async def call(self, method: str, *arguments: object, **named: object) -> Any:
+        """Calls a method, and raises its error as the class that was raised remotely.
+
+        Ray wraps an error in a class derived from both its own and the error's, whose text is the
+        remote traceback. No caller may see that.
+
+        Raises:
+            NotReadyError: The deployment is starting.
+            DependencyError: The replica is gone or unreachable.
+            OverloadedError: Its queue is full.
+            TimeoutError: The deadline among the arguments has passed.
+        """
+        if method != WAITS_FOR_A_REPLICA and not self._call.running_replicas_populated():
+            raise NotReadyError(self._name, STARTING)
+        try:
+            # A router holds a call back for as long as there is no replica.
+            async with asyncio.timeout(_patience([*arguments, *named.values()])):
+                return await self._call.remote(self._name, method, *arguments, **named)
+        except RayTaskError as error:
+            cause = error.cause if isinstance(error.cause, Exception) else error
+            raise cause from None
+        except BackPressureError:
+            raise OverloadedError(self._name) from None
+        except (RayActorError, DeploymentUnavailableError):
+            raise DependencyError(self._name, "its replica cannot be reached") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Ray cancelled the call, not the caller: that must not end the other legs' request.
+            raise DependencyError(self._name, "its replica was lost during the call") from None
 
 
-class RemoteEmbedder:
-    """An `Embedder` in another deployment."""
+def _patience(arguments: Sequence[object]) -> float | None:
+    """Returns how long a call with these arguments may take; None if none is a deadline."""
+    for each in arguments:
+        if isinstance(each, Deadline):
+            return each.remaining() + REPLY_S
+    return None
+
+
+class RemoteEmbedder(Remote[Embedder]):
+    """An `Embedder` of another deployment.
+
+    Args:
+        handle: The deployment.
+    """
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
-        self._handle: Any = handle
+        super().__init__(handle, "embedder")
         self._model: EmbeddingModel | None = None
 
     async def model(self) -> EmbeddingModel:
         """Returns the model, which is read once: a replica never changes it."""
         if self._model is None:
-            model: EmbeddingModel = await unwrapped(self._handle.model.remote(), "embedder")
-            self._model = model
+            self._model = await self.call("model")
         return self._model
-
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
-        call = self._handle.embed_query.remote(text, deadline.remaining())
-        return await unwrapped(call, "embedder")
-
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
-        return await unwrapped(self._handle.embed_documents.remote(list(texts)), "embedder")
-
-
-class RemoteIndex:
-    """A `WholeIndex` in another deployment, or a shard, of which `related` is not called."""
-
-    def __init__(self, handle: DeploymentHandle[Any]) -> None:
-        self._handle: Any = handle
-
-    async def search(
-        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
-    ) -> IndexAnswer:
-        call = self._handle.search.remote(vector, wanted, deadline.remaining())
-        return await unwrapped(call, "index")
-
-    async def related(
-        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
-    ) -> IndexAnswer:
-        call = self._handle.related.remote(query, list(seeds), depth, deadline.remaining())
-        return await unwrapped(call, "index")
-
-    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        return await unwrapped(self._handle.count.remote(tenant, list(items)), "index")
-
-    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        return await unwrapped(self._handle.caught_up.remote(token, deadline.remaining()), "index")
-
-    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-        call = self._handle.outdated_snapshots.remote(write, deadline.remaining())
-        return await unwrapped(call, "index")
-
-    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
-        return await unwrapped(self._handle.status.remote(tenant), "index")
-
-
-class RemoteTextSearch:
-    """A `TextSearch` in another deployment, which has both an embedder and an index."""
-
-    def __init__(self, handle: DeploymentHandle[Any]) -> None:
-        self._handle: Any = handle
-
-    async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
-        call = self._handle.search_text.remote(text, wanted, deadline.remaining())
-        return await unwrapped(call, "embedder and index")
-
-
-class RemoteReranker:
-    """A `Reranker` in another deployment."""
-
-    def __init__(self, handle: DeploymentHandle[Any]) -> None:
-        self._handle: Any = handle
-
-    async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
-        call = self._handle.rerank.remote(query, list(texts), deadline.remaining())
-        return await unwrapped(call, "reranker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +144,13 @@ def remote_space(handles: SpaceHandles | None) -> SpaceParts:
     """Returns the ports over a space's handles; nothing if the placement has none."""
     if handles is None:
         return SpaceParts()
-    embedder = RemoteEmbedder(handles.embedder)
-    indexes: list[WholeIndex] = [RemoteIndex(handle) for handle in handles.index]
+    embedder = RemoteEmbedder(handles.embedder).port
+    indexes = [Remote[WholeIndex](handle, "index").port for handle in handles.index]
     related = indexes[0] if len(indexes) == 1 else None
     index: VectorIndex = related or ShardedIndex(indexes)
     if not handles.searches_text:
         search: TextSearch = EmbeddedSearch(QuestionVectors(embedder), index)
         return SpaceParts(embedder, index, search, related)
-    searches: list[TextSearch] = [RemoteTextSearch(handle) for handle in handles.index]
+    searches = [Remote[TextSearch](handle, "text_search").port for handle in handles.index]
     search = searches[0] if len(searches) == 1 else ShardedSearch(searches)
     return SpaceParts(embedder, index, search, related)

@@ -15,11 +15,12 @@ from serving.composition.access import require_authentication
 from serving.composition.gpu_share import cap_gpu_memory, left_by_lists, resources
 from serving.composition.service import running_service
 from serving.config.settings import RayEnvironment
-from serving.deployments.handles import RemoteReranker, SpaceHandles, remote_space
+from serving.deployments.handles import Remote, SpaceHandles, remote_space
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
 from serving.deployments.tls import listen_with_tls
 from serving.domain.budget import Deadline
+from serving.ports.reranking import Reranker as RerankerPort
 from serving.rpc.service import TriviumService
 
 logger = logging.getLogger(__name__)
@@ -100,7 +101,9 @@ class Fusion(Replica, TriviumService):
                 recorder=RayRecorder(),
                 space=remote_space(space),
                 previous=remote_space(previous),
-                reranker=None if reranker is None else RemoteReranker(reranker),
+                reranker=None
+                if reranker is None
+                else Remote[RerankerPort](reranker, "reranker").port,
                 projecting=projector is None,
             )
         )

@@ -30,9 +30,9 @@ class Projector(Replica):
         previous_embedder: DeploymentHandle[Any] | None = None,
     ) -> None:
         settings = self._start(arguments)
-        previous = None if previous_embedder is None else RemoteEmbedder(previous_embedder)
+        previous = None if previous_embedder is None else RemoteEmbedder(previous_embedder).port
         await self._open(
-            running_projector(settings, RemoteEmbedder(embedder), previous, RayRecorder())
+            running_projector(settings, RemoteEmbedder(embedder).port, previous, RayRecorder())
         )
 
 

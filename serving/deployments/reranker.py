@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ray import serve
 
 from serving.composition.gpu_share import HEALTH_CHECK_PERIOD_S, cap_gpu_memory, resources
 from serving.composition.models import open_reranker
+from serving.deployments.handles import Exposed
 from serving.deployments.replica import Replica
-from serving.domain.budget import Deadline
-from serving.domain.errors import NotReadyError
 
 
 @serve.deployment(
@@ -22,7 +20,7 @@ from serving.domain.errors import NotReadyError
     graceful_shutdown_timeout_s=10,
     health_check_period_s=HEALTH_CHECK_PERIOD_S,
 )
-class Reranker(Replica):
+class Reranker(Replica, Exposed):
     """Reranks for all replicas of the ingress."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
@@ -30,9 +28,4 @@ class Reranker(Replica):
     ) -> None:
         settings = self._start(arguments)
         cap_gpu_memory(settings.serve.gpus.reranker)
-        self._reranker = await self._open(open_reranker(settings))
-
-    async def rerank(self, query: str, texts: Sequence[str], remaining_s: float) -> list[float]:
-        if self._reranker is None:
-            raise NotReadyError("reranker", "no model is configured")
-        return await self._reranker.rerank(query, texts, Deadline.after(remaining_s))
+        self._ports = {"reranker": await self._open(open_reranker(settings))}

@@ -5,7 +5,7 @@ A question takes one hop instead of two, and its vector stays on the device that
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from ray import serve
 
@@ -16,13 +16,10 @@ from serving.composition.gpu_share import (
     resources,
 )
 from serving.composition.index import open_space
-from serving.deployments.embedder import EmbedderCalls
-from serving.deployments.index import IndexCalls
+from serving.deployments.handles import Exposed
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
-from serving.domain.budget import Deadline
 from serving.domain.shards import WHOLE, Shard
-from serving.ports.vector_index import IndexAnswer, WantedNeighbours, WholeIndex
 
 
 @serve.deployment(
@@ -33,7 +30,7 @@ from serving.ports.vector_index import IndexAnswer, WantedNeighbours, WholeIndex
     graceful_shutdown_timeout_s=10,
     health_check_period_s=HEALTH_CHECK_PERIOD_S,
 )
-class VectorSpace(Replica, EmbedderCalls, IndexCalls):
+class VectorSpace(Replica, Exposed):
     """Embeds and searches for all replicas of the other deployments."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
@@ -42,11 +39,8 @@ class VectorSpace(Replica, EmbedderCalls, IndexCalls):
         settings = self._start(arguments)
         cap_gpu_memory(left_by_lists(settings.serve.gpus.embedder, settings.index))
         space = await self._open(open_space(settings, RayRecorder(), shard))
-        # A replica runs one index; of a shard nobody asks what is related.
-        self._embedder, self._index = space.embedder, cast(WholeIndex, space.index)
-        self._text_search = space.text_search
-
-    async def search_text(
-        self, text: str, wanted: WantedNeighbours, remaining_s: float
-    ) -> IndexAnswer:
-        return await self._text_search.search(text, wanted, Deadline.after(remaining_s))
+        self._ports = {
+            "embedder": space.embedder,
+            "index": space.index,
+            "text_search": space.text_search,
+        }

@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """An instant of a monotonic clock. Another process must be given `remaining()` instead."""
+    """An instant of a monotonic clock. In another process it is as many seconds away as here."""
 
     at: float
     clock: Callable[[], float] = field(default=time.monotonic, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Callable[[float], Deadline], tuple[float]]:
+        """Is pickled as the seconds that remain, as every process has a clock of its own."""
+        return Deadline.after, (self.remaining(),)
 
     @classmethod
     def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Deadline:

@@ -20,12 +20,14 @@ from ray import serve
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.reranker.checkpoint import open_checkpoint
 from serving.deployments.embedder import Embedder
-from serving.deployments.handles import RemoteEmbedder, RemoteReranker
+from serving.deployments.handles import Remote, RemoteEmbedder
 from serving.deployments.reranker import Reranker
 from serving.domain.budget import Deadline
 from serving.domain.errors import NotReadyError
 from serving.pipeline.inference.rerank_queue import LOADING
+from serving.ports.embedding import Embedder as EmbedderPort
 from serving.ports.embedding import Vectors
+from serving.ports.reranking import Reranker as RerankerPort
 from tests.contract.test_cross_encoder import (
     QUERY,
     TEXTS,
@@ -57,8 +59,8 @@ def library(tiny_qwen3: EncoderCheckpoint) -> Any:
 
 
 @pytest.fixture(scope="module")
-def embedder(tiny_qwen3: EncoderCheckpoint) -> RemoteEmbedder:
-    return RemoteEmbedder(run(Embedder, {"embedder": {"model": str(tiny_qwen3.folder)}}))
+def embedder(tiny_qwen3: EncoderCheckpoint) -> EmbedderPort:
+    return RemoteEmbedder(run(Embedder, {"embedder": {"model": str(tiny_qwen3.folder)}})).port
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def embedder(tiny_qwen3: EncoderCheckpoint) -> RemoteEmbedder:
     ids=["ragged", "permuted", "equally long", "single", "empty", "over-long"],
 )
 async def test_vectors_of_a_replica_are_those_of_sentence_transformers(
-    embedder: RemoteEmbedder, library: Any, texts: Sequence[str]
+    embedder: EmbedderPort, library: Any, texts: Sequence[str]
 ) -> None:
     # At once, so that they share batches.
     documents, questions = await asyncio.gather(
@@ -89,14 +91,15 @@ async def test_logits_of_a_replica_are_those_of_transformers(
     folder: Path = request.getfixturevalue(f"tiny_{kind}_reranker")
     forward = language_model_forward if kind == "qwen3" else classifier_forward
     logit = forward(open_checkpoint(str(folder)))
-    reranker = RemoteReranker(run(Reranker, {"reranker": {"model": str(folder), "load": "start"}}))
+    handle = run(Reranker, {"reranker": {"model": str(folder), "load": "start"}})
+    reranker = Remote[RerankerPort](handle, "reranker").port
 
     for texts in (TEXTS, TEXTS[::-1], TEXTS[:1]):
         made = await when_loaded(reranker, texts)
         assert made == pytest.approx([logit(QUERY, text) for text in texts], abs=CLOSE, rel=CLOSE)
 
 
-async def when_loaded(reranker: RemoteReranker, texts: Sequence[str]) -> list[float]:
+async def when_loaded(reranker: RerankerPort, texts: Sequence[str]) -> list[float]:
     """What it answers once its model is there, which only an answer shows."""
     async with asyncio.timeout(60):
         while True:

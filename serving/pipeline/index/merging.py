@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from serving.domain.errors import TriviumError
+from serving.domain.errors import DependencyError, TriviumError
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.ports.vector_index import IndexAnswer, IndexStatus, VectorIndex
@@ -48,5 +48,6 @@ async def status_of(index: VectorIndex, tenant: TenantName | None = None) -> Ind
         async with asyncio.timeout(STATUS_S):
             return await index.status(tenant)
     except (TriviumError, TimeoutError) as error:
-        reason = str(error) or "it did not answer in time"
+        reason = error.why if isinstance(error, DependencyError) else str(error)
+        reason = reason or "it did not answer in time"
         return IndexStatus(ready=False, vector_count=0, epoch=0, reason=reason)

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
+from serving.pipeline.index.merging import status_of
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.ports.change_log import ChangeLog, DeadLetter, ProjectionStatus
 from serving.ports.embedding import EmbeddingModel
@@ -91,10 +92,9 @@ class Observer:
         """Reads the state. Never raises: what is missing is listed in `degraded`."""
         degraded: list[str] = []
         space = self._spaces.current
-        unknown = IndexStatus(ready=False, vector_count=0, epoch=0, reason="it cannot be reached")
         model, index, entities = await asyncio.gather(
             _or_else(self._model, space.embedder.model(), "embedder", degraded),
-            _or_else(unknown, space.index.status(tenant), "index", degraded),
+            status_of(space.index, tenant),
             _or_else(UNKNOWN_COUNT, self._graph.count_entities(tenant), "graph", degraded),
         )
         self._model = model
@@ -107,8 +107,6 @@ class Observer:
         )
         if not index.ready:
             degraded.append(f"index: {index.reason}{self._meanwhile()}")
-        elif index.reason:
-            degraded.append(f"index: {index.reason}")
         degraded += [f"{each.name}: {each.trouble}" for each in self._breakers if each.trouble]
         return Overview(
             about=self._about,

@@ -1,26 +1,27 @@
-"""What the ingress asks of the deployments that there are."""
+"""Calls of ports in other deployments."""
 
 from __future__ import annotations
 
 import asyncio
-import pickle
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from serving.deployments.handles import RemoteIndex, SpaceHandles, remote_space, unwrapped
-from serving.deployments.index import IndexCalls
+from serving.deployments.handles import Remote, RemoteEmbedder, SpaceHandles, remote_space
+from serving.domain.breaker import FAILURES, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.errors import DependencyError
+from serving.domain.errors import DependencyError, NotReadyError, TooSlowError
 from serving.domain.items.records import ItemKind, fact_id, segment_id
 from serving.domain.questions.query import Filter
 from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.index.merging import status_of
 from serving.ports.embedding import VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours, WholeIndex
-from tests.fakes.meaning import EngineIndex, InMemoryIndex, segment_row, unit
+from tests.fakes.deployment import FakeHandle
+from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import FixedIndex
 from tests.support.builders import ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import soon
@@ -28,43 +29,37 @@ from tests.unit.pipeline.retrieval.retrieving import soon
 WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 3)
 
 
-class Method:
-    """A method of a deployment, as a handle has it: what it is given comes as a copy."""
-
-    def __init__(self, answer: Callable[..., Awaitable[Any]]) -> None:
-        self._answer = answer
-
-    def remote(self, *arguments: object) -> Awaitable[Any]:
-        return self._answer(*pickle.loads(pickle.dumps(arguments)))
+def remote_index(handle: Any) -> WholeIndex:
+    return Remote[WholeIndex](handle, "index").port
 
 
-class Deployed:
-    """A handle: its searches find what it was named for, or it cannot be reached."""
+class Shard:
+    """Finds one segment, or cannot be reached."""
 
     def __init__(self, name: str, *, lost: bool = False) -> None:
-        async def search(*asked: object) -> IndexAnswer:
-            self._require_there()
-            return IndexAnswer([Candidate(segment_id(name), 0.5)], epoch=1)
-
-        async def embed(*asked: object) -> Any:
-            self._require_there()
-            return unit(1)
-
+        self._name = name
         self._lost = lost
-        self.search = self.search_text = Method(search)
-        self.embed_query = Method(embed)
 
-    def _require_there(self) -> None:
+    async def search(self, *_: object) -> IndexAnswer:
+        self._require_reachable()
+        return IndexAnswer([Candidate(segment_id(self._name), 0.5)], epoch=1)
+
+    async def embed_query(self, *_: object) -> VectorLike:
+        self._require_reachable()
+        return unit(1)
+
+    def _require_reachable(self) -> None:
         if self._lost:
             raise DependencyError("index", "its replica cannot be reached")
 
 
 def handles(*, together: bool, lost: bool) -> SpaceHandles:
     """Two shards, the second of which may be lost; and an embedder, with the first or apart."""
-    first, second = Deployed("first"), Deployed("second", lost=lost)
-    shards: Any = [first, second]
-    embedder: Any = first if together else Deployed("embedder", lost=lost)
-    return SpaceHandles(embedder, shards, together)
+    shards: list[Any] = []
+    for part in (Shard("first"), Shard("second", lost=lost)):
+        shards.append(FakeHandle(index=part, text_search=part, embedder=part))
+    apart: Any = FakeHandle(embedder=Shard("embedder", lost=lost))
+    return SpaceHandles(shards[0] if together else apart, shards, together)
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -92,47 +87,37 @@ async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
         assert by_text.unsearched.startswith("1 of 2 shards answered")
 
 
-async def test_a_call_that_ray_cancels_is_a_lost_replica_and_one_that_we_cancel_is_not() -> None:
-    async def cancelled() -> None:
-        raise asyncio.CancelledError
+@pytest.mark.parametrize(("shards", "whole"), [(1, True), (2, False)])
+def test_only_an_index_of_all_rows_knows_what_is_related(shards: int, whole: bool) -> None:
+    handle: Any = FakeHandle()
 
-    async def waits() -> None:
-        await asyncio.Event().wait()
+    space = remote_space(SpaceHandles(handle, [handle] * shards))
 
-    with pytest.raises(DependencyError, match="was lost during the call"):
-        await unwrapped(cancelled(), "index")
-    ours = asyncio.create_task(unwrapped(waits(), "index"))
-    await asyncio.sleep(0)
-    ours.cancel()
+    related: object = space.related
+    assert related is (space.index if whole else None)
 
-    with pytest.raises(asyncio.CancelledError):
-        await ours
+
+# ------------------------------------------------------------ arguments, answers and errors
 
 
 class NotedIndex(FixedIndex):
-    """Notes what is wanted of it."""
+    """Notes its searches."""
 
     def __init__(self) -> None:
         super().__init__()
         self.wanted: list[WantedNeighbours] = []
+        self.deadlines: list[Deadline] = []
 
     async def search(
         self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         self.wanted.append(wanted)
+        self.deadlines.append(deadline)
         return await super().search(vector, wanted, deadline)
 
 
-class DeployedIndex(IndexCalls):
-    """What a replica is asked, over an index that the test gives it."""
-
-    def __init__(self, index: WholeIndex) -> None:
-        self._index = index
-
-
-async def test_what_is_wanted_comes_whole_to_the_index_of_another_deployment() -> None:
+async def test_a_search_reaches_a_remote_index_whole() -> None:
     index = NotedIndex()
-    handle: Any = SimpleNamespace(search=Method(DeployedIndex(index).search))
     wanted = WantedNeighbours(
         ItemKind.FACT,
         scope(filter_=Filter(kinds=("note",))),
@@ -141,25 +126,106 @@ async def test_what_is_wanted_comes_whole_to_the_index_of_another_deployment() -
         token=ConsistencyToken.of("1", [7]),
     )
 
-    await RemoteIndex(handle).search(unit(1), wanted, soon())
+    await remote_index(FakeHandle(index=index)).search(unit(1), wanted, soon())
 
     assert index.wanted == [wanted]
 
 
-async def test_what_is_related_is_asked_of_the_index_in_one_call() -> None:
+async def test_a_deadline_crosses_as_the_seconds_left() -> None:
+    index = NotedIndex()
+    at_forty = Deadline(at=100.0, clock=lambda: 40.0)
+
+    await remote_index(FakeHandle(index=index)).search(unit(1), WANTED, at_forty)
+
+    assert index.deadlines[0].at != at_forty.at
+    assert 0 < index.deadlines[0].remaining() <= 60
+
+
+async def test_related_segments_are_found_in_a_remote_index() -> None:
     engine = InMemoryIndex()
     engine.apply([segment_row(segment(name, speaker="Mara"), unit(1)) for name in "ab"], [])
-    handle: Any = SimpleNamespace(related=Method(DeployedIndex(EngineIndex(engine)).related))
+    index = remote_index(FakeHandle(index=EngineIndex(engine)))
 
-    answer = await RemoteIndex(handle).related(query("?"), ids("a"), 7, soon())
+    answer = await index.related(query("?"), ids("a"), 7, soon())
 
     assert [each.item for each in answer.candidates] == ids("b")
 
 
-@pytest.mark.parametrize(("shards", "whole"), [(1, True), (2, False)])
-def test_only_an_index_of_all_rows_knows_what_is_related(shards: int, whole: bool) -> None:
-    nobody: Any = SimpleNamespace()
-    space = remote_space(SpaceHandles(nobody, [nobody] * shards))
+@pytest.mark.parametrize(
+    "error", [NotReadyError("index", "re-embedding 40 %"), TooSlowError(2.0, 1.0)]
+)
+async def test_an_error_crosses_as_its_class_and_text(error: Exception) -> None:
+    async def search(*_: object) -> IndexAnswer:
+        raise error
 
-    related: object = space.related
-    assert related is (space.index if whole else None)
+    index = remote_index(FakeHandle(index=SimpleNamespace(search=search)))
+
+    with pytest.raises(type(error)) as raised:
+        await index.search(unit(1), WANTED, soon())
+    assert str(raised.value) == str(error)
+
+
+# ------------------------------------------------------------ replicas that are not there
+
+
+async def until_cancelled(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def cancelled_by_ray(*_: object) -> None:
+    raise asyncio.CancelledError
+
+
+def calling(remote: Callable[..., Any]) -> Any:
+    """A handle of a running deployment whose calls do this."""
+    method = SimpleNamespace(remote=remote, running_replicas_populated=lambda: True)
+    return SimpleNamespace(call=method)
+
+
+async def test_a_call_cancelled_by_ray_is_a_lost_replica() -> None:
+    with pytest.raises(DependencyError, match="was lost during the call"):
+        await remote_index(calling(cancelled_by_ray)).search(unit(1), WANTED, soon())
+
+
+async def test_a_call_cancelled_by_its_caller_is_cancelled() -> None:
+    call = asyncio.ensure_future(
+        remote_index(calling(until_cancelled)).search(unit(1), WANTED, soon())
+    )
+    await asyncio.sleep(0)
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+async def test_a_call_without_reply_ends_after_its_deadline() -> None:
+    index = remote_index(calling(until_cancelled))
+
+    with pytest.raises(TimeoutError):
+        await index.caught_up(ConsistencyToken.of("1", [7]), Deadline.after(0))
+
+
+async def test_a_starting_deployment_is_not_ready_and_opens_no_breaker() -> None:
+    handle = FakeHandle(started=False, index=FixedIndex())
+    index, breaker = remote_index(handle), Breaker("index")
+
+    for question in range(FAILURES):
+        with (
+            pytest.raises(NotReadyError, match="starting"),
+            breaker.guard(question, soon()),
+        ):
+            await index.search(unit(1), WANTED, soon())
+
+    assert breaker.trouble == ""
+    assert (await status_of(index)).reason == "starting"
+    handle.started = True
+    assert (await status_of(index)).ready
+
+
+async def test_the_model_of_a_starting_embedder_is_awaited() -> None:
+    handle: Any = FakeHandle(started=False, embedder=FakeEmbedder())
+    embedder = RemoteEmbedder(handle).port
+
+    assert await embedder.model() == await FakeEmbedder().model()
+    with pytest.raises(NotReadyError, match="starting"):
+        await embedder.embed_query("?", soon())

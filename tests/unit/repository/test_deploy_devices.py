@@ -24,6 +24,7 @@ from serving.composition.index_engine import Gpus, engine_maker
 from serving.config.settings import Settings, load_settings
 from serving.deployments import (
     embedder,
+    handles,
     index,
     ingress,
     projector,
@@ -101,8 +102,8 @@ class Opened:
         monkeypatch.setattr(reranker, "open_reranker", self._opens(RERANKER))
         monkeypatch.setattr(projector, "running_projector", self._opens())
         monkeypatch.setattr(ingress, "running_service", self._runs)
-        # Handles exist only in a cluster.
-        monkeypatch.setattr(ingress, "remote_space", _parts_elsewhere)
+        # Handles connect only in a cluster.
+        monkeypatch.setattr(handles.Remote, "__init__", lambda *_: None)
 
     def _capped(self, share: float) -> None:
         self.cap = share
@@ -129,11 +130,6 @@ class Opened:
 
     def _note(self, settings: Settings, *parts: str) -> None:
         self.parts |= {part: getattr(settings, part).device for part in parts}
-
-
-def _parts_elsewhere(space: object) -> SpaceParts:
-    there: Any = SimpleNamespace()
-    return SpaceParts() if space is None else SpaceParts(there, there, there)
 
 
 async def placed(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Opened]:

@@ -236,7 +236,7 @@ async def test_the_state_is_ready_when_every_shard_is_and_names_those_that_are_n
     lost = await ShardedIndex([in_state(None), in_state(making)]).status()
     assert (lost.ready, lost.incomplete, lost.vector_count) == (False, False, 2)
     assert lost.reason == (
-        "shard 0 of 2: index: its replica cannot be reached; shard 1 of 2: re-embedding 3 %"
+        "shard 0 of 2: its replica cannot be reached; shard 1 of 2: re-embedding 3 %"
     )
 
 

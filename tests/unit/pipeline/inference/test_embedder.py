@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from serving.deployments.embedder import EmbedderCalls
 from serving.deployments.handles import RemoteEmbedder
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
 from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
 from serving.ports.embedding import Embedder, TextEncoder, Vector
+from tests.fakes.deployment import FakeHandle
 from tests.fakes.meaning import (
     FAKE_MODEL,
     FakeEncoder,
@@ -69,20 +69,8 @@ def of_this_replica(embedder: Embedder) -> Embedder:
 def of_another_replica(embedder: Embedder) -> Embedder:
     """The embedder as the other deployments of the placement `split` call it."""
 
-    class Method:
-        def __init__(self, method: Callable[..., Awaitable[object]]) -> None:
-            self.remote = method
-
-    class Replica(EmbedderCalls):
-        def __init__(self) -> None:
-            self._embedder = embedder
-
-    class Handle:
-        def __getattr__(self, name: str) -> Method:
-            return Method(getattr(Replica(), name))
-
-    handle: Any = Handle()
-    return RemoteEmbedder(handle)
+    handle: Any = FakeHandle(embedder=embedder)
+    return RemoteEmbedder(handle).port
 
 
 async def test_a_question_gets_the_vector_of_its_text() -> None:

@@ -70,9 +70,8 @@ async def test_lost_parts_are_named_and_the_others_reported(
     assert (found.index.ready, found.entities) == (False, UNKNOWN_COUNT)
     assert set(found.degraded) == {
         "embedder: no answer in time",
-        "index: no answer in time",
         "graph: no answer in time",
-        "index: it cannot be reached",
+        "index: it did not answer in time",
     }
     assert (well.entities, well.degraded) == (7, [])
 
