@@ -191,6 +191,10 @@ docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchm
 
 # ---- develop
 
+.PHONY: hooks
+hooks: ## Have git check the subjects of commits here
+	@git config core.hooksPath .githooks
+
 .PHONY: format
 format: $(VENV)/.dev ## Format code and protos
 	@$(BIN)/ruff check --quiet --fix-only .
