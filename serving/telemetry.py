@@ -185,7 +185,9 @@ def breaker_changes(recorder: Recorder) -> OnChange:
     """Returns what logs and records the changes of breakers."""
 
     def changed(name: str, state: BreakerState) -> None:
-        logger.warning("breaker", extra={"dependency": name, "state": state.name.lower()})
+        logger.warning(
+            "breaker state changed", extra={"dependency": name, "state": state.name.lower()}
+        )
         recorder.record(BREAKER, state.value, {"dependency": name})
 
     return changed

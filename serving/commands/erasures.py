@@ -97,9 +97,9 @@ def _wal(files: int | None) -> str:
 
 def _logged(done: Vacuumed) -> str:
     if done.logged_until is None:
-        return "it names no erased item"
+        return "no erased item is named"
     until = _minute(done.logged_until)
-    return f"it names {done.logged_ids} erased items until {until}; run this again after that"
+    return f"{done.logged_ids} erased items are named until {until}; run this again after that"
 
 
 def _minute(time: datetime) -> str:

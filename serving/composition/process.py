@@ -92,7 +92,7 @@ def end_process_soon() -> None:
     Serve notices that the process is gone at its next health check and replaces it at once; a
     replica that only reports itself unhealthy would have to do so three times.
     """
-    logger.critical("ending this process: its device is lost")
+    logger.critical("process ends: its device is lost")
     for handler in logger.manager.root.handlers + logging.getLogger("serving").handlers:
         handler.flush()
     timer = threading.Timer(LAST_REPLIES_S, os._exit, [EXIT_CODE])

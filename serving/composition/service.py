@@ -146,7 +146,7 @@ async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) ->
             # Traced, since the time of a first query must not count as its usual cost.
             answer = (await retriever.trace(query, profile, give_up)).retrieval
         except TriviumError as error:
-            logger.info("warming up", extra={"reason": str(error)})
+            logger.info("warm-up query failed, retrying", extra={"reason": str(error)})
         else:
             if all(report.state is LegState.OK for report in answer.reports):
                 return

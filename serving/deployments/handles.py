@@ -90,13 +90,13 @@ class Remote(Generic[Port]):
         except BackPressureError:
             raise OverloadedError(self._name) from None
         except (RayActorError, DeploymentUnavailableError):
-            raise DependencyError(self._name, "its replica cannot be reached") from None
+            raise DependencyError(self._name, "the replica cannot be reached") from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             # Ray cancelled the call, not the caller: that must not end the other legs' request.
-            raise DependencyError(self._name, "its replica was lost during the call") from None
+            raise DependencyError(self._name, "the replica was lost during the call") from None
 
 
 def _patience(arguments: Sequence[object]) -> float | None:

@@ -93,7 +93,7 @@ class CertificateFiles:
         try:
             return self.read() if self._state() != self._seen else None
         except OSError as error:
-            logger.warning("certificate not read again", extra={"reason": str(error)})
+            logger.warning("certificate reload failed", extra={"reason": str(error)})
             return None
 
     def _state(self) -> tuple[object, ...]:

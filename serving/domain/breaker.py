@@ -85,7 +85,7 @@ class Breaker:
         """Why the dependency is not asked; empty if it is."""
         if self._state is BreakerState.CLOSED:
             return ""
-        return f"not asked, as it failed {FAILURES} questions in a row ({self._why})"
+        return f"breaker open after {FAILURES} failures in a row ({self._why})"
 
     @contextmanager
     def guard(self, question: object, deadline: Deadline) -> Iterator[None]:

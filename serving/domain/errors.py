@@ -248,6 +248,6 @@ class TooSlowError(TriviumError):
 
     def __str__(self) -> str:
         return (
-            f"it would take about {self.predicted_s * 1e3:.0f} ms, and "
+            f"the work would take about {self.predicted_s * 1e3:.0f} ms, and "
             f"{self.left_s * 1e3:.0f} ms are left"
         )

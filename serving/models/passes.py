@@ -179,7 +179,7 @@ def _fitting_budget(device: GraphDevice, window: int, wanted: int) -> int:
             continue
         if bucket.tokens < wanted - window:
             logger.warning(
-                "batches are smaller than planned: out of device memory",
+                "batches limited to fewer tokens than planned: out of device memory",
                 extra={"planned_tokens": wanted, "tokens": bucket.tokens},
             )
         return bucket.tokens
@@ -200,11 +200,11 @@ def _captured(
         captured.append(bucket)
     if len(captured) < len(worthwhile):
         logger.warning(
-            "fewer shapes are recorded than planned: out of device memory",
+            "fewer CUDA graphs captured than planned: out of device memory",
             extra={"planned": len(worthwhile), "recorded": len(captured)},
         )
     logger.info(
-        "shapes are recorded",
+        "CUDA graphs captured",
         extra={
             "planned": len(planned),
             "worthwhile": len(worthwhile),

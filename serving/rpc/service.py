@@ -69,7 +69,7 @@ def _profiles_of(user_config: Mapping[str, Any]) -> Mapping[str, Any]:
         ValueError: The configuration has other fields.
     """
     if unknown := [name for name in user_config if name != "profiles"]:
-        raise ValueError(f"{unknown[0]!r} cannot be configured; there is profiles")
+        raise ValueError(f"unknown field {unknown[0]!r}; only 'profiles' can be set")
     changes: Mapping[str, Any] = user_config.get("profiles", {})
     return changes
 

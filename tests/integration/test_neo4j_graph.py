@@ -53,7 +53,7 @@ async def test_nothing_is_planned_before_the_indexes_are_there(
     cypher.execute_query("DROP INDEX entity_names")
     searching = Neo4jGraph(Neo4jSettings(uri=neo4j_uri))
     try:
-        with pytest.raises(NotReadyError, match="its indexes are being created"):
+        with pytest.raises(NotReadyError, match="the indexes of the graph are being created"):
             await ask(searching, "Mara")
         await neo4j_graph.prepare()
 

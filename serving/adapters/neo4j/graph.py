@@ -269,7 +269,7 @@ class Neo4jGraph:
         query = neo4j.Query(statements.COUNT_INDEXES, timeout=max(timeout_s, 0.001))
         [(count,)] = await self._fetch(query, {"names": statements.INDEXES})
         if count < len(statements.INDEXES):
-            raise NotReadyError("graph", "its indexes are being created")
+            raise NotReadyError("graph", "the indexes of the graph are being created")
         self._has_schema = True
 
     async def _plan(self, search: LiteralString) -> None:

@@ -49,6 +49,6 @@ class BackgroundPlanning:
             try:
                 await self._plan(self._unplanned.popleft())
             except DependencyError as error:
-                logger.warning("search not planned ahead", extra={"reason": str(error)})
+                logger.warning("search plan not prepared", extra={"reason": str(error)})
             except Exception:
-                logger.exception("search not planned ahead")
+                logger.exception("search plan not prepared")

@@ -155,9 +155,7 @@ class ApiEmbedder:
             try:
                 found = await self._embed(some, "document", self._timeout_s)
             except TimeoutError as error:
-                raise self._endpoint.failed(
-                    f"it did not answer within {self._timeout_s:g} s"
-                ) from error
+                raise self._endpoint.failed(f"no answer within {self._timeout_s:g} s") from error
             rows += np.split(found, len(some))
         return rows
 
@@ -190,11 +188,11 @@ class ApiEmbedder:
             with np.errstate(over="ignore"):  # to infinite values, which are rejected
                 found = np.array([by_place[place] for place in range(count)], dtype=np.float32)
         except (KeyError, TypeError, ValueError) as error:
-            raise self._endpoint.failed("its answer lacks vectors") from error
+            raise self._endpoint.failed("the answer lacks vectors") from error
         if found.shape != (count, self._model.dimension):
             wanted = f"TRIVIUM_EMBEDDER__DIMENSION is {self._model.dimension}"
             raise self._endpoint.failed(
-                f"its vectors have the shape {found.shape[1:]}, but {wanted}"
+                f"the vectors have the shape {found.shape[1:]}, but {wanted}"
             )
         lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
         if not (np.isfinite(lengths).all() and lengths.all()):

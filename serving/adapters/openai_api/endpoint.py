@@ -67,7 +67,7 @@ class Endpoint:
         except aiohttp.ClientError as error:
             raise self.failed(f"{self._url}: {type(error).__name__}") from error
         except ValueError as error:
-            raise self.failed("its answer is not JSON") from error
+            raise self.failed("the answer is not JSON") from error
 
     def failed(self, why: str) -> DependencyError:
         """The error for a failure of the service; `why` must not quote a text."""
@@ -79,8 +79,8 @@ class Endpoint:
         if status in BUSY:
             raise OverloadedError(f"the {self._api}", _retry_after_s(headers))
         if status in REQUEST_REFUSED:
-            raise RequestRefusedError(f"it answers {status}")
-        raise self.failed(f"it answers {status}; check the address, the key and the model's name")
+            raise RequestRefusedError(f"status {status}")
+        raise self.failed(f"status {status}; check the address, the key and the model's name")
 
 
 @asynccontextmanager

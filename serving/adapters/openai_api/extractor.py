@@ -163,7 +163,7 @@ class ApiExtractor:
             why = f"{refused}; check the model's name, and that it has response_format json_schema"
             raise self._endpoint.failed(why) from error
         except TimeoutError:
-            why = f"it did not answer within {self._timeout_s:g} s"
+            why = f"no answer within {self._timeout_s:g} s"
             raise self._endpoint.failed(why) from error
 
     async def _answer(self, conversation: Conversation) -> Any:

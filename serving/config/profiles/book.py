@@ -128,7 +128,7 @@ class ProfileBook(Mapping[str, Profile]):
         """Logs notes on the profiles, such as a leg that agreement of the others can hide."""
         for name, profile in self._profiles.items():
             for leg, note in notes(profile):
-                logger.info("profile note", extra={"profile": name, "leg": leg, "note": note})
+                logger.info("profile warning", extra={"profile": name, "leg": leg, "note": note})
 
     def _whole(self, name: str, through: tuple[str, ...]) -> Mapping[str, Any]:
         """The definition of a profile with all inherited fields."""

@@ -108,7 +108,7 @@ def _misfit(name: str, major: int, facts: GpuFacts) -> str:
     """Why a package is incompatible with this torch; "" if it is compatible."""
     if facts.cuda_major not in (None, major):
         return (
-            f"it is for CUDA {major}, torch {facts.versions.get('torch')} for "
+            f"{name} is for CUDA {major}, torch {facts.versions.get('torch')} for "
             f"{facts.torch_cuda}: use separate environments, see docs/gpu.md"
         )
     if name.startswith("cuvs") and facts.version(name) not in _known_cuvs():
@@ -116,11 +116,9 @@ def _misfit(name: str, major: int, facts: GpuFacts) -> str:
         return f"the index supports {known}, see docs/gpu.md"
     new_cuvs = name == "cuvs-cu13" and facts.version(name) >= CUVS_OF_NEW_TORCH
     if new_cuvs and facts.version("torch") < NEW_TORCH:
-        return f"it needs torch 2.13 or later, this is {facts.versions['torch']}; 26.6 fits it"
+        return f"{name} needs torch 2.13 or later, got {facts.versions['torch']}; cuVS 26.6 fits it"
     if name == "cuvs-cu12" and first_two(facts.torch_cuda or "12.9") < CUDA_OF_CUVS_12:
-        return (
-            f"it needs torch for CUDA 12.9, this torch is for {facts.torch_cuda}: see docs/gpu.md"
-        )
+        return f"{name} needs torch for CUDA 12.9, got one for {facts.torch_cuda}: see docs/gpu.md"
     return ""
 
 

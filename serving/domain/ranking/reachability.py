@@ -143,9 +143,9 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     return [
         (
             reach.leg,
-            f"while the others agree on {reach.limit} hits, nothing that only it finds can show: "
-            f"its weight is {profile.leg(reach.leg).weight:g}, "
-            f"it would have to be above {reach.needs_if_agreeing:.2f}",
+            f"while the other legs agree on {reach.limit} hits, no hit of this leg alone can show: "
+            f"its weight is {profile.leg(reach.leg).weight:g}, and would have to be above "
+            f"{reach.needs_if_agreeing:.2f}",
         )
         for reach in reaches(profile)
         if not reach.shows_if_agreeing and not profile.leg(reach.leg).reserved
@@ -155,7 +155,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
 def _unreachable(profile: Profile, leg: LegSpec, reach: Reach) -> str:
     best = leg.weight / (profile.rank_constant + 1)
     return (
-        f"nothing that only it finds can show: its best candidate scores {best:.5f}, and "
+        f"no hit of this leg alone can show: its best candidate scores {best:.5f}, and "
         f"{reach.ahead_if_disjoint} candidates of other legs score more ({_by_leg(reach.ahead)}), "
         f"but the answer has {reach.limit} places. Raise its weight, shorten the other lists, "
         "give it `reserved` places, or declare `reorders: true`"
@@ -168,7 +168,7 @@ def _by_leg(counts: Mapping[str, int]) -> str:
 
 def _crowding(leg: LegSpec, reach: Reach) -> str:
     return (
-        f"it can fill the answer alone: its weight is {leg.weight:g}, and above "
+        f"this leg can fill the answer alone: its weight is {leg.weight:g}, and above "
         f"{reach.fills_from:.2f} its rank {reach.limit} scores more than the best hit of all "
         "others together. Lower its weight, shorten its list, or declare `may_fill: true`"
     )

@@ -140,7 +140,7 @@ class AbsenceExplainer:
                 reason = "; ".join(f"{leg.leg}: {leg.reason}" for leg in those)
                 return Absence(loss=loss, reason=reason, legs=legs)
         if row.sensitive or any(segment.sensitive for segment in evidence):
-            what = "it" if row.sensitive else "its evidence"
+            what = "the item" if row.sensitive else "the evidence of the fact"
             reason = f"{what} is sensitive, so it is never embedded nor in the graph"
             return Absence(loss=Loss.NOT_MATCHED, reason=reason, legs=legs)
         if missing := await self._missing_from(query, row, legs):
@@ -154,13 +154,13 @@ class AbsenceExplainer:
         """Finds the step that cost the item its place: the last without which it would be a hit."""
         order = traced.ordering.before_the_cut()
         place = _place(item, order)
-        assert place is not None, "what is not folded is in the order; this is a bug"
+        assert place is not None, "an item that is not folded must be in the order; this is a bug"
         hit = order[place - 1]
-        where = f"its place is {place}, and the answer has {profile.limit}"
+        where = f"the item is at rank {place}, and the limit is {profile.limit}"
         below = Absence(loss=Loss.CUT, reason=where, rank=place, hit=hit)
         if by := traced.ordering.gave_way().get(item):
-            took = f"{by.item.id!r} took it, for which {by.ledger.reserved_by} has it reserved"
-            reason = f"its place is {place}, and {took}"
+            took = f"{by.item.id!r} took the place reserved for {by.ledger.reserved_by}"
+            reason = f"the item is at rank {place}; {took}"
             return replace(below, loss=Loss.DISPLACED, reason=reason, by=by.item.item)
         for step in _STEPS:
             without = step.without(profile)
@@ -171,8 +171,8 @@ class AbsenceExplainer:
                 reason = f"{where}; {step.said.format(kept_at)}"
                 return replace(below, loss=step.loss, reason=reason, by=step.by(hit))
         if hit.stage is Stage.COARSE:
-            why = "it is sensitive, and so" if hit.item.sensitive else "it"
-            reason = f"{where}; {why} was not among the hits that are reranked"
+            why = "a sensitive item is" if hit.item.sensitive else "the item was"
+            reason = f"{where}; {why} not reranked"
             return replace(below, loss=Loss.BELOW_HEAD, reason=reason)
         return below
 
@@ -188,7 +188,7 @@ class AbsenceExplainer:
             if "graph" in needed and not await self._graph.count(tenant, [row.item]):
                 missing.append("the graph")
         except TriviumError as error:
-            missing.append(f"what cannot be asked ({error})")
+            missing.append(f"a store that cannot be reached ({error})")
         return missing
 
 
@@ -220,18 +220,18 @@ class _Step(NamedTuple):
 _STEPS = (
     _Step(
         Loss.DISPLACED,
-        "before diversification it was {}",
+        "at rank {} before diversification",
         lambda profile: replace(profile, diversity=None),
         _closest,
     ),
     _Step(
         Loss.RERANKED_DOWN,
-        "before reranking it was {}",
+        "at rank {} before reranking",
         lambda profile: replace(profile, rerank=None),
     ),
     _Step(
         Loss.DECAYED,
-        "its age takes it from place {}",
+        "at rank {} without decay by age",
         lambda profile: replace(profile, decay=None),
     ),
 )
@@ -242,7 +242,7 @@ def _before_the_order(item: ItemId, traced: Traced) -> Absence | None:
     """Explains an item that a leg found and that is not in the order; None if it is."""
     ordering = traced.ordering
     if item in ordering.vanished:
-        reason = "it was written or erased while the question was answered"
+        reason = "the item was written or erased while the question was answered"
         return Absence(loss=Loss.NOT_STORED, reason=reason)
     if item in ordering.folded_into:
         stands_in = ordering.folded_into[item]

@@ -149,13 +149,15 @@ def _without_lookback(leg: LegSpec) -> _Freer | None:
         return None
     days = leg.lookback / timedelta(days=1)
     back = f"{days:g} day{'' if days == 1 else 's'}"
-    return _Freer(replace(leg, lookback=None), f"it lies further back than its lookback of {back}")
+    return _Freer(
+        replace(leg, lookback=None), f"the item is further back than the lookback of {back}"
+    )
 
 
 def _without_pool(leg: LegSpec) -> _Freer | None:
     if leg.pool is None:
         return None
-    why = f"it is not among the {leg.pool.recently_accessed} accessed last"
+    why = f"the item is not among the {leg.pool.recently_accessed} accessed last"
     if leg.pool.joined_by:
         why += f", and not found by {' or '.join(leg.pool.joined_by)}"
     return _Freer(replace(leg, pool=None), why)
@@ -164,21 +166,24 @@ def _without_pool(leg: LegSpec) -> _Freer | None:
 def _without_gate(leg: LegSpec) -> _Freer | None:
     if leg.words.mode is not WordsMode.ALL_THEN_ANY:
         return None
-    why = f"it has some of the words, and its rank is not above the gate of {leg.words.rank_gate:g}"
+    gate = f"{leg.words.rank_gate:g}"
+    why = f"the item has some of the words, and its rank is not above the gate of {gate}"
     return _Freer(replace(leg, words=replace(leg.words, rank_gate=0.0)), why)
 
 
 def _with_any_word(leg: LegSpec) -> _Freer | None:
     if leg.words.mode is not WordsMode.ALL_THEN_ANY:
         return None
-    why = "it has some of the words, and others that have all are enough"
+    why = "the item has some of the words, and enough others have all of them"
     return _Freer(replace(leg, words=replace(leg.words, mode=WordsMode.ANY)), why)
 
 
 def _at_any_time(leg: LegSpec) -> _Freer | None:
     if not leg.named_times:
         return None
-    return _Freer(replace(leg, named_times=False), "it is not of a time that the question names")
+    return _Freer(
+        replace(leg, named_times=False), "the item is not of a time that the question names"
+    )
 
 
 _Lift = Callable[[LegSpec], _Freer | None]
@@ -219,7 +224,7 @@ def _leg_absence(
 ) -> LegAbsence:
     rank, score = _rank(row.item, after, profile.rank_style)
     depth = spec.depth_for(profile.limit)
-    miss, reason = Miss.BELOW, f"its rank {rank:g} is below the depth {depth}" if rank else ""
+    miss, reason = Miss.BELOW, f"rank {rank:g} is below the depth {depth}" if rank else ""
     if _finds(before, row.item):
         miss, reason = Miss.NONE, ""
     elif not spec.weight:
@@ -231,7 +236,7 @@ def _leg_absence(
     elif hidden_by is not None:
         miss, reason = Miss.HIDDEN, hidden_by
     elif spec.floor is not None and score < spec.floor:
-        reason = f"its score {score:.4g} is below the floor {spec.floor:g}"
+        reason = f"score {score:.4g} is below the floor {spec.floor:g}"
     return LegAbsence(
         leg=spec.name,
         state=before.report.state,
@@ -263,7 +268,7 @@ def _why_never(row: Item, spec: LegSpec, after: LegResult | None) -> tuple[Miss,
     """Explains why a leg does not find the item at any depth, or that this is unknown."""
     if row.sensitive and spec.name != LEXICAL:
         found_by = "words only" if isinstance(row, Segment) else "no leg"
-        return Miss.NEVER, f"it is sensitive, and so found by {found_by}"
+        return Miss.NEVER, f"the item is sensitive, and so found by {found_by}"
     if after is None:
         return Miss.UNANSWERED, "asked to look deeper, it did not answer"
     if not after.report.state.answered:

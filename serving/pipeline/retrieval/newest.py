@@ -180,7 +180,7 @@ def _failed(task: asyncio.Task[Any]) -> bool:
     """Whether there is no answer; an unexpected error is logged, since no caller will see it."""
     error = task.exception()
     if error is not None and not isinstance(error, TriviumError):
-        logger.error("an early answer failed unexpectedly", exc_info=error)
+        logger.error("early answer failed unexpectedly", exc_info=error)
     return error is not None
 
 

@@ -93,7 +93,7 @@ class RerankStage:
         if not question.strip():
             raise _NotDoneError("the request has a vector and no text")
         if not texts:
-            raise _NotStartedError("there is no hit that may be reranked")
+            raise _NotStartedError("no hit may be reranked")
         left = deadline.earlier_by(RESERVE_S)
         characters = sum(map(len, texts)) + len(texts) * len(question)
         self._require_time(characters, left)

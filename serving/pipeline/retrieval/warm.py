@@ -16,7 +16,7 @@ from serving.ports.words import NameResolver
 
 NAMES = "names"
 OUT_OF_TIME = "the budget ran out"
-SKIPPED = "it was not searched"
+SKIPPED = "the leg was not searched"
 QUESTION = "Who said hello to whom, and when?"
 """A question that every leg answers; it names nobody, and is no question of stop words only."""
 

@@ -155,11 +155,13 @@ async def _receipt(
     """The receipt of a store; `verify` returns None if it has not caught up."""
     try:
         return await verify() or StoreReceipt(
-            store, verified=False, reason="it has not caught up yet"
+            store, verified=False, reason="the store has not applied the erasure yet"
         )
     except (TriviumError, TimeoutError) as error:
         return _unverified(store, error)
 
 
 def _unverified(store: str, error: Exception) -> StoreReceipt:
-    return StoreReceipt(store, verified=False, reason=str(error) or "it did not answer in time")
+    return StoreReceipt(
+        store, verified=False, reason=str(error) or "the store did not answer in time"
+    )

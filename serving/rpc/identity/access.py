@@ -67,7 +67,7 @@ class Access:
             PermissionDeniedError: The caller lacks the role.
         """
         if self.encrypted and b"ssl" not in call.auth_context().get("transport_security_type", ()):
-            raise UnauthenticatedError("this service is called over TLS only")
+            raise UnauthenticatedError("this service accepts calls over TLS only")
         if self.is_open:
             return ANYONE
         credentials = [
@@ -84,7 +84,7 @@ class Access:
         if len(credentials) > 1 or not isinstance(given, str):
             raise UnauthenticatedError("authorization must be sent once, as text")
         if given[: len(_BEARER)].lower() != _BEARER:
-            raise UnauthenticatedError("authorization must be 'Bearer ' and a key or a token")
+            raise UnauthenticatedError("expected `authorization: Bearer <key or token>`")
         text = given[len(_BEARER) :].strip()
         verify = self.keys if text.startswith(_KEY_PREFIX) else self.tokens
         if verify is None:

@@ -72,7 +72,7 @@ async def test_meaning_is_found_by_the_vectors_of_another_service(
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (500, "it answers 500; check the address, the key"),
+        (500, "status 500; check the address, the key"),
         (429, "the embeddings API is full, try again in 1 s"),
     ],
 )

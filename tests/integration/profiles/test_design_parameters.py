@@ -343,7 +343,10 @@ async def test_where_all_is_sensitive_nothing_is_reranked_and_no_fact_is_awaited
         assert answer.rerank is not None
         assert (answer.rerank.stage, answer.rerank.hit_count) == (Stage.COARSE, 0)
     assert absence.loss is Loss.NOT_MATCHED
-    assert absence.reason == "its evidence is sensitive, so it is never embedded nor in the graph"
+    assert (
+        absence.reason
+        == "the evidence of the fact is sensitive, so it is never embedded nor in the graph"
+    )
 
 
 # ------------------------------------------------------------------ who made room for whom

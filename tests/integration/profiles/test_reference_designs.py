@@ -239,7 +239,7 @@ async def test_annie_looks_a_week_back_by_words_and_for_ever_by_meaning(
 
     assert (absence.loss, absence.reason) == (
         Loss.NOT_SEARCHED,
-        "lexical: it lies further back than its lookback of 7 days",
+        "lexical: the item is further back than the lookback of 7 days",
     )
     assert absence.legs[0].rank == 1
     assert by_id(answer)["flights"].legs == ("dense",)
@@ -307,7 +307,7 @@ async def test_an_old_item_outside_the_pool_surfaces_through_its_words(
     hits = by_id(answer)
     assert (absence.loss, absence.reason) == (
         Loss.NOT_SEARCHED,
-        "dense: it is not among the 200 accessed last, and not found by lexical",
+        "dense: the item is not among the 200 accessed last, and not found by lexical",
     )
     assert ranks(hits["old"])["lexical"] == 1
     assert ranks(hits["old"])["dense"] == 1  # its cosine is asked for, once, like all others
@@ -434,7 +434,7 @@ async def test_hybrid_recall_takes_any_word_only_where_all_find_too_few(
     )
 
     assert passed_over.reason == (
-        "lexical: it has some of the words, and others that have all are enough"
+        "lexical: the item has some of the words, and enough others have all of them"
     )
     assert {report.leg: report.candidate_count for report in one.leg_reports}["lexical"] == 1
     assert set(ids(many)) == {"both", "one", "secret"}

@@ -363,7 +363,7 @@ def test_a_comparison_needs_something_to_compare_with(run: Run) -> None:
 
 
 def test_why_an_item_is_missing_is_shown_leg_by_leg(run: Run, fake_service: FakeService) -> None:
-    leg = messages.LegAbsence(leg="dense", rank=30, depth=20, reason="its rank 30 is below 20")
+    leg = messages.LegAbsence(leg="dense", rank=30, depth=20, reason="rank 30 is below 20")
     fake_service.will_answer(
         "ExplainAbsence",
         messages.ExplainAbsenceResponse(
@@ -375,7 +375,7 @@ def test_why_an_item_is_missing_is_shown_leg_by_leg(run: Run, fake_service: Fake
 
     assert result.exit_code == 1
     assert "t1: below depth: too deep" in result.stdout
-    assert "its rank 30 is below 20" in result.stdout
+    assert "rank 30 is below 20" in result.stdout
 
 
 def test_why_as_json_has_every_field(run: Run, fake_service: FakeService) -> None:

@@ -29,7 +29,7 @@ def test_a_process_ends_whatever_it_waits_for_and_has_said_why() -> None:
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 
     assert ended.returncode == EXIT_CODE
-    assert "ending this process: its device is lost" in ended.stderr
+    assert "process ends: its device is lost" in ended.stderr
     assert not ended.stdout
 
 

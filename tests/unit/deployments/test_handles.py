@@ -50,7 +50,7 @@ class Shard:
 
     def _require_reachable(self) -> None:
         if self._lost:
-            raise DependencyError("index", "its replica cannot be reached")
+            raise DependencyError("index", "the replica cannot be reached")
 
 
 def handles(*, together: bool, lost: bool) -> SpaceHandles:

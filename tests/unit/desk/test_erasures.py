@@ -69,13 +69,13 @@ VACUUMED = Vacuumed(
     ("done", "said"),
     [
         (VACUUMED, "WAL: the files from before are removed"),
-        (VACUUMED, "change log: it names no erased item"),
+        (VACUUMED, "change log: no erased item is named"),
         (VACUUMED, "what is from before 2026-05-01 12:00 UTC holds what was erased"),
         (replace(VACUUMED, wal_files=2), "WAL: 2 files besides the current one"),
         (replace(VACUUMED, wal_files=None), "WAL: this role may not replace the files"),
         (
             replace(VACUUMED, logged_ids=3, logged_until=datetime(2026, 5, 1, 13, tzinfo=UTC)),
-            "change log: it names 3 erased items until 2026-05-01 13:00 UTC; run this again",
+            "change log: 3 erased items are named until 2026-05-01 13:00 UTC; run this again",
         ),
     ],
 )

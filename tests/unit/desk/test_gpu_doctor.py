@@ -110,7 +110,7 @@ def test_libraries_for_another_cuda_than_that_of_torch_are_a_fault_each() -> Non
     found = faults(mixed)
 
     assert found.keys() == {"cuvs-cu12", "cupy-cuda12x"}
-    assert "it is for CUDA 12, torch 2.15.0 for 13.2" in found["cuvs-cu12"]
+    assert "cuvs-cu12 is for CUDA 12, torch 2.15.0 for 13.2" in found["cuvs-cu12"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_torch_for_an_older_cuda_12_does_not_fit_cuvs() -> None:
     older = replace(H200, torch_cuda="12.8", versions={**CUDA_12, "torch": "2.13.0+cu128"})
 
     assert faults(older) == {
-        "cuvs-cu12": "26.10.0; it needs torch for CUDA 12.9, this torch is for 12.8: "
+        "cuvs-cu12": "26.10.0; cuvs-cu12 needs torch for CUDA 12.9, got one for 12.8: "
         "see docs/gpu.md"
     }
 

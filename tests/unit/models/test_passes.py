@@ -177,7 +177,7 @@ def test_shapes_that_memory_is_too_short_for_are_left_out_and_logged(
     assert set(device.captured) == passes.captured
     assert 0 < len(passes.captured) < len(SMALL.buckets)
     (record,) = caplog.records
-    assert "fewer shapes" in record.message
+    assert "fewer CUDA graphs" in record.message
     assert (record.levelno, vars(record)["planned"], vars(record)["recorded"]) == (
         logging.WARNING,
         len(SMALL.buckets),
@@ -202,7 +202,7 @@ def test_batches_are_halved_until_the_device_has_memory_for_them(
 
     assert passes.token_budget == 2 * WINDOW
     assert [record.message for record in caplog.records] == [
-        "batches are smaller than planned: out of device memory"
+        "batches limited to fewer tokens than planned: out of device memory"
     ]
 
 

@@ -212,7 +212,7 @@ A_LEDGER = Ledger(
 )
 LOST = Absence(
     loss=Loss.DISPLACED,
-    reason="its place is 3",
+    reason="the item is at rank 3",
     by=segment_id("other"),
     rank=3,
     hit=Hit(item=segment("a", "a text"), ledger=A_LEDGER, stage=Stage.COARSE),
@@ -260,7 +260,7 @@ def test_an_absence_crosses_the_wire_whole() -> None:
 
     assert (found.loss.name, found.reason, found.by, found.rank) == (
         "DISPLACED",
-        "its place is 3",
+        "the item is at rank 3",
         ItemRef(ItemKind.SEGMENT, "other"),
         3,
     )

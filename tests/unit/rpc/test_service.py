@@ -57,7 +57,7 @@ def test_changes_are_laid_over_the_profiles_of_the_start(service: TriviumService
         ({"profiles": {"default": {"limit": 0}}}, "profile 'default': limit"),
         ({"profiles": {"default": None}}, "profile 'default': must be a mapping"),
         ({"profiles": None}, "profiles must be a mapping"),
-        ({"profile": {}}, "'profile' cannot be configured"),
+        ({"profile": {}}, "unknown field 'profile'; only 'profiles' can be set"),
     ],
 )
 def test_whatever_is_wrong_the_profiles_before_go_on_and_it_is_said(

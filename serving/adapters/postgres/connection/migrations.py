@@ -66,7 +66,7 @@ async def _apply_missing(connection: Connection) -> None:
         raise SchemaTooNewError(found, len(scripts))
     for version, script in enumerate(scripts[found:], start=found + 1):
         while not await _apply(connection, version, script):
-            logger.info("migration waits for the writes of others", extra={"version": version})
+            logger.info("migration blocked by concurrent writes", extra={"version": version})
             await asyncio.sleep(PAUSE_S)
         logger.info("schema migrated", extra={"version": version})
 

@@ -96,7 +96,7 @@ class Notifications:
                         [channels],
                     )
             except (TriviumError, TimeoutError) as error:
-                logger.debug("notification lost", extra={"reason": str(error)})
+                logger.debug("change notification not sent", extra={"reason": str(error)})
             await asyncio.sleep(PAUSE_S)
 
     async def _listen(self) -> None:
@@ -111,7 +111,9 @@ class Notifications:
                     async for notification in connection.notifies():
                         await self._count([Channel(notification.channel)])
             except (TriviumError, TimeoutError, psycopg.Error) as error:
-                logger.info("not listening for changes", extra={"reason": type(error).__name__})
+                logger.info(
+                    "change notifications unavailable", extra={"reason": type(error).__name__}
+                )
             await asyncio.sleep(back_off_s)
             back_off_s = min(2 * back_off_s, LAST_BACK_OFF_S)
 

@@ -89,7 +89,7 @@ class PostgresConsistency:
                 ):
                     self._counts = await count_waiting(connection)
             except (TriviumError, TimeoutError) as error:
-                logger.info("waiting rows not counted", extra={"reason": str(error)})
+                logger.info("pending rows not counted", extra={"reason": str(error)})
             finally:
                 took_s = time.monotonic() - started
                 self._count_at = started + max(COUNT_EVERY_S, 10 * took_s)

@@ -56,7 +56,7 @@ class Leadership:
                 connection, _EXTRACTION if projection == "extraction" else model_id
             )
             self._leads[projection, model] = connection
-            logger.info("took the lead", extra={"projection": projection})
+            logger.info("leadership acquired", extra={"projection": projection})
             try:
                 yield
             finally:

@@ -66,7 +66,7 @@ async def test_a_search_that_cannot_be_planned_is_logged_and_the_next_is_planned
     await planner.all_planned.wait()
 
     [logged] = caplog.records
-    assert logged.getMessage() == "search not planned ahead"
+    assert logged.getMessage() == "search plan not prepared"
     assert logged.__dict__["reason"] == "graph: Neo4j did not answer"
 
 

@@ -97,8 +97,8 @@ def test_objects_are_ordered_by_distance_from_the_dense_candidates() -> None:
         ({"legs": {"lexical": {"lookback": "PT0S"}}}, "legs.lexical.lookback"),
         ({"legs": {"dense": {"pool": {"recently_accessed": -1}}}}, "legs.dense.pool.recently_ac"),
         ({"legs": {"graph": {"walk": {"hops": 3}}}}, "legs.graph.walk.hops"),
-        ({"legs": {"graph": {"weight": 0.3}}}, "legs.graph: nothing that only it finds"),
-        ({"legs": {"graph": {"weight": 9}}}, "legs.graph: it can fill the answer alone"),
+        ({"legs": {"graph": {"weight": 0.3}}}, "legs.graph: no hit of this leg alone can show"),
+        ({"legs": {"graph": {"weight": 9}}}, "legs.graph: this leg can fill the answer alone"),
         ({"legs": {leg: {"weight": 0} for leg in KEPT["plain"].weights}}, "legs: must not"),
         ({"legs": {"lexical": {"pool": {"recently_accessed": 9}}}}, "legs.lexical.pool: not supp"),
         ({"legs": {"lexical": {"walk": {}}}}, "legs.lexical.walk: not supported by this leg"),
@@ -209,8 +209,8 @@ def test_a_leg_that_crowds_out_is_reported_before_the_others_with_its_numbers() 
         KEPT.reconfigured({"plain": {"legs": {"graph": {"weight": 9}}}})
 
     first, second, *_ = str(refused.value).split("; ")
-    assert first.startswith("profile 'plain': legs.graph: it can fill the answer alone")
-    assert second.startswith("profile 'plain': legs.lexical: nothing that only it finds")
+    assert first.startswith("profile 'plain': legs.graph: this leg can fill the answer alone")
+    assert second.startswith("profile 'plain': legs.lexical: no hit of this leg alone can show")
     assert "20 candidates of other legs score more (20 of graph)" in second
 
 

@@ -64,11 +64,11 @@ class OneIndex(FixedIndex):
 
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         if self._status is None:
-            raise DependencyError("index", "its replica cannot be reached")
+            raise DependencyError("index", "the replica cannot be reached")
         return self._status
 
 
-LOST = OneIndex(DependencyError("index", "its replica cannot be reached"))
+LOST = OneIndex(DependencyError("index", "the replica cannot be reached"))
 FILLING = OneIndex(NotReadyError("index", "starting"))
 HANGING = OneIndex(None)
 
@@ -153,7 +153,7 @@ async def test_one_stale_shard_makes_the_answer_stale_and_the_oldest_epoch_is_to
 @pytest.mark.parametrize(
     ("lost", "why"),
     [
-        (LOST, "its replica cannot be reached"),
+        (LOST, "the replica cannot be reached"),
         (FILLING, "starting"),
         (HANGING, "it did not answer in time"),
     ],
@@ -177,12 +177,12 @@ async def test_a_leg_without_one_of_its_shards_is_partial() -> None:
     report = answer.reports[1]
     assert (report.state, report.candidates) == (LegState.PARTIAL, 1)
     assert report.reason == (
-        "not all was searched; 1 of 2 shards answered; shard 1: its replica cannot be reached"
+        "not all was searched; 1 of 2 shards answered; shard 1: the replica cannot be reached"
     )
 
 
 async def test_without_any_shard_there_is_no_answer() -> None:
-    with pytest.raises(DependencyError, match=r"shard 0: its .*; shard 1: starting") as one:
+    with pytest.raises(DependencyError, match=r"shard 0: the .*; shard 1: starting") as one:
         await search(LOST, FILLING)
     assert not isinstance(one.value, NotReadyError)
     with pytest.raises(NotReadyError, match="shard 0: starting; shard 1: starting"):
@@ -236,7 +236,7 @@ async def test_the_state_is_ready_when_every_shard_is_and_names_those_that_are_n
     lost = await ShardedIndex([in_state(None), in_state(making)]).status()
     assert (lost.ready, lost.incomplete, lost.vector_count) == (False, False, 2)
     assert lost.reason == (
-        "shard 0 of 2: its replica cannot be reached; shard 1 of 2: re-embedding 3 %"
+        "shard 0 of 2: the replica cannot be reached; shard 1 of 2: re-embedding 3 %"
     )
 
 

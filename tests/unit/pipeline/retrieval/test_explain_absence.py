@@ -136,7 +136,10 @@ async def test_a_fact_with_sensitive_evidence_is_never_projected() -> None:
     absence = await explained(store, {"facts": FixedLeg()}, fact_id("on it"), profile)
 
     assert absence.loss is Loss.NOT_MATCHED
-    assert absence.reason == "its evidence is sensitive, so it is never embedded nor in the graph"
+    assert (
+        absence.reason
+        == "the evidence of the fact is sensitive, so it is never embedded nor in the graph"
+    )
 
 
 async def test_a_sensitive_fact_is_found_by_no_leg_and_a_segment_by_words_only() -> None:
@@ -149,10 +152,10 @@ async def test_a_sensitive_fact_is_found_by_no_leg_and_a_segment_by_words_only()
     of_segment = await explained(store, {"facts": FixedLeg()}, "said", profile)
 
     assert of_fact.reason == of_segment.reason
-    assert of_fact.reason == "it is sensitive, so it is never embedded nor in the graph"
-    assert [leg.reason for leg in of_fact.legs] == ["it is sensitive, and so found by no leg"]
+    assert of_fact.reason == "the item is sensitive, so it is never embedded nor in the graph"
+    assert [leg.reason for leg in of_fact.legs] == ["the item is sensitive, and so found by no leg"]
     assert [leg.reason for leg in of_segment.legs] == [
-        "it is sensitive, and so found by words only"
+        "the item is sensitive, and so found by words only"
     ]
 
 
@@ -178,7 +181,7 @@ async def test_below_a_legs_depth_its_rank_and_score_there_are_told() -> None:
     )
 
     assert absence.loss is Loss.BELOW_DEPTH
-    assert absence.reason == "lexical: its rank 3 is below the depth 2"
+    assert absence.reason == "lexical: rank 3 is below the depth 2"
     lexical, dense = absence.legs
     assert (lexical.rank, lexical.score, lexical.depth) == (3, 1 / 3, 2)
     assert (dense.rank, dense.reason) == (None, "not among its best 1000")
@@ -200,7 +203,7 @@ async def test_below_a_legs_floor_the_score_is_told() -> None:
     absence = await explained(await store_of(*texts()), {"dense": FlooredLeg("a b")}, "b", profile)
 
     assert absence.loss is Loss.BELOW_DEPTH
-    assert absence.reason == "dense: its score 0.5 is below the floor 0.9"
+    assert absence.reason == "dense: score 0.5 is below the floor 0.9"
 
 
 async def test_what_no_leg_finds_is_not_matched_or_not_projected_yet() -> None:
@@ -256,7 +259,7 @@ async def test_below_the_last_place_its_place_is_told() -> None:
     )
 
     assert (absence.loss, absence.rank) == (Loss.CUT, 3)
-    assert absence.reason == "its place is 3, and the answer has 2"
+    assert absence.reason == "the item is at rank 3, and the limit is 2"
 
 
 async def test_age_that_cost_it_its_place_is_told() -> None:
@@ -270,7 +273,7 @@ async def test_age_that_cost_it_its_place_is_told() -> None:
     )
 
     assert (absence.loss, absence.rank) == (Loss.DECAYED, 3)
-    assert absence.reason.endswith("its age takes it from place 1")
+    assert absence.reason.endswith("at rank 1 without decay by age")
 
 
 async def test_who_displaced_it_for_diversity_is_told() -> None:
@@ -284,7 +287,7 @@ async def test_who_displaced_it_for_diversity_is_told() -> None:
     absence = await explained(store, {"dense": FixedLeg("a b c")}, "b", profile)
 
     assert (absence.loss, absence.by) == (Loss.DISPLACED, segment_id("a"))
-    assert absence.reason.endswith("before diversification it was 2")
+    assert absence.reason.endswith("at rank 2 before diversification")
 
 
 async def test_the_displacer_is_the_one_it_is_like_and_not_the_first() -> None:
@@ -317,8 +320,8 @@ LOGITS = {"one": -9.0, "two": 0.0, "three": 3.0, "four": 9.0}
 @pytest.mark.parametrize(
     ("name", "loss", "said"),
     [
-        ("a", Loss.RERANKED_DOWN, "before reranking it was 1"),
-        ("d", Loss.BELOW_HEAD, "it was not among the hits that are reranked"),
+        ("a", Loss.RERANKED_DOWN, "at rank 1 before reranking"),
+        ("d", Loss.BELOW_HEAD, "the item was not reranked"),
     ],
 )
 async def test_reranking_that_cost_it_its_place_is_told(name: str, loss: Loss, said: str) -> None:
@@ -371,7 +374,7 @@ async def test_older_than_a_legs_lookback_is_told_with_its_rank_in_all_time() ->
     absence = await explained(store, {"lexical": leg}, "old", profile)
 
     assert absence.loss is Loss.NOT_SEARCHED
-    assert absence.reason == "lexical: it lies further back than its lookback of 7 days"
+    assert absence.reason == "lexical: the item is further back than the lookback of 7 days"
     assert (absence.legs[0].rank, absence.legs[0].miss) == (1, Miss.HIDDEN)
 
 
@@ -404,8 +407,8 @@ async def test_what_is_outside_of_a_legs_pool_is_told_though_a_deeper_leg_would_
 
     lexical, dense = absence.legs
     assert absence.loss is Loss.BELOW_DEPTH
-    assert lexical.reason == "its rank 2 is below the depth 1"
-    assert dense.reason == "it is not among the 1 accessed last, and not found by lexical"
+    assert lexical.reason == "rank 2 is below the depth 1"
+    assert dense.reason == "the item is not among the 1 accessed last, and not found by lexical"
     assert (dense.rank, dense.miss) == (1, Miss.HIDDEN)
 
 
@@ -425,8 +428,8 @@ async def test_what_two_restrictions_hide_at_once_is_told_with_both() -> None:
     absence = await explained(await store_of(old), {"dense": Both("old", said)}, "old", profile)
 
     assert absence.reason == (
-        "dense: it lies further back than its lookback of 1 day, "
-        "and it is not among the 5 accessed last"
+        "dense: the item is further back than the lookback of 1 day, "
+        "and the item is not among the 5 accessed last"
     )
 
 
@@ -481,8 +484,8 @@ class WordsLeg(FixedLeg):
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
-        (1, "it has some of the words, and others that have all are enough"),
-        (2, "it has some of the words, and its rank is not above the gate of 0.9"),
+        (1, "the item has some of the words, and enough others have all of them"),
+        (2, "the item has some of the words, and its rank is not above the gate of 0.9"),
     ],
 )
 async def test_words_that_are_not_looked_for_are_told(limit: int, reason: str) -> None:
@@ -558,7 +561,7 @@ async def test_who_took_its_place_by_a_reserved_one_is_told_with_the_leg() -> No
         (Loss.DISPLACED, 3, segment_id("e")),
         (Loss.CUT, 4, None),
     ]
-    assert lost[1].reason == "its place is 3, and 'e' took it, for which graph has it reserved"
+    assert lost[1].reason == "the item is at rank 3; 'e' took the place reserved for graph"
     assert (shown.loss, shown.rank) == (Loss.NONE, 3)
     assert shown.hit is not None
     assert shown.hit.ledger.reserved_by == "graph"
@@ -586,8 +589,7 @@ async def test_what_is_sensitive_and_so_not_reranked_says_so() -> None:
 
     assert (lost.loss, lost.reason) == (
         Loss.BELOW_HEAD,
-        "its place is 4, and the answer has 2; it is sensitive, and so was not among the hits "
-        "that are reranked",
+        "the item is at rank 4, and the limit is 2; a sensitive item is not reranked",
     )
 
 

@@ -117,7 +117,7 @@ async def test_what_would_take_too_long_is_coarse_and_says_so() -> None:
     assert {hit.stage for hit in answer.hits} == {Stage.COARSE}
     assert answer.rerank is not None
     assert answer.rerank.stage is Stage.COARSE
-    assert answer.rerank.reason == "it would take about 25 ms, and 12 ms are left"
+    assert answer.rerank.reason == "the work would take about 25 ms, and 12 ms are left"
 
 
 async def test_without_a_hit_nothing_was_reranked() -> None:
@@ -129,7 +129,7 @@ async def test_without_a_hit_nothing_was_reranked() -> None:
 
     assert answer.rerank is not None
     assert answer.rerank.stage is Stage.COARSE
-    assert answer.rerank.reason == "there is no hit that may be reranked"
+    assert answer.rerank.reason == "no hit may be reranked"
 
 
 async def test_a_reranker_that_hangs_costs_no_more_than_the_budget() -> None:
@@ -153,7 +153,7 @@ async def test_what_was_too_slow_once_is_not_tried_within_as_little_time() -> No
 
     assert again.rerank is not None
     assert again.rerank.stage is Stage.COARSE
-    assert "it would take about" in again.rerank.reason
+    assert "the work would take about" in again.rerank.reason
 
 
 async def test_a_profile_that_does_not_rerank_labels_nothing() -> None:

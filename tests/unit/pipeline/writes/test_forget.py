@@ -164,7 +164,7 @@ async def test_an_index_that_did_not_follow_verifies_no_snapshots(store: InMemor
 
     for name in ("vector_index", "index_snapshots"):
         assert not receipts[name].verified
-        assert receipts[name].reason == "it has not caught up yet"
+        assert receipts[name].reason == "the store has not applied the erasure yet"
 
 
 async def test_an_erasure_that_is_repeated_after_a_kill_verifies_the_named_items(
