@@ -23,9 +23,9 @@ from bench.gpu.networks.floors import Speed, wait_for
 from bench.harness.latency import Latency
 from bench.harness.results import Result, append_record, run_folder
 from bench.reports.environment import describe
-from serving.models.batches import Window
-from serving.models.errors import DeviceMemoryError
-from serving.models.precision import Precision
+from serving.gpu.networks.batches import Window
+from serving.gpu.networks.errors import DeviceMemoryError
+from serving.gpu.networks.precision import Precision
 
 WARM_UPS = 3
 GROUPS = ("small", "large")

@@ -8,7 +8,7 @@ import torch
 from bench.gpu.networks.floors import Speed, measure_speed
 from bench.harness.results import Json
 from bench.reports import environment
-from serving.models.precision import Precision
+from serving.gpu.networks.precision import Precision
 
 SIDE = {"cuda": 8192, "cpu": 512}
 """Of the matrices that a device's speed is measured with."""

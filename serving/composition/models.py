@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
-from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.published import open_model
-from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.adapters.reranker.published import PUBLISHED, packaged
 from serving.composition.background import measured_repeatedly
 from serving.composition.extras import require_encoder, require_reranker
+from serving.composition.gpu import open_cross_encoder, open_encoder
 from serving.composition.process import watch_over
 from serving.config.settings import (
     EmbedderSettings,
@@ -100,44 +99,11 @@ def checkpoint_of(settings: Settings) -> EncoderCheckpoint:
 
 
 def _encoder(settings: Settings) -> TextEncoder:
-    """Loads the encoder, which takes seconds; imports only what its backend needs."""
+    """Loads the encoder, which takes seconds."""
     embedder = settings.embedder
     require_encoder(embedder.model)
     checkpoint = checkpoint_of(settings)
-    backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
-    precision = choose_precision(
-        embedder.precision, embedder.device, backend, from_graph=checkpoint.graph is not None
-    )
-    if backend == "onnx":
-        from serving.adapters.encoder.onnx_encoder import OnnxEncoder
-
-        return OnnxEncoder(
-            checkpoint,
-            settings.cache_dir,
-            precision="int8" if precision == "int8" else "float32",
-            threads=embedder.threads,
-        )
-    assert precision != "int8", "no other backend has it; this is a bug"
-    match backend:
-        case "bfloat16":
-            from serving.adapters.encoder.bert_encoder import BertEncoder
-
-            return BertEncoder(checkpoint, settings.cache_dir, threads=embedder.threads)
-        case "qwen3":
-            from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
-
-            return Qwen3Encoder(
-                checkpoint,
-                device=embedder.device,
-                precision=precision,
-                threads=embedder.threads,
-            )
-        case _:
-            from serving.adapters.encoder.torch_encoder import TorchEncoder
-
-            return TorchEncoder(
-                checkpoint, device=embedder.device, precision=precision, threads=embedder.threads
-            )
+    return open_encoder(embedder, checkpoint, settings.cache_dir)
 
 
 @asynccontextmanager
@@ -163,12 +129,4 @@ def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
         from serving.adapters.reranker.onnx_cross_encoder import OnnxCrossEncoder
 
         return OnnxCrossEncoder(packaged(model), threads=reranker.threads)
-    checkpoint = open_reranker_checkpoint(model, download=True)
-    from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder, choose_precision
-
-    return TorchCrossEncoder(
-        checkpoint,
-        device=reranker.device,
-        precision=choose_precision(reranker.precision, reranker.device),
-        threads=reranker.threads,
-    )
+    return open_cross_encoder(model, reranker)

@@ -80,9 +80,9 @@ def watch_over(name: str, device: str) -> Watch:
 def _is_lost(device: str, error: Exception) -> bool:
     # Imported here because a start without torch should not wait for it.
     from serving.adapters.vector_index.lists.errors import ListsDeviceLostError
-    from serving.models.lost_device import works
+    from serving.composition.gpu import device_works
 
-    return isinstance(error, ListsDeviceLostError) or not works(device)
+    return isinstance(error, ListsDeviceLostError) or not device_works(device)
 
 
 def end_process_soon() -> None:

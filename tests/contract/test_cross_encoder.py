@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from serving.adapters.reranker.checkpoint import RerankerCheckpoint, open_checkpoint
-from serving.adapters.reranker.qwen3_reranker import AFTER, BEFORE, BODY, INSTRUCTION
-from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder
+from serving.gpu.rerankers.qwen3_reranker import AFTER, BEFORE, BODY, INSTRUCTION
+from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder
 from serving.ports.reranking import CrossEncoder
 
 CLOSE = 1e-5

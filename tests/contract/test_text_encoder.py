@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from serving.adapters.encoder.bert_encoder import BertEncoder
 from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, EncoderCheckpoint
 from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 from serving.adapters.encoder.probes import PROBE_TEXTS
-from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
-from serving.adapters.encoder.torch_encoder import TorchEncoder
+from serving.adapters.vector_index.device_vector import DeviceVector
+from serving.composition.gpu import export_encoder
 from serving.config.settings import default_cache_dir
-from serving.models.device_vector import DeviceVector
+from serving.gpu.encoders.bert_encoder import BertEncoder
+from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
+from serving.gpu.encoders.torch_encoder import TorchEncoder
 from serving.ports.embedding import TextEncoder, Vectors
 
 LEAST_COSINE = 0.9999
@@ -30,8 +31,10 @@ Run = Callable[[EncoderCheckpoint, Path], TextEncoder]
 
 RUNTIMES: dict[str, Run] = {
     "torch": lambda checkpoint, _: TorchEncoder(checkpoint),
-    "onnx": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir),
-    "int8": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir, precision="int8"),
+    "onnx": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir, export=export_encoder),
+    "int8": lambda checkpoint, cache_dir: OnnxEncoder(
+        checkpoint, cache_dir, precision="int8", export=export_encoder
+    ),
     "bert": lambda checkpoint, cache_dir: BertEncoder(checkpoint, cache_dir),
     "qwen3": lambda checkpoint, _: Qwen3Encoder(checkpoint),
     "cuda": lambda checkpoint, _: TorchEncoder(checkpoint, device="cuda"),

@@ -17,8 +17,8 @@ from bench.gpu.networks.contenders import (
     qwen3_reranker,
 )
 from bench.gpu.networks.random_weights import PUBLISHED, TINY_QWEN3
-from serving.models.precision import Precision
-from serving.models.qwen3.architecture import Qwen3Architecture
+from serving.gpu.networks.precision import Precision
+from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 
 QUESTION = 38
 """Tokens of a question of 16 with the instruction before it."""

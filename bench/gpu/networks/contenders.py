@@ -18,16 +18,15 @@ from torch import Tensor
 
 from bench.gpu.networks.floors import Body, bert_body, qwen3_body
 from bench.gpu.networks.random_weights import random_weights
-from serving.adapters.encoder.on_device import to_host
-from serving.adapters.encoder.windows import encode_by_length
-from serving.adapters.reranker.pairs import padded
-from serving.models.batches import Network as PassNetwork
-from serving.models.batches import Window
-from serving.models.buckets import batches_by_length
-from serving.models.passes import DirectPasses, Passes, tokens_of_a_pass
-from serving.models.precision import Precision
-from serving.models.qwen3.architecture import Qwen3Architecture
-from serving.models.qwen3.network import Qwen3, Qwen3Weights
+from serving.adapters.encoder.windows import batches_by_length, encode_by_length
+from serving.gpu.encoders.on_device import to_host
+from serving.gpu.networks.batches import Network as PassNetwork
+from serving.gpu.networks.batches import Window
+from serving.gpu.networks.passes import DirectPasses, Passes, tokens_of_a_pass
+from serving.gpu.networks.precision import Precision
+from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
+from serving.gpu.networks.qwen3.network import Qwen3, Qwen3Weights
+from serving.gpu.rerankers.pairs import padded
 from serving.ports.reranking import Pair
 
 Rows = NDArray[np.float32]

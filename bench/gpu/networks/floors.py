@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from serving.models.precision import Precision
-from serving.models.qwen3.architecture import Qwen3Architecture
+from serving.gpu.networks.precision import Precision
+from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 
 ROUNDS = 10
 

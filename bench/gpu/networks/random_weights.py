@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import torch
 
-from serving.models.precision import Precision
-from serving.models.qwen3.architecture import Qwen3Architecture
-from serving.models.qwen3.network import Qwen3, Qwen3Weights
+from serving.gpu.networks.precision import Precision
+from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
+from serving.gpu.networks.qwen3.network import Qwen3, Qwen3Weights
 
 SPREAD = 0.02
 """The standard deviation of each matrix, as the published models were begun with."""

@@ -1,7 +1,6 @@
-"""Sentence encoders: one checkpoint, several runtimes.
+"""Sentence encoders in ONNX Runtime, and what encoders of any runtime share.
 
-`bert_encoder` is the fastest for BERT on a CPU with bfloat16 matrix instructions,
-`qwen3_encoder` for Qwen3-Embedding on any device, `onnx_encoder` for other models on a CPU, and
-`torch_encoder` runs every architecture on every device. Their vectors agree to a cosine of
-0.9999, so a checkpoint has one fingerprint per precision, whichever runtime is used.
+`checkpoint` finds a model, `published` has those that need no torch, and `windows` splits texts.
+The encoders of `serving.gpu` agree with these to a cosine of 0.9999, so a checkpoint has one
+fingerprint per precision, whichever runtime is used.
 """

@@ -52,6 +52,9 @@ SENTENCE = "sentence_embedding"
 
 OnnxPrecision = Literal["float32", "int8"]
 
+Export = Callable[[EncoderCheckpoint, Path, Path], None]
+"""Writes the graph of a checkpoint, and the vectors of its probe texts, to two files."""
+
 Pool = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float32]]
 """States (n, longest, hidden) and their mask (n, longest) to rows (n, hidden)."""
 
@@ -65,6 +68,7 @@ class OnnxEncoder(HostEncoder):
         precision: If int8, it is part of the model's fingerprint.
         threads: Threads for one forward pass; 1 leaves the other cores to the rest of the
             service and uses the least CPU time per query.
+        export: Makes the graph of a checkpoint that has none.
 
     Raises:
         DependencyError: The checkpoint cannot be exported, or the vectors of the graph differ.
@@ -77,6 +81,7 @@ class OnnxEncoder(HostEncoder):
         *,
         precision: OnnxPrecision = "float32",
         threads: int = 1,
+        export: Export | None = None,
     ) -> None:
         is_int8 = precision == "int8"
         super().__init__(
@@ -84,14 +89,14 @@ class OnnxEncoder(HostEncoder):
         )
         self._runs_alone = is_int8
         if is_int8:
-            folder = _quantized_once(checkpoint, cache_dir)
+            folder = _quantized_once(checkpoint, cache_dir, export)
             self._open(folder / MODEL_FILE, threads)
             made = self.encode(quantization_windows(self._tokenizer))
             require_close(made, np.load(folder / PROBE_FILE))
         elif checkpoint.graph is not None:
             self._open(checkpoint.graph, threads)
         else:
-            folder = _exported_once(checkpoint, cache_dir)
+            folder = _exported_once(checkpoint, cache_dir, export)
             self._open(folder / MODEL_FILE, threads)
             made = self.encode(probe_windows(self._tokenizer))
             require_same(made, np.load(folder / PROBE_FILE), "the ONNX export", "remove it")
@@ -133,24 +138,22 @@ def quantized_folder(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
     return cache_dir / "onnx" / in_int8(checkpoint.model).fingerprint
 
 
-def _exported_once(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
+def _exported_once(checkpoint: EncoderCheckpoint, cache_dir: Path, export: Export | None) -> Path:
     def export_to(folder: Path) -> None:
-        # Imported late: it imports torch and the exporter, which takes seconds.
-        from serving.adapters.encoder.onnx_export import export
-
+        assert export is not None, "the checkpoint has no graph; this is a bug"
         logger.info("exporting the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
         export(checkpoint, folder / MODEL_FILE, folder / PROBE_FILE)
 
     return _written_once(export_folder(checkpoint, cache_dir), export_to)
 
 
-def _quantized_once(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
+def _quantized_once(checkpoint: EncoderCheckpoint, cache_dir: Path, export: Export | None) -> Path:
     def quantize_to(folder: Path) -> None:
         # Imported late: only the first start needs the tools of ONNX.
         from serving.adapters.encoder.onnx_quantization import quantize
 
         logger.info("quantizing the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
-        float32 = OnnxEncoder(checkpoint, cache_dir)
+        float32 = OnnxEncoder(checkpoint, cache_dir, export=export)
         vectors = float32.encode(quantization_windows(WindowTokenizer(checkpoint)))
         np.save(folder / PROBE_FILE, vectors)
         graph = checkpoint.graph or export_folder(checkpoint, cache_dir) / MODEL_FILE

@@ -7,14 +7,9 @@ has a fingerprint of its own; it is used only if it finds nearly the same neighb
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.windows import WindowTokenizer
 from serving.domain.errors import DependencyError
 from serving.ports.embedding import TokenIds, Vectors
@@ -176,27 +171,3 @@ def _nearest_remarks(vectors: Vectors) -> NDArray[np.intp]:
     scores = vectors @ vectors[: len(REMARKS)].T
     np.fill_diagonal(scores, -np.inf)
     return np.argsort(-scores, axis=1, kind="stable")[:, :NEIGHBOURS]
-
-
-def cached_reference(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Vectors:
-    """The probe vectors of torch, cached by fingerprint, since computing them takes seconds.
-
-    Raises:
-        DependencyError: The checkpoint cannot be loaded.
-    """
-    path = cache_dir / "probes" / f"{checkpoint.model.fingerprint}.npy"
-    if not path.is_file():
-        # Imported late: sentence-transformers takes seconds to import.
-        from serving.adapters.encoder.torch_encoder import TorchEncoder
-
-        windows = probe_windows(WindowTokenizer(checkpoint))
-        _write_atomically(TorchEncoder(checkpoint, threads=None).encode(windows), path)
-    cached: Vectors = np.load(path)
-    return cached
-
-
-def _write_atomically(vectors: Vectors, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".draft-", delete=False) as draft:
-        np.save(draft, vectors)
-    os.replace(draft.name, path)

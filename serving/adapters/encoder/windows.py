@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from tokenizers import Tokenizer
 
 from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, EncoderCheckpoint
 from serving.domain.soundness import sound_rows
-from serving.models.buckets import batches_by_length
 from serving.ports.embedding import Device, EmbeddingModel, TokenIds, Vector, Vectors
 
 RunBatch = Callable[[Sequence[TokenIds]], NDArray[np.float32]]
@@ -130,3 +129,20 @@ def encode_by_length(
         # After truncation: a Matryoshka prefix of a unit vector is shorter than 1.
         vectors[batch] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return vectors
+
+
+def batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[list[int]]:
+    """Groups indices into batches of similar length, the shortest first.
+
+    Args:
+        lengths: In tokens, in any order.
+        padded_tokens: The most tokens of a batch, padding included, unless it is a single row.
+    """
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[place] > padded_tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch

@@ -1,6 +1,1 @@
-"""Cross-encoders for two kinds of checkpoint.
-
-`checkpoint` finds a model and identifies its kind, `sequence_classifier` and `qwen3_reranker`
-implement one kind each, and `torch_cross_encoder` batches for either. The first runs in the
-transformers library, the second in `serving.models`.
-"""
+"""The reranker in ONNX Runtime, and the checkpoints of those in torch (`serving.gpu.rerankers`)."""

@@ -76,7 +76,7 @@ def query_on(vector: VectorLike, device: str) -> Array:
         return np.ascontiguousarray(vector, np.float32)
     import torch
 
-    from serving.models.device_vector import tensor_of
+    from serving.adapters.vector_index.device_vector import tensor_of
 
     return tensor_of(vector, torch.device(device))
 
@@ -88,7 +88,7 @@ def query_beside(vector: VectorLike, other: Array) -> Array:
 
 def is_on_device(vector: VectorLike) -> bool:
     """Whether a vector is still on the device that computed it."""
-    module = sys.modules.get("serving.models.device_vector")
+    module = sys.modules.get("serving.adapters.vector_index.device_vector")
     return module is not None and isinstance(vector, module.DeviceVector)
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import psutil
 
-from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import names_folder
 from serving.adapters.encoder.published import open_model
 from serving.adapters.reranker.checkpoint import Kind as RerankerKind
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.composition.extras import missing_modules, require_encoder, require_reranker
+from serving.composition.gpu import runtime_of
 from serving.config.settings import EmbeddingsApiSettings, Settings
 from serving.desk.doctor.check_result import CheckResult
 from serving.desk.doctor.gpu import examine_gpus
@@ -140,10 +140,7 @@ def _model(settings: Settings) -> CheckResult:
     except ValueError as error:
         return CheckResult("model", False, str(error))
     try:
-        backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
-        precision = choose_precision(
-            embedder.precision, embedder.device, backend, from_graph=checkpoint.graph is not None
-        )
+        backend, precision = runtime_of(embedder, checkpoint)
     except DependencyError as error:
         return CheckResult("model", False, error.why)
     how = HOW[backend].format(device=embedder.device, precision=precision)

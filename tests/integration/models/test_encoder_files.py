@@ -13,19 +13,20 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from serving.adapters.encoder.backend import is_plain_bert
-from serving.adapters.encoder.bert_encoder import BertEncoder
 from serving.adapters.encoder.checkpoint import (
     WINDOW_OVERLAP,
     EncoderCheckpoint,
     open_checkpoint,
 )
-from serving.adapters.encoder.on_device import DeviceEncoder
 from serving.adapters.encoder.onnx_encoder import MODEL_FILE, OnnxEncoder, export_folder
-from serving.adapters.encoder.probes import cached_reference
-from serving.adapters.encoder.torch_encoder import TorchEncoder
+from serving.composition.gpu import export_encoder
 from serving.domain.errors import DependencyError
 from serving.domain.items.text import TextForm
+from serving.gpu.encoders.backend import is_plain_bert
+from serving.gpu.encoders.bert_encoder import BertEncoder
+from serving.gpu.encoders.on_device import DeviceEncoder
+from serving.gpu.encoders.reference import cached_reference
+from serving.gpu.encoders.torch_encoder import TorchEncoder
 from tests.fixtures.encoder import MakeBert
 
 
@@ -33,7 +34,7 @@ from tests.fixtures.encoder import MakeBert
 def exported(tiny_bert: EncoderCheckpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache with the export of the tiny BERT."""
     cache_dir = tmp_path_factory.mktemp("exported")
-    OnnxEncoder(tiny_bert, cache_dir)
+    OnnxEncoder(tiny_bert, cache_dir, export=export_encoder)
     return cache_dir
 
 
@@ -114,7 +115,7 @@ def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(
     for encoder in (
         TorchEncoder(short),
         BertEncoder(short, tmp_path),
-        OnnxEncoder(short, tmp_path),
+        OnnxEncoder(short, tmp_path, export=export_encoder),
     ):
         made = encoder.encode(windows)
         np.testing.assert_allclose(made, whole / np.linalg.norm(whole), atol=0.01)
@@ -189,7 +190,7 @@ def test_an_export_that_gives_other_vectors_is_refused(
     onnx.save(graph, path)
 
     with pytest.raises(DependencyError, match="differs from its checkpoint"):
-        OnnxEncoder(tiny_bert, cache)
+        OnnxEncoder(tiny_bert, cache, export=export_encoder)
 
 
 def test_an_export_that_cannot_be_read_is_refused(
@@ -198,7 +199,7 @@ def test_an_export_that_cannot_be_read_is_refused(
     (export_folder(tiny_bert, cache) / MODEL_FILE).write_bytes(b"not a graph")
 
     with pytest.raises(DependencyError, match="cannot be loaded"):
-        OnnxEncoder(tiny_bert, cache)
+        OnnxEncoder(tiny_bert, cache, export=export_encoder)
 
 
 def test_an_export_of_another_model_is_refused(cache: Path, tiny_bert: EncoderCheckpoint) -> None:
@@ -206,7 +207,7 @@ def test_an_export_of_another_model_is_refused(cache: Path, tiny_bert: EncoderCh
     shutil.copytree(export_folder(tiny_bert, cache), export_folder(small, cache))
 
     with pytest.raises(DependencyError, match="another model"):
-        OnnxEncoder(small, cache)
+        OnnxEncoder(small, cache, export=export_encoder)
 
 
 def test_the_cache_holds_the_finished_export_and_no_draft(exported: Path) -> None:
@@ -218,7 +219,7 @@ def test_an_export_that_fails_leaves_nothing_behind(folder: Path, tmp_path: Path
     (folder / "model.safetensors").write_bytes(b"gone bad since it was opened")
 
     with pytest.raises(DependencyError, match="cannot be exported"):
-        OnnxEncoder(checkpoint, tmp_path / "cache")
+        OnnxEncoder(checkpoint, tmp_path / "cache", export=export_encoder)
     assert list((tmp_path / "cache" / "onnx").iterdir()) == []
 
 

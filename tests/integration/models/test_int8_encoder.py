@@ -16,7 +16,6 @@ import pytest
 from onnxruntime.quantization import quantize_dynamic
 
 from serving.adapters.encoder import published as published_models
-from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import GRAPH_FILE, EncoderCheckpoint
 from serving.adapters.encoder.onnx_encoder import (
     MODEL_FILE,
@@ -35,11 +34,12 @@ from serving.adapters.encoder.probes import (
     require_close,
 )
 from serving.adapters.encoder.published import PUBLISHED, PublishedModel, open_model
-from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.adapters.encoder.windows import WindowTokenizer
 from serving.adapters.maven_jars import LockedJar
 from serving.config.settings import DEFAULT_MODEL, Settings, default_cache_dir
 from serving.domain.errors import DependencyError
+from serving.gpu.encoders.backend import choose_backend, choose_precision
+from serving.gpu.encoders.torch_encoder import TorchEncoder
 from serving.ports.embedding import Vectors
 
 pytestmark = pytest.mark.model

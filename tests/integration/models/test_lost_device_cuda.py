@@ -27,7 +27,7 @@ def test_a_device_is_lost_by_an_error_that_stays_and_by_no_other(fault: str, goe
     script = textwrap.dedent(
         f"""
         import torch
-        from serving.models.lost_device import works
+        from serving.gpu.networks.lost_device import works
         torch.zeros(1, device="cuda").cpu()
         assert works("cuda")
         try:

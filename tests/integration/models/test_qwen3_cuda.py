@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from bench.gpu.networks.random_weights import PUBLISHED, random_weights
-from serving.models.batches import Network, Rows, Window, packed
-from serving.models.buckets import Bucket, BucketPlan
-from serving.models.cuda_graphs import CudaGraphs
-from serving.models.passes import BucketedPasses
-from serving.models.qwen3.network import Qwen3, Qwen3Weights
+from serving.gpu.networks.batches import Network, Rows, Window, packed
+from serving.gpu.networks.buckets import Bucket, BucketPlan
+from serving.gpu.networks.cuda_graphs import CudaGraphs
+from serving.gpu.networks.passes import BucketedPasses
+from serving.gpu.networks.qwen3.network import Qwen3, Qwen3Weights
 
 WINDOW = 256
 SIZE = PUBLISHED["0.6B"]

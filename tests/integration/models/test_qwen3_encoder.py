@@ -17,15 +17,15 @@ from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from torch import Tensor
 
-from serving.adapters.encoder.backend import choose_backend, choose_precision
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint, open_checkpoint
-from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
-from serving.adapters.encoder.torch_encoder import TorchEncoder
 from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, UnsoundVectorError
-from serving.models.precision import Precision
+from serving.gpu.encoders.backend import choose_backend, choose_precision
+from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
+from serving.gpu.encoders.torch_encoder import TorchEncoder
+from serving.gpu.networks.precision import Precision
 from serving.ports.embedding import TokenIds, Vectors
 from serving.telemetry import NoRecorder
 from tests.fixtures.encoder import INSTRUCTION
@@ -510,7 +510,7 @@ def test_a_precision_that_is_named_is_one_that_torch_computes(tiny_bert: Encoder
 def test_who_runs_it_can_be_asked_without_loading_torch(tiny_qwen3: EncoderCheckpoint) -> None:
     program = f"""
 import sys
-from serving.adapters.encoder.backend import choose_backend
+from serving.gpu.encoders.backend import choose_backend
 from serving.adapters.encoder.checkpoint import open_checkpoint
 print(choose_backend("auto", "cpu", open_checkpoint({str(tiny_qwen3.folder)!r})))
 print(sorted({{"torch", "transformers", "onnx"}} & sys.modules.keys()))

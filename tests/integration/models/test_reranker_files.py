@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from serving.adapters.reranker.checkpoint import LONGEST_WINDOW, Kind, open_checkpoint
-from serving.adapters.reranker.torch_cross_encoder import TorchCrossEncoder, choose_precision
 from serving.composition.models import open_reranker
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
+from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder, choose_precision
 from serving.ports.reranking import CrossEncoder
 from tests.fakes.reranker import settled
 from tests.fixtures.reranker import LONGEST, LONGEST_WITH_PROMPT

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
-from serving.adapters.encoder.qwen3_encoder import Qwen3Encoder
 from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index.device_vector import DeviceVector
 from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemKind
-from serving.models.device_vector import DeviceVector
+from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
 from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
 from serving.pipeline.inference.embedder import BatchedEmbedder
 from serving.ports.embedding import TokenIds

@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 
 from serving.composition.process import EXIT_CODE
-from serving.models.lost_device import works
+from serving.gpu.networks.lost_device import works
 
 
 def test_a_process_ends_whatever_it_waits_for_and_has_said_why() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from serving.adapters.encoder.windows import encode_by_length, padded
+from serving.adapters.encoder.windows import batches_by_length, encode_by_length, padded
 from serving.ports.embedding import TokenIds
 
 BUDGET = 64
@@ -58,3 +58,29 @@ def test_rows_have_unit_length_after_they_are_truncated() -> None:
     made = encode_by_length([[3, 1, 1, 1]], Model(), 2, BUDGET)
 
     np.testing.assert_allclose(made, [[0.6, 0.8]], rtol=1e-6)
+
+
+# ---------------------------------------------------------------- batches of like length
+
+lengths = st.lists(st.integers(1, 100), max_size=30)
+
+
+@given(lengths)
+def test_each_place_is_in_one_batch(given_lengths: list[int]) -> None:
+    batches = batches_by_length(given_lengths, BUDGET)
+
+    assert sorted(place for batch in batches for place in batch) == list(range(len(given_lengths)))
+
+
+@given(lengths)
+def test_padding_counts_in_the_budget_of_a_batch(given_lengths: list[int]) -> None:
+    for batch in batches_by_length(given_lengths, BUDGET):
+        longest = max(given_lengths[place] for place in batch)
+        assert len(batch) == 1 or len(batch) * longest <= BUDGET
+
+
+@given(lengths)
+def test_batches_grow_longer(given_lengths: list[int]) -> None:
+    order = [place for batch in batches_by_length(given_lengths, BUDGET) for place in batch]
+
+    assert [given_lengths[place] for place in order] == sorted(given_lengths)

@@ -1,0 +1,98 @@
+"""The only module that knows `serving.gpu`, and imports of it what the settings ask for.
+
+A desk has no torch, and a start with a published model must not wait for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
+from serving.config.settings import EmbedderSettings, RerankerSettings
+from serving.gpu.encoders.backend import choose_backend, choose_precision
+from serving.gpu.networks.precision import Precision
+from serving.ports.embedding import TextEncoder
+from serving.ports.reranking import CrossEncoder
+
+
+def runtime_of(
+    embedder: EmbedderSettings, checkpoint: EncoderCheckpoint
+) -> tuple[str, Precision | Literal["int8"]]:
+    """The backend that runs an encoder, and its precision.
+
+    Raises:
+        DependencyError: The settings contradict the checkpoint.
+    """
+    backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
+    has_graph = checkpoint.graph is not None
+    return backend, choose_precision(
+        embedder.precision, embedder.device, backend, from_graph=has_graph
+    )
+
+
+def open_encoder(
+    embedder: EmbedderSettings, checkpoint: EncoderCheckpoint, cache_dir: Path
+) -> TextEncoder:
+    """Loads an encoder, which takes seconds.
+
+    Raises:
+        DependencyError: The settings contradict the checkpoint, or it cannot be loaded.
+    """
+    backend, chosen = runtime_of(embedder, checkpoint)
+    if backend == "onnx":
+        return OnnxEncoder(
+            checkpoint,
+            cache_dir,
+            precision="int8" if chosen == "int8" else "float32",
+            threads=embedder.threads,
+            export=export_encoder,
+        )
+    if backend == "bfloat16":
+        from serving.gpu.encoders.bert_encoder import BertEncoder
+
+        return BertEncoder(checkpoint, cache_dir, threads=embedder.threads)
+    assert chosen != "int8", "no other backend has it; this is a bug"
+    if backend == "qwen3":
+        from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
+
+        return Qwen3Encoder(
+            checkpoint, device=embedder.device, precision=chosen, threads=embedder.threads
+        )
+    from serving.gpu.encoders.torch_encoder import TorchEncoder
+
+    return TorchEncoder(
+        checkpoint, device=embedder.device, precision=chosen, threads=embedder.threads
+    )
+
+
+def export_encoder(checkpoint: EncoderCheckpoint, graph: Path, probes: Path) -> None:
+    """Writes the ONNX graph of a checkpoint and torch's vectors of the probe texts."""
+    from serving.gpu.encoders.onnx_export import export
+
+    export(checkpoint, graph, probes)
+
+
+def open_cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
+    """Loads a reranker, which takes seconds; a download takes minutes.
+
+    Raises:
+        DependencyError: The checkpoint cannot be had or loaded.
+    """
+    from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder, choose_precision
+
+    return TorchCrossEncoder(
+        open_reranker_checkpoint(model, download=True),
+        device=reranker.device,
+        precision=choose_precision(reranker.precision, reranker.device),
+        threads=reranker.threads,
+    )
+
+
+def device_works(device: str) -> bool:
+    """Whether a device, as torch names it, still works after an error."""
+    from serving.gpu.networks.lost_device import works
+
+    return works(device)

@@ -1,0 +1,1 @@
+"""What needs torch or CUDA, an optional part: only `serving.composition` imports it."""

@@ -1,0 +1,1 @@
+"""Encoders in torch: any model of sentence-transformers, BERT in bfloat16, Qwen3."""

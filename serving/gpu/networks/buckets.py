@@ -1,0 +1,88 @@
+"""Which batch shapes are recorded at start-up, and in which of them a batch is run.
+
+A recorded shape costs memory and start-up time, and a batch that does not fill its shape costs
+padding. There are many small shapes, whose passes are bound by kernel launches, so that recording
+saves most of the time. There are none above a number of tokens, where the device is busy long
+enough for launches not to matter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+SHORT_LENGTHS = 64
+"""Up to here lengths are multiples of 8; a question with its instruction has about 38 tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A batch shape; `length` is in tokens per row, padding included."""
+
+    rows: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the shape, padding included."""
+        return self.rows * self.length
+
+
+class BucketPlan:
+    """The shapes to record: a grid of row counts and lengths, limited in tokens.
+
+    A batch is run in the smallest shape that holds it, with at most 50 % more rows and 25 % more
+    tokens per row (or the next multiple of 8). A single longest window has a shape only if
+    `token_budget` allows it.
+
+    Args:
+        token_budget: The most tokens of a shape; 0 means no shapes.
+        window: The most tokens of a row.
+    """
+
+    def __init__(self, *, token_budget: int, window: int) -> None:
+        self.window = window
+        self._token_budget = token_budget
+        self._lengths = [*takewhile(lambda length: length < window, _lengths()), window]
+        self._row_counts = [*takewhile(lambda rows: rows <= token_budget, _row_counts())]
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """All shapes, the largest first, so that later ones reuse its memory."""
+        grid = (Bucket(rows, length) for length in self._lengths for rows in self._row_counts)
+        within = (bucket for bucket in grid if bucket.tokens <= self._token_budget)
+        return sorted(within, key=lambda bucket: (bucket.tokens, bucket.length), reverse=True)
+
+    def choose(self, rows: int, length: int) -> Bucket | None:
+        """The smallest shape that holds a batch; None if there is none.
+
+        Args:
+            rows: At least 1.
+            length: Tokens of the longest row, from 1 to the window.
+        """
+        of_rows = bisect_left(self._row_counts, rows)
+        if of_rows == len(self._row_counts):
+            return None
+        of_length = bisect_left(self._lengths, length)
+        bucket = Bucket(self._row_counts[of_rows], self._lengths[of_length])
+        return bucket if bucket.tokens <= self._token_budget else None
+
+
+def _lengths() -> Iterator[int]:
+    """8, 16, 24 ... 64, then four steps per doubling: 80, 96, 112, 128, 160 ..."""
+    yield from range(8, SHORT_LENGTHS, 8)
+    octave = SHORT_LENGTHS
+    while True:
+        yield from range(octave, 2 * octave, octave // 4)
+        octave *= 2
+
+
+def _row_counts() -> Iterator[int]:
+    """1, 2, then two steps per doubling: 4, 6, 8, 12, 16, 24 ..."""
+    yield from (1, 2)
+    rows = 4
+    while True:
+        yield from (rows, rows + rows // 2)
+        rows *= 2

@@ -1,0 +1,1 @@
+"""Rerankers in torch: cross-encoders with one logit, and Qwen3-Reranker."""

@@ -1,0 +1,114 @@
+"""Qwen3-Reranker: a language model that answers "yes" or "no" to whether a text is relevant.
+
+The prompt is that of the model's authors (its model card, "Transformers Usage"). The logit is
+that of "yes" minus that of "no", so its sigmoid is the softmax over the two, which the authors
+define as the score. Of the head, 151,669 rows in the real model, only the difference of these two
+rows is needed; the others are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from serving.adapters.reranker.checkpoint import RerankerCheckpoint
+from serving.domain.errors import DependencyError
+from serving.gpu.networks.precision import Precision
+from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
+from serving.gpu.networks.qwen3.checkpoint import head_rows, load_qwen3
+from serving.gpu.networks.stored_tensors import StoredTensors
+from serving.gpu.rerankers.loading import load_tokenizer
+from serving.gpu.rerankers.pairs import beginning
+from serving.ports.reranking import Pair
+
+BEFORE = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+    'the Instruct provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+    "<|im_start|>user\n"
+)
+AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+BODY = "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {text}"
+
+INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+
+LEAST_ROOM = 32
+"""The least tokens of question and text together that a window must leave."""
+
+
+class Qwen3Reranker:
+    """A `PairModel` over a causal language model.
+
+    Truncation removes the end of the text, never the prompt. A question takes at most half of the
+    tokens that the prompt leaves.
+
+    Args:
+        checkpoint: What to load.
+        device: As torch names it.
+        precision: Of weights and arithmetic. The two rows of the head are always float32.
+
+    Raises:
+        DependencyError: The window is too short for the prompt, or "yes" is no single token.
+        CheckpointError: It is no Qwen3, or lacks tensors.
+        DeviceMemoryError: It does not fit the device.
+    """
+
+    def __init__(self, checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> None:
+        self._tokenizer = load_tokenizer(checkpoint)
+        yes, no = (self._single_token(word) for word in ("yes", "no"))
+        self._before, self._after = self._tokens(BEFORE), self._tokens(AFTER)
+        self._room = checkpoint.window - len(self._before) - len(self._after)
+        self._most_query = (self._room - len(self._tokens(_body("", "")))) // 2
+        if self._most_query < LEAST_ROOM // 2:
+            raise DependencyError("reranker", "the model's window is too short for its prompt")
+        config = checkpoint.config
+        architecture = Qwen3Architecture.read(config)
+        most = max(self._tokenizer.get_vocab().values())
+        if most >= architecture.vocabulary:
+            # On CUDA such a token would abort the process.
+            known = architecture.vocabulary
+            why = f"the tokenizer has token {most}, the network has {known} of them"
+            raise DependencyError("reranker", why)
+        with StoredTensors(checkpoint.folder) as tensors:
+            network = load_qwen3(
+                tensors, architecture, checkpoint.window, torch.device(device), precision
+            )
+            tied = bool(config.get("tie_word_embeddings"))
+            yes_row, no_row = head_rows(tensors, [yes, no], tied=tied).numpy()
+            self._yes_minus_no: NDArray[np.float32] = yes_row - no_row
+        self._passes = network.passes()
+        self.token_budget = self._passes.token_budget
+
+    def _single_token(self, word: str) -> int:
+        tokens = self._tokens(word)
+        if len(tokens) != 1:
+            raise DependencyError("reranker", f"the model has no token of its own for {word!r}")
+        return tokens[0]
+
+    def _tokens(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False).input_ids)
+
+    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
+        query = beginning(self._tokenizer, query, self._most_query)
+        encoded = self._tokenizer(
+            [_body(query, text) for text in texts],
+            add_special_tokens=False,
+            truncation=True,
+            max_length=self._room,
+            # Otherwise a text could contain "<|im_end|>" and continue as the model.
+            split_special_tokens=True,
+        )
+        return [Pair([*self._before, *body, *self._after]) for body in encoded["input_ids"]]
+
+    def logits(self, batch: Sequence[Pair]) -> list[float]:
+        """The logit of "yes" minus that of "no", after the last token of each prompt."""
+        rows = self._passes.run([pair.ids for pair in batch]).cpu().numpy()
+        logits: list[float] = (rows @ self._yes_minus_no).tolist()
+        return logits
+
+
+def _body(query: str, text: str) -> str:
+    return BODY.format(instruction=INSTRUCTION, query=query, text=text)

@@ -1,0 +1,40 @@
+"""The translation of out-of-memory errors; the graphs themselves are tested on a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from serving.gpu.networks.cuda_graphs import translated_memory_errors
+from serving.gpu.networks.errors import DeviceMemoryError
+
+CUDA = torch.device("cuda:1")
+
+
+def test_out_of_memory_names_the_device() -> None:
+    with (
+        pytest.raises(DeviceMemoryError, match="out of memory on cuda:1"),
+        translated_memory_errors(CUDA),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def fail_twice() -> None:
+    """Raises like a capture that runs out of memory and then cannot be ended."""
+    try:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    finally:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+
+
+def test_want_of_memory_is_told_though_the_capture_that_it_ended_fails_in_its_turn() -> None:
+    with pytest.raises(DeviceMemoryError), translated_memory_errors(CUDA):
+        fail_twice()
+
+
+def test_another_error_is_left_as_it_is() -> None:
+    with (
+        pytest.raises(RuntimeError, match="an illegal instruction"),
+        translated_memory_errors(CUDA),
+    ):
+        raise RuntimeError("CUDA error: an illegal instruction was encountered")

@@ -1,0 +1,56 @@
+"""Vectors that stay on their device, and their conversion to arrays."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import torch
+
+from serving.adapters.vector_index.device_vector import DeviceVector, tensor_of
+
+CPU = torch.device("cpu")
+VALUES = [0.6, 0.0, 0.8]
+
+
+def made() -> DeviceVector:
+    return DeviceVector(torch.tensor(VALUES))
+
+
+def test_numpy_reads_it_as_float32() -> None:
+    vector = np.asarray(made())
+
+    assert vector.dtype == np.float32
+    np.testing.assert_array_equal(vector, np.array(VALUES, np.float32))
+    assert len(made()) == len(VALUES)
+
+
+def test_a_copy_of_it_has_memory_of_its_own() -> None:
+    vector = made()
+
+    np.array(vector, copy=True)[0] = 1
+
+    np.testing.assert_array_equal(vector, np.array(VALUES, np.float32))
+
+
+def test_it_comes_to_another_process_as_an_array() -> None:
+    arrived = pickle.loads(pickle.dumps(made(), protocol=5))
+
+    assert type(arrived) is np.ndarray
+    np.testing.assert_array_equal(arrived, np.array(VALUES, np.float32))
+
+
+def test_on_its_device_its_memory_is_read_as_it_is() -> None:
+    vector = made()
+
+    assert tensor_of(vector, CPU).data_ptr() == vector.tensor.data_ptr()
+
+
+def test_an_array_becomes_a_tensor_of_its_own() -> None:
+    vector = np.array(VALUES)
+    vector.flags.writeable = False
+
+    tensor = tensor_of(vector, CPU)
+
+    assert tensor.dtype == torch.float32
+    torch.testing.assert_close(tensor, torch.tensor(VALUES))

@@ -1,0 +1,21 @@
+"""Batches of question-text pairs."""
+
+from __future__ import annotations
+
+from serving.gpu.rerankers.pairs import padded
+from serving.ports.reranking import Pair
+
+
+def test_padding_is_at_the_right_and_masked() -> None:
+    inputs = padded([Pair([5, 6]), Pair([7])], padding=1)
+
+    assert {name: rows.tolist() for name, rows in inputs.items()} == {
+        "input_ids": [[5, 6], [7, 1]],
+        "attention_mask": [[1, 1], [1, 0]],
+    }
+
+
+def test_types_of_tokens_are_padded_too_where_a_model_has_them() -> None:
+    inputs = padded([Pair([5, 6], [0, 1]), Pair([7], [1])], padding=9)
+
+    assert inputs["token_type_ids"].tolist() == [[0, 1], [1, 0]]
