@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.clients.importers.importing import EXPORTS
 from tests.e2e.test_service import states
 from tests.fixtures.service import Service
 from tests.support.waiting import until
-from tests.unit.client.files.imports.importing import EXPORTS
 from trivium import Retrieval
-from trivium.cli.app import trivium
+from trivium_importers.command import trivium_import
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
@@ -24,10 +24,10 @@ FORMER, CURRENT = (f"00000000-0000-4000-8000-{number:012}" for number in (11, 12
 
 
 def imported(service: Service, source: str) -> dict[str, Any]:
-    """The result of `trivium import`."""
+    """The result of `trivium-import`."""
     options = ["--address", service.address, "--tenant", TENANT]
-    words = ["import", "--json", source, str(IMPORTS[source])]
-    done = CliRunner().invoke(trivium, [*options, *words])
+    words = ["--json", source, str(IMPORTS[source])]
+    done = CliRunner().invoke(trivium_import, [*options, *words])
     assert done.exit_code == 0, done.output
     [stored] = json.loads(done.stdout)["stored"]
     result: dict[str, Any] = stored["result"]

@@ -24,7 +24,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_client_imports_nothing_but_grpc_and_protobuf() -> None:
-    modules = "trivium, trivium.files.reading, trivium.files.imports.sources, trivium.aio"
+    modules = "trivium, trivium.files.reading, trivium.aio"
     done = run(f"import {modules}; print(len(trivium.__all__))")
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TextIO
 
 import click
+from click.core import ParameterSource
 
 from trivium.cli.output import plain
 from trivium.client import Client
 from trivium.errors import TriviumError
 from trivium.wire.channel import DEFAULT_TIMEOUT_S, DEFAULT_WRITE_TIMEOUT_S
 from trivium.wire.credentials import TLS
+
+DEFAULT_ADDRESS = "127.0.0.1:9000"
+PEM = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +88,102 @@ def _for_tenant(ctx: click.Context, parameter: click.Parameter, given: str | Non
 def tenant_option() -> click.Option:
     """`--tenant` of a command, which may also stand before the command."""
     return click.Option(["--tenant"], expose_value=False, callback=_for_tenant, help="The tenant.")
+
+
+def _from_the_environment(ctx: click.Context, option: click.Parameter, value: str) -> str:
+    """Rejects a secret in the command line, which every account of the machine can read."""
+    assert option.name is not None, "every option has a name"
+    if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+        raise click.UsageError("others can read a command line: use --token-file or TRIVIUM_TOKEN")
+    return value
+
+
+_OPTIONS = (
+    click.option(
+        "--address",
+        envvar="TRIVIUM_ADDRESS",
+        default=DEFAULT_ADDRESS,
+        show_default=True,
+        show_envvar=True,
+        help="The address of the service.",
+    ),
+    click.option("--tenant", envvar="TRIVIUM_TENANT", show_envvar=True, help="The tenant."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="The deadline of each call.  [default: 2 for reads, 60 for writes]",
+    ),
+    click.option(
+        "--token",
+        envvar="TRIVIUM_TOKEN",
+        default="",
+        hidden=True,
+        callback=_from_the_environment,
+    ),
+    click.option(
+        "--token-file",
+        envvar="TRIVIUM_TOKEN_FILE",
+        type=click.File(),
+        show_envvar=True,
+        help="The file with your key or token. The variable TRIVIUM_TOKEN can hold it instead.",
+    ),
+    click.option(
+        "--tls/--no-tls",
+        envvar="TRIVIUM_TLS",
+        default=False,
+        show_envvar=True,
+        help="Encrypt the connection.",
+    ),
+    click.option(
+        "--tls-ca", envvar="TRIVIUM_TLS_CA", type=PEM, show_envvar=True, help="Authorities, in PEM."
+    ),
+    click.option(
+        "--tls-certificate",
+        envvar="TRIVIUM_TLS_CERTIFICATE",
+        type=PEM,
+        show_envvar=True,
+        help="Your certificate, in PEM.",
+    ),
+    click.option(
+        "--tls-key", envvar="TRIVIUM_TLS_KEY", type=PEM, show_envvar=True, help="Its key, in PEM."
+    ),
+)
+
+
+def connection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of a connection to a command, whose context object it becomes."""
+
+    @functools.wraps(command)
+    def connected(
+        *arguments: object,
+        address: str,
+        tenant: str | None,
+        timeout: float | None,
+        token: str,
+        token_file: TextIO | None,
+        tls: bool,
+        tls_ca: Path | None,
+        tls_certificate: Path | None,
+        tls_key: Path | None,
+        **options: object,
+    ) -> None:
+        if token_file is not None:
+            token = token_file.read().strip()
+        encrypted = tls or tls_ca is not None or tls_certificate is not None or tls_key is not None
+        try:
+            files = TLS(ca=tls_ca, certificate=tls_certificate, key=tls_key)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+        click.get_current_context().obj = Connection(
+            address=address,
+            tenant=tenant,
+            timeout=timeout,
+            token=token,
+            tls=files if encrypted else None,
+        )
+        command(*arguments, **options)
+
+    for option in reversed(_OPTIONS):
+        connected = option(connected)
+    return connected

@@ -85,8 +85,8 @@ def exit_codes_help() -> str:
     return "\b\nExit codes:\n" + "\n".join(rows)
 
 
-class ErrorBoundary(click.Group):
-    """A group whose commands exit with a code and a message, never with a traceback."""
+class ErrorBoundary(click.Command):
+    """A command that exits with a code and a message, never with a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs a command."""
@@ -102,3 +102,7 @@ class ErrorBoundary(click.Group):
             raise
         except OSError as error:
             raise click.UsageError(f"{error.filename or 'I/O'}: {error.strerror}") from None
+
+
+class GroupBoundary(ErrorBoundary, click.Group):
+    """A group whose commands exit so."""

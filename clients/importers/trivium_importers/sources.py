@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from trivium.files.imports import cogx, graphiti, letta, mem0, qdrant
-from trivium.files.imports.exported import read_export
-from trivium.files.imports.translation import Translation
 from trivium.files.reading import Found
 from trivium.files.records import Record
 from trivium.values import Item
+from trivium_importers import cogx, graphiti, letta, mem0, qdrant
+from trivium_importers.exported import read_export
+from trivium_importers.translation import Translation
 
 QDRANT = "qdrant"
 SOURCES: Mapping[str, Callable[[Iterable[Record], Translation], Iterator[Found[Item]]]] = {

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from trivium.files.imports.attributes import first_values, labels
-from trivium.files.imports.exported import elements
-from trivium.files.imports.translation import Exported, Mapped, Translate, Translation
 from trivium.files.reading import Found
 from trivium.files.records import Record
 from trivium.values import Fact, Item, Segment
+from trivium_importers.attributes import first_values, labels
+from trivium_importers.exported import elements
+from trivium_importers.translation import Exported, Mapped, Translate, Translation
 
 LISTS: Mapping[str, str] = {
     "episodes": "episode",

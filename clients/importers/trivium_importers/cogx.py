@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from trivium.files.imports.attributes import first_values, keywords, labels, times
-from trivium.files.imports.translation import Exported, Mapped, Translate, Translation
 from trivium.files.reading import Found
 from trivium.files.records import Problem, Record
 from trivium.values import Fact, Item, Segment
+from trivium_importers.attributes import first_values, keywords, labels, times
+from trivium_importers.translation import Exported, Mapped, Translate, Translation
 
 MAJOR_VERSION = "0"
 SECRETS = "permissions.json"

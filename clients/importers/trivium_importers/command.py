@@ -1,4 +1,4 @@
-"""`trivium import`: stores what other memories export."""
+"""The command `trivium-import`: stores what other memories export."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from trivium.cli.connection import Connection, pass_connection
-from trivium.cli.exits import Exit
+from trivium.cli.connection import Connection, connection_options, pass_connection
+from trivium.cli.exits import ErrorBoundary, Exit, exit_codes_help
 from trivium.cli.files.storing import (
     Stored,
     print_problems,
@@ -18,16 +18,20 @@ from trivium.cli.files.storing import (
     text_search_option,
 )
 from trivium.cli.output import counter, json_option, plain, print_json, stdout, styled, table
-from trivium.files.imports.qdrant import TEXT_KEYS
-from trivium.files.imports.sources import QDRANT, SOURCES, read_exported
-from trivium.files.imports.translation import Translation, Unmapped
 from trivium.files.reading import Found
 from trivium.values import Item
+from trivium_importers.qdrant import TEXT_KEYS
+from trivium_importers.sources import QDRANT, SOURCES, read_exported
+from trivium_importers.translation import Translation, Unmapped
 
 MAX_EXAMPLE = 40
 
 
-@click.command("import")
+@click.command(
+    cls=ErrorBoundary,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=exit_codes_help(),
+)
 @click.argument("source", metavar="SOURCE", type=click.Choice(list(SOURCES)))
 @click.argument(
     "files",
@@ -50,9 +54,10 @@ MAX_EXAMPLE = 40
 )
 @text_search_option
 @json_option
+@connection_options
 @pass_connection
 @click.pass_context
-def import_(
+def trivium_import(
     ctx: click.Context,
     connection: Connection,
     source: str,

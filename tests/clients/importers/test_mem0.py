@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.client.files.imports.importing import EXPORTS, at, imported, written
+from tests.clients.importers.importing import EXPORTS, at, imported, written
 from trivium import Fact, Segment
-from trivium.files.imports.translation import Mapped
+from trivium_importers.translation import Mapped
 
 FIRST = "00000000-0000-4000-8000-000000000065"
 SECOND = "00000000-0000-4000-8000-000000000067"

@@ -1,4 +1,4 @@
-"""Reads exports as `trivium import` does."""
+"""Reads exports as `trivium-import` does."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trivium import Fact, Item, Segment
-from trivium.files.imports.sources import read_exported
-from trivium.files.imports.translation import Mapped, Translation
+from trivium_importers.sources import read_exported
+from trivium_importers.translation import Mapped, Translation
 
 EXPORTS = Path(__file__).with_name("exports")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.client.files.imports.importing import EXPORTS, at, imported, written
+from tests.clients.importers.importing import EXPORTS, at, imported, written
 from trivium import Segment
 
 QDRANT = EXPORTS / "qdrant.jsonl"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.client.files.imports.importing import EXPORTS, at, imported, written
+from tests.clients.importers.importing import EXPORTS, at, imported, written
 from trivium import Fact, Segment
-from trivium.files.imports.translation import Mapped
+from trivium_importers.translation import Mapped
 
 NORA = {"user_id": "nora", "external_system": "unknown"}
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from trivium.files.imports.attributes import keywords, labels, times
-from trivium.files.imports.exported import elements
-from trivium.files.imports.translation import Exported, Translation
 from trivium.files.reading import Found, stable_id
 from trivium.files.records import Problem, Record
 from trivium.values import Item, Segment
+from trivium_importers.attributes import keywords, labels, times
+from trivium_importers.exported import elements
+from trivium_importers.translation import Exported, Translation
 
 SPOKEN: Mapping[str, str] = {
     "user": "user",

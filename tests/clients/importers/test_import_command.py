@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.clients.importers.importing import EXPORTS, written
 from tests.fakes.service import FakeService
-from tests.unit.client.files.imports.importing import EXPORTS, written
-from trivium.cli.app import trivium
 from trivium.v1.ingest_service_pb2 import (
     ITEM_STATE_REJECTED,
     IngestStreamResponse,
     ItemOutcome,
     ItemViolation,
 )
+from trivium_importers.command import trivium_import
 
 MEM0 = str(EXPORTS / "mem0.json")
 Run = Callable[..., Result]
@@ -23,12 +23,12 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(fake_service: FakeService) -> Run:
-    """`run("mem0", file)` is `trivium --address ... --tenant acme import mem0 file`."""
+    """`run("mem0", file)` is `trivium-import --address ... --tenant acme mem0 file`."""
 
     def run(*words: str, tenant: str = "acme", typed: str = "") -> Result:
         options = ["--address", fake_service.address, *(["--tenant", tenant] if tenant else [])]
         runner = CliRunner(env={"COLUMNS": "200"})
-        return runner.invoke(trivium, [*options, "import", *words], input=typed)
+        return runner.invoke(trivium_import, [*options, *words], input=typed)
 
     return run
 
@@ -139,3 +139,9 @@ def test_standard_input_is_imported(run: Run, fake_service: FakeService) -> None
 )
 def test_command_that_cannot_run_is_a_usage_error(run: Run, words: list[str]) -> None:
     assert run(*words).exit_code == 2
+
+
+def test_unreachable_service_exits_with_4() -> None:
+    given = ["--address", "127.0.0.1:1", "--tenant", "acme", "mem0", MEM0]
+
+    assert CliRunner().invoke(trivium_import, given).exit_code == 4

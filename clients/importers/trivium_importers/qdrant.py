@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from trivium.files.imports.attributes import keywords, labels
-from trivium.files.imports.exported import elements
-from trivium.files.imports.translation import Exported, Translation
 from trivium.files.reading import Found
 from trivium.files.records import Record
 from trivium.values import Item, Segment
+from trivium_importers.attributes import keywords, labels
+from trivium_importers.exported import elements
+from trivium_importers.translation import Exported, Translation
 
 TEXT_KEYS = ("text", "document", "page_content", "content", "data")
 """Where the text of a payload is looked for; LangChain, mem0 and FastEmbed write the last four."""

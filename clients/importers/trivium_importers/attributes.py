@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from trivium.files.imports.limits import (
+from trivium_importers.limits import (
     MAX_LABEL_KEY_BYTES,
     MAX_LABELS,
     MAX_NAME_BYTES,
     MAX_VALUES,
     is_name,
 )
-from trivium.files.imports.translation import SENSITIVE, Exported, says_nothing
+from trivium_importers.translation import SENSITIVE, Exported, says_nothing
 
 CREATED, UPDATED = "created_at", "updated_at"
 

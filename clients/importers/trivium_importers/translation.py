@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from trivium.files.imports.limits import check_limits
 from trivium.files.reading import Found
 from trivium.files.records import Place, Problem, Record
 from trivium.values import Item, Segment
+from trivium_importers.limits import check_limits
 
 SENSITIVE = "sensitive"
 """The label that makes a segment sensitive if it is true."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trivium.files.imports.attributes import keywords, labels, times
-from trivium.files.imports.exported import elements
-from trivium.files.imports.translation import Exported, Translation
 from trivium.files.reading import Found, stable_id
 from trivium.files.records import Record
 from trivium.values import Fact, Item, Segment
+from trivium_importers.attributes import keywords, labels, times
+from trivium_importers.exported import elements
+from trivium_importers.translation import Exported, Translation
 
 OWNERS = ("user_id", "agent_id", "app_id")
 

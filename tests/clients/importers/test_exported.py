@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from serving.rpc import check
 from serving.rpc import items as service
-from tests.unit.client.files.imports.importing import EXPORTS, imported, written
+from tests.clients.importers.importing import EXPORTS, imported, written
 from trivium import Fact, Item, Segment
-from trivium.files.imports import limits
-from trivium.files.imports.sources import SOURCES
-from trivium.files.imports.translation import Translation
 from trivium.files.records import Place, Record
+from trivium_importers import limits
+from trivium_importers.sources import SOURCES
+from trivium_importers.translation import Translation
 
 MEMORY = {"id": "m1", "memory": "We sailed."}
 OTHER = {"id": "m2", "memory": "We landed."}

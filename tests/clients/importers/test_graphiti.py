@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.unit.client.files.imports.importing import EXPORTS, at, imported, written
+from tests.clients.importers.importing import EXPORTS, at, imported, written
 from trivium import Fact, Segment
-from trivium.files.imports.translation import Mapped
+from trivium_importers.translation import Mapped
 
 WRITTEN = at(2026, 6, 2, 12)
 

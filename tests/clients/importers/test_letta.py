@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.unit.client.files.imports.importing import EXPORTS, at, imported, written
+from tests.clients.importers.importing import EXPORTS, at, imported, written
 from trivium import Segment
 
 
