@@ -29,6 +29,9 @@ QUERIES = "queries.jsonl"
 JUDGMENTS = ("qrels.tsv", "qrels/test.tsv")
 """Where judgments lie; the first that is there is read."""
 
+OUTDATED = "outdated.tsv"
+"""Lines of question and segment, where values change over time."""
+
 RELATIONS = ("facts.jsonl", "triples.jsonl")
 
 ADVERSARIAL = "adversarial"
@@ -40,6 +43,8 @@ class Query:
     """A question of a collection; `relevant` has the ids of the segments that answer it.
 
     `category` is what the set itself calls it; `stratum` how far its words are from its answer's.
+    `current` are the relevant segments of the highest grade, and `outdated` those that state a
+    value no longer valid.
     """
 
     id: str
@@ -49,6 +54,8 @@ class Query:
     category: str = ""
     stratum: str = ""
     relevant: frozenset[str] = frozenset()
+    current: frozenset[str] = frozenset()
+    outdated: frozenset[str] = frozenset()
 
     @property
     def judged(self) -> bool:
@@ -109,7 +116,7 @@ def read_collection(folder: Path, *, query_limit: int | None = None, seed: int =
 
     Args:
         folder: Has `corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`, and where
-            there are any `facts.jsonl` and `triples.jsonl`.
+            there are any `facts.jsonl`, `triples.jsonl` and `outdated.tsv`.
         query_limit: At most this many questions.
         seed: Of their order.
 
@@ -123,9 +130,10 @@ def read_collection(folder: Path, *, query_limit: int | None = None, seed: int =
     for found in read_items([str(path) for path in paths], problems.append):
         memories[found.scope or name].add(found.item)
     known = frozenset(segment.id for memory in memories.values() for segment in memory.segments)
-    judgments = read_judgments(judgments_of(folder), problems.append, known)
+    grades = _read_grades(judgments_of(folder), problems.append, known)
+    outdated = _read_outdated(folder / OUTDATED)
     lines = read_lines(str(folder / QUERIES), problems.append)
-    to_query = partial(_to_query, name, judgments, set())
+    to_query = partial(_to_query, name, grades, outdated, set())
     queries = list(read_records(lines, to_query, problems.append))
     random.Random(seed).shuffle(queries)
     return Collection(
@@ -153,28 +161,35 @@ class Judgment(NamedTuple):
     grade: float
 
 
-def read_judgments(
-    path: Path, report: Report, known: frozenset[str] | None = None
-) -> dict[str, frozenset[str]]:
-    """The relevant ids of each question: those of a grade above 0.
+def _read_grades(path: Path, report: Report, known: frozenset[str]) -> dict[str, dict[str, float]]:
+    """The grades above 0 of each question, by segment.
 
     Args:
         path: Lines of question, segment and grade with tabs between; a first line whose grade is
             no number is one of headings.
         report: Called with each line that cannot be read or names an unknown segment.
-        known: The ids of all segments; None knows none, and asks for none.
+        known: The ids of all segments.
 
     Raises:
         OSError: The file cannot be read.
     """
-    relevant: defaultdict[str, set[str]] = defaultdict(set)
+    grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for place, judgment in _judgments(read_lines(str(path), report), report):
         if judgment.grade <= 0:
             continue
-        if known is not None and judgment.segment not in known:
+        if judgment.segment not in known:
             report(Problem(place, f"judges {judgment.segment!r}, which is not in {CORPUS}"))
-        relevant[judgment.query].add(judgment.segment)
-    return {query: frozenset(ids) for query, ids in relevant.items()}
+        grades[judgment.query][judgment.segment] = judgment.grade
+    return dict(grades)
+
+
+def _read_outdated(path: Path) -> dict[str, frozenset[str]]:
+    """The outdated segments of each question; empty if the set has none."""
+    outdated: defaultdict[str, set[str]] = defaultdict(set)
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        query, segment = line.split("\t")
+        outdated[query].add(segment)
+    return {query: frozenset(ids) for query, ids in outdated.items()}
 
 
 def _judgments(lines: Iterator[Line], report: Report) -> Iterator[tuple[Place, Judgment]]:
@@ -208,12 +223,18 @@ def judgments_of(folder: Path) -> Path:
 
 
 def _to_query(
-    name: str, judgments: Mapping[str, frozenset[str]], seen: set[str], record: Record
+    name: str,
+    grades: Mapping[str, Mapping[str, float]],
+    outdated: Mapping[str, frozenset[str]],
+    seen: set[str],
+    record: Record,
 ) -> Query:
     id_ = identifier(record)
     if id_ in seen:
         raise ValueError(f"is a second question of the id {id_!r}")
     seen.add(id_)
+    of_query = grades.get(id_, {})
+    highest = max(of_query.values(), default=0.0)
     return Query(
         id=id_,
         tenant=record.string("scope") or name,
@@ -221,5 +242,7 @@ def _to_query(
         as_of=record.time("as_of"),
         category=record.string("category"),
         stratum=record.string("stratum"),
-        relevant=judgments.get(id_, frozenset()),
+        relevant=frozenset(of_query),
+        current=frozenset(segment for segment, grade in of_query.items() if grade == highest),
+        outdated=outdated.get(id_, frozenset()),
     )

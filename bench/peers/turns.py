@@ -18,7 +18,6 @@ from bench.harness.results import Result
 from bench.peers.peer import Peer
 from bench.quality.scoring.answers import ranked_segments
 from bench.quality.scoring.intervals import mean_interval
-from bench.quality.scoring.metrics import recall_at
 from serving.domain.budget import Deadline
 from serving.ports.embedding import Embedder
 
@@ -129,7 +128,8 @@ async def recall(system: System, judged: Sequence[Query], advance: Advance) -> R
     found: dict[str, float] = {}
 
     async def ask(query: Query) -> None:
-        found[query.id] = recall_at(LIMIT, await system.ask(query), query.relevant)
+        ranked = await system.ask(query)
+        found[query.id] = len(query.relevant.intersection(ranked[:LIMIT])) / len(query.relevant)
 
     run = await closed_loop(ask, judged, CALLERS[1], advance)
     scored = [query for query in judged if query.id in found]

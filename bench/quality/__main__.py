@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,75 +12,72 @@ from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import LIMIT, connected
-from bench.harness.results import run_folder
+from bench.harness.results import RESULTS, append_record, run_folder
 from bench.harness.service import running
 from bench.quality import memories, slices
-from bench.quality.command import console, ended_by_message, read_sets, results_option
-from bench.quality.pages import folder
-from bench.quality.pages.summary import headlines
+from bench.quality.command import console, ended_by_message, folders_argument, read_sets
+from bench.quality.mishearing import NameChange, with_changed_names
+from bench.quality.run_config import (
+    RunConfig,
+    choose_configs,
+    format_config,
+    gate_configs,
+    parse_config,
+)
 from bench.quality.scoring import gate, stored
+from bench.quality.scoring.evaluate import Answers
+from bench.quality.scoring.outcome import outcome
+from bench.quality.scoring.plot import save_plot
 from bench.quality.scoring.stored import Row, StoredError
-from bench.quality.session import Measured, Session
-from bench.quality.variants.mishearing import NameChange, with_changed_names
-from bench.quality.ways import Way, choose, gate_ways, parse_way
+from bench.quality.scoring.summary import headlines, summary
+from bench.quality.session import Session
 from bench.reports import environment
 from bench.reports.progress import progress_bars
 from trivium.tuning import Profile
 
 FAILED = 1
+SUMMARY_NAME, PLOT_NAME = "summary.md", "means.png"
 
-Choose = Callable[[Sequence[Profile]], Sequence[Way]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to measure.
-
-    Args:
-        collections: The sets, no two of one name.
-        choose: Chooses the ways among the profiles of the service, the baseline first.
-        address: Of a running service; None starts one on fresh data.
-        limit: How many hits to ask for.
-        callers: How many questions at a time.
-    """
-
-    collections: Sequence[Collection]
-    choose: Choose
-    address: str | None
-    limit: int
-    callers: int
+Choose = Callable[[Sequence[Profile]], Sequence[RunConfig]]
+"""Chooses the configurations by the profiles of the service, the baseline first."""
 
 
-def _ways(_context: click.Context, _option: click.Parameter, given: Sequence[str]) -> list[Way]:
+def _configs(
+    _context: click.Context, _option: click.Parameter, given: Sequence[str]
+) -> list[RunConfig]:
     try:
-        return [parse_way(each) for each in given]
+        return [parse_config(each) for each in given]
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    metavar="[FOLDER]...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
-@click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Ask this profile.")
+@folders_argument
+@click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Measure this profile.")
 @click.option(
-    "--way",
-    "ways",
+    "--config",
+    "configs",
     multiple=True,
-    callback=_ways,
+    callback=_configs,
     metavar="'NAME=PROFILE FIELD=VALUE ...'",
-    help="Ask a profile with changes, and call it NAME.",
+    help="Measure a profile with changes, and call it NAME.",
 )
 @click.option(
-    "--without", "without_legs", multiple=True, metavar="LEG", help="Ask the baseline without it."
+    "--without",
+    "without_legs",
+    multiple=True,
+    metavar="LEG",
+    help="Measure the baseline without it.",
 )
 @click.option(
-    "--baseline", default="", metavar="WAY", help="The way that the others are compared with."
+    "--baseline", default="", metavar="NAME", help="The run that the others are compared with."
 )
-@results_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    help="Where to make a folder of results for each set.",
+)
 @click.option(
     "--address",
     metavar="HOST:PORT",
@@ -104,14 +101,7 @@ def _ways(_context: click.Context, _option: click.Parameter, given: Sequence[str
     type=click.IntRange(min=1, max=100),
     default=LIMIT,
     show_default=True,
-    help="How many hits to ask for.",
-)
-@click.option(
-    "--callers",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="How many questions at a time.",
+    help="How many hits to request.",
 )
 @click.option(
     "--skip-unreadable", is_flag=True, help="Leave out lines that cannot be read, and go on."
@@ -133,7 +123,7 @@ def main(
     ctx: click.Context,
     folders: Sequence[Path],
     profiles: Sequence[str],
-    ways: Sequence[Way],
+    configs: Sequence[RunConfig],
     without_legs: Sequence[str],
     baseline: str,
     out: Path,
@@ -143,7 +133,6 @@ def main(
     without_facts: bool,
     limit_queries: int | None,
     limit: int,
-    callers: int,
     skip_unreadable: bool,
     gate_file: Path | None,
     store_file: Path | None,
@@ -151,15 +140,15 @@ def main(
     """Measure how good the answers to the questions of each FOLDER are.
 
     A FOLDER has corpus.jsonl, queries.jsonl and qrels.tsv, as BEIR has them; without one, the
-    sets that ship are asked. Without a profile or a way, each leg of the default profile is
-    asked alone and left out; for a gate, only alone. docs/quality.md is the guide.
+    shipped sets are measured. Without a profile or a configuration, each leg of the default
+    profile is measured alone and left out; for a gate, only alone. docs/quality.md is the guide.
     """
-    given = [*(Way(name, name) for name in profiles), *ways]
+    given = [*(RunConfig(name, name) for name in profiles), *configs]
     gating = bool(gate_file or store_file)
 
-    def chosen(of: Sequence[Profile]) -> Sequence[Way]:
-        fallback = gate_ways(of) if gating and not without_legs else ()
-        return choose(of, given or fallback, without_legs, baseline)
+    def chosen(of: Sequence[Profile]) -> Sequence[RunConfig]:
+        fallback = gate_configs(of) if gating and not without_legs else ()
+        return choose_configs(of, given or fallback, without_legs, baseline)
 
     with ended_by_message():
         collections = read_sets(
@@ -172,42 +161,65 @@ def main(
         if without_facts:
             collections = [left_without_facts(each) for each in collections]
         before = stored.read_rows(gate_file) if gate_file else []
-        plan = Plan(
-            collections=collections, choose=chosen, address=address, limit=limit, callers=callers
-        )
-        rows = asyncio.run(_measure(plan, out))
+        rows = asyncio.run(_measure(collections, chosen, address, limit, out))
         if store_file is not None:
             _store(store_file, rows)
         passed = not gate_file or _gate(before, rows)
     ctx.exit(0 if passed else FAILED)
 
 
-async def _measure(plan: Plan, out: Path) -> list[Row]:
+async def _measure(
+    collections: Sequence[Collection], choose: Choose, address: str | None, limit: int, out: Path
+) -> list[Row]:
     """Measures the sets in order, and writes each to disk when it is complete."""
     rows: list[Row] = []
-    async with running(plan.address) as address, connected(address, 1) as connections:
+    async with running(address) as target, connected(target, 1) as connections:
         profiles = await connections.profiles()
-        ways = plan.choose(profiles)
-        for collection in plan.collections:
+        configs = choose(profiles)
+        for collection in collections:
             with progress_bars(console) as bars:
-                session = Session(
-                    connections, profiles, bars, limit=plan.limit, callers=plan.callers
-                )
-                measured = await session.measure(collection, ways)
-            _write(out, measured, plan.limit)
-            rows += (
-                row for each in measured.answers for row in stored.rows_of(collection.name, each)
-            )
+                session = Session(connections, profiles, bars, limit=limit)
+                answers = await session.measure(collection, configs)
+            rows += _write(out, collection, answers, limit)
     return rows
 
 
-def _write(out: Path, measured: Measured, limit: int) -> None:
-    collection = measured.collection
-    records = folder.records_of(measured, environment.about(collection), limit=limit)
-    where = run_folder(f"quality-{collection.name}", out)
-    folder.write(where, measured, records)
+def _write(out: Path, collection: Collection, answers: Sequence[Answers], limit: int) -> list[Row]:
+    """Writes results, scores and summary of a set, none of which holds a text of it."""
+    about = environment.about(collection)
+    records = [
+        outcome(
+            each,
+            answers[0],
+            limit=limit,
+            command=_command(collection, (each.config, answers[0].config), limit),
+        ).as_record(about)
+        for each in answers
+    ]
+    rows = [row for each in answers for row in stored.rows_of(collection.name, each)]
+    folder = run_folder(f"quality-{collection.name}", out)
+    folder.mkdir(parents=True)
+    for record in records:
+        append_record(folder, record)
+    stored.write_rows(folder / stored.FILE_NAME, rows)
+    (folder / SUMMARY_NAME).write_text(summary(records), encoding="utf-8")
+    save_plot(records, folder / PLOT_NAME)
     console.print(Markdown(headlines(records)))
-    console.print(f"written to {where}", markup=False)
+    console.print(f"written to {folder}", markup=False)
+    return rows
+
+
+def _command(collection: Collection, configs: Sequence[RunConfig], limit: int) -> str:
+    """The command that measures a configuration and its baseline again."""
+    given = [
+        part for each in dict.fromkeys(map(format_config, configs)) for part in ("--config", each)
+    ]
+    if configs[0] != configs[-1]:
+        given += ["--baseline", configs[-1].name]
+    if limit != LIMIT:
+        given += ["--limit", str(limit)]
+    names = collection.given_as or (collection.name,)
+    return shlex.join(["python", "-m", "bench.quality", *names, *given])
 
 
 def _store(path: Path, rows: Sequence[Row]) -> None:

@@ -11,7 +11,6 @@ import click
 from rich.console import Console
 
 from bench.harness.collection import Collection, read_collection
-from bench.harness.results import RESULTS
 from bench.harness.service import ServiceStartError
 from bench.quality.scoring.stored import StoredError
 from bench.quality.session import RejectedError
@@ -24,18 +23,11 @@ EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError, RejectedError,
 
 console = Console(stderr=True)
 
-sets_argument = click.argument(
+folders_argument = click.argument(
     "folders",
     nargs=-1,
-    required=True,
-    metavar="FOLDER...",
+    metavar="[FOLDER]...",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
-results_option = click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make a folder of results for each set.",
 )
 
 
@@ -62,7 +54,7 @@ def ended_by_message(*more: type[Exception]) -> Iterator[None]:
 def read_sets(
     folders: Sequence[Path], query_limit: int | None, skip_unreadable: bool
 ) -> list[Collection]:
-    """Reads the sets that a command is given.
+    """Reads the sets of a command.
 
     Args:
         folders: One for each set.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bench.quality.scoring.metrics import BRIEFING_CHARS, DEPTH
-from serving.domain.briefing import BriefingLimits, briefing
-from serving.domain.items.records import Item
 from trivium.values import BriefingOptions, Fact, Hit, Retrieval
 
+DEPTH = 10
+"""How much of a ranked list the metrics look at."""
+
+BRIEFING_CHARS = 2000
+"""The length of the block for a prompt within which evidence is looked for."""
+
 BRIEFING = BriefingOptions(max_chars=BRIEFING_CHARS)
-"""Asks for the block in which evidence is looked for."""
 
 _LINE = "- "
 """How a line of the block begins that shows a hit; none of its first and last lines does."""
@@ -32,19 +34,10 @@ def briefed_segments(retrieval: Retrieval) -> frozenset[str]:
     Raises:
         ValueError: The block has more lines than there are hits, and was not written so.
     """
-    shown = _lines(retrieval.briefing)
+    shown = sum(line.startswith(_LINE) for line in retrieval.briefing.split("\n"))
     if shown > len(retrieval.hits):
         raise ValueError(f"a block of {shown} lines shows {len(retrieval.hits)} hits")
     return frozenset(id_ for hit in retrieval.hits[:shown] for id_ in _segments_of(hit))
-
-
-def shown_of(items: Sequence[Item]) -> int:
-    """How many of these items, the first ones, would have a line in the block."""
-    return _lines(briefing(items, BriefingLimits(max_chars=BRIEFING_CHARS)))
-
-
-def _lines(block: str) -> int:
-    return sum(line.startswith(_LINE) for line in block.split("\n"))
 
 
 def _segments_of(hit: Hit) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Sends the judged questions in each way, and scores the answers question by question.
+"""Sends judged questions under a run configuration, and scores the answers question by question.
 
 A failed answer scores 0, and an answer that lacks a leg scores what it found. Both are marked and
 counted, so that faults of the service are not mistaken for bad ranking.
@@ -15,19 +15,19 @@ from bench.harness.collection import Query
 from bench.harness.connections import LIMIT, Connections
 from bench.harness.latency import Latency
 from bench.harness.load import Advance, Run, closed_loop, faults_of
+from bench.quality.run_config import RunConfig
 from bench.quality.scoring.answers import BRIEFING, briefed_segments, ranked_segments
-from bench.quality.scoring.metrics import METRICS, scores
-from bench.quality.ways import Way
+from bench.quality.scoring.metrics import CURRENT_FIRST, METRICS, current_first, scores
 from trivium.errors import TriviumError
 from trivium.values import Retrieval
 
 TIMEOUT_S = 30.0
-"""So long that no leg is cut short: quality is measured here, and not what a deadline leaves."""
+"""So long that no deadline cuts a leg: ranking is measured here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """The answer to one question in one way.
+    """The scored answer to one question.
 
     Args:
         query: The question.
@@ -51,19 +51,19 @@ class Scored:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers to all questions in one way, in the order of the questions.
+    """The answers to all questions under one configuration, in the order of the questions.
 
     Args:
-        way: How they were asked.
-        legs: The legs that it carries.
+        config: The configuration.
+        legs: The legs that it has.
         scored: One for each question.
-        run: The calls, for their times and errors; None where no service was asked.
+        run: The calls, for their times and errors.
     """
 
-    way: Way
+    config: RunConfig
     legs: Sequence[str]
     scored: Sequence[Scored]
-    run: Run[Retrieval] | None = None
+    run: Run[Retrieval]
 
     def values(self, metric: str) -> list[float]:
         """The metric of each question."""
@@ -81,7 +81,7 @@ class Answers:
 
     @property
     def partial(self) -> int:
-        """How many answers lack what a leg should have brought."""
+        """How many answers lack the results of a leg."""
         return sum(bool(each.partial) for each in self.scored)
 
     @property
@@ -92,37 +92,43 @@ class Answers:
     @property
     def server(self) -> Latency | None:
         """The server's own time of the calls that succeeded; None if none did."""
-        answered = [] if self.run is None else self.run.answered
-        totals = [each.statistics.total.total_seconds() for _, each in answered]
+        totals = [each.statistics.total.total_seconds() for _, each in self.run.answered]
         return Latency.of(totals) if totals else None
 
 
-async def ask_way(
+async def evaluate(
     connections: Connections,
     queries: Sequence[Query],
-    way: Way,
+    config: RunConfig,
     legs: Sequence[str],
     advance: Advance,
     *,
     limit: int = LIMIT,
     callers: int = 1,
 ) -> Answers:
-    """Asks all questions in one way; what was written must be projected by now.
+    """Sends all questions under a configuration; what was written must be projected by now.
 
     Args:
         connections: To the service.
         queries: Judged questions, no two of one id.
-        way: How to ask.
-        legs: The legs that it carries, for the record.
+        config: The configuration.
+        legs: The legs that it has, for the record.
         advance: Called after each answer.
-        limit: How many hits to ask for.
+        limit: How many hits to request.
         callers: How many questions at a time. One measures the latency of an idle service.
     """
     scored: dict[str, Scored] = {}
 
     async def ask(query: Query) -> Retrieval:
         try:
-            retrieval = await ask_once(connections, query, way, limit=limit)
+            retrieval = await connections.ask(
+                query,
+                timeout=TIMEOUT_S,
+                briefing=BRIEFING,
+                limit=limit,
+                profile=config.profile,
+                profile_overrides=config.changes,
+            )
         except TriviumError as error:
             scored[query.id] = failed(query, error)
             raise
@@ -130,45 +136,19 @@ async def ask_way(
         return retrieval
 
     run = await closed_loop(ask, queries, callers, advance)
-    return Answers(way, tuple(legs), [scored[query.id] for query in queries], run)
-
-
-async def ask_once(
-    connections: Connections,
-    query: Query,
-    way: Way,
-    *,
-    limit: int = LIMIT,
-    explain: bool = False,
-    timeout: float = TIMEOUT_S,
-) -> Retrieval:
-    """Asks one question in one way, with the block for a prompt.
-
-    Raises:
-        TriviumError: There was no answer.
-    """
-    return await connections.ask(
-        query,
-        timeout=timeout,
-        briefing=BRIEFING,
-        limit=limit,
-        profile=way.profile,
-        profile_overrides=way.changes,
-        explain=explain,
-    )
+    return Answers(config, tuple(legs), [scored[query.id] for query in queries], run)
 
 
 def score(query: Query, retrieval: Retrieval) -> Scored:
     """Scores an answer."""
     ranked = ranked_segments(retrieval.hits)
-    return Scored(
-        query=query,
-        ranked=ranked,
-        scores=scores(ranked, query.relevant, briefed_segments(retrieval)),
-        partial=faults_of(retrieval),
-    )
+    found = scores(ranked, query.relevant, briefed_segments(retrieval))
+    if query.outdated:
+        found[CURRENT_FIRST] = current_first(ranked, query.current, query.outdated)
+    return Scored(query=query, ranked=ranked, scores=found, partial=faults_of(retrieval))
 
 
 def failed(query: Query, error: TriviumError) -> Scored:
     """Scores an error that came instead of an answer."""
-    return Scored(query=query, scores=dict.fromkeys(METRICS, 0.0), failed=error.code.name)
+    metrics = (*METRICS, CURRENT_FIRST) if query.outdated else METRICS
+    return Scored(query=query, scores=dict.fromkeys(metrics, 0.0), failed=error.code.name)

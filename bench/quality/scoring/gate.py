@@ -1,7 +1,7 @@
 """Compares a run with stored scores, question by question, and says what fell.
 
-The rule: for each set, way and metric that is stored, the paired difference new - stored over the
-same questions. It fell if the whole 95 % interval of that difference is below 0.
+The rule: for each set, configuration and metric that is stored, the paired difference new - stored
+over the same questions. It fell if the whole 95 % interval of that difference is below 0.
 
 Ranking is deterministic, so a run of unchanged code differs by nothing at all and passes. Of some
 fifty questions the rule notices a loss once about four of them lose and none gains; three could
@@ -14,21 +14,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.quality.scoring.intervals import LEAST_QUESTIONS, Estimate, paired_difference
+from bench.quality.scoring.intervals import MIN_QUESTIONS, Estimate, paired_difference
 from bench.quality.scoring.stored import Row, StoredError
 from bench.reports.report import estimate, markdown_table
 
 _Key = tuple[str, str]
-"""A set and a way."""
+"""A set and a configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One metric of one way, stored and now.
+    """One metric under one configuration, stored and now.
 
     Args:
         set: The collection.
-        way: How it was asked.
+        config: The name of the configuration.
         metric: Its name.
         n: Over how many questions.
         stored: The stored mean.
@@ -37,7 +37,7 @@ class Compared:
     """
 
     set: str
-    way: str
+    config: str
     metric: str
     n: int
     stored: float
@@ -56,17 +56,17 @@ class Compared:
 
 
 def compare(stored: Iterable[Row], now: Iterable[Row]) -> list[Compared]:
-    """Compares all that is stored; ways that are not stored are left alone.
+    """Compares all that is stored; configurations that are not stored are ignored.
 
     Raises:
-        StoredError: A stored set or way was not asked, the questions are not the same, or one
-            has no whole answer, so that nothing can be said of the ranking.
+        StoredError: A stored set or configuration was not measured, the questions are not the
+            same, or one has no whole answer, so that nothing can be said of the ranking.
     """
-    before, after = _by_way(stored), _by_way(now)
+    before, after = _by_config(stored), _by_config(now)
     return [
-        _compared(set_, way, metric, rows, after[set_, way])
-        for (set_, way), rows in before.items()
-        for metric in _checked(set_, way, rows, after.get((set_, way)))
+        _compared(set_, config, metric, rows, after[set_, config])
+        for (set_, config), rows in before.items()
+        for metric in _checked(set_, config, rows, after.get((set_, config)))
     ]
 
 
@@ -74,20 +74,20 @@ def verdict(compared: Sequence[Compared]) -> str:
     """What fell, as a Markdown table, or that nothing did; and what rose, which is to be stored."""
     fell = [each for each in compared if each.fell]
     rose = [each for each in compared if each.rose]
-    ways = len({(each.set, each.way) for each in compared})
-    said = [f"{len(fell)} of {len(compared)} figures in {ways} ways fell significantly."]
+    configs = len({(each.set, each.config) for each in compared})
+    lines = [f"{len(fell)} of {len(compared)} scores of {configs} runs fell significantly."]
     if fell:
-        said += ["", _table(fell)]
+        lines += ["", _table(fell)]
     if rose:
-        said += ["", "These rose significantly; store them, so that they cannot fall back:", ""]
-        said += [_table(rose)]
-    return "\n".join(said)
+        lines += ["", "These rose significantly; store them, so that they cannot fall back:", ""]
+        lines += [_table(rose)]
+    return "\n".join(lines)
 
 
 def _table(compared: Sequence[Compared]) -> str:
     rows = [
         (
-            f"{each.set}: {each.way}",
+            f"{each.set}: {each.config}",
             each.metric,
             str(each.n),
             f"{each.stored:.3f}",
@@ -96,10 +96,10 @@ def _table(compared: Sequence[Compared]) -> str:
         )
         for each in compared
     ]
-    return markdown_table(("way", "metric", "n", "stored", "now", "difference [95 %]"), rows)
+    return markdown_table(("run", "metric", "n", "stored", "now", "difference [95 %]"), rows)
 
 
-def _by_way(rows: Iterable[Row]) -> dict[_Key, dict[str, Row]]:
+def _by_config(rows: Iterable[Row]) -> dict[_Key, dict[str, Row]]:
     found: defaultdict[_Key, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         found[row.set, row.way][row.query] = row
@@ -107,42 +107,41 @@ def _by_way(rows: Iterable[Row]) -> dict[_Key, dict[str, Row]]:
 
 
 def _checked(
-    set_: str, way: str, before: Mapping[str, Row], after: Mapping[str, Row] | None
+    set_: str, config: str, before: Mapping[str, Row], after: Mapping[str, Row] | None
 ) -> tuple[str, ...]:
-    """The stored metrics of a way, if its answers can be compared."""
-    name = f"set {set_!r}, way {way!r}"
+    """The stored metrics of a configuration, if its answers can be compared."""
+    name = f"set {set_!r}, configuration {config!r}"
     if after is None:
-        raise StoredError(f"{name}: is stored, but was not asked")
+        raise StoredError(f"{name}: is stored, but was not measured")
     if lacking := sorted(before.keys() ^ after.keys()):
         raise StoredError(
-            f"{name}: other questions are stored than were asked: {len(before)} and "
+            f"{name}: other questions are stored than were measured: {len(before)} and "
             f"{len(after)}, not in both is {lacking[0]!r}"
         )
-    if len(before) < LEAST_QUESTIONS:
+    if len(before) < MIN_QUESTIONS:
         raise StoredError(f"{name}: nothing can be said of {len(before)} questions")
-    for when, rows in (("stored", before), ("asked", after)):
+    for when, rows in (("stored", before), ("measured", after)):
         if faulty := [row for row in rows.values() if row.fault]:
             raise StoredError(
-                f"{name}: {len(faulty)} answers {when} are not whole, such as that to "
+                f"{name}: {len(faulty)} {when} answers are not whole, such as that to "
                 f"{faulty[0].query!r} ({faulty[0].fault}): this says nothing of the ranking"
             )
-    metrics = tuple(next(iter(before.values())).scores)
-    for row in (*before.values(), *after.values()):
-        if lost := [metric for metric in metrics if metric not in row.scores]:
-            raise StoredError(f"{name}: {row.query!r} has no {lost[0]}")
-    return metrics
+    for query, row in before.items():
+        if lost := [metric for metric in row.scores if metric not in after[query].scores]:
+            raise StoredError(f"{name}: {query!r} has no {lost[0]}")
+    return tuple(dict.fromkeys(metric for row in before.values() for metric in row.scores))
 
 
 def _compared(
-    set_: str, way: str, metric: str, before: Mapping[str, Row], after: Mapping[str, Row]
+    set_: str, config: str, metric: str, before: Mapping[str, Row], after: Mapping[str, Row]
 ) -> Compared:
-    queries = sorted(before)
+    queries = sorted(query for query, row in before.items() if metric in row.scores)
     old = [before[query].scores[metric] for query in queries]
     new = [after[query].scores[metric] for query in queries]
     clusters = [after[query].scope for query in queries]
     return Compared(
         set=set_,
-        way=way,
+        config=config,
         metric=metric,
         n=len(queries),
         stored=sum(old) / len(old),

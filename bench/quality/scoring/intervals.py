@@ -1,8 +1,8 @@
-"""Confidence intervals of means over questions and of differences between two ways.
+"""Confidence intervals of means over questions and of differences between two configurations.
 
 Questions about one conversation share its people and topics, so they are not independent. Where a
 set has several conversations, whole conversations are drawn, which widens the intervals.
-Differences are paired: both ways answer the same questions.
+Differences are paired: both configurations answer the same questions.
 
 Source:
     Efron, Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 8 and 13; Field, Welsh,
@@ -21,8 +21,8 @@ from scipy.stats import bootstrap
 
 BOOTSTRAP_SAMPLES = 2000
 CONFIDENCE = 0.95
-LEAST_QUESTIONS = 6
-"""Of fewer there is no interval: were each a loss, a sign test could still not be sure of it at
+MIN_QUESTIONS = 6
+"""Of fewer there is no interval: even if each were a loss, a sign test would not be significant at
 this confidence, while resampling so few values makes intervals that are far too narrow."""
 
 _BATCH = 100
@@ -81,7 +81,7 @@ def mean_interval(
     observed = np.asarray(values, dtype=np.float64)
     sums, counts = _totals(observed, clusters)
     mean = math.fsum(values) / len(values)
-    if len(values) < LEAST_QUESTIONS:
+    if len(values) < MIN_QUESTIONS:
         return Estimate(mean, math.nan, math.nan)
     found = bootstrap(
         (sums, counts),

@@ -1,21 +1,18 @@
-"""Summarises the answers of a way: each metric with its interval, whole and by group."""
+"""Summarises the answers under one configuration: each metric with its interval, by group too."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.harness.collection import Query
 from bench.harness.connections import LIMIT
 from bench.harness.results import Json, Result
 from bench.quality.scoring.evaluate import Answers
 from bench.quality.scoring.intervals import mean_interval, paired_difference
-from bench.quality.scoring.metrics import METRICS
+from bench.quality.scoring.metrics import CURRENT_FIRST, METRICS
 
 SCENARIO = "quality"
-
-_Value = TypeVar("_Value")
 
 GROUPINGS: Mapping[str, Callable[[Query], str]] = {
     "by_stratum": lambda query: query.stratum,
@@ -31,43 +28,39 @@ def outcome(
     limit: int = LIMIT,
     command: str = "",
 ) -> Result:
-    """The result of one way.
+    """The result of one configuration.
 
     Args:
-        answers: Of the way; at least one.
-        baseline: The answers of the way it is compared with, to the same questions; None, or
-            itself, compares nothing.
-        limit: How many hits were asked for.
+        answers: Under the configuration; at least one.
+        baseline: The answers to the same questions that it is compared with; None, or itself,
+            compares nothing.
+        limit: How many hits were requested.
         command: What makes this result again.
     """
     against = None if baseline is answers else baseline
-    everything = range(len(answers.scored))
-    measured: dict[str, Json] = {**_estimates(answers, everything)}
-    if against is not None:
-        measured["difference"] = _differences(answers, against, everything)
-    measured |= {
-        name: _by_group(answers, against, group)
-        for name, group in GROUPINGS.items()
-        if any(group(each.query) for each in answers.scored)
-    }
-    server, run = answers.server, answers.run
+    run, server = answers.run, answers.server
     return Result(
         scenario=SCENARIO,
         parameters={
-            "way": answers.way.name,
-            "profile": answers.way.profile,
-            "changes": dict(answers.way.changes),
+            "way": answers.config.name,
+            "profile": answers.config.profile,
+            "changes": dict(answers.config.changes),
             "legs": list(answers.legs),
             "limit": limit,
-            "baseline": "" if against is None else against.way.name,
+            "baseline": "" if against is None else against.config.name,
             "command": command,
         },
         n=len(answers.scored),
-        throughput_per_s=None if run is None else run.throughput_per_s,
-        latency=None if run is None else run.latency,
-        errors={} if run is None else run.errors,
+        throughput_per_s=run.throughput_per_s,
+        latency=run.latency,
+        errors=run.errors,
         measured={
-            **measured,
+            **_estimates(answers, against, range(len(answers.scored))),
+            **{
+                name: _by_group(answers, against, group)
+                for name, group in GROUPINGS.items()
+                if any(group(each.query) for each in answers.scored)
+            },
             "server": None if server is None else dict(server.as_record()),
             "failed": answers.failed,
             "partial": answers.partial,
@@ -82,32 +75,31 @@ def _by_group(
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, each in enumerate(answers.scored):
         places[group(each.query)].append(place)
-    groups: dict[str, Json] = {}
-    for name, of_group in sorted(places.items()):
-        of_name: dict[str, Json] = {"n": len(of_group), **_estimates(answers, of_group)}
+    return {
+        name: {"n": len(of_group), **_estimates(answers, baseline, of_group)}
+        for name, of_group in sorted(places.items())
+    }
+
+
+def _estimates(
+    answers: Answers, baseline: Answers | None, places: Sequence[int]
+) -> dict[str, Json]:
+    """Each metric of the questions at these places, and its difference to the baseline."""
+    means: dict[str, Json] = {}
+    differences: dict[str, Json] = {}
+    for metric, of_metric in _by_metric(answers, places):
+        clusters = [answers.clusters[place] for place in of_metric]
+        now = [answers.scored[place].scores[metric] for place in of_metric]
+        means[metric] = mean_interval(now, clusters).as_record()
         if baseline is not None:
-            of_name["difference"] = _differences(answers, baseline, of_group)
-        groups[name] = of_name
-    return groups
+            before = [baseline.scored[place].scores[metric] for place in of_metric]
+            differences[metric] = paired_difference(now, before, clusters).as_record()
+    return means if baseline is None else {**means, "difference": differences}
 
 
-def _estimates(answers: Answers, places: Sequence[int]) -> dict[str, Json]:
-    clusters = _at(answers.clusters, places)
-    return {
-        metric: mean_interval(_at(answers.values(metric), places), clusters).as_record()
-        for metric in METRICS
-    }
-
-
-def _differences(answers: Answers, baseline: Answers, places: Sequence[int]) -> dict[str, Json]:
-    clusters = _at(answers.clusters, places)
-    return {
-        metric: paired_difference(
-            _at(answers.values(metric), places), _at(baseline.values(metric), places), clusters
-        ).as_record()
-        for metric in METRICS
-    }
-
-
-def _at(values: Sequence[_Value], places: Sequence[int]) -> list[_Value]:
-    return [values[place] for place in places]
+def _by_metric(answers: Answers, places: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
+    """Each metric, with the questions that have it."""
+    for metric in (*METRICS, CURRENT_FIRST):
+        of_metric = [place for place in places if metric in answers.scored[place].scores]
+        if of_metric:
+            yield metric, of_metric

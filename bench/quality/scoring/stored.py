@@ -1,4 +1,4 @@
-"""Stores the scores of each question in each way, for paired comparison with later runs.
+"""Stores the scores of each question, for paired comparison with later runs.
 
 A line holds only ids and figures, so it may be published where the set may not.
 """
@@ -22,11 +22,11 @@ class StoredError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one question scored in one way.
+    """The scores of one question under one configuration.
 
     Args:
         set: The collection.
-        way: How it was asked.
+        way: The name of the configuration; the files of results call it so.
         query: The question's id.
         scope: Its conversation.
         scores: Every metric by its name.
@@ -44,11 +44,11 @@ class Row:
 
 
 def rows_of(collection: str, answers: Answers) -> Iterator[Row]:
-    """The rows of one way, their scores rounded as they are stored."""
+    """The rows of one configuration, their scores rounded as they are stored."""
     for each in answers.scored:
         yield Row(
             set=collection,
-            way=answers.way.name,
+            way=answers.config.name,
             query=each.query.id,
             scope=each.query.tenant,
             scores={name: round(value, _DECIMALS) for name, value in each.scores.items()},

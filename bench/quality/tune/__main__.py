@@ -11,36 +11,38 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import click
 from rich.markdown import Markdown
-from rich.progress import Progress
 
+from bench.harness.collection import Collection
+from bench.harness.connections import connected
 from bench.harness.results import RESULTS, run_folder
+from bench.harness.service import running
 from bench.quality import memories, slices
-from bench.quality.command import console, ended_by_message, read_sets
+from bench.quality.command import console, ended_by_message, folders_argument, read_sets
+from bench.quality.run_config import DEFAULT_PROFILE
+from bench.quality.session import Session
 from bench.quality.tune import evidence
-from bench.quality.tune.coordinates import alone
-from bench.quality.tune.folds import cross_validate, deal
-from bench.quality.tune.gathering import Start, ask_sets
-from bench.quality.tune.leg_queries import Asked, NotWholeError
-from bench.quality.tune.objective import Board, Objective
-from bench.quality.tune.replay import ProofError, Replay, prove
-from bench.quality.tune.search import MAX_SWEEPS, CoordinateSearch
-from bench.quality.ways import DEFAULT_PROFILE
+from bench.quality.tune.coordinates import (
+    Definition,
+    accepted,
+    check_tunable,
+    coordinates,
+)
+from bench.quality.tune.leg_lists import CALLERS, IncompleteError, query_set
+from bench.quality.tune.replay import Replay, ReplayError, check_replay
+from bench.quality.tune.search import MAX_SWEEPS, Board, CoordinateSearch, cross_validate, deal
 from bench.reports import environment
 from bench.reports.progress import progress_bars
+from serving.config.profiles.form import to_form
+from serving.domain.ranking.profile import Profile
+from trivium import tuning
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    metavar="[FOLDER]...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
+@folders_argument
 @click.option(
     "--profile", default=DEFAULT_PROFILE, show_default=True, metavar="NAME", help="The start."
 )
@@ -79,17 +81,20 @@ def main(
 ) -> None:
     """Search weights, depths and floors of a profile on the judged questions of each FOLDER.
 
-    A FOLDER is a set as `python -m bench.quality` takes it; without one, the sets that ship are
-    asked. Each set counts the same. What is found is scored on questions that the search has not
-    seen. docs/quality.md is the guide.
+    A FOLDER is a set as `python -m bench.quality` takes it; without one, the shipped sets are
+    used. Each set counts the same. The search is scored on questions that it has not seen.
+    docs/quality.md is the guide.
     """
     folders = folders or (*slices.FOLDERS, *memories.FOLDERS)
+    given = ["--profile", profile, "--folds", str(folds), "--seed", str(seed)]
+    if limit_queries is not None:
+        given += ["--limit-queries", str(limit_queries)]
     names = [folder.resolve().name for folder in folders]
-    command = _command(names, profile, folds, limit_queries, seed)
-    with ended_by_message(NotWholeError, ProofError):
+    command = shlex.join(["python", "-m", "bench.quality.tune", *names, *given])
+    with ended_by_message(IncompleteError, ReplayError):
         collections = read_sets(folders, limit_queries, skip_unreadable)
-        start, asked = asyncio.run(ask_sets(collections, profile, address))
-        tuned = _tune(start, asked, folds, seed, command)
+        start, read, replays = asyncio.run(_query(collections, profile, address))
+        tuned = _tune(start, read, replays, folds, seed, command)
         where = run_folder("tune", results)
         path = evidence.write(where, tuned)
         if out is not None:
@@ -98,59 +103,66 @@ def main(
     console.print(f"written to {where}", markup=False)
 
 
-def _command(
-    sets: Sequence[str], profile: str, folds: int, limit_queries: int | None, seed: int
-) -> str:
-    """The command that repeats a run; sets are named by their folders."""
-    given = ["--profile", profile, "--folds", str(folds), "--seed", str(seed)]
-    if limit_queries is not None:
-        given += ["--limit-queries", str(limit_queries)]
-    return shlex.join(["python", "-m", "bench.quality.tune", *sets, *given])
+def _definition(name: str, profiles: Sequence[tuning.Profile]) -> Definition:
+    """The definition of a profile that can be tuned.
+
+    Raises:
+        ValueError: There is none of that name, or it cannot be tuned.
+    """
+    by_name = {each.name: each.definition for each in profiles}
+    profile = accepted(name, by_name[name]) if name in by_name else None
+    if profile is None:
+        raise ValueError(f"no profile is called {name!r}; known: {', '.join(sorted(by_name))}")
+    check_tunable(profile)
+    return by_name[name]
 
 
-# ---------------------------------------------------------------- searching
+async def _query(
+    collections: Sequence[Collection], name: str, address: str | None
+) -> tuple[Definition, Profile, list[Replay]]:
+    replays: list[Replay] = []
+    async with running(address) as target, connected(target, CALLERS) as connections:
+        profiles = await connections.profiles()
+        start = _definition(name, profiles)
+        profile = to_form(start).to_profile(name)
+        for collection in collections:
+            with progress_bars(console) as bars:
+                stored = await Session(connections, profiles, bars).store(collection)
+                found = await query_set(stored, collection, profile, bars)
+            replays += map(Replay, found)
+    return start, profile, replays
 
 
 def _tune(
-    start: Start, asked: Sequence[Asked], folds: int, seed: int, command: str
+    start: Definition,
+    profile: Profile,
+    replays: Sequence[Replay],
+    folds: int,
+    seed: int,
+    command: str,
 ) -> evidence.Tuned:
-    """Proves, validates and searches; the service is no longer needed."""
-    proof = prove(asked, start.profile)
-    console.print(f"under {start.profile.name!r} as it stands {proof}", markup=False)
-    board = Board([Replay(each.found) for each in asked])
+    """Checks the replay, searches and validates; the service is no longer needed."""
+    agreement = check_replay(replays, profile)
+    console.print(f"replay and service under {profile.name!r}: {agreement}", markup=False)
+    board = Board(replays)
     dealt = deal(board, folds, seed)
-    single_legs = [
-        alone(start.profile.name, start.definition, leg.name)
-        for leg in start.profile.legs
-        if leg.weight and not leg.leans_on
-    ]
-    objective = Objective(board, board.everything, single_legs)
+    fields = coordinates(start, profile)
     with progress_bars(console) as bars:
-        search_of = partial(_search, start, bars)
-        searched = search_of("all").run(objective)
-        validated = cross_validate(
-            board, dealt, single_legs, lambda fold: search_of(f"fold {fold + 1}")
-        )
+        bar = bars.add_task("searching", total=len(fields) * MAX_SWEEPS * (folds + 1))
+        search = CoordinateSearch(profile.name, start, fields, board, lambda: bars.advance(bar))
+        searched = search.run(board.everything)
+        validated = cross_validate(board, dealt, search)
     return evidence.Tuned(
-        name=start.profile.name,
-        start=start.definition,
+        name=profile.name,
+        start=start,
         board=board,
-        objective=objective,
-        before=board.scores(start.profile),
-        after=board.scores(searched.profile),
+        before=board.scores(profile),
         searched=searched,
         validated=validated,
-        coordinates=start.tried,
-        proof=proof,
+        coordinates=fields,
+        agreement=agreement,
         command=command,
         about=environment.describe(),
-    )
-
-
-def _search(start: Start, bars: Progress, name: str) -> CoordinateSearch:
-    bar = bars.add_task(f"searching: {name}", total=len(start.tried) * MAX_SWEEPS)
-    return CoordinateSearch(
-        start.profile.name, start.definition, start.tried, lambda: bars.advance(bar)
     )
 
 

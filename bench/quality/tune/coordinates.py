@@ -1,29 +1,28 @@
-"""The fields of a profile that the search varies, their values, and what cannot be replayed.
+"""The fields of a profile that the search varies, and their values.
 
 A profile under search is its definition, in the form of a profile file. A coordinate is one field
-of it, by the path that `--profile-override` takes, with the values to try.
+of it, by the path that `--profile-override` takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from serving.adapters.neo4j.search import MIN_FAN_OUT
 from serving.config.profiles import ProfileBook
 from serving.config.profiles.book import merged
-from serving.config.profiles.form import to_form
 from serving.domain.ranking.leg_options import WordsMode
-from serving.domain.ranking.profile import MAX_LIMIT, LegSpec, Profile
+from serving.domain.ranking.profile import MAX_LIMIT, LegSpec, Profile, Yields
 from serving.domain.ranking.ranked_list import RankStyle, depth_to_read
 from serving.domain.ranking.signals import ACCESS, SIGNALS
-from serving.pipeline.retrieval.legs import DENSE, FACTS, GRAPH, RELATED, SEEDING_DEPTH
+from serving.pipeline.retrieval.legs import DENSE, FACTS, GRAPH, RELATED
 
 Definition: TypeAlias = Mapping[str, Any]
 
 LEG_WEIGHTS = (0.0, 0.3, 0.5, 0.6, 0.7, 0.85, 1.0, 1.1, 1.25, 1.5, 2.0)
-DEPTHS = (5, 8, 10, 15, 20, 30, 50, 70, 100)
+DEPTHS = (5, 8, 10, 15, 20, 30, 50)
 FLOORS: Mapping[str, Sequence[float | None]] = {
     DENSE: (None, 0.15, 0.2, 0.25, 0.3, 0.35),
     FACTS: (None, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6),
@@ -32,17 +31,14 @@ FLOORS: Mapping[str, Sequence[float | None]] = {
 }
 RANK_CONSTANTS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 SIGNAL_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
-HALF_LIVES = ("P30D", "P90D", "P365D")
-DECAY_FLOORS = (0.5, 0.8, 0.9)
-"""The least factor of what is old, of evergreen kinds too: half of it is all that age can take."""
 
 DEEPEST: Mapping[str, int] = {GRAPH: MIN_FAN_OUT}
-"""How deep a leg is asked, and so may be tried, if not `MAX_LIMIT`. Beyond this depth a walk fans
-out more, and its shorter lists are no longer the heads of its longest."""
+"""How deep a leg is queried, if not `MAX_LIMIT`. Beyond this depth a walk fans out more, and its
+shorter lists are no longer the heads of its longest."""
 
 
 class UntunableError(ValueError):
-    """The profile has what cannot be ranked offline; the message names each field and why."""
+    """The profile cannot be ranked offline; the message names each field and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,40 +50,32 @@ class Coordinate:
 
 
 def coordinates(definition: Definition, profile: Profile) -> list[Coordinate]:
-    """What is searched over: all that the legs of the profile have, and every signal but one.
+    """The fields of the legs, the rank constant, and the weight of every signal but one.
 
-    Lists that another leg begins with stay at least as long as it looks into them, so that few
-    different beginnings have to be asked for.
+    A leg from whose results another leg starts keeps its depth and floor, so that the other leg
+    always starts from the same segments and needs a single query.
 
     Args:
         definition: The profile that the search starts with; its own values are tried too.
         profile: The same as the pipeline takes it.
     """
-    leaned_on = {name for leg in profile.legs for name in leg.leans_on}
-    # In the profile's order and not the definition's: that travels as a map, which has none, and
-    # where a search ends depends on it.
-    found = [each for leg in profile.legs for each in _of_leg(leg, leg.name in leaned_on)]
+    upstream = {name for leg in profile.legs for name in leg.leans_on}
+    found = [each for leg in profile.legs for each in _of_leg(leg, leg.name in upstream)]
     found.append(Coordinate("rank_constant", RANK_CONSTANTS))
     found += (Coordinate(f"signals.{name}", SIGNAL_WEIGHTS) for name in SIGNALS if name != ACCESS)
-    found.append(Coordinate("decay", (None, *_decays())))
     return [_with_own(each, value_at(definition, each.path)) for each in found]
 
 
-def _of_leg(leg: LegSpec, leaned_on: bool) -> Iterator[Coordinate]:
+def _of_leg(leg: LegSpec, upstream: bool) -> Iterator[Coordinate]:
     path = f"legs.{leg.name}"
     yield Coordinate(f"{path}.weight", LEG_WEIGHTS)
+    if upstream:
+        return
     if not leg.depth_per_limit:
-        least = SEEDING_DEPTH if leaned_on else 1
-        depths = (depth for depth in DEPTHS if least <= depth <= most_depth(leg.name))
+        depths = (depth for depth in DEPTHS if depth <= max_depth(leg.name))
         yield Coordinate(f"{path}.depth", tuple(depths))
     if leg.name in FLOORS:
         yield Coordinate(f"{path}.floor", tuple(FLOORS[leg.name]))
-
-
-def _decays() -> Iterator[Definition]:
-    for half_life in HALF_LIVES:
-        for floor in DECAY_FLOORS:
-            yield {"half_life": half_life, "floor": floor, "evergreen_floor": floor}
 
 
 def _with_own(coordinate: Coordinate, own: Any) -> Coordinate:
@@ -98,11 +86,11 @@ def _with_own(coordinate: Coordinate, own: Any) -> Coordinate:
 
 
 def deepest(leg: str) -> int:
-    """How deep a leg is asked, so that every list of the search is the head of that one."""
+    """How deep a leg is queried, so that every list of the search is the head of that one."""
     return DEEPEST.get(leg, MAX_LIMIT)
 
 
-def most_depth(leg: str) -> int:
+def max_depth(leg: str) -> int:
     """The greatest depth that can be tried: to cut a list by mean rank takes twice its depth."""
     return deepest(leg) // depth_to_read(1, RankStyle.MEAN)
 
@@ -125,11 +113,11 @@ def changed(definition: Definition, path: str, value: Any) -> Definition:
     return merged(definition, value)
 
 
-def reachable(name: str, definition: Definition) -> Profile | None:
+def accepted(name: str, definition: Definition) -> Profile | None:
     """The profile of a definition; None if the service would refuse it.
 
-    That is what `serving.domain.ranking.reachability` rejects: a leg that can show nothing,
-    or drowns out all others.
+    The service refuses profiles with a leg that can show nothing, or that crowds out all others
+    (`serving.domain.ranking.reachability`).
     """
     try:
         return ProfileBook({name: definition})[name]
@@ -137,41 +125,31 @@ def reachable(name: str, definition: Definition) -> Profile | None:
         return None
 
 
-def alone(name: str, definition: Definition, leg: str) -> Profile:
-    """The profile with no other leg, which need not be one that a service would keep."""
-    others = [other for other in definition["legs"] if other != leg]
-    silent = {"legs": {other: {"weight": 0.0} for other in others}}
-    return to_form(merged(definition, silent)).to_profile(name)
-
-
-# ---------------------------------------------------------------- what cannot be tried
-
-
 def check_tunable(profile: Profile) -> None:
-    """Refuses a profile whose answers cannot be worked out from what its legs find.
+    """Refuses a profile whose answers cannot be computed from the lists of its legs.
 
     Raises:
         UntunableError: There are such fields.
     """
-    if found := list(_untunable(profile)):
-        raise UntunableError(
-            f"profile {profile.name!r} cannot be tuned: " + "; ".join(sorted(found))
-        )
+    if found := sorted(_untunable(profile)):
+        raise UntunableError(f"profile {profile.name!r} cannot be tuned: {'; '.join(found)}")
 
 
-def _untunable(profile: Profile) -> Iterable[str]:
+def _untunable(profile: Profile) -> Iterator[str]:
     if profile.rerank is not None:
         yield "rerank: a cross-encoder would have to read every candidate of every profile tried"
     if any(signal.name == ACCESS for signal in profile.signals):
-        yield f"signals.{ACCESS}: it changes with every question asked"
-    leaning = {leg.name for leg in profile.legs if leg.leans_on}
+        yield f"signals.{ACCESS}: it changes with every question"
+    expanding = {leg.name for leg in profile.legs if leg.leans_on}
     for leg in profile.legs:
         if leg.pool is not None or leg.walk.seeds_from:
             field = "pool" if leg.pool is not None else "walk.seeds_from"
-            yield f"legs.{leg.name}.{field}: what it finds is up to other legs, at every depth"
-        if leg.expansion is not None and leaning.intersection(leg.expansion.found_by):
-            yield f"legs.{leg.name}.expansion: it leads on from a leg that itself leads on"
+            yield f"legs.{leg.name}.{field}: its results depend on other legs, at every depth"
+        if leg.expansion is not None and expanding.intersection(leg.expansion.found_by):
+            yield f"legs.{leg.name}.expansion: it starts from a leg that itself starts from others"
+        if leg.yields is Yields.FACTS:
+            yield f"legs.{leg.name}.yields: judgments are of segments"
         if leg.words.mode is WordsMode.ALL_THEN_ANY:
             yield f"legs.{leg.name}.words.mode: it depends on the answer's limit"
-        if leg.depth_for(profile.limit) > (most := most_depth(leg.name)):
-            yield f"legs.{leg.name}.depth: above {most} no answer shows all that it takes"
+        if leg.depth_for(profile.limit) > (most := max_depth(leg.name)):
+            yield f"legs.{leg.name}.depth: above {most} no answer shows all of its list"

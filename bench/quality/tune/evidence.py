@@ -5,27 +5,31 @@ Both hold only ids and figures, and may be published where the sets may not.
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bench.harness.results import Json, Record, append_record
+from bench.harness.results import Record, append_record
+from bench.quality.scoring.intervals import mean_interval, paired_difference
+from bench.quality.scoring.summary import marked
 from bench.quality.tune.coordinates import Coordinate, Definition, value_at
-from bench.quality.tune.folds import Compared, CrossValidation, compare
-from bench.quality.tune.objective import FORMULA, MEASURES, Board, Floats, Objective
-from bench.quality.tune.replay import Proof
-from bench.quality.tune.search import Searched, Step
+from bench.quality.tune.replay import Agreement
+from bench.quality.tune.search import (
+    FORMULA,
+    MEASURES,
+    Board,
+    CrossValidation,
+    Floats,
+    Searched,
+)
 from bench.reports.report import estimate, markdown_table
 from serving.config.profiles import ProfileBook
 from serving.config.profiles.form import to_form
-from serving.pipeline.retrieval.legs import OPTIONS_OF_LEGS
 
-EVIDENCE, STEPS = "evidence.md", "evidence.jsonl"
+EVIDENCE = "evidence.md"
 _DECIMALS = 6
 
 
@@ -35,15 +39,13 @@ class Tuned:
 
     Args:
         name: Of the profile.
-        start: The profile as it stood.
+        start: Its definition before the search.
         board: The questions.
-        objective: Over all of them.
-        before: The start's scores: float64 (questions, 3).
-        after: Those of what was found: float64 (questions, 3).
+        before: The scores of the start: float64 (questions, 3).
         searched: The search over all questions.
         validated: The searches over parts of them.
-        coordinates: What was searched over.
-        proof: That the service orders alike.
+        coordinates: The fields.
+        agreement: Of the replay with the service.
         command: What makes this again.
         about: Commit, machine and versions.
     """
@@ -51,22 +53,13 @@ class Tuned:
     name: str
     start: Definition
     board: Board
-    objective: Objective
     before: Floats
-    after: Floats
     searched: Searched
     validated: CrossValidation
     coordinates: Sequence[Coordinate]
-    proof: Proof
+    agreement: Agreement
     command: str
     about: Record
-
-    @property
-    def searches(self) -> Iterator[tuple[str, Searched]]:
-        """Every search by its name, that over all questions first."""
-        yield "all", self.searched
-        for number, fold in enumerate(self.validated.folds, start=1):
-            yield f"fold {number}", fold.searched
 
 
 def write(folder: Path, tuned: Tuned) -> Path:
@@ -75,13 +68,8 @@ def write(folder: Path, tuned: Tuned) -> Path:
     path = folder / f"{tuned.name}.yaml"
     path.write_text(profile_file(tuned), encoding="utf-8")
     (folder / EVIDENCE).write_text(evidence(tuned), encoding="utf-8")
-    append_record(folder, run_record(tuned))
-    lines = (json.dumps(record) + "\n" for record in records(tuned))
-    (folder / STEPS).write_text("".join(lines), encoding="utf-8")
+    append_record(folder, _record(tuned))
     return path
-
-
-# ---------------------------------------------------------------- the profile
 
 
 def profile_file(tuned: Tuned) -> str:
@@ -90,55 +78,22 @@ def profile_file(tuned: Tuned) -> str:
     Raises:
         ValueError: The service would refuse it.
     """
-    text = _head(tuned) + yaml.safe_dump(
-        shortened(tuned.searched.definition),
-        sort_keys=False,
-        default_flow_style=None,
-        allow_unicode=True,
-        width=100,
+    sets = ", ".join(f"{name} ({len(places)})" for name, places in tuned.board.places.items())
+    head = (
+        f"Made by {tuned.command}",
+        f"at commit {tuned.about['commit']}, {tuned.about['at']}.",
+        f"Sets (questions): {sets}.",
+        f"{EVIDENCE} compares it with the start, on questions that its search did not see.",
+    )
+    form = to_form(tuned.searched.definition).model_dump(mode="json", exclude_defaults=True)
+    text = "".join(f"# {line}\n" for line in head) + yaml.safe_dump(
+        form, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100
     )
     ProfileBook({tuned.name: yaml.safe_load(text)})
     return text
 
 
-def _head(tuned: Tuned) -> str:
-    sets = ", ".join(f"{name} ({len(tuned.board.places[name])})" for name in tuned.board.sets)
-    lines = (
-        f"Made by {tuned.command}",
-        f"at commit {tuned.about['commit']}, {tuned.about['at']}.",
-        f"Sets (questions): {sets}.",
-        f"Objective: {FORMULA}.",
-        f"The start: {tuned.searched.before:.4f}; this, on the same questions: "
-        f"{tuned.searched.after:.4f};",
-        f"searched without the questions it is scored on: {tuned.validated.after:.4f}.",
-        f"{EVIDENCE} has the rest.",
-    )
-    return "".join(f"# {line}\n" for line in lines)
-
-
-def shortened(definition: Definition) -> dict[str, Any]:
-    """A definition without default values; each leg with its weight and depth."""
-    form = to_form(definition)
-    short = form.model_dump(mode="json", exclude_defaults=True)
-    legs = {
-        name: {
-            "weight": form.legs[name].weight,
-            **({} if form.legs[name].depth_per_limit else {"depth": form.legs[name].depth}),
-            **short["legs"].get(name, {}),
-        }
-        for name in OPTIONS_OF_LEGS
-        if name in form.legs
-    }
-    signals = {name: weight for name, weight in form.signals.items() if weight}
-    whole = {**short, "rank_constant": form.rank_constant, "legs": legs}
-    whole.pop("signals", None)
-    return {**whole, "signals": signals} if signals else whole
-
-
-# ---------------------------------------------------------------- the evidence, for programs
-
-
-def run_record(tuned: Tuned) -> Record:
+def _record(tuned: Tuned) -> Record:
     """The objective before and after the search, and held out."""
     return {
         "kind": "run",
@@ -148,151 +103,60 @@ def run_record(tuned: Tuned) -> Record:
         "before": round(tuned.searched.before, _DECIMALS),
         "after": round(tuned.searched.after, _DECIMALS),
         "held_out": round(tuned.validated.after, _DECIMALS),
-        "proof": {"asked": tuned.proof.asked, "agreed": tuned.proof.agreed},
-        "differing": [list(each) for each in tuned.proof.differing],
+        "differing": [list(each) for each in tuned.agreement.differing],
         **tuned.about,
     }
 
 
-def records(tuned: Tuned) -> Iterator[Mapping[str, Json]]:
-    """Every value that every search tried, and every question's scores."""
-    for search, searched in tuned.searches:
-        for step in searched.steps:
-            yield {"kind": "step", "search": search, **_step(step)}
-    yield from _questions(tuned)
-
-
-def _step(step: Step) -> Mapping[str, Json]:
-    return {
-        "sweep": step.sweep,
-        "path": step.path,
-        "value": step.value,
-        "objective": None if math.isnan(step.worth) else round(step.worth, _DECIMALS),
-        "taken": step.taken,
-    }
-
-
-def _questions(tuned: Tuned) -> Iterator[Mapping[str, Json]]:
-    for number, fold in enumerate(tuned.validated.folds, start=1):
-        for place in fold.held_out.tolist():
-            found = tuned.board.replays[place].found
-            yield {
-                "kind": "question",
-                "set": found.set,
-                "query": found.query.id,
-                "scope": found.query.tenant,
-                "fold": number,
-                "before": _scores(tuned.before[place]),
-                "after": _scores(tuned.after[place]),
-                "held_out": _scores(tuned.validated.held_out[place]),
-            }
-
-
-def _scores(scores: Floats) -> dict[str, Json]:
-    return {
-        measure: round(float(score), _DECIMALS)
-        for measure, score in zip(MEASURES, scores, strict=True)
-    }
-
-
-# ---------------------------------------------------------------- the evidence, for people
-
-
 def evidence(tuned: Tuned) -> str:
     """The evidence as Markdown."""
-    about = tuned.about
-    machine = about["machine"]
-    cores = machine.get("cores") if isinstance(machine, Mapping) else None
-    sections = [
-        f"# {tuned.name} tuned at {about['commit']}\n\n{about['at']}, {cores} cores.\n\n"
-        f"`{tuned.command}`\n",
-        _section("Objective", _objective(tuned)),
-        _section(
-            "Held out: each question by the profile chosen without it [95 %]",
-            _comparison(compare(tuned.board, tuned.before, tuned.validated.held_out)),
-        ),
-        _section(
-            "Seen: all questions by the profile chosen with them [95 %]",
-            "These flatter: the same questions chose the profile.\n\n"
-            + _comparison(compare(tuned.board, tuned.before, tuned.after)),
-        ),
-        _section("Values chosen", _values(tuned)),
-        _section("Steps of the search over all questions that were taken", _steps(tuned)),
-    ]
-    return "\n".join(sections)
-
-
-def _section(title: str, body: str) -> str:
-    return f"## {title}\n\n{body}\n"
-
-
-def _objective(tuned: Tuned) -> str:
-    rows = [
-        (
-            name,
-            str(len(places)),
-            str(len({tuned.board.replays[place].found.query.tenant for place in places})),
-            f"{tuned.objective.bars[name]:.3f}",
-        )
-        for name, places in tuned.board.places.items()
-    ]
-    tried = sum(len(searched.steps) for _, searched in tuned.searches)
+    searches = [tuned.searched, *tuned.validated.folds]
     return (
-        f"{FORMULA}.\n\n"
-        f"The start: {tuned.searched.before:.4f}. What was found, on the questions that chose it: "
-        f"{tuned.searched.after:.4f}. The same search on questions it had not seen: "
-        f"{tuned.validated.after:.4f} ({len(tuned.validated.folds)} folds). "
-        f"{tried} values were tried in {len(tuned.coordinates)} fields. "
-        f"Under the start {tuned.proof}.\n\n"
-        + markdown_table(("set", "questions", "scopes", "best single leg's MRR@10"), rows)
+        f"# {tuned.name} tuned at {tuned.about['commit']}\n\n{tuned.about['at']}.\n\n"
+        f"`{tuned.command}`\n\n"
+        f"Objective: {FORMULA}. The start: {tuned.searched.before:.4f}. The profile found, on the "
+        f"questions that chose it: {tuned.searched.after:.4f}. The same search on questions that "
+        f"it had not seen: {tuned.validated.after:.4f} ({len(tuned.validated.folds)} folds). "
+        f"{sum(each.tried for each in searches)} values were tried in {len(tuned.coordinates)} "
+        f"fields. Replay and service: {tuned.agreement}.\n\n"
+        "## Held out: each question by the profile chosen without it [95 %]\n\n"
+        f"{_comparison(tuned, tuned.validated.held_out)}\n\n"
+        "## Seen: all questions by the profile chosen with them [95 %]\n\n"
+        "These flatter: the same questions chose the profile.\n\n"
+        f"{_comparison(tuned, tuned.board.scores(tuned.searched.profile))}\n\n"
+        f"## Values chosen\n\n{_values(tuned, searches)}\n"
     )
 
 
-def _comparison(compared: Mapping[str, Mapping[str, Compared]]) -> str:
-    rows = [
-        (
-            f"{name}: {measure}",
-            str(each.n),
-            estimate(each.before.as_record()),
-            estimate(each.after.as_record()),
-            _difference(each),
-        )
-        for name, of_set in compared.items()
-        for measure, each in of_set.items()
-    ]
+def _comparison(tuned: Tuned, after: Floats) -> str:
+    rows = []
+    for name, places in tuned.board.places.items():
+        conversations = [tuned.board.replays[place].found.query.tenant for place in places]
+        for column, measure in enumerate(MEASURES):
+            old = tuned.before[places, column].tolist()
+            new = after[places, column].tolist()
+            difference = paired_difference(new, old, conversations).as_record()
+            means = (mean_interval(each, conversations).as_record() for each in (old, new))
+            rows.append(
+                (f"{name}: {measure}", str(len(places)), *map(estimate, means), marked(difference))
+            )
     return markdown_table(("set: measure", "n", "start", "tuned", "difference"), rows)
 
 
-def _difference(compared: Compared) -> str:
-    written = estimate(compared.difference.as_record(), "+")
-    sure = compared.difference.above_zero or compared.difference.below_zero
-    return f"**{written}**" if sure else written
-
-
-def _values(tuned: Tuned) -> str:
-    names = [name for name, _ in tuned.searches]
+def _values(tuned: Tuned, searches: Sequence[Searched]) -> str:
     rows = []
-    for coordinate in tuned.coordinates:
-        before = value_at(tuned.start, coordinate.path)
-        chosen = [value_at(searched.definition, coordinate.path) for _, searched in tuned.searches]
+    for path in (each.path for each in tuned.coordinates):
+        before = value_at(tuned.start, path)
+        chosen = [value_at(searched.definition, path) for searched in searches]
         if any(value != before for value in chosen):
-            rows.append((coordinate.path, *map(_value, (before, *chosen))))
+            rows.append((path, *map(_value, (before, *chosen))))
     if not rows:
         return "No search left the start."
-    note = "Fields that every search left as they were are not shown.\n\n"
-    return note + markdown_table(("field", "start", *names), rows)
+    folds = (f"fold {number}" for number in range(1, len(searches)))
+    return "Fields that no search changed are left out.\n\n" + markdown_table(
+        ("field", "start", "all", *folds), rows
+    )
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{value['half_life']}, floor {value['floor']:g}"
     return "off" if value is None else f"{value:g}"
-
-
-def _steps(tuned: Tuned) -> str:
-    rows = [
-        (str(step.sweep), step.path, _value(step.value), f"{step.worth:.4f}")
-        for step in tuned.searched.steps
-        if step.taken
-    ]
-    return markdown_table(("sweep", "field", "value", "objective"), rows) if rows else "None."

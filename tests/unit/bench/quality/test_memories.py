@@ -22,24 +22,24 @@ PER_CATEGORY = {
 
 
 @pytest.mark.parametrize("folder", memories.FOLDERS, ids=lambda folder: folder.name)
-def test_a_memory_has_its_questions_and_their_evidence(folder: Path) -> None:
+def test_memory_has_questions_and_evidence(folder: Path) -> None:
     collection = read_collection(folder)
     memory = collection.memories[folder.name]
-    spoken = {segment.id: segment for segment in memory.segments}
+    turns = {segment.id: segment for segment in memory.segments}
 
     assert collection.problems == []
     assert Counter(query.category for query in collection.queries) == PER_CATEGORY
-    assert 60 <= len(spoken) <= 90
-    assert all(spoken.keys() >= set(fact.evidence) for fact in memory.facts)
+    assert 60 <= len(turns) <= 90
+    assert all(turns.keys() >= set(fact.evidence) for fact in memory.facts)
     for fact in memory.facts:
         if fact.valid_from and fact.valid_to:
             assert fact.valid_from < fact.valid_to, fact.id
     for query in collection.queries:
         assert query.judged == (query.category != "unanswerable"), query.id
-        assert spoken.keys() >= query.relevant, query.id
+        assert turns.keys() >= query.relevant, query.id
         assert query.as_of is not None
-        assert all(query.as_of > (each.event_time or query.as_of) for each in spoken.values())
+        assert all(query.as_of > (each.event_time or query.as_of) for each in turns.values())
     for query in collection.queries:
         if query.category == "about_person":
-            speakers = {spoken[id_].speaker for id_ in query.relevant}
+            speakers = {turns[id_].speaker for id_ in query.relevant}
             assert not any(speaker in query.text for speaker in speakers), query.id

@@ -24,12 +24,12 @@ def hit(rank: int, item: Item) -> Hit:
     return Hit(item=item, rank=rank, score=1 / rank)
 
 
-def said(id_: str) -> Segment:
+def segment_of(id_: str) -> Segment:
     """A segment."""
     return Segment(id=id_, text="...")
 
 
-def known(*evidence: str) -> Fact:
+def fact_of(*evidence: str) -> Fact:
     """A fact that rests on these segments."""
     return Fact(id="f", subject="a", relation="knows", object="b", evidence=evidence)
 

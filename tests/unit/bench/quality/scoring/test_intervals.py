@@ -25,7 +25,7 @@ def width(estimate: Estimate) -> float:
     return estimate.high - estimate.low
 
 
-def test_the_interval_holds_the_mean_and_narrows_with_more_questions() -> None:
+def test_interval_narrows_with_more_questions() -> None:
     few, many = mean_interval([0.0, 1.0] * 20), mean_interval([0.0, 1.0] * 2000)
 
     assert few.low < few.mean < few.high
@@ -35,7 +35,7 @@ def test_the_interval_holds_the_mean_and_narrows_with_more_questions() -> None:
     assert width(many) == pytest.approx(2 * 0.0155, abs=0.003)
 
 
-def test_whole_chats_are_drawn_so_questions_that_go_together_count_as_few() -> None:
+def test_interval_draws_whole_conversations() -> None:
     by_question, by_chat = mean_interval(BY_CHAT), mean_interval(BY_CHAT, TEN_CHATS)
 
     assert by_question.mean == by_chat.mean == 0.5
@@ -44,25 +44,25 @@ def test_whole_chats_are_drawn_so_questions_that_go_together_count_as_few() -> N
     assert width(by_chat) == pytest.approx(2 * 0.31, abs=0.1)
 
 
-def test_chats_that_are_all_alike_make_the_interval_no_wider() -> None:
+def test_equal_conversations_do_not_widen_the_interval() -> None:
     alike = [0.0, 1.0] * 100
 
     assert width(mean_interval(alike, TEN_CHATS)) <= width(mean_interval(alike))
 
 
-def test_a_chat_counts_by_its_questions() -> None:
+def test_conversation_counts_by_its_questions() -> None:
     estimate = mean_interval([1.0] * 2 + [0.0] * 6, ["small"] * 2 + ["large"] * 6)
 
     assert (estimate.mean, estimate.low, estimate.high) == (0.25, 0, 1)
 
 
-def test_one_chat_is_no_cluster_but_a_sample_of_questions() -> None:
+def test_single_conversation_draws_questions() -> None:
     values = [0.1, 0.7, 0.4] * 2
 
     assert mean_interval(values, ["only"] * 6) == mean_interval(values)
 
 
-def test_of_five_questions_nothing_is_significant() -> None:
+def test_five_questions_have_no_interval() -> None:
     few = mean_interval([-1.0] * 5)
 
     assert few.mean == -1
@@ -73,7 +73,7 @@ def test_of_five_questions_nothing_is_significant() -> None:
     assert mean_interval([-1.0] * 6).below_zero
 
 
-def test_the_same_values_have_the_same_interval() -> None:
+def test_equal_values_have_equal_intervals() -> None:
     values = [0.1, 0.7, 0.4] * 2
 
     assert mean_interval(values) == mean_interval(values)
@@ -81,7 +81,7 @@ def test_the_same_values_have_the_same_interval() -> None:
 
 @settings(max_examples=20)
 @given(VALUES)
-def test_identical_lists_do_not_differ_at_all(values: list[float]) -> None:
+def test_identical_scores_do_not_differ(values: list[float]) -> None:
     difference = paired_difference(values, values)
 
     assert difference.mean == 0
@@ -89,7 +89,7 @@ def test_identical_lists_do_not_differ_at_all(values: list[float]) -> None:
     assert not difference.above_zero
 
 
-def test_a_pair_tells_what_two_intervals_hide() -> None:
+def test_paired_difference_is_more_sensitive_than_intervals() -> None:
     old = [number / 100 for number in range(100)]
     new = [value - 0.01 * (number % 2) for number, value in enumerate(old)]
 
@@ -99,7 +99,7 @@ def test_a_pair_tells_what_two_intervals_hide() -> None:
     assert paired_difference(new, old).mean == pytest.approx(-0.005)
 
 
-def test_a_loss_in_one_chat_of_ten_is_not_significant_though_it_is_by_question() -> None:
+def test_loss_in_one_conversation_is_not_significant() -> None:
     old = [1.0] * 200
     new = [0.0 if chat == "chat-3" else 1.0 for chat in TEN_CHATS]
 
@@ -107,7 +107,7 @@ def test_a_loss_in_one_chat_of_ten_is_not_significant_though_it_is_by_question()
     assert not paired_difference(new, old, TEN_CHATS).below_zero
 
 
-def test_lists_of_other_questions_are_refused() -> None:
+def test_unequal_lists_are_refused() -> None:
     with pytest.raises(ValueError, match="longer"):
         paired_difference([1.0], [1.0, 0.0])
     with pytest.raises(ValueError, match="no values"):
@@ -116,7 +116,7 @@ def test_lists_of_other_questions_are_refused() -> None:
         mean_interval([1.0, 0.0], ["a"])
 
 
-def test_a_record_has_four_decimals_and_no_negative_zero() -> None:
+def test_record_has_four_decimals() -> None:
     written = Estimate(0.123456, -0.00001, 0.5).as_record()
 
     assert str(written) == "{'mean': 0.1235, 'low': 0.0, 'high': 0.5}"

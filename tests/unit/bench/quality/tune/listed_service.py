@@ -1,16 +1,15 @@
-"""A service over lists that a test gives it: all of the real pipeline but what finds."""
+"""A service over given lists: the real pipeline with legs that return them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from bench.harness.collection import Query
 from bench.quality.tune.coordinates import Coordinate, Definition, coordinates
-from bench.quality.tune.leg_queries import Asked, Asker
-from bench.quality.tune.lists import Found
+from bench.quality.tune.leg_lists import LegLists, query_legs
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
@@ -112,8 +111,6 @@ class ListedService:
     ) -> None:
         self.items = items
         self.finds = finds
-        self.calls: list[Mapping[str, Any]] = []
-        """The changes with which it was asked."""
         self.is_under(definition or definition_of())
         segments = [item.id for item in items if item.item.kind is ItemKind.SEGMENT]
         consistency = FixedConsistency()
@@ -143,7 +140,6 @@ class ListedService:
             explain=True,
             as_of=query.as_of,
         )
-        self.calls.append(changes)
         return responses.to_retrieval(await self.retrieve(request))
 
     async def retrieve(
@@ -173,11 +169,10 @@ class ListedService:
         """What a search may change in it."""
         return coordinates(self.definition, self.profile)
 
-    async def asked(self, query: Query, set_: str = "set") -> Asked:
+    async def lists(self, query: Query, set_: str = "set") -> LegLists:
         """All that a search needs to know of a question."""
-        asker = Asker(self.ask, self.definition, self.profile, self.tried)
         rows = {item.item: item for item in self.items}
-        return await asker.asked(set_, query, rows)
+        return await query_legs(self.ask, self.profile, set_, query, rows)
 
 
 def question(id_: str = "q", *relevant: str, tenant: str = TENANT) -> Query:
@@ -193,27 +188,11 @@ def question(id_: str = "q", *relevant: str, tenant: str = TENANT) -> Query:
 
 def listed(
     lists: Mapping[str, str], query: Query, rows: Sequence[Item], set_: str = "set"
-) -> Found:
-    """What legs find, best first: `{"lexical": "a b"}`."""
+) -> LegLists:
+    """The results of legs, best first: `{"lexical": "a b"}`."""
     deep = {
         leg: [Candidate(segment_id(id_), 1 / place) for place, id_ in enumerate(ids.split(), 1)]
         for leg, ids in lists.items()
     }
-    return Found(
-        set=set_,
-        query=query,
-        as_of=A_DAY_LATER,
-        rows={row.item: row for row in rows},
-        deep=deep,
-    )
-
-
-def swapped(found: Found, leg: str) -> Found:
-    """The same with the first two finds of a leg in each other's place."""
-    first, second, *others = found.deep[leg]
-    changed = [
-        Candidate(second.item, first.score),
-        Candidate(first.item, second.score),
-        *others,
-    ]
-    return replace(found, deep={**found.deep, leg: changed})
+    stored = {row.item: row for row in rows}
+    return LegLists(set=set_, query=query, as_of=A_DAY_LATER, rows=stored, deep=deep)

@@ -1,1 +1,0 @@
-"""Compares different texts of the same segments for the same encoder."""

@@ -1,1 +1,0 @@
-"""Writes the report of a set."""

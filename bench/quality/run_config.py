@@ -1,0 +1,210 @@
+"""Run configurations: a profile with changes, under a name.
+
+A leg is removed by the weight 0; the service reports it as skipped, not as failed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving.config.profiles.book import merged, without_nulls
+from trivium.cli.ranking import parse_overrides
+from trivium.tuning import Profile
+
+DEFAULT_PROFILE = "default"
+LEXICAL, DENSE = "lexical", "dense"
+LEXICAL_AND_DENSE = "words + meaning"
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """How the questions of a run are ranked.
+
+    Args:
+        name: What it is called in tables and results.
+        profile: The profile it begins with.
+        changes: What is changed in that, in the form of a profile file.
+    """
+
+    name: str
+    profile: str = DEFAULT_PROFILE
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def without(self, *legs: str, name: str = "") -> RunConfig:
+        """The same with some legs at weight 0.
+
+        Args:
+            legs: The legs to take away.
+            name: Of the new configuration; empty means "this - leg - leg".
+        """
+        given = self.changes.get("legs", {})
+        silent = {leg: {**(given.get(leg) or {}), "weight": 0} for leg in legs}
+        changes = {**self.changes, "legs": {**given, **silent}}
+        return RunConfig(name or " - ".join((self.name, *legs)), self.profile, changes)
+
+    def without_signal(self, signal: str) -> RunConfig:
+        """The ablation by one signal."""
+        silent = {**self.changes.get("signals", {}), signal: 0}
+        changes = {**self.changes, "signals": silent}
+        return RunConfig(f"{self.name} - {signal}", self.profile, changes)
+
+
+def parse_config(text: str) -> RunConfig:
+    """Reads `NAME=PROFILE key=value key=value`, with keys as in `--profile-override`.
+
+    An empty PROFILE is the default one. Values are JSON without blanks, or text.
+
+    Raises:
+        ValueError: It has no name, or a change is not `key=value`.
+    """
+    name, equals, rest = text.partition("=")
+    if not (name.strip() and equals):
+        raise ValueError(f"{text!r} is not 'NAME=PROFILE key=value ...'")
+    profile, _, changes = rest.partition(" ")
+    return RunConfig(name.strip(), profile or DEFAULT_PROFILE, parse_overrides(changes.split()))
+
+
+def format_config(config: RunConfig) -> str:
+    """Writes a configuration so that `parse_config` reads it."""
+    changes = [f"{path}={_format(value)}" for path, value in _leaves("", config.changes)]
+    return " ".join([f"{config.name}={config.profile}", *changes])
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and (value or not path):
+        for name, inner in value.items():
+            yield from _leaves(f"{path}.{name}" if path else name, inner)
+    else:
+        yield path, value
+
+
+def _format(value: Any) -> str:
+    # JSON can escape a blank within a text, which would end the change.
+    return json.dumps(value, separators=(",", ":")).replace(" ", "\\u0020")
+
+
+def legs_of(config: RunConfig, profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """The names of the legs with a weight above 0.
+
+    Args:
+        config: The configuration.
+        profiles: As the service lists them.
+
+    Raises:
+        ValueError: The service has no such profile.
+    """
+    legs = _definition(config, profiles).get("legs", {})
+    # Sorted, since a profile's definition comes as a map without an order.
+    return tuple(sorted(name for name, leg in legs.items() if leg.get("weight", 1.0) > 0))
+
+
+def _definition(config: RunConfig, profiles: Iterable[Profile]) -> Mapping[str, Any]:
+    """The profile with the changes, as a whole definition."""
+    by_name = {profile.name: profile for profile in profiles}
+    if config.profile not in by_name:
+        known = ", ".join(sorted(by_name))
+        raise ValueError(
+            f"configuration {config.name!r}: no profile is called {config.profile!r}; "
+            f"known: {known}"
+        )
+    return without_nulls(merged(by_name[config.profile].definition, config.changes))
+
+
+def _single_legs(config: RunConfig, profiles: Sequence[Profile]) -> list[RunConfig]:
+    """The configuration with each leg alone that does not start from the results of others."""
+    legs, carried = _definition(config, profiles).get("legs", {}), legs_of(config, profiles)
+    return [_only(config, [leg], carried) for leg in carried if "expansion" not in legs[leg]]
+
+
+def _only(
+    config: RunConfig, legs: Sequence[str], carried: Sequence[str], name: str = ""
+) -> RunConfig:
+    others = [leg for leg in carried if leg not in legs]
+    return config.without(*others, name=name or " + ".join(legs))
+
+
+def default_configs(
+    profiles: Sequence[Profile], profile: str = DEFAULT_PROFILE
+) -> tuple[RunConfig, ...]:
+    """Measures what each leg and signal of a profile is worth.
+
+    These are the whole profile, each leg alone, words + meaning, and the profile without each leg
+    and each signal. Of two configurations with the same legs, the first is kept.
+
+    Raises:
+        ValueError: The service has no such profile.
+    """
+    whole = RunConfig(profile, profile)
+    carried = legs_of(whole, profiles)
+    configs = [whole, *_single_legs(whole, profiles)]
+    if {LEXICAL, DENSE} <= set(carried):
+        configs.append(_only(whole, [LEXICAL, DENSE], carried, LEXICAL_AND_DENSE))
+    configs += [whole.without(leg) for leg in carried]
+    by_legs: dict[tuple[str, ...], RunConfig] = {}
+    for config in configs:
+        by_legs.setdefault(legs_of(config, profiles), config)
+    signals = _definition(whole, profiles).get("signals", {})
+    return (
+        *(config for legs, config in by_legs.items() if legs),
+        *(whole.without_signal(signal) for signal in sorted(signals) if signals[signal] > 0),
+    )
+
+
+def gate_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
+    """What ranking is gated by: the default profile, and each leg that can be measured alone.
+
+    Fusion hides losses of a leg that others compensate, so legs are also measured alone.
+
+    Raises:
+        ValueError: The service has no default profile.
+    """
+    whole = RunConfig(DEFAULT_PROFILE)
+    return (whole, *_single_legs(whole, profiles))
+
+
+def choose_configs(
+    profiles: Sequence[Profile],
+    given: Sequence[RunConfig] = (),
+    without_legs: Sequence[str] = (),
+    baseline: str = "",
+) -> tuple[RunConfig, ...]:
+    """The configurations to measure, the baseline first.
+
+    Args:
+        profiles: As the service lists them.
+        given: Named by the user; none measures the default ones, or with `without_legs` the
+            default profile.
+        without_legs: Legs to take away from the baseline, one at a time.
+        baseline: The name of the configuration to compare with; empty means that of the default
+            profile if it is among them, else the first.
+
+    Raises:
+        ValueError: A profile, a leg or the baseline does not exist, or two have one name.
+    """
+    fallback = (RunConfig(DEFAULT_PROFILE),) if without_legs else default_configs(profiles)
+    configs = list(given or fallback)
+    names = [config.name for config in configs]
+    wanted = baseline or (DEFAULT_PROFILE if DEFAULT_PROFILE in names else names[0])
+    if wanted not in names:
+        raise ValueError(f"no configuration is called {wanted!r}; there are {', '.join(names)}")
+    first = configs.pop(names.index(wanted))
+    configs = [first, *configs, *(_ablation(first, leg, profiles) for leg in without_legs)]
+    for config in configs:
+        legs_of(config, profiles)
+    twice = [name for name, count in Counter(each.name for each in configs).items() if count > 1]
+    if twice:
+        raise ValueError(f"two configurations are called {twice[0]!r}")
+    return tuple(configs)
+
+
+def _ablation(config: RunConfig, leg: str, profiles: Sequence[Profile]) -> RunConfig:
+    carried = legs_of(config, profiles)
+    if leg not in carried:
+        raise ValueError(
+            f"configuration {config.name!r} has no leg {leg!r}, but {', '.join(carried)}"
+        )
+    return config.without(leg)

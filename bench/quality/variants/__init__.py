@@ -1,1 +1,0 @@
-"""Ways to measure a set: profiles with changes, and modified questions."""
