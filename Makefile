@@ -224,10 +224,6 @@ proto-release: $(VENV)/.dev ## Store the protos as released; `make lint` then re
 sync-client: $(VENV)/.dev ## Generate the blocking client from the asyncio one
 	@$(BIN)/python clients/python/async_to_sync.py
 
-.PHONY: cuvs-layouts
-cuvs-layouts: $(VENV)/.dev ## Read the structs of cuVS' C API out of its headers (docs/gpu.md); needs gcc
-	@$(BIN)/python -m tests.support.cuvs_layouts
-
 LOCK := ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
   --generate-hashes --no-emit-index-url --custom-compile-command 'make lock'
 

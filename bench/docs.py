@@ -333,7 +333,6 @@ SECTIONS = (
         "Served: all rows in lists, with filters and scores in float32. The floor is the time to "
         "read all rows once.",
         tables=(index_table, rebuilds_table),
-        pictures=("curves.png",),
     ),
     Section(
         title="The index from PostgreSQL",

@@ -76,27 +76,19 @@ EMBEDDING_WAITING = Metric(
     "trivium_embedding_waiting", "Texts waiting for the encoder, by queue.", "gauge", ("queue",)
 )
 INDEX_VECTORS = Metric("trivium_index_vectors", "Vectors in the index.", "gauge")
-INDEX_EPOCH = Metric(
-    "trivium_index_epoch", "How often the index was filled or its lists were rebuilt.", "gauge"
-)
+INDEX_EPOCH = Metric("trivium_index_epoch", "How often the index was filled or rebuilt.", "gauge")
 INDEX_ROWS = Metric(
     "trivium_index_rows",
-    "Rows of the index by kind and place: exact, in lists, in the tail, dead.",
+    "Rows of the index by kind and how they are searched: exact, approximate, dead.",
     "gauge",
     ("kind", "place"),
 )
-INDEX_RECALL = Metric(
-    "trivium_index_recall",
-    "The lowest recall of any tenant's lists, audited or else calibrated; 1 without lists.",
-    "gauge",
-    ("kind",),
-)
 INDEX_REBUILDS = Metric(
-    "trivium_index_rebuilds", "Tenants whose lists are being rebuilt.", "gauge", ("kind",)
+    "trivium_index_rebuilds", "Tenants whose rows are being rebuilt.", "gauge", ("kind",)
 )
 INDEX_FAILED_REBUILDS = Metric(
     "trivium_index_failed_rebuilds",
-    "Tenants whose last rebuild failed; their old lists are still searched.",
+    "Tenants whose last rebuild failed; their old rows are still searched.",
     "gauge",
     ("kind",),
 )
@@ -153,7 +145,6 @@ ALL_METRICS = (
     INDEX_VECTORS,
     INDEX_EPOCH,
     INDEX_ROWS,
-    INDEX_RECALL,
     INDEX_REBUILDS,
     INDEX_FAILED_REBUILDS,
     INDEX_LAG,

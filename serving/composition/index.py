@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.snapshot_folder import SnapshotFolder
 from serving.composition.background import measured_repeatedly
-from serving.composition.gpu_share import share_of_index
 from serving.composition.index_engine import engine_maker, tier_figures
 from serving.composition.models import open_embedder
 from serving.composition.process import watch_over
@@ -123,9 +122,7 @@ async def _index_over(
 ) -> AsyncIterator[LogFollowingIndex]:
     model = await embedder.model()
     watch = watch_over("index", settings.index.device)
-    make_engine = await asyncio.to_thread(
-        engine_maker, settings.index, model.dimension, gpu_share=share_of_index(settings) or 1.0
-    )
+    make_engine = await asyncio.to_thread(engine_maker, settings.index, model.dimension)
     snapshot_writer = None
     if settings.index.snapshots is not None:
         snapshot_writer = SnapshotWriter(

@@ -6,15 +6,10 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from operator import attrgetter
 from typing import Protocol
 
-from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.lists.errors import ListsDeviceLostError, ListsError
-from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
-from serving.adapters.vector_index.tuning.break_even import measured_exact_max_rows
-from serving.adapters.vector_index.tuning.costs import LEAST_EXACT_ROWS
-from serving.adapters.vector_index.tuning.policy import IndexPolicy
+from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex
+from serving.adapters.vector_index.lists.inverted_lists import ListsError, ListsLibrary
 from serving.config.settings import IndexSettings
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
@@ -23,15 +18,14 @@ from serving.ports.vector_index import IndexTier
 from serving.telemetry import (
     INDEX_FAILED_REBUILDS,
     INDEX_REBUILDS,
-    INDEX_RECALL,
     INDEX_ROWS,
     Metric,
 )
 
 logger = logging.getLogger(__name__)
 
-ENOUGH_FOR_LISTS = 1024
-"""Fewer rows do not fill 32 lists of 32 rows."""
+ENOUGH_FOR_LISTS = 32
+"""Fewer rows are one list, of which all would be read."""
 
 MakeEngine = Callable[[], IndexEngine]
 
@@ -55,31 +49,28 @@ class Gpus:
             return 0
         return torch.cuda.device_count()
 
-    def library(self, device: str, share: float) -> LibraryOfGpu:
-        """Returns a library that uses at most this share of the device's memory.
+    def library(self, device: str) -> LibraryOfGpu:
+        """Returns a library of inverted lists on the device.
 
         Raises:
             ListsError: It is not installed, or cannot be used.
         """
-        return _cuvs_on(device, share)
+        return _cuvs_on(device)
 
 
 @functools.cache
-def _cuvs_on(device: str, share: float) -> LibraryOfGpu:
-    """Returns the library that all indexes of this process share: cuVS has one memory pool."""
+def _cuvs_on(device: str) -> LibraryOfGpu:
+    """Returns the library that all indexes of this process share, so that calls take turns."""
     # Imported here because a desk has no torch.
     import torch
 
-    from serving.adapters.vector_index.lists.cuvs_c import MemoryPool
     from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
 
-    gpu = torch.device(device)
-    free, total = torch.cuda.mem_get_info(gpu)
-    return CuvsLibrary(gpu, pool=MemoryPool.of(int(share * total), free))
+    return CuvsLibrary(torch.device(device))
 
 
 def engine_maker(
-    settings: IndexSettings, dimension: int, *, gpu_share: float = 1.0, gpus: Gpus | None = None
+    settings: IndexSettings, dimension: int, *, gpus: Gpus | None = None
 ) -> MakeEngine:
     """Returns a factory of empty engines of the configured kind.
 
@@ -89,7 +80,6 @@ def engine_maker(
     Args:
         settings: Those of the index.
         dimension: The dimension of all vectors.
-        gpu_share: This process's share of the GPU's memory, 0 to 1.
         gpus: The GPUs; by default those of this machine.
 
     Raises:
@@ -100,14 +90,18 @@ def engine_maker(
     if settings.device != "cpu":
         _require_device(settings.device, gpus.count())
         if settings.kind != "exact":
-            library = _library_of_gpu(settings, dimension, settings.lists_share * gpu_share, gpus)
+            library = _library_of_gpu(settings, dimension, gpus)
     elif settings.kind != "exact":
         from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
 
         library = FaissLibrary(threads=settings.build_threads)
     if library is None:
         return partial(ExactIndex, dimension, device=settings.device)
-    return partial(_tiered, settings, dimension, library)
+    if settings.kind == "ivf":
+        rule = IndexRule(max_scanned_rows=ENOUGH_FOR_LISTS)
+    else:
+        rule = IndexRule.of(dimension, settings.device)
+    return partial(TieredIndex, dimension, library, rule, device=settings.device)
 
 
 def _require_device(device: str, count: int) -> None:
@@ -117,15 +111,11 @@ def _require_device(device: str, count: int) -> None:
         raise DependencyError("index", why)
 
 
-def _library_of_gpu(
-    settings: IndexSettings, dimension: int, share: float, gpus: Gpus
-) -> ListsLibrary | None:
+def _library_of_gpu(settings: IndexSettings, dimension: int, gpus: Gpus) -> ListsLibrary | None:
     """Returns the library of lists on the GPU; None if it is unavailable and not required."""
     try:
-        library = gpus.library(settings.device, share)
+        library = gpus.library(settings.device)
         library.warm_up(dimension)
-    except ListsDeviceLostError:
-        raise
     except ListsError as error:
         if settings.kind == "ivf":
             raise DependencyError("index", f"index.kind is ivf, and {error}") from error
@@ -135,32 +125,6 @@ def _library_of_gpu(
         )
         return None
     return library
-
-
-def _tiered(settings: IndexSettings, dimension: int, library: ListsLibrary) -> TieredIndex:
-    measured = settings.exact_max_rows == "auto" and settings.kind == "auto"
-    measure = partial(measured_exact_max_rows, library, dimension, device=settings.device)
-    make = partial(
-        TieredIndex,
-        dimension,
-        library,
-        IndexPolicy(exact_max_rows=_exact_max_rows(settings), recall_target=settings.recall_target),
-        device=settings.device,
-        measure=measure if measured else None,
-    )
-    if settings.device == "cpu":
-        return make()
-    # Only cuVS knows how much memory is left for lists, and it rejects what does not fit.
-    from serving.adapters.vector_index.lists.device_memory import free_device_bytes
-
-    free = partial(free_device_bytes, settings.device)
-    return make(memory=free, needs=attrgetter("vector_bytes"))
-
-
-def _exact_max_rows(settings: IndexSettings) -> int:
-    if settings.exact_max_rows != "auto":
-        return settings.exact_max_rows
-    return ENOUGH_FOR_LISTS if settings.kind == "ivf" else LEAST_EXACT_ROWS
 
 
 Figure = tuple[Metric, float, dict[str, str]]
@@ -176,16 +140,12 @@ def tier_figures(tiers: Iterable[IndexTier]) -> Iterator[Figure]:
 
 
 def _figures_of(kind: str, tiers: list[IndexTier]) -> Iterator[Figure]:
-    in_lists = [tier for tier in tiers if tier.n_lists]
-    tail = sum(tier.tail for tier in in_lists)
     rows = {
-        "exact": sum(tier.rows for tier in tiers if not tier.n_lists),
-        "lists": sum(tier.rows for tier in in_lists) - tail,
-        "tail": tail,
+        "exact": sum(tier.rows for tier in tiers if not tier.approximate),
+        "approximate": sum(tier.rows for tier in tiers if tier.approximate),
         "dead": sum(tier.dead for tier in tiers),
     }
     for place, count in rows.items():
         yield INDEX_ROWS, count, {"kind": kind, "place": place}
-    yield INDEX_RECALL, min((tier.recall for tier in in_lists), default=1.0), {"kind": kind}
     yield INDEX_REBUILDS, sum(bool(tier.rebuilding) for tier in tiers), {"kind": kind}
     yield INDEX_FAILED_REBUILDS, sum(bool(tier.failure) for tier in tiers), {"kind": kind}

@@ -8,7 +8,6 @@ import os
 import resource
 import sys
 import threading
-from functools import partial
 
 from serving.pipeline.inference.device_watch import DeviceWatch, Watch
 
@@ -74,15 +73,14 @@ def watch_over(name: str, device: str) -> Watch:
         name: The part that uses the device: "embedder", "index" or "reranker".
         device: The device, as torch names it.
     """
-    return DeviceWatch(name, partial(_is_lost, device), end_process_soon).over
+    return DeviceWatch(name, lambda _: not _works(device), end_process_soon).over
 
 
-def _is_lost(device: str, error: Exception) -> bool:
+def _works(device: str) -> bool:
     # Imported here because a start without torch should not wait for it.
-    from serving.adapters.vector_index.lists.errors import ListsDeviceLostError
     from serving.composition.gpu import device_works
 
-    return isinstance(error, ListsDeviceLostError) or not device_works(device)
+    return device_works(device)
 
 
 def end_process_soon() -> None:

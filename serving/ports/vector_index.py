@@ -16,18 +16,6 @@ from serving.ports.embedding import VectorLike
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """The recall of a number of probes, measured on the corpus itself.
-
-    `share` is the expected share of all rows that such a search reads.
-    """
-
-    n_probes: int
-    recall: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
 class WantedNeighbours:
     """The wanted neighbours of a question: the `depth` nearest items that `scope` accepts.
 
@@ -68,25 +56,19 @@ class IndexAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTier:
-    """How the rows of one kind of a tenant are searched, and with what recall.
+    """How the rows of one kind of a tenant are searched.
 
-    Without inverted lists the numbers about them are 0 and the curve is empty. `rows` counts live
-    rows, `tail` those that are in no list, `dead` deleted rows that still take memory. `recall` is
-    the last audited value, or that of the calibration. `rebuilding` is the progress of new lists,
-    `failure` why there are none; both are empty otherwise. `memory_bytes` is planned, not measured.
+    `rows` counts live rows, `dead` deleted rows that still take memory. An `approximate` search
+    reads a part of the rows and may miss a neighbour; any other reads all. `rebuilding` is the
+    progress of a rebuild, `failure` why the last one failed; both are empty otherwise.
+    `memory_bytes` is planned, not measured.
     """
 
     kind: ItemKind
     rows: int
     dead: int
     memory_bytes: int
-    tail: int = 0
-    n_lists: int = 0
-    n_probes: int = 0
-    recall_target: float = 1.0
-    recall: float = 1.0
-    audited: bool = False
-    curve: tuple[CurvePoint, ...] = ()
+    approximate: bool = False
     rebuilding: str = ""
     failure: str = ""
 

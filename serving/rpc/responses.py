@@ -145,7 +145,7 @@ def _tier(tier: IndexTier) -> catalog_service_pb2.IndexTier:
         kind=tier.kind.value,
         vector_count=tier.rows,
         dead_count=tier.dead,
-        approximate=tier.n_lists > 0,
+        approximate=tier.approximate,
         rebuilding=tier.rebuilding,
         failure=tier.failure,
         memory_bytes=tier.memory_bytes,

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
 from serving.domain.items.records import (
     Fact,
     ItemId,
@@ -47,15 +46,23 @@ def exact(device: str) -> MakeEngine:
     return lambda: ExactIndex(DIMENSION, device=device)
 
 
-def tiered(*, maintained: bool, lists_of: ListsLibrary | None = None) -> MakeEngine:
+def tiered(*, maintained: bool) -> MakeEngine:
     """Lists from five rows on, maintained after every change or never."""
 
     def make() -> IndexEngine:
-        library = WatchedLibrary(probe_all=True, library=lists_of)
+        library = WatchedLibrary()
         engine = TieredIndex(DIMENSION, library, LISTS_AT_ONCE)
         return MaintainedIndex(engine) if maintained else engine
 
     return make
+
+
+def tiered_on_gpu() -> IndexEngine:
+    pytest.importorskip("cuvs")
+    from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
+
+    library = WatchedLibrary(library=CuvsLibrary(torch.device("cuda")))
+    return MaintainedIndex(TieredIndex(DIMENSION, library, LISTS_AT_ONCE, device="cuda"))
 
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -68,14 +75,12 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
         pytest.param(exact("cpu"), id="exact"),
         pytest.param(tiered(maintained=False), id="tiered-exact"),
         pytest.param(tiered(maintained=True), id="tiered-lists"),
-        pytest.param(None, id="tiered-cuvs"),
         pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
+        pytest.param(tiered_on_gpu, id="tiered-cuda", marks=[pytest.mark.gpu, needs_cuda]),
     ],
 )
 def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
-    make: MakeEngine | None = request.param
-    if make is None:
-        return tiered(maintained=True, lists_of=request.getfixturevalue("lasting_cuvs"))
+    make: MakeEngine = request.param
     return make
 
 

@@ -81,39 +81,15 @@ def query_on(vector: VectorLike, device: str) -> Array:
     return tensor_of(vector, torch.device(device))
 
 
-def query_beside(vector: VectorLike, other: Array) -> Array:
-    """A vector to search for, on the device of another array: float32 (dimension,)."""
-    return query_on(vector, HOST if is_on_host(other) else str(other.device))
-
-
 def is_on_device(vector: VectorLike) -> bool:
     """Whether a vector is still on the device that computed it."""
     module = sys.modules.get("serving.adapters.vector_index.device_vector")
     return module is not None and isinstance(vector, module.DeviceVector)
 
 
-def stacked(vectors: list[Array]) -> Array:
-    """Vectors of one device as rows: (n, dimension)."""
-    if is_on_host(vectors[0]):
-        return np.stack(vectors)
-    import torch
-
-    return torch.stack(vectors)
-
-
 def numbered(start: int, end: int, other: Array) -> Array:
     """The row numbers from `start` up to `end`, on the device of another array: int64."""
     return beside(np.arange(start, end), other)
-
-
-def largest(scores: Array, count: int) -> NDArray[np.float32]:
-    """The `count` largest scores of each row, descending, on the host: float32 (b, count)."""
-    if is_on_host(scores):
-        return -np.sort(-scores, axis=1)[:, :count]
-    import torch
-
-    values: NDArray[np.float32] = torch.topk(scores, count).values.cpu().numpy()
-    return values
 
 
 def is_out_of_memory(error: Exception) -> bool:

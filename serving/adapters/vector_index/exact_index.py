@@ -21,11 +21,9 @@ from pathlib import Path
 from serving.adapters.vector_index.rows.exact_scan import scan_nearest
 from serving.adapters.vector_index.rows.stored_rows import load, save
 from serving.adapters.vector_index.rows.tenant_rows import TenantRows
-from serving.adapters.vector_index.tiers import tier_of
-from serving.domain.items.records import TenantName
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import Neighbours
-from serving.ports.vector_index import IndexTier, WantedNeighbours
+from serving.ports.vector_index import WantedNeighbours
 
 
 class ExactIndex(TenantRows):
@@ -38,17 +36,10 @@ class ExactIndex(TenantRows):
         return self.find(scan_nearest, vector, wanted)
 
     def save(self, folder: Path) -> None:
-        save(self.views(), library="", folder=folder)
+        save(self.views(), folder)
 
     def restore(self, folder: Path) -> None:
-        self.replace_all(load(folder, self.dimension, self.device, library=None, now_s=0.0))
-
-    def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
-        return [
-            tier_of(kind, partition.view, self.dimension)
-            for (owner, kind), partition in self.partitions()
-            if tenant is None or owner == tenant
-        ]
+        self.replace_all(load(folder, self.dimension, self.device))
 
     def maintain(self) -> None:
         """Does nothing: no maintenance is ever due."""

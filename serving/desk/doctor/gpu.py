@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from serving.config.settings import Settings
 from serving.desk.doctor.check_result import CheckResult
-from serving.desk.doctor.gpu_facts import GpuFacts, Version, first_two
+from serving.desk.doctor.gpu_facts import GpuFacts, first_two
 
 LEAST_DRIVER = {12: 525, 13: 580}
 """The oldest driver for each major version of CUDA."""
@@ -111,22 +111,12 @@ def _misfit(name: str, major: int, facts: GpuFacts) -> str:
             f"{name} is for CUDA {major}, torch {facts.versions.get('torch')} for "
             f"{facts.torch_cuda}: use separate environments, see docs/gpu.md"
         )
-    if name.startswith("cuvs") and facts.version(name) not in _known_cuvs():
-        known = " and ".join(".".join(map(str, each)) for each in _known_cuvs())
-        return f"the index supports {known}, see docs/gpu.md"
     new_cuvs = name == "cuvs-cu13" and facts.version(name) >= CUVS_OF_NEW_TORCH
     if new_cuvs and facts.version("torch") < NEW_TORCH:
         return f"{name} needs torch 2.13 or later, got {facts.versions['torch']}; cuVS 26.6 fits it"
     if name == "cuvs-cu12" and first_two(facts.torch_cuda or "12.9") < CUDA_OF_CUVS_12:
         return f"{name} needs torch for CUDA 12.9, got one for {facts.torch_cuda}: see docs/gpu.md"
     return ""
-
-
-def _known_cuvs() -> tuple[Version, ...]:
-    # Imported here because it loads torch, which takes seconds; cuVS is not there without it.
-    from serving.adapters.vector_index.lists.cuvs_c import KNOWN_VERSIONS
-
-    return KNOWN_VERSIONS
 
 
 def _asked_devices(settings: Settings, facts: GpuFacts) -> Iterator[CheckResult]:

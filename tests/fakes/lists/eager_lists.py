@@ -1,4 +1,4 @@
-"""A policy that puts few rows into lists, and lists that record how they are used."""
+"""A rule that puts few rows into lists, and lists that record how they are used."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from serving.adapters.vector_index import TieredIndex
+from serving.adapters.vector_index import IndexRule, TieredIndex
+from serving.adapters.vector_index.arrays import Array
 from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
 from serving.adapters.vector_index.lists.inverted_lists import (
     InvertedLists,
     ListFilter,
-    ListHits,
     ListsLibrary,
 )
-from serving.adapters.vector_index.tuning.policy import IndexPolicy
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.ranked_list import Candidate
@@ -26,108 +25,77 @@ from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.vector_index import IndexTier, WantedNeighbours
 
-LISTS_AT_ONCE = IndexPolicy(
-    exact_max_rows=4,
-    min_lists=2,
-    min_rows_per_list=2,
-    min_tail=3,
-    min_scan=0,
-    scan_factor=0.0,
-)
-"""Lists from five rows on; a filter never causes a scan."""
+LISTS_AT_ONCE = IndexRule(max_scanned_rows=4, min_lists=2, min_rows_per_list=2, min_tail=3)
+"""Lists from five rows on."""
 
 
 class WatchedLists:
     """`InvertedLists` that record how they are used.
 
     Attributes:
-        searches: `k`, `n_probes` and whether there was a mask, of each search with one query;
-            calibrations have several.
-        masks: The number of rows that each mask allows.
-        closed: Whether `close` was called.
+        searches: `k`, `n_probes` and whether there was a mask, of each search.
+        slots: The slots that were added.
     """
 
     def __init__(self, lists: InvertedLists, library: WatchedLibrary) -> None:
         self._lists = lists
         self._library = library
         self.searches: list[tuple[int, int, bool]] = []
-        self.masks: list[int] = []
-        self.closed = False
+        self.slots: list[int] = []
 
     @property
     def n_lists(self) -> int:
         return self._lists.n_lists
 
-    def list_sizes(self) -> NDArray[np.int64]:
-        return self._lists.list_sizes()
-
     def extend(self, vectors: torch.Tensor, slots: torch.Tensor) -> None:
         self._library.on_extend()
         self._lists.extend(vectors, slots)
+        self.slots += slots.tolist()
 
     def allow(self, mask: NDArray[np.bool_]) -> ListFilter:
-        self.masks.append(int(mask.sum()))
         return self._lists.allow(mask)
 
     def search(
         self, queries: torch.Tensor, k: int, n_probes: int, allowed: ListFilter | None
-    ) -> ListHits:
-        assert not self.closed
-        if len(queries) == 1:
-            self.searches.append((k, n_probes, allowed is not None))
-            self._library.on_search()
-        assert not self.closed
-        probes = self.n_lists if self._library.probe_all else n_probes
+    ) -> Array:
+        self.searches.append((k, n_probes, allowed is not None))
+        self._library.on_search()
+        probes = min(n_probes, self._library.max_probes or n_probes)
         allowed = None if self._library.ignores_masks else allowed
         return self._lists.search(queries, k, probes, allowed)
-
-    def keep_only(self, alive: NDArray[np.bool_]) -> bool:
-        return self._lists.keep_only(alive)
-
-    def save(self, path: Path) -> None:
-        self._lists.save(path)
-
-    def close(self) -> None:
-        assert not self.closed
-        self.closed = True
-        self._lists.close()
 
 
 class WatchedLibrary:
     """A `ListsLibrary` that records its lists and calls hooks.
 
     Args:
-        probe_all: Whether every search probes all lists.
+        max_probes: How many lists a search reads at most; by default as many as the rule says,
+            which are all of so few.
 
     Attributes:
-        made: The trained lists.
+        made: The trained lists, which this keeps in memory.
         ignores_masks: Whether searches return rows that their mask excludes.
         on_train: Called before lists are trained; may raise.
         on_extend: Called before rows are added; may raise.
-        on_search: Called before a search of one query.
+        on_search: Called before a search.
     """
 
-    def __init__(self, *, probe_all: bool = False, library: ListsLibrary | None = None) -> None:
+    def __init__(
+        self, *, max_probes: int | None = None, library: ListsLibrary | None = None
+    ) -> None:
         self._library = library or FaissLibrary()
-        self.probe_all = probe_all
+        self.max_probes = max_probes
         self.made: list[WatchedLists] = []
         self.ignores_masks = False
         self.on_train: Callable[[], None] = lambda: None
         self.on_extend: Callable[[], None] = lambda: None
         self.on_search: Callable[[], None] = lambda: None
 
-    @property
-    def name(self) -> str:
-        return self._library.name
-
     def train(self, sample: torch.Tensor, n_lists: int) -> InvertedLists:
         self.on_train()
         lists = WatchedLists(self._library.train(sample, n_lists), self)
         self.made.append(lists)
         return lists
-
-    def load(self, path: Path) -> InvertedLists:
-        return WatchedLists(self._library.load(path), self)
 
     @property
     def search_count(self) -> int:

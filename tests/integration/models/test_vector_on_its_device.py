@@ -54,14 +54,14 @@ def exact(dimension: int, device: str) -> IndexEngine:
 
 def tiered(dimension: int, device: str) -> IndexEngine:
     assert device == "cpu"
-    return TieredIndex(dimension, FaissLibrary(), LISTS_AT_ONCE, audit_every_s=0.0)
+    return TieredIndex(dimension, FaissLibrary(), LISTS_AT_ONCE)
 
 
 def tiered_on_gpu(dimension: int, device: str) -> IndexEngine:
     from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
 
     library = CuvsLibrary(torch.device(device))
-    return TieredIndex(dimension, library, LISTS_AT_ONCE, device=device, audit_every_s=0.0)
+    return TieredIndex(dimension, library, LISTS_AT_ONCE, device=device)
 
 
 on_a_gpu = [
@@ -79,7 +79,7 @@ on_a_gpu = [
         pytest.param(tiered_on_gpu, "cuda", marks=on_a_gpu),
     ],
 )
-async def test_it_is_searched_audited_and_rebuilt_with_where_it_was_computed(
+async def test_a_query_vector_is_searched_on_its_device(
     make_engine: Callable[[int, str], IndexEngine], device: str, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     encoder = RecordingEncoder(tiny_qwen3, device=device)
@@ -92,9 +92,8 @@ async def test_it_is_searched_audited_and_rebuilt_with_where_it_was_computed(
 
     async with BatchedEmbedder(encoder) as embedder:
         search = EmbeddedSearch(QuestionVectors(embedder), EngineIndex(engine))
-        # The first rows are put into lists. With the others they are rebuilt, calibrated with the
-        # queries recorded so far, and audited.
-        for end in (FEW, len(rows), len(rows)):
+        # The first rows are put into lists, and all of them into new ones.
+        for end in (FEW, len(rows)):
             engine.apply(rows[:end], [])
             engine.maintain()
             answer = await search.search(

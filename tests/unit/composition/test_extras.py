@@ -105,7 +105,7 @@ for kind in ("exact", "auto", "ivf"):
     )
     engine.maintain()
     found = engine.search(asked, WantedNeighbours(ItemKind.SEGMENT, scope(), 3))
-    print(kind, found.candidates[0].item.id, any(tier.n_lists for tier in engine.tiers()))
+    print(kind, found.candidates[0].item.id, any(tier.approximate for tier in engine.tiers()))
 """
     ).splitlines() == ["exact 7 False", "auto 7 False", "ivf 7 True"]
 

@@ -15,12 +15,11 @@ import yaml
 from ray.serve._private.build_app import build_app
 
 from bench.gpu.networks.random_weights import PUBLISHED, parameters
-from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
-from serving.adapters.vector_index.lists.errors import ListsError
+from serving.adapters.vector_index import ExactIndex
+from serving.adapters.vector_index.lists.inverted_lists import ListsError
 from serving.composition.gpu_share import left_by_lists, share_of_index
 from serving.composition.index import SpaceParts
-from serving.composition.index_engine import Gpus, engine_maker
+from serving.composition.index_engine import Gpus, LibraryOfGpu, engine_maker
 from serving.config.settings import Settings, load_settings
 from serving.deployments import (
     embedder,
@@ -171,29 +170,21 @@ async def test_a_part_on_a_gpu_has_a_share_of_it_and_any_other_none(
 # ---------------------------------------------------------------- the index on the GPU
 
 
-class OneGpu(Gpus):
-    """A device whose lists are made by a fake of cuVS, or where cuVS is not installed."""
-
-    def __init__(self, library: CuvsLibrary | None) -> None:
-        self._library = library
+class WithoutCuvs(Gpus):
+    """A device of a machine on which cuVS is not installed."""
 
     def count(self) -> int:
         return 1
 
-    def library(self, device: str, share: float) -> CuvsLibrary:
-        if self._library is None:
-            raise ListsError("cuVS is not installed")
-        return self._library
+    def library(self, device: str) -> LibraryOfGpu:
+        raise ListsError("cuVS is not installed")
 
 
 @pytest.mark.parametrize("name", ON_GPU)
-def test_many_vectors_are_in_lists_on_the_gpu(name: str, cuvs: CuvsLibrary) -> None:
+def test_a_shipped_gpu_config_uses_lists_on_the_gpu(name: str) -> None:
     its = load_settings(arguments_of(name)).index
 
-    engine = engine_maker(its, 8, gpus=OneGpu(cuvs))()
-
-    assert isinstance(engine, TieredIndex)
-    assert its.device == "cuda"
+    assert (its.device, its.kind) == ("cuda", "auto")
 
 
 @pytest.mark.parametrize("name", ON_GPU)
@@ -203,7 +194,7 @@ def test_without_cuvs_a_shipped_config_starts_and_says_so_in_one_line(
     its = load_settings(arguments_of(name)).index
 
     with caplog.at_level(logging.WARNING, "serving"):
-        engine = engine_maker(its, 8, gpus=OneGpu(None))()
+        engine = engine_maker(its, 8, gpus=WithoutCuvs())()
 
     assert isinstance(engine, ExactIndex)
     [record] = caplog.records
@@ -214,13 +205,13 @@ def test_without_cuvs_a_shipped_config_starts_and_says_so_in_one_line(
 
 
 def shared_by(name: str) -> tuple[float, float]:
-    """The GiB of the smallest device that cuVS' pool and torch may take in `VectorSpace`."""
+    """The GiB of the smallest device that cuVS and torch may take in `VectorSpace`."""
     settings = load_settings(arguments_of(name))
     share, gib = share_of_index(settings), SMALLEST_GIB[name]
-    pool = share * settings.index.lists_share
-    # A whole GPU is not capped, but the pool takes its part of it.
-    torch = min(left_by_lists(share, settings.index), share - pool)
-    return pool * gib, torch * gib
+    lists = share * settings.index.lists_share
+    # A whole GPU is not capped, but lists take their part of it.
+    torch = min(left_by_lists(share, settings.index), share - lists)
+    return lists * gib, torch * gib
 
 
 @pytest.mark.parametrize("name", ON_GPU)
@@ -230,9 +221,9 @@ def test_the_rows_that_the_head_of_a_config_names_fit_the_smallest_device(name: 
     row_gib = MILLIONS[name] * 1e6 * 2 * (settings.embedder.dimension or 0) / GIB
     weights_gib = 2 * parameters(PUBLISHED[size]) / GIB
 
-    pool_gib, torch_gib = shared_by(name)
+    lists_gib, torch_gib = shared_by(name)
 
-    assert 2 * PADDING * row_gib <= pool_gib, "the lists, and those of a rebuild"
+    assert 2 * PADDING * row_gib <= lists_gib, "the lists, and those of a rebuild"
     assert weights_gib + PASS_GIB + row_gib <= torch_gib, "the weights, a pass and the vectors"
 
 

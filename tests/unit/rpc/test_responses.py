@@ -20,7 +20,7 @@ def test_stats_tell_how_the_vectors_of_each_kind_are_searched() -> None:
         rows=90_000,
         dead=1000,
         memory_bytes=10**8,
-        n_lists=1200,
+        approximate=True,
         rebuilding="filling 40 %",
         failure="no memory",
     )

@@ -6,7 +6,6 @@ call and supports concurrent searches, but no search may run while rows are adde
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import faiss
@@ -14,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index.arrays import Array
-from serving.adapters.vector_index.lists.errors import ListsError, needs_memory_for
-from serving.adapters.vector_index.lists.inverted_lists import ListFilter, ListHits
+from serving.adapters.vector_index.lists.inverted_lists import ListFilter, needs_memory_for
 from serving.adapters.vector_index.lists.shared_lock import SharedLock
 
 ADDED_AT_ONCE = 256
@@ -29,25 +27,19 @@ class FaissLists:
     """`InvertedLists` in an `IndexIVFScalarQuantizer`.
 
     Args:
-        index: The trained FAISS index.
-        end: One more than the highest slot in it.
+        index: The trained FAISS index, without rows.
         threads: Used by `extend`. A search uses one; concurrency comes from its callers.
     """
 
-    def __init__(self, index: Any, end: int, threads: int) -> None:
+    def __init__(self, index: Any, threads: int) -> None:
         self._index = index
-        self._end = end
+        self._end = 0
         self._threads = threads
         self._lock = SharedLock()
 
     @property
     def n_lists(self) -> int:
         return int(self._index.nlist)
-
-    def list_sizes(self) -> NDArray[np.int64]:
-        with self._lock.shared():
-            size_of = self._index.invlists.list_size
-            return np.fromiter(map(size_of, range(self.n_lists)), np.int64, self.n_lists)
 
     def extend(self, vectors: Array, slots: Array) -> None:
         if not len(slots):
@@ -79,33 +71,14 @@ class FaissLists:
         selector: object = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
         return selector
 
-    def search(self, queries: Array, k: int, n_probes: int, allowed: ListFilter | None) -> ListHits:
+    def search(self, queries: Array, k: int, n_probes: int, allowed: ListFilter | None) -> Array:
         _use_threads(1)
         parameters = faiss.SearchParametersIVF(nprobe=n_probes, sel=allowed)
         with self._lock.shared():
             scores, slots = self._index.search(np.asarray(queries), k, params=parameters)
             end = self._end
         found = (slots >= 0) & (slots < end) & (np.abs(scores) < IMPOSSIBLE_SCORE)
-        return ListHits(
-            np.where(found, scores, np.float32(-np.inf)),
-            np.where(found, slots, -1),
-        )
-
-    def keep_only(self, alive: NDArray[np.bool_]) -> bool:
-        """Removes the rows that are not alive; searches wait, for about 10 ns a row."""
-        kept = faiss.IDSelectorBitmap(np.packbits(alive, bitorder="little"))
-        with self._lock.alone():
-            _use_threads(self._threads)
-            if self._index.ntotal > np.count_nonzero(alive[: self._end]):
-                self._index.remove_ids(faiss.IDSelectorNot(kept))
-        return True
-
-    def save(self, path: Path) -> None:
-        with self._lock.shared():
-            faiss.write_index(self._index, str(path))
-
-    def close(self) -> None:
-        self._index = None
+        return np.where(found, slots, -1)
 
 
 class FaissLibrary:
@@ -117,10 +90,6 @@ class FaissLibrary:
 
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
-
-    @property
-    def name(self) -> str:
-        return f"faiss {faiss.__version__}"
 
     def train(self, sample: Array, n_lists: int) -> FaissLists:
         count, dimension = sample.shape
@@ -139,36 +108,7 @@ class FaissLibrary:
             # The caller decides how many rows a list needs; FAISS would warn on stderr.
             index.cp.min_points_per_centroid = 1
             index.train(np.asarray(sample, np.float32, order="C"))
-        return FaissLists(index, 0, self._threads)
-
-    def load(self, path: Path) -> FaissLists:
-        with needs_memory_for(f"the lists in {path.name}"):
-            try:
-                index = faiss.read_index(str(path))
-            except RuntimeError as error:
-                raise ListsError(f"{path.name} cannot be read as lists") from error
-        if not _is_ours(index):
-            raise ListsError(f"{path.name} holds another kind of index")
-        return FaissLists(index, _end_of(index.invlists), self._threads)
-
-
-def _is_ours(index: Any) -> bool:
-    return (
-        isinstance(index, faiss.IndexIVFScalarQuantizer)
-        and index.sq.qtype == faiss.ScalarQuantizer.QT_fp16
-        and index.metric_type == faiss.METRIC_INNER_PRODUCT
-        and index.is_trained
-    )
-
-
-def _end_of(lists: Any) -> int:
-    """One more than the highest slot in the lists."""
-    end = 0
-    for number in range(lists.nlist):
-        if size := lists.list_size(number):
-            slots = faiss.rev_swig_ptr(lists.get_ids(number), size)
-            end = max(end, int(slots.max()) + 1)
-    return end
+        return FaissLists(index, self._threads)
 
 
 def _use_threads(count: int) -> None:

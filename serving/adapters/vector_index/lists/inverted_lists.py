@@ -1,39 +1,62 @@
-"""The interface of an inverted-lists library, on any device.
+"""The interface of a library of inverted lists, on any device.
 
 Lists hold vectors by slot, the row number in the partition's columns. They know nothing about
-items, filters or tombstones: a mask of slots restricts a search.
+items, filters or tombstones: a mask of slots restricts a search. Another library of approximate
+search fits too, if it takes `n_probes` as the effort of a search.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.adapters.vector_index import arrays
 from serving.adapters.vector_index.arrays import Array
 
 ListFilter: TypeAlias = object
 """A mask converted for one library, which alone can read it."""
 
 
-class ListHits(NamedTuple):
-    """The rows found for each query, in any order.
+class ListsError(Exception):
+    """A library of inverted lists failed."""
 
-    `scores`: float32 (b, k), inner products, higher is better, -inf where nothing was found.
-    `slots`: int64 (b, k), -1 where nothing was found. Both on the lists' device.
+
+class OutOfMemoryError(ListsError):
+    """Memory is short; the index keeps working, and a later attempt may succeed.
+
+    Args:
+        what: What did not fit, such as "lists of 1,000,000 rows".
     """
 
-    scores: Array
-    slots: Array
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"no memory for {self.what}"
+
+
+@contextmanager
+def needs_memory_for(what: str) -> Iterator[None]:
+    """Raises `OutOfMemoryError` for `what` where Python, NumPy or torch runs out of memory."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if arrays.is_out_of_memory(error):
+            raise OutOfMemoryError(what) from error
+        raise
 
 
 class InvertedLists(Protocol):
     """Unit vectors by slot, each in the list of its nearest centroid.
 
     Synchronous. Several threads may search at once; `extend` blocks searches as briefly as it
-    can. Only one thread at a time may extend.
+    can. Only one thread at a time may extend. Memory is freed with the last reference.
     """
 
     @property
@@ -41,12 +64,8 @@ class InvertedLists(Protocol):
         """The number of lists."""
         ...
 
-    def list_sizes(self) -> NDArray[np.int64]:
-        """The number of rows in each list: int64 (n_lists,)."""
-        ...
-
     def extend(self, vectors: Array, slots: Array) -> None:
-        """Adds rows. Dead rows are excluded by the mask of a search until `keep_only`.
+        """Adds rows; a row is never removed, but excluded by the mask of a search.
 
         Args:
             vectors: float16 (n, dimension) on the lists' device; not kept.
@@ -62,7 +81,7 @@ class InvertedLists(Protocol):
         """Converts a mask, bool (slots,), for `search`; slots beyond its end are excluded."""
         ...
 
-    def search(self, queries: Array, k: int, n_probes: int, allowed: ListFilter | None) -> ListHits:
+    def search(self, queries: Array, k: int, n_probes: int, allowed: ListFilter | None) -> Array:
         """Finds the `k` nearest rows in the `n_probes` nearest lists of each query.
 
         Args:
@@ -70,37 +89,15 @@ class InvertedLists(Protocol):
             k: 1 to 256.
             n_probes: 1 to `n_lists`.
             allowed: The rows that may be found; None for every row.
-        """
-        ...
-
-    def keep_only(self, alive: NDArray[np.bool_]) -> bool:
-        """Removes the rows that are not alive, if the library can.
-
-        Args:
-            alive: bool (slots,), true for rows that were added alone; those beyond its end are
-                dead.
 
         Returns:
-            Whether all rows that are left are alive.
+            int64 (b, k) on the lists' device, in any order: slots, and -1 where nothing was found.
         """
-        ...
-
-    def save(self, path: Path) -> None:
-        """Writes a file that `ListsLibrary.load` of the same library and version reads."""
-        ...
-
-    def close(self) -> None:
-        """Frees the memory. No method may be called afterwards."""
         ...
 
 
 class ListsLibrary(Protocol):
-    """Trains and loads inverted lists: FAISS on a CPU, cuVS on a GPU."""
-
-    @property
-    def name(self) -> str:
-        """The library and its version, such as "faiss 1.15.1"."""
-        ...
+    """Trains inverted lists: FAISS on a CPU, cuVS on a GPU."""
 
     def train(self, sample: Array, n_lists: int) -> InvertedLists:
         """Trains centroids and returns empty lists.
@@ -115,11 +112,10 @@ class ListsLibrary(Protocol):
         """
         ...
 
-    def load(self, path: Path) -> InvertedLists:
-        """Reads lists that `save` wrote.
 
-        Raises:
-            ListsError: The file was not written by `save`.
-            OutOfMemoryError: The lists do not fit.
-        """
-        ...
+@dataclass(frozen=True, eq=False)
+class TrainedLists:
+    """Lists that partition views refer to, and the number of rows that they were trained for."""
+
+    lists: InvertedLists
+    rows: int

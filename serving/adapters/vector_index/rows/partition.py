@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from serving.adapters.vector_index.lists.trained import TrainedLists
+from serving.adapters.vector_index.lists.inverted_lists import TrainedLists
 from serving.adapters.vector_index.rows.columns import BLOCK, Columns, ItemNumbers, Mask
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.records import ItemId
-from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import IndexRow
 
 FIRST_CAPACITY = 256
 
 LEAST_DEAD_TO_COMPACT = 64
 """Above this, a partition is compacted once more than a quarter of its rows are dead."""
-
-REMEMBERED_QUERIES = 128
 
 
 class RowChanges(NamedTuple):
@@ -38,13 +34,6 @@ class RowChanges(NamedTuple):
     def size(self) -> int:
         """The number of changes; an item in both parts counts twice."""
         return len(self.rows) + len(self.removed)
-
-
-class RecordedQuery(NamedTuple):
-    """A query that was searched for."""
-
-    vector: VectorLike
-    depth: int
 
 
 def merged(changes: Iterable[RowChanges]) -> RowChanges:
@@ -79,7 +68,6 @@ class Partition:
         self._journal: list[RowChanges] | None = None
         self.numbers = numbers
         self.slots = _slots_of(columns.items, range(len(columns)), pause)
-        self.recent_queries: deque[RecordedQuery] = deque(maxlen=REMEMBERED_QUERIES)
         alive = np.ones(len(columns), np.bool_)
         self._publish(alive, trained, len(columns) if trained is not None else 0)
 
@@ -88,18 +76,11 @@ class Partition:
         return cls(Columns(FIRST_CAPACITY, dimension, device), numbers)
 
     @classmethod
-    def restored(
-        cls,
-        columns: Columns,
-        numbers: ItemNumbers,
-        alive: Mask,
-        trained: TrainedLists | None,
-        covered: int,
-    ) -> Partition:
-        """A stored partition, dead rows included, since lists identify rows by slot."""
+    def restored(cls, columns: Columns, numbers: ItemNumbers, alive: Mask) -> Partition:
+        """A stored partition, dead rows included."""
         partition = cls(columns, numbers)
         partition.slots = _slots_of(columns.items, np.flatnonzero(alive).tolist())
-        partition._publish(alive, trained, covered)
+        partition._publish(alive, None, 0)
         return partition
 
     def change(self, change: RowChanges) -> None:

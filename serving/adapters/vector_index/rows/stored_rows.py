@@ -1,17 +1,13 @@
 """Saves the rows of an index to files, during searches and changes, and loads them.
 
 Columns are arrays in one zip archive, which protects them by CRC-32; text is stored as JSON. Lists
-are separate files in the format of their library. They are rebuilt if the library or its version
-differs.
-
-Of dead rows only their places are written, since lists identify rows by them: erased data must not
-return to a disk.
+are not saved, and are built again. Of dead rows only their places are written: erased data must
+not return to a disk.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import zipfile
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index import arrays
-from serving.adapters.vector_index.lists.errors import ListsDeviceLostError, ListsError
-from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
-from serving.adapters.vector_index.lists.trained import Calibration, TrainedLists
 from serving.adapters.vector_index.rows.columns import (
     CLOSING_WIDTH,
     RESTS_ON_WIDTH,
@@ -41,9 +34,6 @@ from serving.adapters.vector_index.rows.tenant_view import TenantView
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.ports.index_engine import DamagedSnapshotError
-from serving.ports.vector_index import CurvePoint
-
-logger = logging.getLogger(__name__)
 
 FILE = "rows.npz"
 PARTITIONS = ("segments", "facts", "witnesses")
@@ -63,12 +53,11 @@ class StoredTenant:
 # ---------------------------------------------------------------- writing
 
 
-def save(views: Mapping[TenantName, TenantView], library: str, folder: Path) -> None:
-    """Writes the views of all tenants; rows may change meanwhile, lists may not.
+def save(views: Mapping[TenantName, TenantView], folder: Path) -> None:
+    """Writes the views of all tenants; rows may change meanwhile.
 
     Args:
         views: By tenant.
-        library: The name of the library of their lists.
         folder: An empty folder.
 
     Raises:
@@ -81,13 +70,8 @@ def save(views: Mapping[TenantName, TenantView], library: str, folder: Path) -> 
             _write(archive, f"{place}/names", _as_bytes(_live_items(of_tenant, partitions)))
             for name, view in partitions.items():
                 _write_view(archive, f"{place}/{name}", view)
-            trained = {
-                name: _save_lists(view.trained, view.covered, folder / f"lists-{place}-{name}")
-                for name, view in partitions.items()
-                if view.trained is not None and view.trained.lists.keep_only(view.alive)
-            }
-            about.append({"tenant": tenant, "trained": trained})
-        _write(archive, "about", _as_bytes({"library": library, "tenants": about}))
+            about.append({"tenant": tenant})
+        _write(archive, "about", _as_bytes({"tenants": about}))
 
 
 def _write(archive: zipfile.ZipFile, name: str, values: NDArray[Any]) -> None:
@@ -191,33 +175,16 @@ def _live_names(
     return [name if number in used else _nothing(number) for number, name in enumerate(list(names))]
 
 
-def _save_lists(trained: TrainedLists, covered: int, path: Path) -> dict[str, Any]:
-    trained.lists.save(path)
-    calibration = trained.calibration
-    return {
-        "file": path.name,
-        "covered": covered,
-        "rows": trained.rows,
-        "skew": trained.skew,
-        "n_probes": calibration.n_probes,
-        "curve": [[point.n_probes, point.recall, point.share] for point in calibration.curve],
-    }
-
-
 # ---------------------------------------------------------------- reading
 
 
-def load(
-    folder: Path, dimension: int, device: str, library: ListsLibrary | None, now_s: float
-) -> Iterator[StoredTenant]:
+def load(folder: Path, dimension: int, device: str) -> Iterator[StoredTenant]:
     """Reads what `save` wrote, tenant by tenant.
 
     Args:
         folder: The folder of the files.
         dimension: Of all vectors.
         device: Where to store the vectors.
-        library: Reads the lists; None ignores them.
-        now_s: The time on the index's clock, from which the age of loaded lists counts.
 
     Raises:
         DamagedSnapshotError: The files are truncated, changed, or of another dimension.
@@ -226,7 +193,6 @@ def load(
         # Opened here: NumPy does not close a file that turns out to be no archive.
         with (folder / FILE).open("rb") as file, np.load(file, allow_pickle=False) as stored_arrays:
             about = _from_bytes(stored_arrays["about"])
-            same = library if library is not None and about["library"] == library.name else None
             for place, each in enumerate(about["tenants"]):
                 numbers = ItemNumbers(
                     (_item(name), number)
@@ -236,10 +202,7 @@ def load(
                 for name in PARTITIONS:
                     columns, alive = _columns(stored_arrays, f"{place}/{name}", device)
                     _require(columns.vectors.shape[1] in (0, dimension), "the dimension")
-                    stored = each["trained"].get(name)
-                    trained = _load_lists(folder, stored, same, now_s) if stored else None
-                    covered = stored["covered"] if trained is not None else 0
-                    partitions[name] = Partition.restored(columns, numbers, alive, trained, covered)
+                    partitions[name] = Partition.restored(columns, numbers, alive)
                 yield StoredTenant(TenantName(each["tenant"]), numbers, partitions)
     except (OSError, EOFError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise DamagedSnapshotError(f"{FILE}: {error}") from error
@@ -286,22 +249,3 @@ def _columns(contents: Arrays, place: str, device: str) -> tuple[Columns, NDArra
     _require(start == len(postings), "postings")
     result.note_latest()
     return result, alive
-
-
-def _load_lists(
-    folder: Path, stored: Mapping[str, Any], library: ListsLibrary | None, now_s: float
-) -> TrainedLists | None:
-    """The lists of a partition; None if they must be rebuilt."""
-    if library is None:
-        return None
-    try:
-        lists = library.load(folder / stored["file"])
-    except ListsDeviceLostError:
-        raise
-    except (ListsError, OSError) as error:
-        logger.warning("index lists not loaded, rebuilding them", extra={"reason": str(error)})
-        return None
-    curve = tuple(CurvePoint(*point) for point in stored["curve"])
-    return TrainedLists(
-        lists, Calibration(stored["n_probes"], curve), stored["rows"], stored["skew"], now_s
-    )

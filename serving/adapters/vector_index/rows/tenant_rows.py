@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from serving.adapters.vector_index import arrays
 from serving.adapters.vector_index.arrays import Array
+from serving.adapters.vector_index.memory import planned_bytes
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import ItemNumbers
 from serving.adapters.vector_index.rows.exact_scan import ScoredRow
@@ -26,7 +27,7 @@ from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import IndexRow, Neighbours, UnsoundRowsError
-from serving.ports.vector_index import WantedNeighbours
+from serving.ports.vector_index import IndexTier, WantedNeighbours
 
 FindNearest = Callable[[PartitionView, AllowedRows, Array, int], list[ScoredRow]]
 """Finds the nearest items among the allowed rows of a view, best first."""
@@ -223,6 +224,24 @@ class TenantRows:
     def vector_count(self) -> int:
         views = list(self._views.values())
         return sum(view.segments.alive_count + view.facts.alive_count for view in views)
+
+    def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
+        return [
+            self.tier(name, partition)
+            for name, partition in self.partitions()
+            if tenant is None or name[0] == tenant
+        ]
+
+    def tier(self, name: PartitionName, partition: Partition) -> IndexTier:
+        view = partition.view
+        in_lists = view.trained is not None
+        return IndexTier(
+            kind=name[1],
+            rows=view.alive_count,
+            dead=view.count - view.alive_count,
+            memory_bytes=planned_bytes(view.count, self.dimension, in_lists=in_lists),
+            approximate=in_lists,
+        )
 
     # ------------------------------------------------------------ checking
 

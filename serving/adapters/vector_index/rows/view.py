@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index.arrays import Array
-from serving.adapters.vector_index.lists.trained import TrainedLists
+from serving.adapters.vector_index.lists.inverted_lists import TrainedLists
 from serving.adapters.vector_index.rows.columns import (
     CLOSING_WIDTH,
     RESTS_ON_WIDTH,

@@ -90,7 +90,7 @@ class Answers:
 
 
 def test_no_search_sees_a_part_of_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = WatchedLibrary(probe_all=True)
+    library = WatchedLibrary()
     engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, min_tail=20))
     caller = Answers(engine)
     publish = engine.publish
@@ -106,7 +106,7 @@ def test_no_search_sees_a_part_of_a_change(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_answer_is_that_of_one_moment_while_rows_and_lists_are_replaced() -> None:
-    library = WatchedLibrary(probe_all=True)
+    library = WatchedLibrary()
     engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, min_tail=20))
     background = [
         segment_row(segment(f"b{number}"), -at_cosine(0.2 + number / 1000))

@@ -266,7 +266,7 @@ class Machine(RuleBasedStateMachine):
 
 
 def tiered() -> IndexEngine:
-    return TieredIndex(FAKE_MODEL.dimension, WatchedLibrary(probe_all=True), LISTS_AT_ONCE)
+    return TieredIndex(FAKE_MODEL.dimension, WatchedLibrary(), LISTS_AT_ONCE)
 
 
 class OfTieredIndexes(Machine):
@@ -302,5 +302,5 @@ def test_the_machine_begins_again_with_snapshots_of_lists(machine: Machine) -> N
     machine.is_asked((1, WantedNeighbours(ItemKind.SEGMENT, scope(tenant=TENANT), 10)))
     machine.teardown()
 
-    assert max(tier.n_lists for tier in kept) > 0
+    assert any(tier.approximate for tier in kept)
     assert machine.replicas[0].snapshots.restored == 1

@@ -1,0 +1,127 @@
+"""When a partition is in inverted lists, how many it has, and how many a search reads.
+
+Rows that memory reads in about 2 ms are scanned, which misses nothing. More of them are in lists,
+as many as grow with the root of the rows, and a fixed number of these is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_SCANNED_BYTES = {"cpu": 80_000_000, "cuda": 6_000_000_000}
+"""By device type, what is read in about 2 ms at 40 GB/s and at 3 TB/s: 100,000 vectors of 384 in
+float16, and 3 million of 1,024."""
+
+VALUE_BYTES = 2
+"""Vectors are stored in float16."""
+
+LISTS_PER_ROOT_OF_ROWS = 4
+"""At 100,000 rows, 1,024 lists reach the recall of 316 with 6 % instead of 20 % of the rows."""
+
+N_PROBES = ((250_000, 192), (math.inf, 96))
+"""Up to so many rows, how many lists are read.
+
+Measured by `python -m bench.index.searches`, recall@10 and CPU time of a search of the lists, for
+mixtures of topics in 384 dimensions, on 26 November 2026:
+
+* 100,000 rows: 192 of 1,264 lists .989 in 1.7 ms, 96 of them .981 in 1.0 ms,
+* 300,000 rows: 96 of 2,192 lists .995 in 1.5 ms, 24 of them .993;
+
+and on 22 November 2026, 1,000,000 rows: 24 of 4,000 lists .994 in 1.0 ms."""
+
+MIN_TRAINED_PER_LIST, MAX_TRAINED_PER_LIST = 64, 256
+MAX_TRAINED_ROWS = 262_144
+"""Unless there are so many lists that each would have too few; time grows with rows times lists."""
+
+MAX_CANDIDATES = 256
+"""Above this many results cuVS leaves its fast path; larger requests are answered by a scan."""
+
+EXTRA_CANDIDATES = 16
+"""Additional candidates to score again in float32; with 16, float16 lost none of 10."""
+
+MAX_DEAD_SHARE = 0.2
+MAX_GROWTH = 2.0
+
+RebuildReason = Literal["grown", "shrunk", "tombstones", "full", "doubled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRule:
+    """The rule of one index.
+
+    Args:
+        max_scanned_rows: Up to this many rows are scanned, of a partition or of those that pass a
+            filter.
+        min_lists: If there are enough rows.
+        min_rows_per_list: With fewer rows per list, centroids are noise.
+        min_tail: The least number of tail rows before lists are extended.
+    """
+
+    max_scanned_rows: int
+    min_lists: int = 32
+    min_rows_per_list: int = 32
+    min_tail: int = 1024
+
+    @classmethod
+    def of(cls, dimension: int, device: str) -> IndexRule:
+        """The rule for vectors on a device, as torch names it."""
+        limit = MAX_SCANNED_BYTES[device.partition(":")[0]]
+        return cls(max_scanned_rows=limit // (VALUE_BYTES * dimension))
+
+    def n_lists(self, rows: int) -> int:
+        wanted = max(self.min_lists, 8 * round(LISTS_PER_ROOT_OF_ROWS * math.sqrt(rows) / 8))
+        return max(1, min(wanted, rows // self.min_rows_per_list))
+
+    def is_tail_full(self, tail: int, n_lists: int) -> bool:
+        """Whether the rows of the tail are added to the lists."""
+        return tail >= max(self.min_tail, n_lists)
+
+    def rebuild_reason(
+        self, alive: int, dead: int, trained_rows: int | None, *, full: bool = False
+    ) -> RebuildReason | None:
+        """Why a partition must be rebuilt, with lists or without; None if it need not be.
+
+        Args:
+            alive: Its live rows.
+            dead: Its deleted rows, which occupy memory.
+            trained_rows: How many rows its lists were trained for; None if there are no lists.
+            full: Whether there was no memory to extend the lists.
+        """
+        if trained_rows is None:
+            return "grown" if alive > self.max_scanned_rows else None
+        if alive <= self.max_scanned_rows / 2:
+            return "shrunk"
+        if dead > MAX_DEAD_SHARE * (alive + dead):
+            return "tombstones"
+        if full:
+            return "full"
+        return "doubled" if alive > MAX_GROWTH * trained_rows else None
+
+
+def n_probes(rows: int, n_lists: int, passing: float) -> int:
+    """How many lists a search reads.
+
+    The fewer rows pass its filter, the more lists: as many passing rows are read as without one.
+
+    Args:
+        rows: In the lists.
+        n_lists: The number of lists.
+        passing: The share of rows that pass, above 0.
+    """
+    wanted = next(probes for limit, probes in N_PROBES if rows <= limit)
+    return min(n_lists, math.ceil(wanted / passing))
+
+
+def training_rows(n_lists: int, rows: int) -> int:
+    """The number of rows to train lists on."""
+    per_list = MAX_TRAINED_ROWS // n_lists
+    per_list = max(MIN_TRAINED_PER_LIST, min(per_list, MAX_TRAINED_PER_LIST))
+    return min(rows, n_lists * per_list)
+
+
+def candidates_for(depth: int) -> int | None:
+    """The number of candidates to fetch from the lists; None if they cannot return enough."""
+    wanted = max(depth + EXTRA_CANDIDATES, min(2 * depth, MAX_CANDIDATES))
+    return wanted if wanted <= MAX_CANDIDATES else None

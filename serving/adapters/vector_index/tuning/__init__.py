@@ -1,1 +1,0 @@
-"""When to use lists, how many to train, and how many to probe."""
