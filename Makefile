@@ -75,7 +75,7 @@ $(INTEGRATIONS)/.integrations: requirements/integrations.txt $(VENV)/.dev
 	@echo "installing the frameworks of the integrations into $(INTEGRATIONS) (about 600 MB)"
 	$(call beside_the_usual,$(INTEGRATIONS))
 
-# Tools whose packages do not belong beside the others (requirements/protoc.in and audit.in).
+# Tools whose packages conflict with the others (requirements/protoc.in and audit.in).
 define apart_from_the_usual
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(1)
 	@$(BIN)/uv pip install --python $(1)/bin/python --quiet --require-hashes -r $<
@@ -157,7 +157,7 @@ bench-fill: $(VENV)/.dev ## Measure how fast the vector index is filled from Pos
 	@$(BIN)/python -m bench.index.fill --rows 1000000
 
 .PHONY: bench-peers
-bench-peers: $(PEERS)/.peers ## Measure other libraries beside the service, in turns; DATA=FOLDER names a set
+bench-peers: $(PEERS)/.peers ## Compare other libraries with the service, in turns; DATA=FOLDER names a set
 	@LANCEDB_LOG=error $(PEERS)/bin/python -m bench.peers $(if $(DATA),--data $(DATA))
 
 .PHONY: bench-gpu

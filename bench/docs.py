@@ -42,7 +42,7 @@ class Section:
         command: What measured them.
         text: What the columns mean.
         tables: Each makes a table of the results.
-        pictures: File names beside the results.
+        pictures: File names in the folder of the results.
     """
 
     title: str
@@ -233,7 +233,7 @@ def fuzz_table(records: Sequence[Record]) -> str:
 
 SECTIONS = (
     Section(
-        title="Beside other libraries",
+        title="Compared with other libraries",
         baseline="peers",
         command="make bench-peers DATA=locomo",
         text="All have the same texts, questions and encoder, and answer in turns. The other "
@@ -291,8 +291,8 @@ SECTIONS = (
         "for each budget that callers give. In time: answers within the budget. Whole: those of "
         "them to which every leg contributed. Late: calls that ended with DEADLINE_EXCEEDED. "
         "Over: the time from the last arrival until answers are whole and in time again. The "
-        "second table is a tenant with a tenth of the capacity beside one that asks more; the "
-        "third the same tenant beside one that writes as much as it can.",
+        "second table is a tenant with a tenth of the capacity while another asks more; the "
+        "third the same tenant while another writes as much as it can.",
         tables=(overload_table, neighbours_table, writes_table),
         pictures=("overview.png",),
     ),

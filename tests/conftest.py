@@ -124,7 +124,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out the tests of a release, and runs those of the Ray cluster last.
 
     The cluster stays up once it is started. It would hold the ports of Ray's own metrics, so that
-    a desk beside it listens on fewer ports than docs/operating.md lists.
+    a desk on the same machine listens on fewer ports than docs/operating.md lists.
     """
     if not config.getoption("--all"):
         left_out = [item for item in items if item.get_closest_marker("release")]

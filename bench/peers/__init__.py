@@ -1,1 +1,1 @@
-"""Other retrieval libraries beside the service: same questions, same encoder, in turns."""
+"""Other retrieval libraries and the service: same questions, same encoder, in turns."""

@@ -1,4 +1,4 @@
-"""The command `make bench-peers`: the service beside other libraries, on one machine, in turns.
+"""The command `make bench-peers`: the service and other libraries, on one machine, in turns.
 
 Every system has the same texts, questions and encoder. The peers run in this process, without a
 network; the service is asked over gRPC.

@@ -17,7 +17,7 @@ from bench.harness.results import Json, Record, append_record, read_records
 BASELINES = Path(__file__).parents[1] / "baselines"
 
 COPIED = ("*.png", "*.svg", "evidence.md")
-"""What is copied beside the results: plots, flame graphs, and the tables of the tuner. None holds
+"""What is copied with the results: plots, flame graphs, and the tables of the tuner. None holds
 any text of an evaluation set."""
 
 DROPPED = frozenset({"by_category", "by_stratum"})

@@ -1,4 +1,4 @@
-"""Work that runs beside the body of an async context."""
+"""Work that runs during the body of an async context."""
 
 from __future__ import annotations
 

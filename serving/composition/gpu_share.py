@@ -42,7 +42,7 @@ def share_of_index(settings: Settings) -> float:
 
 
 def left_by_lists(share: float, index: IndexSettings) -> float:
-    """Returns torch's part of a GPU share, beside the lists of an index in the same process.
+    """Returns torch's part of a GPU share, next to the lists of an index in the same process.
 
     Of a whole GPU it is all, since there is no other replica to protect.
     """

@@ -141,7 +141,7 @@ def _check_stores(registers: _Registers, stores: Stores) -> Iterator[Finding]:
 
 
 def _differs(found: int | None, wanted: int | None) -> Kind | None:
-    """What is wrong with a projection beside PostgreSQL."""
+    """What is wrong with a projection compared with PostgreSQL."""
     if found == wanted:
         return None
     if found is None:

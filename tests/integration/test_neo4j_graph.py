@@ -604,7 +604,7 @@ async def test_a_walk_that_takes_too_long_is_ended_by_the_server_too(
     with pytest.raises(TimeoutError):
         await search_within(neo4j_graph, 0.0001)
 
-    # Of this tenant, since walks that nobody asked yet are planned beside.
+    # Of this tenant, since walks that nobody asked yet are planned meanwhile.
     running, _, _ = cypher.execute_query(
         "SHOW TRANSACTIONS YIELD currentQuery, parameters"
         " WHERE currentQuery STARTS WITH 'CYPHER replan' AND parameters.given.tenant = $tenant"

@@ -91,7 +91,7 @@ def byte_pairs(more_words: Sequence[str] = ()) -> Tokenizer:
     """As Qwen3 has it: pairs of bytes, and nothing around a text, as in its rerankers.
 
     Args:
-        more_words: Trained on beside `WORDS`; those that are often there become one token.
+        more_words: Trained on in addition to `WORDS`; those that are often there become one token.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()

@@ -1,6 +1,6 @@
 """The command `python -m bench.speed.faults`: lets stores and replicas fail under a steady load.
 
-The stores fail beside a service in the placement `single`, and the replicas of the index and of
+The stores fail under a service in the placement `single`, and the replicas of the index and of
 the embedder in one in `split`, over the same data.
 """
 

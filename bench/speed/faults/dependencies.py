@@ -184,7 +184,7 @@ class Replica:
 
 
 def replicas(service: int) -> list[Replica]:
-    """Those of a service in the placement `split` that answer questions beside the ingress."""
+    """Those of a service in the placement `split` that answer questions, besides the ingress."""
     return [
         Replica("index", "VectorIndex", service),
         Replica("embedder", "Embedder", service),

@@ -80,7 +80,7 @@ def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> S
     type=click.IntRange(min=0),
     default=8,
     show_default=True,
-    help="How many batches a tenant writes at a time beside others; 0 leaves that part out.",
+    help="How many batches a tenant writes at a time while others ask; 0 leaves that part out.",
 )
 @click.option(
     "--out",

@@ -16,7 +16,7 @@ CAPACITY = "capacity"
 NEIGHBOUR = "neighbour"
 """What one tenant saw while another one flooded the service."""
 
-WRITES = "beside writes"
+WRITES = "during writes"
 """What tenants saw while another one wrote as much as it could."""
 
 REFUSED = "RESOURCE_EXHAUSTED"

@@ -1,4 +1,4 @@
-"""Measures a tenant's answers, and its writes, beside another tenant that floods the service."""
+"""Measures a tenant's answers, and its writes, while another tenant floods the service."""
 
 from __future__ import annotations
 

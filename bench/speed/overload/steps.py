@@ -94,7 +94,7 @@ async def measure(address: str, plan: Plan, take: Take) -> None:
 async def _measure_neighbour(
     connections: Connections, plan: Plan, capacity_per_s: float, budget_s: float, take: Take
 ) -> None:
-    """Measures a tenant alone, and beside one that offers the highest load."""
+    """Measures a tenant alone, and while another offers the highest load."""
     tenants = queries_of_two(plan.queries)
     if len(tenants) < 2:
         return

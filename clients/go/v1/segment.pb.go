@@ -65,7 +65,7 @@ type Segment struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Output only. When the server last changed it.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Words that it is to be found by beside those of its text, such as tags or
+	// Words that it is to be found by, besides those of its text, such as tags or
 	// synonyms; at most 64 of at most 256 bytes. The lexical leg searches them,
 	// with a weight of the profile; they are not embedded.
 	Keywords []string `protobuf:"bytes,15,rep,name=keywords,proto3" json:"keywords,omitempty"`

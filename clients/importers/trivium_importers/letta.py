@@ -21,7 +21,7 @@ SPOKEN: Mapping[str, str] = {
 }
 """The roles of messages in agent files, and the types of those in lists, that somebody said."""
 SEND_MESSAGE = "send_message"
-"""The tool with which older kinds of agents reply; the text beside it is what they thought."""
+"""The tool with which older kinds of agents reply; the text with it is what they thought."""
 LEGACY = "is an agent file of the legacy format; export it with use_legacy_format=False"
 
 

@@ -141,7 +141,7 @@ Translate = Callable[[Exported], Iterable[Found[Item]]]
 
 
 class Translation:
-    """The outcome of an import beside its items."""
+    """The outcome of an import, except its items."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []

@@ -252,7 +252,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         await self.push_frame(MetricsFrame(data=[data]))
 
     def _start(self, coroutine: Any) -> None:
-        """Runs it beside the frames: an interruption does not cancel it, `cleanup` awaits it."""
+        """Runs it next to the frames: an interruption does not cancel it, `cleanup` awaits it."""
         task = self.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -36,7 +36,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorDetails:
-    """The details of a status beside code and message; empty if it has none.
+    """The details of a status besides code and message; empty if it has none.
 
     `reason` is a value of `trivium.v1.ErrorReason` without its prefix,
     `retry_delay` the time after which a retry may succeed, `request_id` the

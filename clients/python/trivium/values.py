@@ -41,7 +41,7 @@ class Segment:
         entities: The names of the entities it mentions; empty means that the server
             extracts them.
         entity: The name of the entity that it represents, such as a file.
-        keywords: Words that it is to be found by beside those of its text; not embedded.
+        keywords: Words that it is to be found by, besides those of its text; not embedded.
         embedding: The vector of its text; None means that the server computes it. Never in results.
         created_at: When it was first stored. Set by the server, unless a new segment brings an
             earlier time, such as that of its export.

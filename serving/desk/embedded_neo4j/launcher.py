@@ -79,7 +79,7 @@ class EmbeddedNeo4j:
 
     @property
     def log_path(self) -> Path:
-        """The output of the process; Neo4j's own log is `logs/debug.log` beside it."""
+        """The output of the process; Neo4j's own log is `logs/debug.log` next to it."""
         return self._root / "neo4j.log"
 
     @property

@@ -66,7 +66,7 @@ def major_version_of(binaries: Path) -> int:
 def reachable_binaries(binaries: Path, account: Account, copy: Path) -> Path:
     """The programs, or a copy of them in `copy` if the account cannot access them.
 
-    Permissions are not changed. The package is copied together with the libraries beside it, which
+    Permissions are not changed. The package is copied together with its libraries, which
     it finds by relative path.
     """
     if account.can("-x", binaries / "postgres"):

@@ -103,7 +103,7 @@ class BucketedPasses:
 
     Shapes with long passes are not recorded. If memory is short, fewer shapes are recorded and
     batches are smaller; both are logged. The largest batch is run once after recording, which
-    proves that it fits beside the recorded shapes and reserves its memory.
+    proves that it fits in addition to the recorded shapes and reserves its memory.
 
     Args:
         device: Runs the network.

@@ -17,7 +17,7 @@ TENANT_BYTES = 1 << 20
 TOTAL_BYTES = 8 << 20
 
 ENTRY_BYTES = 660
-"""What a tenant's only entry takes beside its text and its numbers; each further one takes 190."""
+"""What a tenant's only entry takes besides its text and its numbers; each further one takes 190."""
 
 _FLOAT_BYTES = 4
 

@@ -39,7 +39,7 @@ class Warmer:
     """Runs the legs once, so that the next question waits for nothing that one had to load.
 
     The legs open connections, and load the tenant's word statistics and vectors. The names are read
-    beside them: a question gives them a part of its time only.
+    in addition: a question gives them a part of its time only.
     """
 
     def __init__(self, retriever: Retriever, names: NameResolver) -> None:

@@ -239,13 +239,13 @@ async def test_what_is_plainly_first_in_words_and_meaning_is_among_the_first_two
     """Whatever graph and signals say of the person that the question names."""
     asked = ["violin", "harbour", "marathon", "passport"]
     plain = replace(turn(50, "Corsin", asked, ["Yuki"]), id="zz-plain")
-    beside = [
+    others = [
         replace(turn(60 + place, "Yuki", [asked[place], *THINGS[place : place + 3]], ["Yuki"]))
         for place in range(3)
     ]
 
     question = f"What did Yuki say about the {' '.join(asked)}?"
-    [found] = await answers(store, [*memory.items, *beside, plain], [question])
+    [found] = await answers(store, [*memory.items, *others, plain], [question])
 
     assert plain.text in found[:2]
 

@@ -112,7 +112,7 @@ def test_overload_offers_every_share_with_every_budget(
 
     scenarios = [str(each["scenario"]) for each in records_in(out)]
     assert scenarios.count("overload") == 2
-    assert scenarios.count("beside writes") == 2
+    assert scenarios.count("during writes") == 2
 
 
 def test_prefetched_recall_waits_for_no_search() -> None:

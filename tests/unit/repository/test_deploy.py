@@ -130,19 +130,19 @@ def test_the_shipped_shares_fit_a_model_and_its_previous_one_on_one_gpu() -> Non
 
 
 @pytest.mark.parametrize(
-    ("placement", "index", "beside"),
+    ("placement", "index", "others"),
     [
         ("split", "VectorIndex", {"Fusion", "Projector", "Embedder"}),
         ("gpu", "VectorSpace", {"Fusion", "Projector"}),
     ],
 )
 def test_each_shard_of_the_index_is_a_separate_deployment(
-    placement: str, index: str, beside: set[str]
+    placement: str, index: str, others: set[str]
 ) -> None:
     deployed = built({"serve": {"placement": placement}, "index": {"shards": 3}})
 
     shards = {f"{index}-{number}-of-3": Shard(number, 3) for number in range(3)}
-    assert {each.name for each in deployed} == beside | set(shards)
+    assert {each.name for each in deployed} == others | set(shards)
     given = {each.name: each.init_args[-1] for each in deployed if each.name in shards}
     assert given == shards
 

@@ -255,7 +255,7 @@ _COLUMN_TYPES = {
         "closing_retracted_at": "timestamptz[]",
     },
 }
-"""The columns of an index row beside its name and vectors."""
+"""The columns of an index row besides its name and vectors."""
 _COLUMNS = {
     kind: ", ".join(f"{kind}.{name}" for name in types) for kind, types in _COLUMN_TYPES.items()
 }

@@ -76,7 +76,7 @@ async def find_segments(
     Args:
         connection: A search connection.
         statement: Has `{conditions}` in place of the scope's conditions, and placeholders for
-            `tenant_id` and `depth` beside those of `values`.
+            `tenant_id` and `depth` in addition to those of `values`.
         question: The parsed question.
         values: The statement's other values.
     """

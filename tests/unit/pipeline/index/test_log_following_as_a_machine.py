@@ -1,7 +1,7 @@
 """An index that follows its feed, in shards and over restarts, against a reference in one piece.
 
 Every replica maintains its engine and writes its snapshots in a thread of its own all the while,
-so that whatever is asked here is asked beside a rebuild, a swap or a snapshot.
+so that whatever is asked here is asked during a rebuild, a swap or a snapshot.
 """
 
 from __future__ import annotations

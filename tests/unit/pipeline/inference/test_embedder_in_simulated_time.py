@@ -262,20 +262,20 @@ def test_documents_keep_most_of_the_device_beside_questions_that_never_cease() -
     draw = random.Random(0)
     arrivals = list(accumulate(draw.expovariate(2000) for _ in range(4000)))
     texts = numbered([128] * 10_000, first=10_000)
-    alone, beside = (Simulation(0.0008, 1.2e-6) for _ in range(2))
-    for simulation in (alone, beside):
+    alone, shared = (Simulation(0.0008, 1.2e-6) for _ in range(2))
+    for simulation in (alone, shared):
         simulation.documents(0, texts)
     questions = [
-        beside.query(at, text) for at, text in zip(arrivals, numbered([38] * 4000), strict=True)
+        shared.query(at, text) for at, text in zip(arrivals, numbered([38] * 4000), strict=True)
     ]
-    for simulation in (alone, beside):
+    for simulation in (alone, shared):
         simulation.run()
 
     waited = sorted(question.waited_s for question in questions)
     assert waited[int(0.99 * len(waited))] <= 0.005
     ended = arrivals[-1]
-    assert beside.ran("bulk")[-1].ended > ended, "there were documents all the time"
-    assert windows_until(beside, ended) >= 0.6 * windows_until(alone, ended)
+    assert shared.ran("bulk")[-1].ended > ended, "there were documents all the time"
+    assert windows_until(shared, ended) >= 0.6 * windows_until(alone, ended)
 
 
 @given(batch_seconds, token_seconds, questions, calls)

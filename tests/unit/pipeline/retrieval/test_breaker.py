@@ -186,7 +186,7 @@ def test_one_probe_passes_when_it_is_time_and_its_answer_closes_the_breaker() ->
         suppress(BreakerOpenError),
     ):
         asked.call()
-        raise AssertionError("a second call passed beside the probe")
+        raise AssertionError("a second call passed during the probe")
 
     assert asked.states == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
     asked.call()

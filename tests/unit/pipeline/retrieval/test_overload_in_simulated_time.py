@@ -225,10 +225,10 @@ async def _beside_a_flood(service: Service, share: float, budget_s: float = 0.1)
 
 @pytest.mark.parametrize("share", [2, 3, 10])
 def test_quiet_tenant_beside_a_flood_is_answered(share: float) -> None:
-    async def beside() -> Seen:
+    async def with_others() -> Seen:
         return await _beside_a_flood(Service(), share)
 
-    quiet = run_in_virtual_time(beside())
+    quiet = run_in_virtual_time(with_others())
 
     assert (quiet.refused, quiet.late) == (0, 0)
 
@@ -236,10 +236,10 @@ def test_quiet_tenant_beside_a_flood_is_answered(share: float) -> None:
 @pytest.mark.parametrize("budget_s", [0.1, 0.3])
 @pytest.mark.parametrize("share", [2, 3])
 def test_quiet_tenant_beside_pending_calls_is_answered(share: float, budget_s: float) -> None:
-    async def beside() -> Seen:
+    async def with_others() -> Seen:
         return await _beside_a_flood(OneAtATime(arriving_turns=1), share, budget_s)
 
-    quiet = run_in_virtual_time(beside())
+    quiet = run_in_virtual_time(with_others())
 
     assert quiet.late == 0
     assert quiet.refused <= 0.05 * quiet.in_time

@@ -131,7 +131,7 @@ export type Segment = Message<"trivium.v1.Segment"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * Words that it is to be found by beside those of its text, such as tags or
+   * Words that it is to be found by, besides those of its text, such as tags or
    * synonyms; at most 64 of at most 256 bytes. The lexical leg searches them,
    * with a weight of the profile; they are not embedded.
    *
