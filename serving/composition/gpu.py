@@ -50,10 +50,6 @@ def open_encoder(
             threads=embedder.threads,
             export=export_encoder,
         )
-    if backend == "bfloat16":
-        from serving.gpu.encoders.bert_encoder import BertEncoder
-
-        return BertEncoder(checkpoint, cache_dir, threads=embedder.threads)
     assert chosen != "int8", "no other backend has it; this is a bug"
     if backend == "qwen3":
         from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder

@@ -166,12 +166,11 @@ class EmbedderSettings(_Section):
         "layout, which need the extra `models`. Another model re-embeds everything in the "
         "background.",
     )
-    backend: Literal["auto", "onnx", "bfloat16", "qwen3", "torch"] = Field(
+    backend: Literal["auto", "onnx", "qwen3", "torch"] = Field(
         default="auto",
         description="`torch` runs any model on any device; `qwen3` runs Qwen3-Embedding on any "
-        "device. On a CPU, `onnx` needs less than half the time of torch, and `bfloat16` a quarter "
-        "of that if the processor has matrix instructions (Intel AMX; BERT models only). `auto` "
-        "uses the fastest one that this machine supports.",
+        "device. On a CPU, `onnx` needs less than half the time of torch. `auto` uses the fastest "
+        "one that this machine supports.",
     )
     device: str = Field(
         default="cpu",
@@ -217,8 +216,6 @@ class EmbedderSettings(_Section):
 
     @model_validator(mode="after")
     def _precision_can_be_had(self) -> Self:
-        if self.precision != "auto" and self.backend == "bfloat16":
-            raise ValueError("the backend bfloat16 has a fixed precision")
         if self.backend == "onnx" and self.precision not in ("auto", "float32", "int8"):
             raise ValueError("the backend onnx has the precisions float32 and int8")
         return self

@@ -18,7 +18,6 @@ from serving.adapters.encoder.probes import PROBE_TEXTS
 from serving.adapters.vector_index.device_vector import DeviceVector
 from serving.composition.gpu import export_encoder
 from serving.config.settings import default_cache_dir
-from serving.gpu.encoders.bert_encoder import BertEncoder
 from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
 from serving.gpu.encoders.torch_encoder import TorchEncoder
 from serving.ports.embedding import TextEncoder, Vectors
@@ -35,13 +34,12 @@ RUNTIMES: dict[str, Run] = {
     "int8": lambda checkpoint, cache_dir: OnnxEncoder(
         checkpoint, cache_dir, precision="int8", export=export_encoder
     ),
-    "bert": lambda checkpoint, cache_dir: BertEncoder(checkpoint, cache_dir),
     "qwen3": lambda checkpoint, _: Qwen3Encoder(checkpoint),
     "cuda": lambda checkpoint, _: TorchEncoder(checkpoint, device="cuda"),
     "graphs": lambda checkpoint, _: Qwen3Encoder(checkpoint, device="cuda"),
 }
 
-CPU_RUNTIMES = ("torch", "onnx", "bert")
+CPU_RUNTIMES = ("torch", "onnx")
 
 
 @pytest.fixture(

@@ -35,7 +35,6 @@ USES_OF_EXTRAS = {
 }
 HOW = {
     "onnx": "ONNX Runtime on the CPU in {precision}",
-    "bfloat16": "bfloat16 matrix instructions of the CPU",
     "qwen3": "the lean Qwen3 on {device} in {precision}",
     "torch": "torch on {device} in {precision}",
 }

@@ -5,7 +5,6 @@ It imports none of them, so choosing does not load torch.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
@@ -18,7 +17,7 @@ from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 def choose_backend(
     backend: str, device: str, checkpoint: EncoderCheckpoint, precision: str = "auto"
 ) -> str:
-    """The encoder to use: "onnx", "bfloat16", "qwen3" or "torch".
+    """The encoder to use: "onnx", "qwen3" or "torch".
 
     Args:
         backend: One of these, which is returned as it is, or "auto".
@@ -41,11 +40,8 @@ def choose_backend(
         return backend
     if is_plain_qwen3(checkpoint):
         return "qwen3"
-    if device == "cpu" and precision == "int8":
-        return "onnx"
-    if device != "cpu" or precision not in ("auto", "float32"):
-        return "torch"
-    return "bfloat16" if cpu_multiplies_bfloat16() and is_plain_bert(checkpoint) else "onnx"
+    runs_in_onnx = device == "cpu" and precision in ("auto", "float32", "int8")
+    return "onnx" if runs_in_onnx else "torch"
 
 
 def choose_precision(
@@ -79,25 +75,6 @@ def choose_precision(
     return "bfloat16" if backend == "qwen3" and device != "cpu" else "float32"
 
 
-def cpu_multiplies_bfloat16() -> bool:
-    """Whether this CPU has matrix instructions for bfloat16 (Intel AMX)."""
-    flags = Path("/proc/cpuinfo")
-    return flags.is_file() and "amx_bf16" in flags.read_text()
-
-
-def is_plain_bert(checkpoint: EncoderCheckpoint) -> bool:
-    """Whether `bert_encoder` can run the checkpoint."""
-    config = checkpoint.architecture
-    return (
-        config.get("model_type") == "bert"
-        and config.get("hidden_act") == "gelu"
-        and config.get("position_embedding_type", "absolute") == "absolute"
-        and not config.get("is_decoder", False)
-        and checkpoint.pooling in ("mean", "cls")
-        and _is_pooled_alone(checkpoint)
-    )
-
-
 def is_plain_qwen3(checkpoint: EncoderCheckpoint) -> bool:
     """Whether `qwen3_encoder` can run the checkpoint."""
     try:
@@ -108,13 +85,8 @@ def is_plain_qwen3(checkpoint: EncoderCheckpoint) -> bool:
 
 
 def is_last_token_pooled(checkpoint: EncoderCheckpoint) -> bool:
-    """Whether a vector is the state of the last token, normalised or not."""
-    return checkpoint.pooling == "lasttoken" and _is_pooled_alone(checkpoint)
-
-
-def _is_pooled_alone(checkpoint: EncoderCheckpoint) -> bool:
-    """Whether no further module changes the direction of the pooled state."""
-    return checkpoint.modules in (
+    """Whether a vector is the state of the last token, normalised or not, and nothing else."""
+    return checkpoint.pooling == "lasttoken" and checkpoint.modules in (
         ("Transformer", "Pooling"),
         ("Transformer", "Pooling", "Normalize"),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -22,12 +21,7 @@ from serving.adapters.encoder.onnx_encoder import MODEL_FILE, OnnxEncoder, expor
 from serving.composition.gpu import export_encoder
 from serving.domain.errors import DependencyError
 from serving.domain.items.text import TextForm
-from serving.gpu.encoders.backend import is_plain_bert
-from serving.gpu.encoders.bert_encoder import BertEncoder
-from serving.gpu.encoders.on_device import DeviceEncoder
-from serving.gpu.encoders.reference import cached_reference
 from serving.gpu.encoders.torch_encoder import TorchEncoder
-from tests.fixtures.encoder import MakeBert
 
 
 @pytest.fixture(scope="module")
@@ -107,71 +101,17 @@ def test_whatever_changes_the_vectors_changes_the_fingerprint(
 def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(
     tiny_bert: EncoderCheckpoint, tmp_path: Path
 ) -> None:
-    # Of so small a model fewer dimensions than these are near the bound that bfloat16 must keep.
     short = open_checkpoint(str(tiny_bert.folder), dimension=48)
     windows = [TorchEncoder(short).tokenize_query("we sailed to goa")]
     whole = TorchEncoder(tiny_bert).encode(windows)[:, :48]
 
     for encoder in (
         TorchEncoder(short),
-        BertEncoder(short, tmp_path),
         OnnxEncoder(short, tmp_path, export=export_encoder),
     ):
         made = encoder.encode(windows)
         np.testing.assert_allclose(made, whole / np.linalg.norm(whole), atol=0.01)
         np.testing.assert_allclose(np.linalg.norm(made), 1, rtol=1e-5)
-
-
-# ---------------------------------------------------------------- BERT by hand
-
-
-def test_bert_by_hand_pools_by_the_mean_too(make_tiny_bert: MakeBert, tmp_path: Path) -> None:
-    checkpoint = open_checkpoint(str(make_tiny_bert("mean")))
-    encoder = BertEncoder(checkpoint, tmp_path)
-    windows = [encoder.tokenize_query(text) for text in ("we", "we sailed to goa with memory")]
-
-    cosines = (encoder.encode(windows) * TorchEncoder(checkpoint).encode(windows)).sum(axis=1)
-
-    assert cosines.min() >= 0.9999
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"model_type": "qwen3"}, {"hidden_act": "relu"}, {"position_embedding_type": "relative_key"}],
-    ids=str,
-)
-def test_bert_by_hand_refuses_what_it_does_not_know(
-    folder: Path, tmp_path: Path, change: dict[str, str]
-) -> None:
-    config = folder / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | change))
-    checkpoint = open_checkpoint(str(folder))
-
-    assert not is_plain_bert(checkpoint)
-    with pytest.raises(DependencyError, match="no plain BERT"):
-        BertEncoder(checkpoint, tmp_path)
-
-
-def test_bert_by_hand_refuses_to_give_other_vectors_than_its_checkpoint(
-    tiny_bert: EncoderCheckpoint, tmp_path: Path
-) -> None:
-    expected = cached_reference(tiny_bert, tmp_path)
-    # The cosine of each to itself is then 0.9998.
-    (kept,) = (tmp_path / "probes").iterdir()
-    np.save(kept, expected * 0.9998)
-
-    with pytest.raises(DependencyError, match=r"bfloat16 arithmetic differs .*backend to onnx"):
-        BertEncoder(tiny_bert, tmp_path)
-
-
-def test_the_reference_is_made_once(
-    tiny_bert: EncoderCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = cached_reference(tiny_bert, tmp_path)
-    monkeypatch.delattr(DeviceEncoder, "encode")
-
-    np.testing.assert_array_equal(cached_reference(tiny_bert, tmp_path), made)
-    assert [path.suffix for path in (tmp_path / "probes").iterdir()] == [".npy"]
 
 
 # ---------------------------------------------------------------- exports

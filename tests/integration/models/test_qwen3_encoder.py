@@ -497,7 +497,7 @@ def test_on_an_accelerator_a_qwen3_is_computed_in_bfloat16_unless_another_is_nam
     assert choose_precision(precision, device, backend) == chosen
 
 
-@pytest.mark.parametrize("backend", ["qwen3", "torch", "bfloat16"])
+@pytest.mark.parametrize("backend", ["qwen3", "torch"])
 def test_int8_without_an_onnx_graph_is_refused(backend: str) -> None:
     with pytest.raises(DependencyError, match=f"int8 is for ONNX Runtime, .* run by {backend}"):
         choose_precision("int8", "cpu", backend)

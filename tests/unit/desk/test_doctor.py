@@ -27,7 +27,6 @@ def of_model(**embedder: Any) -> CheckResult:
     ("embedder", "how"),
     [
         ({"backend": "onnx"}, "ONNX Runtime"),
-        ({"backend": "bfloat16"}, "bfloat16"),
         ({"backend": "torch"}, "torch on cpu"),
         ({"backend": "auto", "device": "cuda"}, "torch on cuda"),
     ],
