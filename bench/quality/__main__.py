@@ -11,7 +11,7 @@ import click
 from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, left_without_facts
-from bench.harness.connections import LIMIT, connected
+from bench.harness.connections import connected
 from bench.harness.results import RESULTS, append_record, run_folder
 from bench.harness.service import running
 from bench.quality import memories, slices
@@ -97,13 +97,6 @@ def _configs(
 )
 @click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
 @click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=100),
-    default=LIMIT,
-    show_default=True,
-    help="How many hits to request.",
-)
-@click.option(
     "--skip-unreadable", is_flag=True, help="Leave out lines that cannot be read, and go on."
 )
 @click.option(
@@ -132,7 +125,6 @@ def main(
     seed: int,
     without_facts: bool,
     limit_queries: int | None,
-    limit: int,
     skip_unreadable: bool,
     gate_file: Path | None,
     store_file: Path | None,
@@ -161,7 +153,7 @@ def main(
         if without_facts:
             collections = [left_without_facts(each) for each in collections]
         before = stored.read_rows(gate_file) if gate_file else []
-        rows = asyncio.run(_measure(collections, chosen, address, limit, out))
+        rows = asyncio.run(_measure(collections, chosen, address, out))
         if store_file is not None:
             _store(store_file, rows)
         passed = not gate_file or _gate(before, rows)
@@ -169,7 +161,7 @@ def main(
 
 
 async def _measure(
-    collections: Sequence[Collection], choose: Choose, address: str | None, limit: int, out: Path
+    collections: Sequence[Collection], choose: Choose, address: str | None, out: Path
 ) -> list[Row]:
     """Measures the sets in order, and writes each to disk when it is complete."""
     rows: list[Row] = []
@@ -178,21 +170,20 @@ async def _measure(
         configs = choose(profiles)
         for collection in collections:
             with progress_bars(console) as bars:
-                session = Session(connections, profiles, bars, limit=limit)
+                session = Session(connections, profiles, bars)
                 answers = await session.measure(collection, configs)
-            rows += _write(out, collection, answers, limit)
+            rows += _write(out, collection, answers)
     return rows
 
 
-def _write(out: Path, collection: Collection, answers: Sequence[Answers], limit: int) -> list[Row]:
+def _write(out: Path, collection: Collection, answers: Sequence[Answers]) -> list[Row]:
     """Writes results, scores and summary of a set, none of which holds a text of it."""
     about = environment.about(collection)
     records = [
         outcome(
             each,
             answers[0],
-            limit=limit,
-            command=_command(collection, (each.config, answers[0].config), limit),
+            command=_command(collection, (each.config, answers[0].config)),
         ).as_record(about)
         for each in answers
     ]
@@ -209,15 +200,13 @@ def _write(out: Path, collection: Collection, answers: Sequence[Answers], limit:
     return rows
 
 
-def _command(collection: Collection, configs: Sequence[RunConfig], limit: int) -> str:
+def _command(collection: Collection, configs: Sequence[RunConfig]) -> str:
     """The command that measures a configuration and its baseline again."""
     given = [
         part for each in dict.fromkeys(map(format_config, configs)) for part in ("--config", each)
     ]
     if configs[0] != configs[-1]:
         given += ["--baseline", configs[-1].name]
-    if limit != LIMIT:
-        given += ["--limit", str(limit)]
     names = collection.given_as or (collection.name,)
     return shlex.join(["python", "-m", "bench.quality", *names, *given])
 

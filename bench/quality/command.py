@@ -12,13 +12,11 @@ from rich.console import Console
 
 from bench.harness.collection import Collection, read_collection
 from bench.harness.service import ServiceStartError
-from bench.quality.scoring.stored import StoredError
-from bench.quality.session import RejectedError
 from trivium.errors import TriviumError
 
 SHOWN_PROBLEMS = 10
 
-EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError, RejectedError, StoredError)
+EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError)
 """Errors that end a command with their message and without a traceback."""
 
 console = Console(stderr=True)
@@ -32,22 +30,18 @@ folders_argument = click.argument(
 
 
 @contextlib.contextmanager
-def ended_by_message(*more: type[Exception]) -> Iterator[None]:
+def ended_by_message() -> Iterator[None]:
     """Ends the command with the message of an expected error, without a traceback.
-
-    Args:
-        more: Further errors that this command expects.
 
     Raises:
         click.Abort: It was interrupted.
         click.ClickException: Something expected went wrong.
     """
-    expected: tuple[type[Exception], ...] = (*EXPECTED, *more)
     try:
         yield
     except asyncio.CancelledError:
         raise click.Abort from None
-    except expected as error:
+    except EXPECTED as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -1,10 +1,8 @@
 """Changes the names in questions: to what speech recognition writes for them, or to short forms.
 
-A name that a recogniser does not know comes out as it sounds, spelt by the rules of the language:
-Melony for Melanie. What is confused is general phonetics of English (letters that sound alike,
-vowels without stress, voiced and voiceless ends, a silent h, a pause within a name); no list of
-names is behind it. Everything is drawn from a seed, the question and the name, so that the same
-set is changed in the same way on every machine.
+A name that a recogniser does not know is spelt as it sounds: Melony for Melanie. The confusions are
+general phonetics of English, not derived from a list of names. They are drawn by a seed, the
+question and the name, so that a set is changed in the same way on every machine.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ MIN_LETTERS = 3
 """A name with less has nothing to confuse, and a short form with less says nothing."""
 
 SLIPS = (1, 1, 2)
-"""How many confusions a name suffers, each of these equally often."""
+"""How many confusions a name has, each of these equally often."""
 
 ATTEMPTS = 40
 """Draws before a name is left as it is, since all that they led to is a word of the memory."""
@@ -96,8 +94,7 @@ CONFUSIONS: Sequence[tuple[str, ...]] = (
     # A pause: one name becomes two words.
     ("(?<=[a-z]{2})(?<=[aeiouy])(?=[^aeiouy][aeiouy][a-z])", " "),
 )
-"""Patterns in small letters, each with what is written instead. A confusion is as likely as it has
-places in a word, and each of its variants is equally likely."""
+"""Patterns in small letters, each with its variants. All places and variants are equally likely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +179,7 @@ def with_changed_names(
 
 
 def misheard(name: str, taken: frozenset[str], draw: random.Random) -> str:
-    """A name with one or two confusions, or itself if every variant is taken.
-
-    Args:
-        name: In small letters.
-        taken: What it must not become.
-        draw: Decides.
-    """
+    """A name in small letters with one or two confusions, or itself if every variant is taken."""
     for _ in range(ATTEMPTS):
         variant = name
         for _ in range(draw.choice(SLIPS)):
@@ -210,12 +201,7 @@ def _confused(word: str) -> Iterator[str]:
 def shortened(name: str, taken: frozenset[str]) -> str:
     """A name's beginning up to the end of its first syllable, or as much longer as it takes.
 
-    Args:
-        name: In small letters.
-        taken: What it must not become.
-
-    Returns:
-        At least one letter less than the name; the name where no beginning is free.
+    It has at least one letter less than the name; where no beginning is free it is the name.
     """
     syllable = re.match(f"[^{_VOWELS}]*[{_VOWELS}]+[^{_VOWELS}]", name)
     least = max(MIN_LETTERS, syllable.end() if syllable else MIN_LETTERS)

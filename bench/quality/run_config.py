@@ -88,11 +88,7 @@ def _format(value: Any) -> str:
 
 
 def legs_of(config: RunConfig, profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """The names of the legs with a weight above 0.
-
-    Args:
-        config: The configuration.
-        profiles: As the service lists them.
+    """The names of the legs with a weight above 0, by the profiles of the service.
 
     Raises:
         ValueError: The service has no such profile.
@@ -127,18 +123,16 @@ def _only(
     return config.without(*others, name=name or " + ".join(legs))
 
 
-def default_configs(
-    profiles: Sequence[Profile], profile: str = DEFAULT_PROFILE
-) -> tuple[RunConfig, ...]:
-    """Measures what each leg and signal of a profile is worth.
+def default_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
+    """Measures what each leg and signal of the default profile is worth.
 
     These are the whole profile, each leg alone, words + meaning, and the profile without each leg
     and each signal. Of two configurations with the same legs, the first is kept.
 
     Raises:
-        ValueError: The service has no such profile.
+        ValueError: The service has no default profile.
     """
-    whole = RunConfig(profile, profile)
+    whole = RunConfig(DEFAULT_PROFILE)
     carried = legs_of(whole, profiles)
     configs = [whole, *_single_legs(whole, profiles)]
     if {LEXICAL, DENSE} <= set(carried):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.progress import Progress
 
 from bench.harness.collection import Collection
-from bench.harness.connections import LIMIT, Connections
+from bench.harness.connections import Connections
 from bench.harness.results import Result, table
 from bench.harness.writing import BatchLoader, measure_projection, projected
 from bench.quality.run_config import RunConfig, legs_of
@@ -22,7 +22,7 @@ WARM_UP = 50
 STATS_TIMEOUT_S = 30.0
 
 
-class RejectedError(Exception):
+class RejectedError(ValueError):
     """The service would not store all of a set; the message says how much of it."""
 
 
@@ -33,7 +33,6 @@ class Session:
         connections: To it.
         profiles: As it lists them.
         bars: Show how far it is.
-        limit: How many hits to request.
     """
 
     def __init__(
@@ -41,13 +40,10 @@ class Session:
         connections: Connections,
         profiles: Sequence[Profile],
         bars: Progress,
-        *,
-        limit: int = LIMIT,
     ) -> None:
         self._connections = connections
         self._profiles = profiles
         self._bars = bars
-        self._limit = limit
 
     async def measure(self, collection: Collection, configs: Sequence[RunConfig]) -> list[Answers]:
         """Writes a set, waits until every leg has it, and sends its judged questions.
@@ -79,7 +75,6 @@ class Session:
                 config,
                 legs_of(config, self._profiles),
                 lambda: self._bars.advance(counted),
-                limit=self._limit,
             )
             for config in configs
         ]

@@ -6,14 +6,11 @@ counted, so that faults of the service are not mistaken for bad ranking.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from bench.harness.collection import Query
-from bench.harness.connections import LIMIT, Connections
-from bench.harness.latency import Latency
+from bench.harness.connections import Connections
 from bench.harness.load import Advance, Run, closed_loop, faults_of
 from bench.quality.run_config import RunConfig
 from bench.quality.scoring.answers import BRIEFING, briefed_segments, ranked_segments
@@ -49,7 +46,7 @@ class Scored:
         return f"failed: {self.failed}" if self.failed else ", ".join(self.partial)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Answers:
     """The answers to all questions under one configuration, in the order of the questions.
 
@@ -65,36 +62,6 @@ class Answers:
     scored: Sequence[Scored]
     run: Run[Retrieval]
 
-    def values(self, metric: str) -> list[float]:
-        """The metric of each question."""
-        return [each.scores[metric] for each in self.scored]
-
-    @cached_property
-    def clusters(self) -> list[str]:
-        """The conversation of each question."""
-        return [each.query.tenant for each in self.scored]
-
-    @property
-    def failed(self) -> int:
-        """How many questions got no answer."""
-        return sum(bool(each.failed) for each in self.scored)
-
-    @property
-    def partial(self) -> int:
-        """How many answers lack the results of a leg."""
-        return sum(bool(each.partial) for each in self.scored)
-
-    @property
-    def leg_faults(self) -> dict[str, int]:
-        """How often which leg ended other than it should."""
-        return dict(Counter(fault for each in self.scored for fault in each.partial))
-
-    @property
-    def server(self) -> Latency | None:
-        """The server's own time of the calls that succeeded; None if none did."""
-        totals = [each.statistics.total.total_seconds() for _, each in self.run.answered]
-        return Latency.of(totals) if totals else None
-
 
 async def evaluate(
     connections: Connections,
@@ -102,11 +69,10 @@ async def evaluate(
     config: RunConfig,
     legs: Sequence[str],
     advance: Advance,
-    *,
-    limit: int = LIMIT,
-    callers: int = 1,
 ) -> Answers:
-    """Sends all questions under a configuration; what was written must be projected by now.
+    """Sends all questions under a configuration, one at a time.
+
+    What was written must be projected by now.
 
     Args:
         connections: To the service.
@@ -114,8 +80,6 @@ async def evaluate(
         config: The configuration.
         legs: The legs that it has, for the record.
         advance: Called after each answer.
-        limit: How many hits to request.
-        callers: How many questions at a time. One measures the latency of an idle service.
     """
     scored: dict[str, Scored] = {}
 
@@ -125,7 +89,6 @@ async def evaluate(
                 query,
                 timeout=TIMEOUT_S,
                 briefing=BRIEFING,
-                limit=limit,
                 profile=config.profile,
                 profile_overrides=config.changes,
             )
@@ -135,7 +98,7 @@ async def evaluate(
         scored[query.id] = score(query, retrieval)
         return retrieval
 
-    run = await closed_loop(ask, queries, callers, advance)
+    run = await closed_loop(ask, queries, 1, advance)
     return Answers(config, tuple(legs), [scored[query.id] for query in queries], run)
 
 

@@ -3,9 +3,8 @@
 The rule: for each set, configuration and metric that is stored, the paired difference new - stored
 over the same questions. It fell if the whole 95 % interval of that difference is below 0.
 
-Ranking is deterministic, so a run of unchanged code differs by nothing at all and passes. Of some
-fifty questions the rule notices a loss once about four of them lose and none gains; three could
-still be chance.
+Ranking is deterministic, so unchanged code differs by nothing. Of fifty questions, four that lose
+while none gains are a loss; three could be chance.
 """
 
 from __future__ import annotations

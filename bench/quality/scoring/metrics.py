@@ -17,8 +17,7 @@ EVIDENCE = f"evidence@{BRIEFING_CHARS}"
 """The share of the relevant segments in the prompt block; all others measure the ranked list."""
 
 CURRENT_FIRST = "current-first@10"
-"""Of questions with outdated segments only: whether a segment with the valid value is found, and
-before every outdated one."""
+"""Of questions with outdated segments: whether a current one is found, and before all of these."""
 
 METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr@10", "all-gold@10", EVIDENCE)
 """The metrics of every question, in the order of the tables."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.harness.collection import Query
 from bench.harness.connections import LIMIT
+from bench.harness.latency import Latency
 from bench.harness.results import Json, Result
 from bench.quality.scoring.evaluate import Answers
 from bench.quality.scoring.intervals import mean_interval, paired_difference
@@ -24,8 +25,6 @@ GROUPINGS: Mapping[str, Callable[[Query], str]] = {
 def outcome(
     answers: Answers,
     baseline: Answers | None = None,
-    *,
-    limit: int = LIMIT,
     command: str = "",
 ) -> Result:
     """The result of one configuration.
@@ -34,11 +33,11 @@ def outcome(
         answers: Under the configuration; at least one.
         baseline: The answers to the same questions that it is compared with; None, or itself,
             compares nothing.
-        limit: How many hits were requested.
         command: What makes this result again.
     """
     against = None if baseline is answers else baseline
-    run, server = answers.run, answers.server
+    run, scored = answers.run, answers.scored
+    server = [each.statistics.total.total_seconds() for _, each in run.answered]
     return Result(
         scenario=SCENARIO,
         parameters={
@@ -46,25 +45,25 @@ def outcome(
             "profile": answers.config.profile,
             "changes": dict(answers.config.changes),
             "legs": list(answers.legs),
-            "limit": limit,
+            "limit": LIMIT,
             "baseline": "" if against is None else against.config.name,
             "command": command,
         },
-        n=len(answers.scored),
+        n=len(scored),
         throughput_per_s=run.throughput_per_s,
         latency=run.latency,
         errors=run.errors,
         measured={
-            **_estimates(answers, against, range(len(answers.scored))),
+            **_estimates(answers, against, range(len(scored))),
             **{
                 name: _by_group(answers, against, group)
                 for name, group in GROUPINGS.items()
-                if any(group(each.query) for each in answers.scored)
+                if any(group(each.query) for each in scored)
             },
-            "server": None if server is None else dict(server.as_record()),
-            "failed": answers.failed,
-            "partial": answers.partial,
-            "leg_faults": dict(answers.leg_faults),
+            "server": dict(Latency.of(server).as_record()) if server else None,
+            "failed": sum(bool(each.failed) for each in scored),
+            "partial": sum(bool(each.partial) for each in scored),
+            "leg_faults": Counter(fault for each in scored for fault in each.partial),
         },
     )
 
@@ -88,7 +87,7 @@ def _estimates(
     means: dict[str, Json] = {}
     differences: dict[str, Json] = {}
     for metric, of_metric in _by_metric(answers, places):
-        clusters = [answers.clusters[place] for place in of_metric]
+        clusters = [answers.scored[place].query.tenant for place in of_metric]
         now = [answers.scored[place].scores[metric] for place in of_metric]
         means[metric] = mean_interval(now, clusters).as_record()
         if baseline is not None:

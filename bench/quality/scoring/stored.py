@@ -16,7 +16,7 @@ FILE_NAME = "queries.jsonl"
 _DECIMALS = 6
 
 
-class StoredError(Exception):
+class StoredError(ValueError):
     """A file of stored scores cannot be read, or does not fit; the message says where and why."""
 
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from bench.harness.results import Record, number, table
 from bench.quality.scoring.metrics import CURRENT_FIRST, METRICS
+from bench.quality.scoring.outcome import GROUPINGS
 from bench.reports.report import counts, estimate, figures, head, markdown_table
 
 HEADLINES = ("recall@10", "mrr@10", CURRENT_FIRST)
 """The metrics in the tables by group, where the set has them; results.jsonl has all."""
-
-GROUPS = {"by_stratum": "stratum", "by_category": "category"}
 
 
 def summary(records: Sequence[Record]) -> str:
@@ -25,8 +24,8 @@ def summary(records: Sequence[Record]) -> str:
         note = "Bold: the whole interval is on one side of 0.\n\n"
         sections.append(_section(title, note + _differences(records[1:])))
     sections += [
-        _section(f"{metric} by {title}", _groups(records, grouping, metric))
-        for grouping, title in GROUPS.items()
+        _section(f"{metric} {grouping.replace('_', ' ')}", _groups(records, grouping, metric))
+        for grouping in GROUPINGS
         if table(records[0], "measured", grouping)
         for metric in HEADLINES
         if metric in metrics_of(records)

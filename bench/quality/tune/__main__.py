@@ -31,8 +31,8 @@ from bench.quality.tune.coordinates import (
     check_tunable,
     coordinates,
 )
-from bench.quality.tune.leg_lists import CALLERS, IncompleteError, query_set
-from bench.quality.tune.replay import Replay, ReplayError, check_replay
+from bench.quality.tune.leg_lists import query_set
+from bench.quality.tune.replay import Replay, check_replay
 from bench.quality.tune.search import MAX_SWEEPS, Board, CoordinateSearch, cross_validate, deal
 from bench.reports import environment
 from bench.reports.progress import progress_bars
@@ -64,10 +64,6 @@ from trivium import tuning
 )
 @click.option("--folds", type=click.IntRange(min=2), default=5, show_default=True)
 @click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the deal to the folds.")
-@click.option(
-    "--skip-unreadable", is_flag=True, help="Leave out lines that cannot be read, and go on."
-)
 def main(
     folders: Sequence[Path],
     profile: str,
@@ -76,8 +72,6 @@ def main(
     address: str | None,
     folds: int,
     limit_queries: int | None,
-    seed: int,
-    skip_unreadable: bool,
 ) -> None:
     """Search weights, depths and floors of a profile on the judged questions of each FOLDER.
 
@@ -86,15 +80,15 @@ def main(
     docs/quality.md is the guide.
     """
     folders = folders or (*slices.FOLDERS, *memories.FOLDERS)
-    given = ["--profile", profile, "--folds", str(folds), "--seed", str(seed)]
+    given = ["--profile", profile, "--folds", str(folds)]
     if limit_queries is not None:
         given += ["--limit-queries", str(limit_queries)]
     names = [folder.resolve().name for folder in folders]
     command = shlex.join(["python", "-m", "bench.quality.tune", *names, *given])
-    with ended_by_message(IncompleteError, ReplayError):
-        collections = read_sets(folders, limit_queries, skip_unreadable)
+    with ended_by_message():
+        collections = read_sets(folders, limit_queries, skip_unreadable=False)
         start, read, replays = asyncio.run(_query(collections, profile, address))
-        tuned = _tune(start, read, replays, folds, seed, command)
+        tuned = _tune(start, read, replays, folds, command)
         where = run_folder("tune", results)
         path = evidence.write(where, tuned)
         if out is not None:
@@ -121,7 +115,7 @@ async def _query(
     collections: Sequence[Collection], name: str, address: str | None
 ) -> tuple[Definition, Profile, list[Replay]]:
     replays: list[Replay] = []
-    async with running(address) as target, connected(target, CALLERS) as connections:
+    async with running(address) as target, connected(target, 1) as connections:
         profiles = await connections.profiles()
         start = _definition(name, profiles)
         profile = to_form(start).to_profile(name)
@@ -138,14 +132,13 @@ def _tune(
     profile: Profile,
     replays: Sequence[Replay],
     folds: int,
-    seed: int,
     command: str,
 ) -> evidence.Tuned:
     """Checks the replay, searches and validates; the service is no longer needed."""
     agreement = check_replay(replays, profile)
     console.print(f"replay and service under {profile.name!r}: {agreement}", markup=False)
     board = Board(replays)
-    dealt = deal(board, folds, seed)
+    dealt = deal(board, folds)
     fields = coordinates(start, profile)
     with progress_bars(console) as bars:
         bar = bars.add_task("searching", total=len(fields) * MAX_SWEEPS * (folds + 1))

@@ -37,10 +37,6 @@ DEEPEST: Mapping[str, int] = {GRAPH: MIN_FAN_OUT}
 shorter lists are no longer the heads of its longest."""
 
 
-class UntunableError(ValueError):
-    """The profile cannot be ranked offline; the message names each field and why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Coordinate:
     """A field of a profile, by its path, and the values that are tried."""
@@ -129,10 +125,10 @@ def check_tunable(profile: Profile) -> None:
     """Refuses a profile whose answers cannot be computed from the lists of its legs.
 
     Raises:
-        UntunableError: There are such fields.
+        ValueError: There are such fields; the message names each and why.
     """
     if found := sorted(_untunable(profile)):
-        raise UntunableError(f"profile {profile.name!r} cannot be tuned: {'; '.join(found)}")
+        raise ValueError(f"profile {profile.name!r} cannot be tuned: {'; '.join(found)}")
 
 
 def _untunable(profile: Profile) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -34,9 +33,6 @@ from trivium.aio import AsyncClient
 from trivium.errors import TriviumError
 from trivium.values import Hit, LegState, Retrieval
 
-CALLERS = 4
-"""Questions at a time. The results do not depend on it, and nothing is timed."""
-
 PAGE = 1000
 """Rows that are read at a time."""
 
@@ -52,7 +48,7 @@ Ask = Callable[[Query, Mapping[str, Any], int], Awaitable[Retrieval]]
 """Sends a question with changes to the profile, for at most that many hits, with ledgers."""
 
 
-class IncompleteError(Exception):
+class IncompleteError(ValueError):
     """A leg did not answer, so its list is unknown; the message says why."""
 
 
@@ -106,24 +102,11 @@ async def query_set(
 
     tenants = {query.tenant for query in collection.judged}
     rows = {tenant: await _rows(connections.client(tenant)) for tenant in tenants}
-    bar = bars.add_task(f"querying {collection.name}", total=len(collection.judged))
-    waiting = iter(list(enumerate(collection.judged)))
-    found: dict[int, LegLists] = {}
-
-    async def caller() -> None:
-        for place, query in waiting:
-            found[place] = await query_legs(
-                ask, profile, collection.name, query, rows[query.tenant]
-            )
-            bars.advance(bar)
-
-    try:
-        async with asyncio.TaskGroup() as callers:
-            for _ in range(CALLERS):
-                callers.create_task(caller())
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [found[place] for place in sorted(found)]
+    queries = bars.track(collection.judged, description=f"querying {collection.name}")
+    return [
+        await query_legs(ask, profile, collection.name, query, rows[query.tenant])
+        for query in queries
+    ]
 
 
 async def query_legs(ask: Ask, profile: Profile, set_: str, query: Query, rows: Rows) -> LegLists:

@@ -124,7 +124,7 @@ def _dates() -> DateReader:
     return EnglishDates()
 
 
-class ReplayError(Exception):
+class ReplayError(ValueError):
     """Too few answers are reproduced; the message names some that are not."""
 
 
@@ -145,11 +145,7 @@ class Agreement:
 
 
 def check_replay(replays: Sequence[Replay], profile: Profile) -> Agreement:
-    """Compares the replay with the service's answers.
-
-    Args:
-        replays: At least one.
-        profile: The one that the answers are of.
+    """Compares the replay with the service's answers under the same profile.
 
     Raises:
         ReplayError: Fewer than `MIN_AGREEMENT` agree.

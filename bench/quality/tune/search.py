@@ -64,12 +64,7 @@ class Board:
         return self._known[profile]
 
     def objective(self, found: Floats, places: Places) -> float:
-        """The objective over some questions.
-
-        Args:
-            found: float64 (questions, 3).
-            places: The questions that count.
-        """
+        """The objective of scores, float64 (questions, 3), over some questions."""
         of_sets = (np.intersect1d(of_set, places) for of_set in self.places.values())
         return float(np.mean([found[of_set].mean() for of_set in of_sets if of_set.size]))
 
@@ -88,14 +83,12 @@ class Searched:
         profile: The same as the pipeline takes it.
         before: The objective of the start.
         after: That of the profile.
-        tried: How many values were tried.
     """
 
     definition: Definition
     profile: Profile
     before: float
     after: float
-    tried: int
 
 
 class CoordinateSearch:
@@ -122,7 +115,6 @@ class CoordinateSearch:
         self._coordinates = coordinates
         self._board = board
         self._advance = advance
-        self._tried = 0
 
     def run(self, places: Places) -> Searched:
         """Searches for the profile of the largest objective over some questions.
@@ -130,7 +122,7 @@ class CoordinateSearch:
         Raises:
             ValueError: A service would refuse the start.
         """
-        self._tried, definition = 0, self._start
+        definition = self._start
         before = best = self._objective(definition, places)
         if best == -np.inf:
             raise ValueError(f"profile {self._name!r} is refused by the service as it stands")
@@ -143,9 +135,7 @@ class CoordinateSearch:
                 break
         profile = accepted(self._name, definition)
         assert profile is not None, "only accepted profiles are taken; this is a bug"
-        return Searched(
-            definition=definition, profile=profile, before=before, after=best, tried=self._tried
-        )
+        return Searched(definition=definition, profile=profile, before=before, after=best)
 
     def _improved(
         self, definition: Definition, best: float, coordinate: Coordinate, places: Places
@@ -163,7 +153,6 @@ class CoordinateSearch:
 
     def _objective(self, definition: Definition, places: Places) -> float:
         """The objective of a profile; negative infinity if a service would refuse it."""
-        self._tried += 1
         profile = accepted(self._name, definition)
         if profile is None:
             return -np.inf
@@ -188,20 +177,19 @@ class CrossValidation:
     after: float
 
 
-def deal(board: Board, count: int, seed: int) -> list[Places]:
+def deal(board: Board, count: int) -> list[Places]:
     """Deals the questions of each set to folds, as equally as possible.
 
     Args:
         board: The questions.
         count: How many folds.
-        seed: Of the order in which they are dealt.
 
     Raises:
         ValueError: There are fewer than two folds, or fewer questions than folds.
     """
     if not 2 <= count <= len(board.replays):
         raise ValueError(f"{len(board.replays)} questions cannot be dealt to {count} folds")
-    draw = random.Random(seed)
+    draw = random.Random(0)
     order = [
         place
         for places in board.places.values()
