@@ -31,7 +31,7 @@ from bench.harness.latency import Latency
 from bench.harness.results import Json, Result, append_record, run_folder
 from bench.reports.environment import describe
 from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex
-from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.rule import EXTRA_CANDIDATES, n_probes
 from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
@@ -154,7 +154,7 @@ def measured(
     yield result("exact", by_engine(exact))
     del exact
 
-    engine = TieredIndex(dimension, FaissLibrary(), IndexRule(max_scanned_rows=1))
+    engine = TieredIndex(dimension, CpuLibrary(), IndexRule(max_scanned_rows=1))
     fill(engine, corpus.vectors)
     started = time.perf_counter()
     engine.maintain()

@@ -5,12 +5,14 @@ A desk has no torch, and a start with a published model must not wait for it.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
+from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
 from serving.config.settings import EmbedderSettings, RerankerSettings
 from serving.gpu.encoders.backend import choose_backend, choose_precision
 from serving.gpu.networks.precision import Precision
@@ -85,6 +87,28 @@ def open_cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
         precision=choose_precision(reranker.precision, reranker.device),
         threads=reranker.threads,
     )
+
+
+class LibraryOfGpu(ListsLibrary, Protocol):
+    """A library of inverted lists on a GPU, whose kernels are compiled beforehand."""
+
+    def warm_up(self, dimension: int) -> None:
+        """Compiles every kernel that a search of this dimension may need."""
+        ...
+
+
+@functools.cache
+def open_lists(device: str) -> LibraryOfGpu:
+    """Returns the library that all indexes of this process share, so that calls take turns.
+
+    Raises:
+        ListsError: It is not installed.
+    """
+    import torch
+
+    from serving.gpu.cuvs_lists import CuvsLibrary
+
+    return CuvsLibrary(torch.device(device))
 
 
 def device_works(device: str) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Protocol
 
 from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex
+from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.lists.inverted_lists import ListsError, ListsLibrary
+from serving.composition.gpu import LibraryOfGpu, open_lists
 from serving.config.settings import IndexSettings
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
@@ -30,14 +30,6 @@ ENOUGH_FOR_LISTS = 32
 MakeEngine = Callable[[], IndexEngine]
 
 
-class LibraryOfGpu(ListsLibrary, Protocol):
-    """A library of inverted lists on a GPU, whose kernels are compiled beforehand."""
-
-    def warm_up(self, dimension: int) -> None:
-        """Compiles every kernel that a search of this dimension may need."""
-        ...
-
-
 class Gpus:
     """The GPUs of this machine."""
 
@@ -55,18 +47,7 @@ class Gpus:
         Raises:
             ListsError: It is not installed, or cannot be used.
         """
-        return _cuvs_on(device)
-
-
-@functools.cache
-def _cuvs_on(device: str) -> LibraryOfGpu:
-    """Returns the library that all indexes of this process share, so that calls take turns."""
-    # Imported here because a desk has no torch.
-    import torch
-
-    from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
-
-    return CuvsLibrary(torch.device(device))
+        return open_lists(device)
 
 
 def engine_maker(
@@ -92,9 +73,7 @@ def engine_maker(
         if settings.kind != "exact":
             library = _library_of_gpu(settings, dimension, gpus)
     elif settings.kind != "exact":
-        from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
-
-        library = FaissLibrary(threads=settings.build_threads)
+        library = CpuLibrary(threads=settings.build_threads)
     if library is None:
         return partial(ExactIndex, dimension, device=settings.device)
     if settings.kind == "ivf":

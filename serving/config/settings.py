@@ -245,8 +245,8 @@ class IndexSettings(_Section):
     device: str = Field(
         default="cpu",
         pattern=r"^(cpu|cuda(:\d+)?)$",
-        description="Where vectors are stored and searched: `cpu`, `cuda` or `cuda:1`. Lists use "
-        "FAISS on a CPU and cuVS on a GPU; without cuVS, all vectors on a GPU are scanned.",
+        description="Where vectors are stored and searched: `cpu`, `cuda` or `cuda:1`. Lists on a "
+        "GPU need cuVS; without it, all vectors are scanned.",
     )
     lists_share: float = Field(
         default=0.5,

@@ -1,4 +1,4 @@
-"""The contract of inverted lists: FAISS on the CPU, and cuVS on a GPU."""
+"""The contract of libraries of inverted lists, on the CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.lists.inverted_lists import (
     InvertedLists,
     ListFilter,
@@ -72,11 +72,11 @@ needs_cuvs = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=["faiss", pytest.param("cuvs", marks=[pytest.mark.gpu, needs_cuvs])])
+@pytest.fixture(params=["cpu", pytest.param("cuvs", marks=[pytest.mark.gpu, needs_cuvs])])
 def library(request: pytest.FixtureRequest) -> HostLibrary:
-    if request.param == "faiss":
-        return HostLibrary(FaissLibrary(), "cpu")
-    from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
+    if request.param == "cpu":
+        return HostLibrary(CpuLibrary(), "cpu")
+    from serving.gpu.cuvs_lists import CuvsLibrary
 
     return HostLibrary(CuvsLibrary(torch.device("cuda")), "cuda")
 

@@ -59,7 +59,7 @@ def tiered(*, maintained: bool) -> MakeEngine:
 
 def tiered_on_gpu() -> IndexEngine:
     pytest.importorskip("cuvs")
-    from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
+    from serving.gpu.cuvs_lists import CuvsLibrary
 
     library = WatchedLibrary(library=CuvsLibrary(torch.device("cuda")))
     return MaintainedIndex(TieredIndex(DIMENSION, library, LISTS_AT_ONCE, device="cuda"))

@@ -11,7 +11,7 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.snapshot_folder import SnapshotFolder
 from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists import CpuLibrary
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import ItemKind, Segment, segment_id
@@ -35,7 +35,7 @@ def exact() -> IndexEngine:
 
 
 def in_lists() -> IndexEngine:
-    return TieredIndex(MODEL.dimension, FaissLibrary(), LISTS_AT_ONCE)
+    return TieredIndex(MODEL.dimension, CpuLibrary(), LISTS_AT_ONCE)
 
 
 def index_over(

@@ -93,7 +93,6 @@ def _libraries(facts: GpuFacts) -> Iterator[CheckResult]:
             "not installed: an index on the GPU reads every vector; `make install-gpu` installs it"
         )
         yield CheckResult("cuvs", True, text)
-    yield CheckResult("faiss", True, facts.versions.get("faiss-cpu", "not installed"))
 
 
 def cuvs_of(facts: GpuFacts) -> tuple[str, str]:

@@ -21,7 +21,6 @@ PACKAGES = (
     "cuvs-cu13",
     "cupy-cuda12x",
     "cupy-cuda13x",
-    "faiss-cpu",
 )
 
 GIB = 2**30

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from serving.adapters.vector_index import IndexRule, TieredIndex
 from serving.adapters.vector_index.arrays import Array
-from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.lists.inverted_lists import (
     InvertedLists,
     ListFilter,
@@ -83,7 +83,7 @@ class WatchedLibrary:
     def __init__(
         self, *, max_probes: int | None = None, library: ListsLibrary | None = None
     ) -> None:
-        self._library = library or FaissLibrary()
+        self._library = library or CpuLibrary()
         self.max_probes = max_probes
         self.made: list[WatchedLists] = []
         self.ignores_masks = False

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary, CuvsLists
+from serving.gpu.cuvs_lists import CuvsLibrary, CuvsLists
 
 pytestmark = [
     pytest.mark.gpu,

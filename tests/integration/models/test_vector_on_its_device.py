@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.vector_index import ExactIndex, TieredIndex
 from serving.adapters.vector_index.device_vector import DeviceVector
-from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists import CpuLibrary
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemKind
 from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
@@ -54,11 +54,11 @@ def exact(dimension: int, device: str) -> IndexEngine:
 
 def tiered(dimension: int, device: str) -> IndexEngine:
     assert device == "cpu"
-    return TieredIndex(dimension, FaissLibrary(), LISTS_AT_ONCE)
+    return TieredIndex(dimension, CpuLibrary(), LISTS_AT_ONCE)
 
 
 def tiered_on_gpu(dimension: int, device: str) -> IndexEngine:
-    from serving.adapters.vector_index.lists.cuvs_lists import CuvsLibrary
+    from serving.gpu.cuvs_lists import CuvsLibrary
 
     library = CuvsLibrary(torch.device(device))
     return TieredIndex(dimension, library, LISTS_AT_ONCE, device=device)

@@ -9,9 +9,10 @@ import torch
 from pydantic import ValidationError
 
 from serving.adapters.vector_index import ExactIndex, TieredIndex
-from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary
+from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.lists.inverted_lists import ListsError
-from serving.composition.index_engine import Gpus, LibraryOfGpu, engine_maker, tier_figures
+from serving.composition.gpu import LibraryOfGpu
+from serving.composition.index_engine import Gpus, engine_maker, tier_figures
 from serving.config.settings import IndexSettings, load_settings
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
@@ -21,8 +22,8 @@ from serving.ports.vector_index import IndexTier
 DIMENSION = 8
 
 
-class WarmLibrary(FaissLibrary):
-    """FAISS in the place of a library of a GPU."""
+class WarmLibrary(CpuLibrary):
+    """The library of the CPU in the place of one of a GPU."""
 
     def __init__(self) -> None:
         super().__init__()

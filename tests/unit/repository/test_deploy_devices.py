@@ -17,9 +17,10 @@ from ray.serve._private.build_app import build_app
 from bench.gpu.networks.random_weights import PUBLISHED, parameters
 from serving.adapters.vector_index import ExactIndex
 from serving.adapters.vector_index.lists.inverted_lists import ListsError
+from serving.composition.gpu import LibraryOfGpu
 from serving.composition.gpu_share import left_by_lists, share_of_index
 from serving.composition.index import SpaceParts
-from serving.composition.index_engine import Gpus, LibraryOfGpu, engine_maker
+from serving.composition.index_engine import Gpus, engine_maker
 from serving.config.settings import Settings, load_settings
 from serving.deployments import (
     embedder,

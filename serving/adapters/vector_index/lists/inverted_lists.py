@@ -97,7 +97,7 @@ class InvertedLists(Protocol):
 
 
 class ListsLibrary(Protocol):
-    """Trains inverted lists: FAISS on a CPU, cuVS on a GPU."""
+    """Trains inverted lists on one device."""
 
     def train(self, sample: Array, n_lists: int) -> InvertedLists:
         """Trains centroids and returns empty lists.

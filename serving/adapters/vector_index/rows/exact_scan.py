@@ -1,6 +1,6 @@
 """The exact scan: all allowed rows are scored, and the best again, row by row.
 
-On the host FAISS reads the float16 rows where they are; on a GPU torch multiplies in float16.
+On the host the rows are read where they are; on a GPU torch multiplies in float16.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from serving.adapters.vector_index import arrays
 from serving.adapters.vector_index.arrays import Array
-from serving.adapters.vector_index.lists.faiss_scan import scan
+from serving.adapters.vector_index.lists import scan
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import Slots
 from serving.adapters.vector_index.rows.view import PartitionView

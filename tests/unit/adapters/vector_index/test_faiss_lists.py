@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from serving.adapters.vector_index.lists import faiss_lists
-from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary, FaissLists
-from serving.adapters.vector_index.lists.shared_lock import SharedLock
+from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary, FaissLists, SharedLock
 
 SLOTS = 3 * np.arange(200) + 7
 ROWS = torch.nn.functional.normalize(
