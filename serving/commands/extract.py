@@ -57,10 +57,9 @@ def run(settings: Settings, *, dry_run: bool, failed: bool) -> None:
     Raises:
         click.ClickException: No extractor is named, or PostgreSQL cannot be reached.
     """
-    if settings.extraction.by == "off":
+    if settings.extraction.api is None:
         raise click.ClickException(
-            "no extractor: set TRIVIUM_EXTRACTION__BY to rules, or to api with "
-            "TRIVIUM_EXTRACTION__API__URL and __API__MODEL"
+            "no extractor: set TRIVIUM_EXTRACTION__API__URL and TRIVIUM_EXTRACTION__API__MODEL"
         )
 
     async def work(dsn: str) -> None:

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.openai_api import ApiExtractor
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.text_analysis.english_dates import EnglishDates
-from serving.adapters.text_analysis.english_facts import EnglishFacts
 from serving.composition.background import in_background, measured_repeatedly
 from serving.composition.stores import open_graph, open_postgres
 from serving.config.settings import ExtractionSettings, Settings
@@ -18,7 +16,6 @@ from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, Extr
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
 from serving.ports.change_log import ChangeLog, Projection
 from serving.ports.embedding import Embedder, EmbeddingModel
-from serving.ports.text_analysis import Extractor
 from serving.telemetry import (
     EXTRACTION_FACTS,
     EXTRACTION_TOKENS,
@@ -114,8 +111,11 @@ async def running_extraction(settings: Settings, recorder: Recorder) -> AsyncIte
 async def extraction_work(
     settings: ExtractionSettings, postgres: Postgres, report: Report
 ) -> AsyncIterator[ExtractionWork]:
-    """Opens the extractor that the settings name."""
-    async with _open_extractor(settings) as extractor:
+    """Opens the extractor that the settings name; there is one."""
+    api = settings.api
+    assert api is not None, "extraction is on without an extractor; this is a bug"
+    limits = {"timeout_s": api.timeout.total_seconds(), "max_tokens": api.max_tokens}
+    async with ApiExtractor.opened(api.url, api.model, api.secret(), **limits) as extractor:
         yield ExtractionWork(
             postgres.change_log,
             postgres.store,
@@ -127,13 +127,3 @@ async def extraction_work(
             ),
             report=report,
         )
-
-
-@asynccontextmanager
-async def _open_extractor(settings: ExtractionSettings) -> AsyncIterator[Extractor]:
-    if (api := settings.api) is None:
-        yield EnglishFacts(EnglishDates())
-        return
-    limits = {"timeout_s": api.timeout.total_seconds(), "max_tokens": api.max_tokens}
-    async with ApiExtractor.opened(api.url, api.model, api.secret(), **limits) as extractor:
-        yield extractor

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -37,9 +36,6 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 DEFAULT_MODEL = "minilm"
 """The encoder of a service that names none: `minilm` or `bge-small` (docs/encoder.md)."""
-
-# YAML reads a bare `off` as False.
-_MayBeOff = BeforeValidator(lambda given: "off" if given is False else given)
 
 
 class _Section(BaseModel):
@@ -328,15 +324,13 @@ class CompletionsApiSettings(_ApiSettings):
 
 
 class ExtractionSettings(_Section):
-    """Facts that the service reads out of turns (docs/extraction.md)."""
+    """Facts that the service reads out of turns, if an API is set (docs/extraction.md).
 
-    by: Annotated[Literal["off", "rules", "api"], _MayBeOff] = Field(
-        default="off",
-        description="What reads turns: `rules`, for English and without a model, or a model behind "
-        "an `api`. A separate deployment follows the log, in every placement.",
-    )
+    A separate deployment follows the log, in every placement.
+    """
+
     api: CompletionsApiSettings | None = Field(
-        default=None, description="The service that reads turns, for `by: api`."
+        default=None, description="The service that reads turns; none by default."
     )
     turns: int = Field(
         default=8, ge=1, le=64, description="The most turns of a session in one request."
@@ -345,12 +339,6 @@ class ExtractionSettings(_Section):
         default=4, ge=0, le=64, description="Earlier turns of the session that are shown too."
     )
     sessions: int = Field(default=4, ge=1, le=64, description="Sessions that are read at once.")
-
-    @model_validator(mode="after")
-    def _api_is_named(self) -> Self:
-        if (self.by == "api") != (self.api is not None):
-            raise ValueError("by: api and the section api (url, model) belong together")
-        return self
 
 
 class CertificateSettings(_Section):

@@ -53,7 +53,7 @@ def build(arguments: dict[str, Any]) -> Application:
         ray_actor_options=resources(gpus.fusion),
     )
     extraction = None
-    if settings.extraction.by != "off":
+    if settings.extraction.api is not None:
         extraction = Extraction.bind(arguments)  # type: ignore[attr-defined]
     if settings.serve.placement == "single":
         return ingress.bind(arguments, extraction=extraction)  # type: ignore[no-any-return]

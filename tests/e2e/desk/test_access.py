@@ -38,7 +38,6 @@ PASSWORD, API_KEY = "swordfish-of-the-stores", "key-of-the-extractor"
 SETTINGS = {
     "TRIVIUM_AUTH__KEYS": "true",
     "TRIVIUM_NEO4J__PASSWORD": PASSWORD,
-    "TRIVIUM_EXTRACTION__BY": "api",
     "TRIVIUM_EXTRACTION__API__MODEL": "some-model",
     "TRIVIUM_EXTRACTION__API__KEY": API_KEY,
 }

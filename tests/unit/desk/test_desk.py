@@ -106,7 +106,7 @@ def test_a_server_that_did_not_start_fails_the_desk_in_its_own_words() -> None:
 
 @pytest.mark.parametrize(
     "sections",
-    [{"embedder": {"model": "m", "dimension": 8}}, {"extraction": {"by": "api"}}],
+    [{"embedder": {"model": "m", "dimension": 8}}, {"extraction": {}}],
     ids=["embedder", "extraction"],
 )
 def test_a_key_file_that_is_missing_is_named_before_anything_starts(

@@ -152,10 +152,6 @@ def test_shards_without_separate_deployments_are_rejected() -> None:
         built({"index": {"shards": 2}})
 
 
-def test_a_bare_off_in_yaml_is_no_extraction() -> None:
-    assert load_settings(yaml.safe_load("extraction: {by: off}")).extraction.by == "off"
-
-
 def test_the_shipped_dashboard_has_a_panel_for_each_metric() -> None:
     dashboard = json.loads((DEPLOY / "grafana" / "trivium.json").read_text())
 

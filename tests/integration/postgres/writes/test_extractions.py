@@ -10,11 +10,11 @@ from datetime import timedelta
 import pytest
 from click.testing import CliRunner, Result
 
+from docs.examples.english_facts import EnglishFacts
 from serving.__main__ import main
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
 from serving.adapters.text_analysis.english_dates import EnglishDates
-from serving.adapters.text_analysis.english_facts import EnglishFacts
 from serving.domain.items.records import Fact, Segment, TenantName, segment_id
 from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, ExtractionWork
 from serving.pipeline.writes.ingest import Ingestor
@@ -341,7 +341,6 @@ async def command(dsn: str, *words: str, **env: str) -> Result:
 
 def by_api(server: CompletionsServer) -> dict[str, str]:
     return {
-        "TRIVIUM_EXTRACTION__BY": "api",
         "TRIVIUM_EXTRACTION__API__URL": server.url,
         "TRIVIUM_EXTRACTION__API__MODEL": "some-model",
         "TRIVIUM_EXTRACTION__TURNS": "1",
@@ -407,7 +406,7 @@ async def test_the_command_needs_an_extractor(postgres_dsn: str) -> None:
     said = await command(postgres_dsn)
 
     assert said.exit_code == 1
-    assert "set TRIVIUM_EXTRACTION__BY to rules, or to api" in said.output
+    assert "set TRIVIUM_EXTRACTION__API__URL" in said.output
 
 
 async def test_the_command_names_the_file_of_the_key_that_is_missing(postgres_dsn: str) -> None:

@@ -1,4 +1,4 @@
-"""Facts in English turns without a model: rules over names, verbs and dates.
+"""An example of an extractor (docs/extending.md): facts in English turns, without a model.
 
 A rule reads one sentence: a subject ("I", "my sister" or a name), a verb of a list, and what
 follows it. Questions, negations, conditions and wishes are left out. The rules understand nothing:
@@ -96,11 +96,13 @@ class EnglishFacts:
         self._dates = dates
 
     async def extract(self, conversation: Conversation) -> Proposal:
+        """Proposes what the sentences of the turns state."""
         return Proposal(
             facts=tuple(fact for turn in conversation.turns for fact in self._facts_in(turn))
         )
 
     def cost(self, conversation: Conversation) -> TokenBound:
+        """Nothing: no model is asked."""
         del conversation
         return TokenBound()
 
