@@ -1,8 +1,7 @@
-"""Counts the CPU time and memory of the service's processes, by what they are for."""
+"""Counts the CPU time of the service's processes, by what they are for."""
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,19 +47,6 @@ class CpuReading:
     ended_children_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """MiB of one or more processes; `pss` shares out what several map, where it can be read."""
-
-    rss_mib: float
-    pss_mib: float | None
-
-    def __add__(self, other: Memory) -> Memory:
-        both = self.pss_mib is not None and other.pss_mib is not None
-        pss = (self.pss_mib or 0) + (other.pss_mib or 0) if both else None
-        return Memory(self.rss_mib + other.rss_mib, pss)
-
-
 def cpu_by_role(readings: Iterable[CpuReading]) -> dict[str, float]:
     """CPU seconds, summed by role."""
     seconds: defaultdict[str, float] = defaultdict(float)
@@ -91,15 +77,6 @@ class ServiceProcesses:
         client = CpuReading(CLIENT, times.user + times.system, 0.0)
         return cpu_by_role([*readings, client])
 
-    def memory(self) -> dict[str, Memory]:
-        """Memory by role, without the client's."""
-        by_role: dict[str, Memory] = {}
-        for process in self._all():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                role, memory = _role(process), _read_memory(process)
-                by_role[role] = by_role[role] + memory if role in by_role else memory
-        return by_role
-
     def _all(self) -> Iterator[psutil.Process]:
         yield self._root
         yield from self._root.children(recursive=True)
@@ -123,11 +100,3 @@ def _read_cpu(process: psutil.Process) -> CpuReading | None:
         return CpuReading(_role(process), own, children)
     except psutil.NoSuchProcess:
         return None
-
-
-def _read_memory(process: psutil.Process) -> Memory:
-    rss_mib = process.memory_info().rss / 2**20
-    try:
-        return Memory(rss_mib, process.memory_full_info().pss / 2**20)
-    except psutil.AccessDenied:
-        return Memory(rss_mib, None)

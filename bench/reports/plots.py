@@ -31,14 +31,13 @@ def save_picture(records: Sequence[Record], path: Path) -> None:
         return
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(6.8 * columns, 4.4 * rows + 0.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = canvas(6.8 * columns, 4.4 * rows + 0.5)
     for place, (draw, found) in enumerate(panels, start=1):
         axes = figure.add_subplot(rows, columns, place)
         prepare(axes)
         draw(axes, found)
     figure.suptitle(_title(records[0]), x=0.01, ha="left", color=INK, size=13, weight="bold")
-    figure.savefig(path, dpi=130, facecolor="white")
+    save(figure, path)
 
 
 def _title(record: Record) -> str:
@@ -47,6 +46,18 @@ def _title(record: Record) -> str:
         f"{collection.get('name')}: {collection.get('segments')} segments, "
         f"{collection.get('facts')} facts on {cores} cores, at {record.get('commit')}"
     )
+
+
+def canvas(width: float, height: float) -> Figure:
+    """An empty picture, in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a picture."""
+    figure.savefig(path, dpi=130, facecolor="white")
 
 
 def prepare(axes: Axes) -> None:

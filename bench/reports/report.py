@@ -17,7 +17,6 @@ def summary(records: Sequence[Record]) -> str:
         _section("Where the time goes, ms p50", _splits(records)),
         _section("Where the CPU goes, ms a request (of it idle)", _cpu(records)),
         _section("Writing", writing_table(records)),
-        _section("Memory, MiB", _memory(records)),
     )
     return "\n".join(section for section in sections if section)
 
@@ -168,30 +167,6 @@ def estimate(found: Record, sign: str = "") -> str:
     if low is None or high is None:
         return f"{mean:{sign}.3f}"
     return f"{mean:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
-
-
-def _memory(records: Sequence[Record]) -> str:
-    whens = select(records, "memory")
-    if not whens:
-        return ""
-    roles = sorted({role for record in whens for role in table(record, *_MIB)})
-    rows = [(role, *(_rss_pss(record, role) for record in whens)) for role in roles]
-    sums = []
-    for record in whens:
-        rss, pss = (
-            sum(number(record, *_MIB, role, kind) or 0 for role in roles) for kind in ("rss", "pss")
-        )
-        sums.append(f"**{rss:.0f}** / **{pss:.0f}**")
-    heads = [f"{table(record, 'parameters').get('when')}, RSS / PSS" for record in whens]
-    return markdown_table(("process", *heads), [*rows, ("all", *sums)])
-
-
-_MIB = ("measured", "mib_by_role")
-
-
-def _rss_pss(record: Record, role: str) -> str:
-    kinds = (number(record, *_MIB, role, kind) for kind in ("rss", "pss"))
-    return " / ".join("-" if value is None else f"{value:.0f}" for value in kinds)
 
 
 # ---------------------------------------------------------------- figures

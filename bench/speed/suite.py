@@ -109,12 +109,9 @@ class Suite:
     async def run(self) -> None:
         """Runs them all; the data is written before anything is asked."""
         async with connected(self._target.address, 1) as connections:
-            self._take_memory("started")
             await self._write(connections)
-            self._take_memory("loaded")
             if "load" in self._plan.scenarios:
                 await self._load()
-            self._take_memory("asked")
 
     # ---------------------------------------------------------------- writing
 
@@ -195,25 +192,6 @@ class Suite:
         )
 
     # ---------------------------------------------------------------- the rest
-
-    def _take_memory(self, when: str) -> None:
-        if self._processes is None:
-            return
-        by_role: dict[str, Json] = {
-            role: {
-                "rss": round(memory.rss_mib, 1),
-                "pss": None if memory.pss_mib is None else round(memory.pss_mib, 1),
-            }
-            for role, memory in self._processes.memory().items()
-        }
-        self._take(
-            Result(
-                scenario="memory",
-                parameters={"when": when},
-                n=1,
-                measured={"mib_by_role": by_role},
-            )
-        )
 
     def _take_all(self, results: Sequence[Result]) -> None:
         for result in results:

@@ -10,67 +10,71 @@ import asyncio
 import re
 import signal
 import sysconfig
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 import psutil
 
-from bench.harness.collection import Collection, Query, read_collection
-from bench.harness.connections import Connections, connected, connections_for
+from bench.harness.collection import Collection
+from bench.harness.connections import connected, connections_for
 from bench.harness.cpu import CpuMeter, per_request
-from bench.harness.load import closed_loop
+from bench.harness.load import closed_loop, silent
+from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.processes import ServiceProcesses, role_of
-from bench.harness.results import RESULTS, Result
-from bench.harness.sample import multiplied_sample
+from bench.harness.results import Result
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
-from bench.reports.progress import progress_bars
 from bench.reports.recording import console, recorded
 from bench.speed.cpu.figures import CPU, cpu_table, save_picture
-from bench.speed.cpu.ways import WAYS, Way
-from serving.composition.models import open_embedder
-from serving.config.settings import load_settings
-from serving.domain.budget import Deadline
-from serving.telemetry import NoRecorder
-from trivium.values import Retrieval
 
 CALLERS = 8
 WARM_UP_CALLS = 10_000
 SETTLING_CALLS = 100
-EMBEDDING_S = 30.0
 REPLICA = "replica Fusion"
 PY_SPY = Path(sysconfig.get_path("scripts")) / "py-spy"
 """It comes with Ray."""
 
 SAMPLES_PER_S = 200
+LEGS = ("lexical", "dense", "facts", "graph", "related", "temporal")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+def _without(*legs: str) -> dict[str, Any]:
+    return {"legs": {leg: {"weight": 0} for leg in legs}}
+
+
+def _only(*legs: str) -> dict[str, Any]:
+    plain = {"signals": {"speaker": 0, "time": 0}, "resolve_names": False}
+    return {**_without(*(leg for leg in LEGS if leg not in legs)), **plain}
+
+
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "without related and graph": _without("related", "graph"),
+    "also without signals, names and times": _only("lexical", "dense", "facts"),
+    "words alone": _only("lexical"),
+    "meaning alone": _only("dense", "facts"),
+    "graph alone": _only("graph"),
+}
+"""Changes of the default profile, each with less of it than the one before."""
+
+
+@click.command(context_settings=HELP)
+@data_option
 @click.option(
-    "--data",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="An evaluation set; without, the sample conversation multiplied.",
-)
-@click.option(
-    "--calls", type=click.IntRange(min=1), default=1000, show_default=True, help="Of each way."
+    "--calls", type=click.IntRange(min=1), default=1000, show_default=True, help="Of each variant."
 )
 @click.option(
     "--flame/--no-flame", default=True, help="Whether to draw flame.svg, which needs ptrace."
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make the folder of results.",
-)
+@out_option
 def main(data: Path | None, calls: int, flame: bool, out: Path) -> None:
     """Measure the CPU time of an answer by what is asked and by process."""
-    collection = multiplied_sample() if data is None else read_collection(data)
+    collection = chosen(data)
     with recorded("cpu", collection, out, cpu_table, save_picture) as take:
         picture = take.folder / "flame.svg" if flame else None
         asyncio.run(_measure(collection, calls, picture, take))
@@ -84,68 +88,39 @@ async def _measure(
     collection: Collection, calls: int, flame: Path | None, take: Callable[[Result], None]
 ) -> None:
     console.print("starting the service")
+    queries = cycle(collection.queries)  # goes on, so that no cache of the last ones answers
     with fresh_data() as data_dir:
         async with started(data_dir) as target:
             assert target.pid is not None, "it was started here; this is a bug"
-            count = connections_for(CALLERS)
-            async with connected(target.address, count) as connections:
+            meter = CpuMeter(ServiceProcesses(target.pid))
+            async with connected(target.address, connections_for(CALLERS)) as connections:
                 await store(connections, collection)
-                vectors = await _vectors(collection)
-                asking = _Asking(connections, collection, vectors)
-                meter = CpuMeter(ServiceProcesses(target.pid))
-                with progress_bars(console) as bars:
-                    bar = bars.add_task("asking", total=WARM_UP_CALLS + len(WAYS) * calls)
-                    asking.advance = lambda: bars.advance(bar)
-                    await asking.ask(WAYS[0], WARM_UP_CALLS)
-                    for way in WAYS:
-                        take(await asking.measured(way, calls, meter))
-                    if flame is not None:
-                        async with _sampled(target.pid, flame):
-                            await asking.ask(WAYS[0], calls)
-            console.print("stopping the service")
 
+                async def ask(changes: Mapping[str, Any], count: int) -> Any:
+                    options: dict[str, Any] = {"profile_overrides": changes} if changes else {}
+                    one = partial(connections.ask, **options)
+                    return await closed_loop(one, islice(queries, count), CALLERS, silent)
 
-async def _vectors(collection: Collection) -> dict[str, list[float]]:
-    """The vectors of the questions, by text."""
-    async with open_embedder(load_settings(), NoRecorder()) as embedder:
-        return {
-            text: np.asarray(await embedder.embed_query(text, Deadline.after(EMBEDDING_S))).tolist()
-            for text in dict.fromkeys(query.text for query in collection.queries)
-        }
-
-
-class _Asking:
-    """Goes on through the questions, so that no cache of the last ones answers them."""
-
-    def __init__(
-        self, connections: Connections, collection: Collection, vectors: dict[str, list[float]]
-    ) -> None:
-        self._connections = connections
-        self._vectors = vectors
-        self._queries = cycle(collection.queries)
-        self.advance: Callable[[], None] = lambda: None
-
-    async def ask(self, way: Way, calls: int) -> Any:
-        async def one(query: Query) -> Retrieval:
-            options: dict[str, Any] = {"profile_overrides": way.overrides} if way.overrides else {}
-            if way.with_vector:
-                options["vector"] = self._vectors[query.text]
-            return await self._connections.ask(query, **options)
-
-        return await closed_loop(one, islice(self._queries, calls), CALLERS, self.advance)
-
-    async def measured(self, way: Way, calls: int, meter: CpuMeter) -> Result:
-        await self.ask(way, SETTLING_CALLS)
-        run, use = await meter.over(self.ask(way, calls))
-        return Result(
-            scenario=CPU,
-            parameters={"way": way.name, "callers": CALLERS},
-            n=len(run.calls),
-            throughput_per_s=run.throughput_per_s,
-            latency=run.latency,
-            errors=run.errors,
-            measured={"cpu": None if use is None else per_request(use, None, len(run.calls))},
-        )
+                await ask({}, WARM_UP_CALLS)
+                for name, changes in VARIANTS.items():
+                    console.print(name)
+                    await ask(changes, SETTLING_CALLS)
+                    run, use = await meter.over(ask(changes, calls))
+                    assert use is not None, "the processes are known; this is a bug"
+                    take(
+                        Result(
+                            scenario=CPU,
+                            parameters={"variant": name, "callers": CALLERS},
+                            n=len(run.calls),
+                            throughput_per_s=run.throughput_per_s,
+                            latency=run.latency,
+                            errors=run.errors,
+                            measured={"cpu": per_request(use, None, len(run.calls))},
+                        )
+                    )
+                if flame is not None:
+                    async with _sampled(target.pid, flame):
+                        await ask({}, calls)
 
 
 @asynccontextmanager

@@ -7,47 +7,35 @@ the embedder in one in `split`, over the same data.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
+import time
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from bench.harness.collection import Collection, read_collection
+from bench.harness.collection import Collection, Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
-from bench.harness.load import silent
-from bench.harness.results import RESULTS
-from bench.harness.sample import TENANTS, multiplied_sample
+from bench.harness.load import open_loop, poisson_arrivals, silent
+from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
-from bench.reports.recording import recorded
-from bench.speed.faults.dependencies import Fault, replicas, stores
-from bench.speed.faults.experiment import Faulty, Timing, observe
-from bench.speed.faults.figures import result_of, summary
-from bench.speed.faults.picture import save_picture
-from bench.speed.overload.steps import Take, capacity, recovery
-from serving.domain.errors import TriviumError as ServiceError
+from bench.reports.recording import console, recorded
+from bench.speed.faults.dependencies import REPLICAS, Dependency, Fault, Replica, stores
+from bench.speed.faults.figures import Observed, result_of, save_picture, summary
+from bench.speed.overload.loads import Offered, Take, capacity, recovery
 
 BUDGET_S = 0.1
 SHARE = 0.5
 """Of the capacity, which is measured first."""
 
 CAPACITY_CALLS = 1000
-
+BEFORE_S, AFTER_S = 3.0, 12.0
 STORES = ("postgres", "neo4j")
-REPLICAS = ("index", "embedder")
-
-console = Console(stderr=True)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="An evaluation set; without, the sample conversation multiplied.",
-)
+@click.command(context_settings=HELP)
+@data_option
 @click.option(
     "--dependency",
     "names",
@@ -70,12 +58,7 @@ console = Console(stderr=True)
     show_default=True,
     help="How long each fault lasts.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make the folder of results.",
-)
+@out_option
 def main(
     data: Path | None, names: Sequence[str], faults: Sequence[str], seconds: float, out: Path
 ) -> None:
@@ -83,59 +66,91 @@ def main(
 
     Writes JSON, a summary and a picture.
     """
-    collection = multiplied_sample(TENANTS) if data is None else read_collection(data)
-    chosen = [Fault(each) for each in faults] or list(Fault)
-    timing = Timing(before_s=3.0, during_s=seconds, after_s=12.0)
+    collection = chosen(data)
+    wanted = [Fault(each) for each in faults] or list(Fault)
     with recorded("faults", collection, out, summary, save_picture) as take:
-        try:
-            asyncio.run(_measure(collection, set(names), chosen, timing, take))
-        except ServiceError as error:
-            raise click.ClickException(str(error)) from error
+        asyncio.run(_measure(collection, names, wanted, seconds, take))
 
 
 async def _measure(
-    collection: Collection, names: set[str], faults: Sequence[Fault], timing: Timing, take: Take
+    collection: Collection,
+    names: Sequence[str],
+    faults: Sequence[Fault],
+    seconds: float,
+    take: Take,
 ) -> None:
     console.print("starting PostgreSQL and Neo4j")
     with fresh_data() as folder:
         async with stores(folder) as (of_stores, settings):
             for placement, of_placement in (("single", STORES), ("split", REPLICAS)):
-                if names.isdisjoint(of_placement):
+                wanted = [name for name in of_placement if name in names]
+                if not wanted:
                     continue
                 console.print(f"starting the service, {placement}")
-                placed = {**settings, "TRIVIUM_SERVE__PLACEMENT": placement}
-                async with started(folder, placed) as service:
+                environment = {**settings, "TRIVIUM_SERVE__PLACEMENT": placement}
+                async with started(folder, environment) as service:
                     assert service.pid is not None, "it was started here; this is a bug"
-                    both: list[Faulty] = [*of_stores, *replicas(service.pid)]
-                    chosen = [each for each in both if each.name in names & {*of_placement}]
+                    every: list[Dependency] = [
+                        *of_stores,
+                        *(Replica(name, service.pid) for name in REPLICAS),
+                    ]
+                    dependencies = [each for each in every if each.name in wanted]
                     async with connected(service.address, 1) as connections:
                         await store(connections, collection)
-                    await _observe_all(service.address, collection, chosen, faults, timing, take)
+                    await _fail_all(
+                        service.address, collection, dependencies, faults, seconds, take
+                    )
 
 
-async def _observe_all(
+async def _fail_all(
     address: str,
     collection: Collection,
-    dependencies: Sequence[Faulty],
+    dependencies: Sequence[Dependency],
     faults: Sequence[Fault],
-    timing: Timing,
+    seconds: float,
     take: Take,
 ) -> None:
     queries = cycle(collection.queries)
     async with connected(address, MAX_CONNECTIONS) as connections:
-        reached = await capacity(connections, queries, CAPACITY_CALLS, CAPACITY_CALLS)
-        rate_per_s = SHARE * reached.throughput_per_s
-        ask = partial(connections.ask, timeout=BUDGET_S)
+        reached = await capacity(connections, queries, CAPACITY_CALLS)
+        offered = Offered(connections, reached.throughput_per_s, BUDGET_S, seconds)
         for dependency in dependencies:
             for fault in faults:
-                if fault not in dependency.faults:
-                    continue
-                console.print(f"{dependency.name} {fault.value}")
-                await recovery(ask, queries, BUDGET_S)
-                observed = await observe(
-                    dependency, fault, ask, queries, rate_per_s, timing, silent
-                )
-                take(result_of(observed, BUDGET_S, rate_per_s))
+                if fault in dependency.faults:
+                    console.print(f"{dependency.name} {fault.value}")
+                    await recovery(offered.ask, queries, BUDGET_S)
+                    rate_per_s = SHARE * offered.capacity_per_s
+                    observed = await observe(dependency, fault, offered, queries, rate_per_s)
+                    take(result_of(observed, BUDGET_S, rate_per_s))
+
+
+async def observe(
+    dependency: Dependency,
+    fault: Fault,
+    offered: Offered,
+    queries: Iterator[Query],
+    rate_per_s: float,
+) -> Observed:
+    """Asks at a steady rate while a fault begins and ends."""
+    total_s = BEFORE_S + offered.seconds + AFTER_S
+    arrivals = poisson_arrivals(rate_per_s, max(1, round(rate_per_s * total_s)))
+    started_at = time.perf_counter()
+    load = asyncio.create_task(open_loop(offered.ask, queries, arrivals, silent))
+    try:
+        await asyncio.sleep(BEFORE_S)
+        began_s = time.perf_counter() - started_at
+        try:
+            await dependency.begin(fault)
+            await asyncio.sleep(offered.seconds)
+        finally:
+            await dependency.end(fault)
+        ended_s = time.perf_counter() - started_at
+        run = await load
+    finally:
+        load.cancel()
+    return Observed(
+        dependency=dependency.name, fault=fault, run=run, began_s=began_s, ended_s=ended_s
+    )
 
 
 if __name__ == "__main__":

@@ -5,20 +5,41 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import cast
+
+from matplotlib.axes import Axes
 
 from bench.harness.latency import Latency, percentile
-from bench.harness.load import Call
+from bench.harness.load import Call, Run
 from bench.harness.results import Json, Record, Result, number, select, table
+from bench.reports import plots
 from bench.reports.report import counts, figures, head, markdown_table
-from bench.speed.faults.experiment import Observed
+from bench.speed.faults.dependencies import Fault
 from bench.speed.overload.figures import LATE, is_whole_in_time, leg_states
-from bench.speed.overload.steps import CALM_ANSWERS
+from bench.speed.overload.loads import CALM_ANSWERS
 from trivium.values import Retrieval
 
 FAULT = "fault"
 BIN_S = 0.5
 """The width of a step of the timeline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The calls around a fault.
+
+    `began_s` and `ended_s` are in seconds from the first call; the fault has ended when the
+    dependency is back.
+    """
+
+    dependency: str
+    fault: Fault
+    run: Run[Retrieval]
+    began_s: float
+    ended_s: float
 
 
 class Outcome(StrEnum):
@@ -139,3 +160,46 @@ def _row(record: Record) -> tuple[str, ...]:
         figures(number(record, "measured", "errors_p95_ms")),
         figures(number(record, "measured", "back_s")),
     )
+
+
+# ---------------------------------------------------------------- picture
+
+COLOURS = {
+    Outcome.WHOLE: "#5b9279",
+    Outcome.PARTIAL: "#d9a441",
+    Outcome.REFUSED: "#2f6690",
+    Outcome.LATE: "#b5536c",
+}
+COLUMNS = 2
+
+
+def save_picture(records: Sequence[Record], path: Path) -> None:
+    """Draws a panel for each fault, how calls ended over time; writes nothing if there are none."""
+    faults = select(records, FAULT)
+    if not faults:
+        return
+    rows = -(-len(faults) // COLUMNS)
+    figure = plots.canvas(6.8 * COLUMNS, 2.5 * rows + 0.6)
+    for place, fault in enumerate(faults, start=1):
+        axes = figure.add_subplot(rows, COLUMNS, place)
+        plots.prepare(axes)
+        _draw(axes, fault)
+        plots.head(axes, fault_name(fault), "s; between the lines the fault lasted")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, ncols=len(labels), loc="outside upper right")
+    plots.save(figure, path)
+
+
+def _draw(axes: Axes, fault: Record) -> None:
+    steps = table(fault, "measured", "timeline")
+    base: list[float] = []
+    for ended, colour in COLOURS.items():
+        heights = [count / BIN_S for count in cast(Sequence[int], steps[ended.value])]
+        base = base or [0.0] * len(heights)
+        starts = [step * BIN_S for step in range(len(heights))]
+        axes.bar(starts, heights, BIN_S, bottom=base, align="edge", color=colour, label=ended.value)
+        base = [low + height for low, height in zip(base, heights, strict=True)]
+    began_s = number(fault, "measured", "began_s") or 0.0
+    for at_s in (began_s, began_s + (number(fault, "measured", "lasted_s") or 0.0)):
+        axes.axvline(at_s, color=plots.INK, linewidth=1, linestyle=":")
+    axes.set_ylabel("calls a second", color=plots.MUTED)

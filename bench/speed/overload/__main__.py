@@ -8,37 +8,20 @@ from pathlib import Path
 
 import click
 
-from bench.harness.collection import Collection, read_collection
+from bench.harness.collection import Collection
 from bench.harness.connections import connected
-from bench.harness.results import RESULTS
-from bench.harness.sample import TENANTS, multiplied_sample
+from bench.harness.options import HELP, address_option, chosen, data_option, numbers, out_option
+from bench.harness.sample import TENANTS
 from bench.harness.service import running
 from bench.harness.writing import store
 from bench.reports.recording import recorded
-from bench.speed.overload.figures import summary
-from bench.speed.overload.picture import save_picture
-from bench.speed.overload.steps import Plan, Take, measure
-
-SHARES = "0.5,1,1.5,2,3"
-BUDGETS_MS = "50,100,300"
+from bench.speed.overload.figures import save_picture, summary
+from bench.speed.overload.loads import Plan, Take, measure
 
 
-def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> Sequence[float]:
-    try:
-        found = [float(each) for each in given.split(",")]
-    except ValueError as error:
-        raise click.BadParameter(f"not numbers separated by commas: {given!r}") from error
-    if min(found) <= 0:
-        raise click.BadParameter(f"must be above 0: {given!r}")
-    return found
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="An evaluation set; without, the sample conversation multiplied.",
-)
+@click.command(context_settings=HELP)
+@data_option
+@address_option
 @click.option(
     "--tenants",
     type=click.IntRange(min=1),
@@ -46,19 +29,18 @@ def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> S
     show_default=True,
     help="How often the sample conversation is multiplied.",
 )
-@click.option("--address", help="HOST:PORT of a running service, instead of starting one.")
 @click.option(
     "--budgets",
-    default=BUDGETS_MS,
+    default="50,100,300",
     show_default=True,
-    callback=_numbers,
+    callback=numbers,
     help="What callers give each call, in ms.",
 )
 @click.option(
     "--shares",
-    default=SHARES,
+    default="0.5,1,1.5,2,3",
     show_default=True,
-    callback=_numbers,
+    callback=numbers,
     help="The loads, as multiples of the capacity.",
 )
 @click.option(
@@ -82,16 +64,11 @@ def _numbers(_context: click.Context, _option: click.Parameter, given: str) -> S
     show_default=True,
     help="How many batches a tenant writes at a time while others ask; 0 leaves that part out.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make the folder of results.",
-)
+@out_option
 def main(
     data: Path | None,
-    tenants: int,
     address: str | None,
+    tenants: int,
     budgets: Sequence[float],
     shares: Sequence[float],
     seconds: float,
@@ -100,10 +77,9 @@ def main(
     out: Path,
 ) -> None:
     """Load the service beyond its capacity, and write JSON, a summary and a picture."""
-    collection = multiplied_sample(tenants) if data is None else read_collection(data)
+    collection = chosen(data, tenants)
     plan = Plan(
         queries=collection.queries,
-        warm_up_calls=calls,
         capacity_calls=calls,
         budgets_s=[budget / 1e3 for budget in budgets],
         shares=shares,

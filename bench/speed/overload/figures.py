@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
 
 from bench.harness.latency import percentile
 from bench.harness.load import Call, Run
 from bench.harness.results import Json, Record, Result, number, select, table
+from bench.reports import plots
 from bench.reports.report import counts, figures, head, markdown_table
 from trivium.values import LegState, Retrieval
 
@@ -199,3 +203,45 @@ def _share(count: int, run: Run[Retrieval]) -> float:
 
 def _milliseconds(seconds: Sequence[float], share: float) -> float | None:
     return round(percentile(sorted(seconds), share) * 1e3, 2) if seconds else None
+
+
+# ---------------------------------------------------------------- picture
+
+PANELS = (
+    ("Answered in time", "a second", ("measured", "goodput_per_s")),
+    ("Answered in time by every leg", "a second", ("measured", "whole_per_s")),
+    ("p95 of the answers", "ms, from when each was due", ("latency", "p95_ms")),
+    ("p95 of the refusals", "ms, from when each was due", ("measured", "refused_p95_ms")),
+)
+"""Title, unit and place of the figure that each panel shows, over the share of the capacity."""
+
+
+def save_picture(records: Sequence[Record], path: Path) -> None:
+    """Draws the loads, a line for each budget; writes nothing if there are none."""
+    loads = select(records, OVERLOAD)
+    if not loads:
+        return
+    figure = plots.canvas(13.6, 8.8)
+    for place, (title, unit, value) in enumerate(PANELS, start=1):
+        axes = figure.add_subplot(2, 2, place)
+        plots.prepare(axes)
+        _draw(axes, loads, value)
+        plots.head(axes, f"{title}, {unit}", "offered load, as a multiple of the capacity")
+    plots.save(figure, path)
+
+
+def _draw(axes: Axes, loads: Sequence[Record], value: Sequence[str]) -> None:
+    budgets = sorted({number(load, "parameters", "budget_ms") or 0.0 for load in loads})
+    for budget, colour in zip(budgets, plots.COLOURS, strict=False):
+        points = [
+            (number(load, "parameters", "share") or 0.0, height)
+            for load in loads
+            if number(load, "parameters", "budget_ms") == budget
+            and (height := number(load, *value)) is not None
+        ]
+        if points:
+            label = f"budget of {budget:.0f} ms"
+            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=label, linewidth=2)
+    axes.set_ylim(bottom=0)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8, labelcolor=plots.INK)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 
 from bench.harness.latency import Latency, curve_ms
 from bench.harness.results import Record, Result, number, select, table
+from bench.reports import plots
 from bench.reports.report import figures, head, markdown_table
 from bench.speed.recall.calls import Call, Plan
 from trivium.conversation import Counts
@@ -17,7 +19,12 @@ RECALL = "recall"
 def result_of(calls: Sequence[Call], plan: Plan) -> Result:
     """Summarises calls that were simulated at once."""
     waits_s = [seconds for call in calls for seconds in call.waits_s]
-    counts = summed([call.counts for call in calls])
+    counts = Counts(
+        **{
+            field.name: sum(getattr(call.counts, field.name) for call in calls)
+            for field in fields(Counts)
+        }
+    )
     return Result(
         scenario=RECALL,
         parameters={
@@ -31,21 +38,15 @@ def result_of(calls: Sequence[Call], plan: Plan) -> Result:
         measured={
             "ready_share": _share(counts.ready, counts),
             "nothing_share": _share(counts.late + counts.failed, counts),
-            "late": counts.late,
-            "failed": counts.failed,
-            "empty": counts.empty,
             "transcripts_per_s": round(counts.sent / plan.seconds, 1),
-            "written": counts.written,
             "write_failures": counts.write_failures,
             "curve_ms": curve_ms(waits_s),
         },
     )
 
 
-def summed(counts: Sequence[Counts]) -> Counts:
-    """The counts of several conversations as one."""
-    names = [field.name for field in fields(Counts)]
-    return Counts(**{name: sum(getattr(each, name) for each in counts) for name in names})
+def _share(count: int, counts: Counts) -> float:
+    return round(count / counts.turns, 4) if counts.turns else 0.0
 
 
 def summary(records: Sequence[Record]) -> str:
@@ -59,23 +60,42 @@ def recall_table(records: Sequence[Record]) -> str:
         *("calls at once", "prefetch", "turns", "p50 ms", "p95 ms", "max ms"),
         *("ready", "nothing injected", "transcripts/s"),
     )
-    return markdown_table(columns, [_row(each) for each in select(records, RECALL)])
+    rows = [
+        (
+            str(table(each, "parameters").get("calls")),
+            "yes" if table(each, "parameters").get("prefetch") else "no",
+            figures(number(each, "n")),
+            *(figures(number(each, "latency", f"{name}_ms")) for name in ("p50", "p95", "max")),
+            *(
+                f"{number(each, 'measured', f'{name}_share') or 0:.1%}"
+                for name in ("ready", "nothing")
+            ),
+            figures(number(each, "measured", "transcripts_per_s")),
+        )
+        for each in select(records, RECALL)
+    ]
+    return markdown_table(columns, rows)
 
 
-def _row(record: Record) -> tuple[str, ...]:
-    parameters = table(record, "parameters")
-    return (
-        str(parameters.get("calls")),
-        "yes" if parameters.get("prefetch") else "no",
-        figures(number(record, "n")),
-        *(figures(number(record, "latency", f"{name}_ms")) for name in ("p50", "p95", "max")),
-        *(
-            f"{number(record, 'measured', f'{name}_share') or 0:.1%}"
-            for name in ("ready", "nothing")
-        ),
-        figures(number(record, "measured", "transcripts_per_s")),
-    )
-
-
-def _share(count: int, counts: Counts) -> float:
-    return round(count / counts.turns, 4) if counts.turns else 0.0
+def save_picture(records: Sequence[Record], path: Path) -> None:
+    """Draws a panel with prefetch and one without; a line for each number of calls."""
+    figure = plots.canvas(13.6, 4.9)
+    shared = None
+    for place, (prefetch, title) in enumerate(((True, "With prefetch"), (False, "Without")), 1):
+        axes = shared = figure.add_subplot(1, 2, place, sharey=shared)
+        plots.prepare(axes)
+        found = [
+            each
+            for each in select(records, RECALL)
+            if table(each, "parameters").get("prefetch") is prefetch
+        ]
+        for record, colour in zip(found, plots.COLOURS, strict=False):
+            curve = table(record, "measured").get("curve_ms")
+            if isinstance(curve, list):
+                label = f"{table(record, 'parameters').get('calls')} calls at once"
+                axes.plot(range(1, 101), curve, color=colour, label=label, linewidth=2)
+        axes.set_ylim(bottom=0)
+        if found:
+            axes.legend(frameon=False, fontsize=8, labelcolor=plots.INK)
+        plots.head(axes, f"{title}, ms from the final transcript to the block", "percentile")
+    plots.save(figure, path)

@@ -24,12 +24,9 @@ from bench.harness.service import ServiceStartError
 from bench.reports.baselines import promote
 from bench.reports.recording import recorded
 from bench.speed import __main__ as speed
-from bench.speed.cpu.ways import LEGS, WAYS
+from bench.speed.cpu.__main__ import LEGS, VARIANTS
+from bench.speed.faults import figures as faults
 from bench.speed.faults.dependencies import Fault
-from bench.speed.faults.experiment import Observed
-from bench.speed.faults.figures import result_of
-from bench.speed.faults.figures import summary as faults_summary
-from bench.speed.faults.picture import save_picture as save_faults
 from bench.speed.ghz import __main__ as ghz
 from bench.speed.ghz.figures import open_loops_table
 from bench.speed.overload import __main__ as overload
@@ -134,15 +131,15 @@ def test_prefetched_recall_waits_for_no_search() -> None:
 def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
     answer: Any = SimpleNamespace(leg_reports=())
     calls = [Call(0.01, answer, due_s=1.0), Call(0.2, code="UNAVAILABLE", due_s=3.0)]
-    observed = Observed(
+    observed = faults.Observed(
         dependency="neo4j", fault=Fault.HUNG, run=Run(calls, 10.0), began_s=2.0, ended_s=5.0
     )
     about: Record = {"machine": {}, "versions": {}, "collection": {}}
-    records = [result_of(observed, 0.1, rate_per_s=1).as_record(about)]
+    records = [faults.result_of(observed, 0.1, rate_per_s=1).as_record(about)]
 
-    save_faults(records, tmp_path / "picture.png")
+    faults.save_picture(records, tmp_path / "picture.png")
 
-    assert "| neo4j hung | 1 | 0.0% | 0.0% | 0.0% | 100.0% |" in faults_summary(records)
+    assert "| neo4j hung | 1 | 0.0% | 0.0% | 0.0% | 100.0% |" in faults.summary(records)
     assert (tmp_path / "picture.png").stat().st_size
 
 
@@ -150,8 +147,8 @@ def test_cpu_asks_with_legs_of_the_default_profile() -> None:
     profiles = ProfileBook.load()
 
     assert [leg.name for leg in profiles["default"].legs] == list(LEGS)
-    for way in WAYS:
-        assert profiles.changed("default", way.overrides).legs
+    for changes in VARIANTS.values():
+        assert profiles.changed("default", changes).legs
 
 
 def test_ghz_gets_requests_and_a_rate(tmp_path: Path) -> None:
