@@ -12,7 +12,7 @@ from bench.harness.connections import Connections
 from bench.harness.latency import Latency
 from bench.harness.load import Advance
 from bench.harness.results import Result
-from serving.pipeline.retrieval.legs import RELATED
+from serving.pipeline.retrieval.legs import RelatedLeg
 from trivium.aio import AsyncClient
 from trivium.values import Fact, LegOverride, Segment
 
@@ -28,7 +28,7 @@ MARK_TENANT = "bench-mark"
 
 def only(*legs: str) -> dict[str, LegOverride]:
     """Overrides that turn all other legs off."""
-    return {leg: LegOverride(weight=0.0) for leg in (*LEGS, RELATED) if leg not in legs}
+    return {leg: LegOverride(weight=0.0) for leg in (*LEGS, RelatedLeg.name) if leg not in legs}
 
 
 async def measure_singles(

@@ -33,15 +33,9 @@ from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
-from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG, LegRunner, LegState
+from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
 from serving.pipeline.retrieval.legs import (
-    DENSE,
-    FACTS,
-    GRAPH,
-    LEXICAL,
-    RELATED,
-    SHEDDABLE,
-    TEMPORAL,
+    LEGS,
     DenseLeg,
     FactsLeg,
     GraphLeg,
@@ -204,7 +198,7 @@ def admission_of(settings: Settings) -> Admission:
     return Admission(
         _share_of_calls(settings, RETRIEVALS),
         policy=AdmissionPolicy(**settings.serve.admission.model_dump()),
-        sheddable=SHEDDABLE,
+        sheddable=frozenset(name for name, leg in LEGS.items() if leg.sheddable),
         pending=PENDING_CALLS.count,
         rates=TokenBuckets(settings.serve.tenant_calls_per_second),
     )
@@ -225,19 +219,17 @@ def _share_of_calls(settings: Settings, share: float) -> int:
 
 def _breakers(recorder: Recorder) -> Mapping[str, Breaker]:
     on_change = breaker_changes(recorder)
-    return {name: Breaker(name, on_change) for name in (STORE, *set(DEPENDENCY_OF_LEG.values()))}
+    dependencies = {leg.dependency for leg in LEGS.values() if leg.dependency}
+    return {name: Breaker(name, on_change) for name in (STORE, *dependencies)}
 
 
 def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]) -> LegRunner:
-    return LegRunner(
-        {
-            LEXICAL: LexicalLeg(postgres.lexical),
-            DENSE: DenseLeg(postgres.access),
-            FACTS: FactsLeg(),
-            GRAPH: GraphLeg(graph, postgres.consistency),
-            RELATED: RelatedLeg(graph, postgres.consistency),
-            TEMPORAL: TemporalLeg(postgres.timeline),
-        },
-        postgres.consistency,
-        breakers,
+    legs = (
+        LexicalLeg(postgres.lexical),
+        DenseLeg(postgres.access),
+        FactsLeg(),
+        GraphLeg(graph, postgres.consistency),
+        RelatedLeg(graph, postgres.consistency),
+        TemporalLeg(postgres.timeline),
     )
+    return LegRunner({leg.name: leg for leg in legs}, postgres.consistency, breakers)

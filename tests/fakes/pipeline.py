@@ -12,13 +12,13 @@ from serving.domain.items.records import ItemId, TenantName, segment_id
 from serving.domain.questions.period import Period
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.retrieval.legs import LegAnswer, LegRequest
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.change_log import Projection
 from serving.ports.embedding import VectorLike
 from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbours
 
 
-class FixedLeg:
+class FixedLeg(Leg):
     """A leg that always finds the same items, in this order; text names segments."""
 
     def __init__(self, found: str | Sequence[ItemId] = "", *, stale: bool = False) -> None:
@@ -63,7 +63,7 @@ class FixedIndex:
         return IndexStatus(self.ready, 0, 1, incomplete=self.incomplete)
 
 
-class BrokenLeg:
+class BrokenLeg(Leg):
     """A leg that always raises."""
 
     def __init__(self, error: Exception) -> None:
@@ -73,7 +73,7 @@ class BrokenLeg:
         raise self._error
 
 
-class HangingLeg:
+class HangingLeg(Leg):
     """A leg that answers when it is cancelled, and never before."""
 
     def __init__(self) -> None:

@@ -17,22 +17,22 @@ from serving.domain.ranking.leg_options import WordsMode
 from serving.domain.ranking.profile import MAX_LIMIT, LegSpec, Profile, Yields
 from serving.domain.ranking.ranked_list import RankStyle, depth_to_read
 from serving.domain.ranking.signals import ACCESS, SIGNALS
-from serving.pipeline.retrieval.legs import DENSE, FACTS, GRAPH, RELATED
+from serving.pipeline.retrieval.legs import DenseLeg, FactsLeg, GraphLeg, RelatedLeg
 
 Definition: TypeAlias = Mapping[str, Any]
 
 LEG_WEIGHTS = (0.0, 0.3, 0.5, 0.6, 0.7, 0.85, 1.0, 1.1, 1.25, 1.5, 2.0)
 DEPTHS = (5, 8, 10, 15, 20, 30, 50)
 FLOORS: Mapping[str, Sequence[float | None]] = {
-    DENSE: (None, 0.15, 0.2, 0.25, 0.3, 0.35),
-    FACTS: (None, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6),
-    GRAPH: (None, 0.05, 0.1, 0.15, 0.2, 0.3),
-    RELATED: (None, 0.02, 0.05, 0.1, 0.15),
+    DenseLeg.name: (None, 0.15, 0.2, 0.25, 0.3, 0.35),
+    FactsLeg.name: (None, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6),
+    GraphLeg.name: (None, 0.05, 0.1, 0.15, 0.2, 0.3),
+    RelatedLeg.name: (None, 0.02, 0.05, 0.1, 0.15),
 }
 RANK_CONSTANTS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 SIGNAL_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5)
 
-DEEPEST: Mapping[str, int] = {GRAPH: MIN_FAN_OUT}
+DEEPEST: Mapping[str, int] = {GraphLeg.name: MIN_FAN_OUT}
 """How deep a leg is queried, if not `MAX_LIMIT`. Beyond this depth a walk fans out more, and its
 shorter lists are no longer the heads of its longest."""
 

@@ -26,7 +26,7 @@ from serving.domain.items.records import (
 from serving.domain.questions.query import Scope
 from serving.domain.ranking.profile import MAX_LIMIT, LegSpec, Profile, Yields
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.retrieval.legs import FACTS
+from serving.pipeline.retrieval.legs import FactsLeg
 from serving.pipeline.retrieval.name_correction import reading
 from trivium import values
 from trivium.aio import AsyncClient
@@ -139,7 +139,7 @@ async def query_legs(ask: Ask, profile: Profile, set_: str, query: Query, rows: 
         as_of=as_of,
         rows=rows,
         deep={leg: _candidates(of_leg, leg) for leg, of_leg in hits.items()},
-        evidence=_evidence(hits.get(FACTS, ())),
+        evidence=_evidence(hits.get(FactsLeg.name, ())),
         answer=[segment_id(hit.id) for hit in answer.hits],
     )
 
@@ -182,7 +182,7 @@ def _alone(profile: Profile, leg: LegSpec) -> Mapping[str, Any]:
     legs[leg.name] |= {"weight": 1.0, "depth": deepest(leg.name), "depth_per_limit": 0}
     if leg.floor is not None:
         legs[leg.name]["floor"] = None
-    if leg.name == FACTS:
+    if leg.name == FactsLeg.name:
         legs[leg.name]["yields"] = Yields.FACTS.value
     plain = {
         "fusion": "reciprocal_rank",

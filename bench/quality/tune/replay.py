@@ -25,7 +25,7 @@ from serving.domain.ranking.ranked_list import (
     within_depth,
 )
 from serving.domain.ranking.signals import Known, Named, Traits, ranked_by
-from serving.pipeline.retrieval.legs import FACTS, evidence_in_order
+from serving.pipeline.retrieval.legs.facts import FactsLeg, evidence_in_order
 from serving.pipeline.retrieval.ordering import Ordering, visible
 from serving.ports.text_analysis import DateReader
 from serving.ports.vector_index import IndexAnswer
@@ -88,7 +88,7 @@ class Replay:
 
     def _read(self, spec: LegSpec, depth: int) -> Sequence[Candidate]:
         kept, _ = above_floor(self.found.deep[spec.name][:depth], spec.floor)
-        if spec.name == FACTS:
+        if spec.name == FactsLeg.name:
             answer = IndexAnswer(kept, epoch=0, evidence=dict(self._evidence(kept)))
             kept = evidence_in_order(kept, answer)[:depth]
         return kept

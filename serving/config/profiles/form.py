@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from serving.domain.ranking.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.ranking.faults import Fault, FieldError
-from serving.domain.ranking.fusion import RRF_RANK_CONSTANT
+from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
 from serving.domain.ranking.ledger import FusionMethod
 from serving.domain.ranking.leg_options import (
     CandidatePool,
@@ -46,7 +46,7 @@ from serving.domain.ranking.profile import (
 )
 from serving.domain.ranking.ranked_list import RankStyle
 from serving.domain.ranking.signals import SIGNALS
-from serving.pipeline.retrieval.legs import OPTIONS_OF_LEGS
+from serving.pipeline.retrieval.legs import LEGS
 
 Made = TypeVar("Made")
 
@@ -101,7 +101,7 @@ class _ExpansionForm(_Form):
 
 
 class _LegForm(_Form):
-    """The options of all legs; `OPTIONS_OF_LEGS` has those that each leg supports."""
+    """The options of all legs; the class of a leg has those that it supports."""
 
     weight: Number = 1.0
     depth: Count = 20
@@ -152,7 +152,7 @@ class ProfileForm(_Form):
     legs: dict[str, _LegForm]
     signals: dict[str, Number] = {}
     fusion: FusionMethod = FusionMethod.RECIPROCAL_RANK
-    rank_constant: Number = RRF_RANK_CONSTANT
+    rank_constant: Number = PUBLISHED_RANK_CONSTANT
     rank_style: RankStyle = RankStyle.MEAN
     importance: _ImportanceForm = _ImportanceForm()
     decay: _DecayForm | None = None
@@ -167,7 +167,7 @@ class ProfileForm(_Form):
         """The profile as data, with all its fields; `to_form` of it is an equal form."""
         data = self.model_dump(mode=mode)
         for leg, options in data["legs"].items():
-            for option in _ALL_OPTIONS - OPTIONS_OF_LEGS[leg]:
+            for option in _ALL_OPTIONS - LEGS[leg].options:
                 del options[option]
             del options["depth" if options["depth_per_limit"] else "depth_per_limit"]
         return data
@@ -182,7 +182,7 @@ class ProfileForm(_Form):
         # A Struct does not keep the order of its fields, so the order is fixed here.
         legs = [
             faults.made(partial(_leg, leg, self.legs[leg], self.legs))
-            for leg in _in_order_of(OPTIONS_OF_LEGS, self.legs)
+            for leg in _in_order_of(LEGS, self.legs)
         ]
         signals = [
             faults.made(partial(_signal, signal, self.signals[signal]))
@@ -219,7 +219,7 @@ def _in_order_of(known: Iterable[str], given: Iterable[str]) -> list[str]:
     return sorted(given, key=lambda name: (places.get(name, len(places)), name))
 
 
-_ALL_OPTIONS = frozenset[str]().union(*OPTIONS_OF_LEGS.values())
+_ALL_OPTIONS = frozenset[str]().union(*(leg.options for leg in LEGS.values()))
 
 
 def to_form(data: Mapping[str, Any]) -> ProfileForm:
@@ -243,9 +243,9 @@ def _fault(error: Mapping[str, Any]) -> Fault:
 
 def _leg(name: str, form: _LegForm, all_legs: Mapping[str, _LegForm]) -> LegSpec:
     path = f"legs.{name}"
-    if name not in OPTIONS_OF_LEGS:
-        raise FieldError(Fault(path, f"unknown leg, must be one of {', '.join(OPTIONS_OF_LEGS)}"))
-    idle = (form.model_fields_set & _ALL_OPTIONS) - OPTIONS_OF_LEGS[name]
+    if name not in LEGS:
+        raise FieldError(Fault(path, f"unknown leg, must be one of {', '.join(LEGS)}"))
+    idle = (form.model_fields_set & _ALL_OPTIONS) - LEGS[name].options
     if idle:
         raise FieldError(
             *(Fault(f"{path}.{option}", "not supported by this leg") for option in sorted(idle))
@@ -258,7 +258,7 @@ def _leg(name: str, form: _LegForm, all_legs: Mapping[str, _LegForm]) -> LegSpec
     values["walk"] = _made(f"{path}.walk", Walk, form.walk)
     values["expansion"] = (
         _made(f"{path}.expansion", Expansion, form.expansion)
-        if "expansion" in OPTIONS_OF_LEGS[name]
+        if "expansion" in LEGS[name].options
         else None
     )
     leg = _section(path, LegSpec, name=name, **values)

@@ -10,8 +10,11 @@ from serving.domain.items.records import ItemId
 from serving.domain.ranking.ledger import FusionMethod, LegTerm, worth
 from serving.domain.ranking.ranked_list import RankedList, RankStyle
 
-RRF_RANK_CONSTANT = 60.0
-"""The k of Cormack et al.; results are not sensitive to values near it."""
+PUBLISHED_RANK_CONSTANT = 60.0
+"""The k of Cormack et al.; results are not sensitive to values near it.
+
+It is that of a profile which sets none. Most of the shipped profiles do, in their `rank_constant`.
+"""
 
 
 class Fused(NamedTuple):
@@ -27,7 +30,7 @@ def fuse(
     *,
     weights: Mapping[str, float],
     method: FusionMethod = FusionMethod.RECIPROCAL_RANK,
-    rank_constant: float = RRF_RANK_CONSTANT,
+    rank_constant: float,
     rank_style: RankStyle = RankStyle.MEAN,
     least_scores: Mapping[str, float] | None = None,
 ) -> list[Fused]:

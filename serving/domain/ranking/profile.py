@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from serving.domain.ranking.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.ranking.faults import FieldError
-from serving.domain.ranking.fusion import RRF_RANK_CONSTANT
+from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
 from serving.domain.ranking.ledger import FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool, Expansion, Walk, WordsSearch
 from serving.domain.ranking.priors import Decay, Importance
@@ -186,7 +186,7 @@ class Profile:
     description: str = ""
     limit: int = 10
     fusion: FusionMethod = FusionMethod.RECIPROCAL_RANK
-    rank_constant: float = RRF_RANK_CONSTANT
+    rank_constant: float = PUBLISHED_RANK_CONSTANT
     rank_style: RankStyle = RankStyle.MEAN
     signals: tuple[SignalSpec, ...] = ()
     importance: Importance = Importance()

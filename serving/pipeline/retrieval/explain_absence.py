@@ -14,7 +14,7 @@ from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, LegAbsenceExplainer, Miss
-from serving.pipeline.retrieval.leg_runner import PROJECTION_OF_LEG
+from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.ordering import Hit, Stage, hidden_by
 from serving.pipeline.retrieval.retrieve import Retriever, Traced
 from serving.ports.graph import Graph
@@ -178,7 +178,7 @@ class AbsenceExplainer:
 
     async def _missing_from(self, query: Query, row: Item, legs: Sequence[LegAbsence]) -> list[str]:
         """Returns the projections read by the profile's legs that lack the item."""
-        tenant, needed = query.scope.tenant, {PROJECTION_OF_LEG.get(leg.leg) for leg in legs}
+        tenant, needed = query.scope.tenant, {LEGS[leg.leg].projection for leg in legs}
         missing = []
         try:
             if "embedding" in needed:

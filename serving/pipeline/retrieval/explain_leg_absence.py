@@ -18,7 +18,7 @@ from serving.domain.ranking.leg_options import WordsMode
 from serving.domain.ranking.profile import MAX_DEPTH, LegSpec, Profile
 from serving.domain.ranking.ranked_list import RankStyle
 from serving.pipeline.retrieval.leg_runner import LegResult, LegState
-from serving.pipeline.retrieval.legs import LEXICAL
+from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.retrieve import Retriever
 
 
@@ -266,7 +266,7 @@ def _rank(
 
 def _why_never(row: Item, spec: LegSpec, after: LegResult | None) -> tuple[Miss, str]:
     """Explains why a leg does not find the item at any depth, or that this is unknown."""
-    if row.sensitive and spec.name != LEXICAL:
+    if row.sensitive and not LEGS[spec.name].finds_sensitive:
         found_by = "words only" if isinstance(row, Segment) else "no leg"
         return Miss.NEVER, f"the item is sensitive, and so found by {found_by}"
     if after is None:

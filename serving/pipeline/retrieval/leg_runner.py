@@ -30,13 +30,8 @@ from serving.domain.ranking.ranked_list import (
     within_depth,
 )
 from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON
-from serving.pipeline.retrieval.legs import (
-    DENSE,
-    FACTS,
-    GRAPH,
-    LEXICAL,
-    RELATED,
-    TEMPORAL,
+from serving.pipeline.retrieval.legs import LEGS
+from serving.pipeline.retrieval.legs.leg import (
     Leg,
     LegAnswer,
     LegRequest,
@@ -48,27 +43,6 @@ from serving.pipeline.retrieval.legs import (
 from serving.ports.change_log import Consistency, Projection
 
 logger = logging.getLogger(__name__)
-
-PROJECTION_OF_LEG: Mapping[str, Projection] = {
-    DENSE: "embedding",
-    FACTS: "embedding",
-    GRAPH: "graph",
-    RELATED: "embedding",
-}
-"""The projection that a leg reads; the other legs read PostgreSQL alone."""
-
-
-DEPENDENCY_OF_LEG: Mapping[str, str] = {
-    LEXICAL: "words",
-    TEMPORAL: "words",
-    DENSE: "index",
-    FACTS: "index",
-    GRAPH: "graph",
-}
-"""What a leg asks, and whose breaker it uses: PostgreSQL; the index and its embedder; Neo4j.
-
-`related` has none of its own: it begins with what these legs found.
-"""
 
 
 class LegState(StrEnum):
@@ -234,7 +208,8 @@ class LegRunner:
 
         A leg that waits for others has none, since it may be late through no fault of its own.
         """
-        breaker = self._breakers.get(DEPENDENCY_OF_LEG.get(request.spec.name, ""))
+        leg = LEGS.get(request.spec.name)
+        breaker = None if leg is None else self._breakers.get(leg.dependency)
         if breaker is None or request.spec.leans_on:
             return nullcontext()
         return breaker.guard(request.lookup, request.deadline)
@@ -244,7 +219,7 @@ def _state_of(answer: LegAnswer) -> tuple[LegState, str]:
     """Returns the state of a leg that answered, and the reason if it is not plain OK."""
     state, reason = LegState.OK, ""
     if answer.lacking:
-        state, reason = LegState.PARTIAL, f"without what others find; {answer.lacking}"
+        state, reason = LegState.PARTIAL, f"upstream leg failed: {answer.lacking}"
     if answer.unsearched:
         state, reason = LegState.PARTIAL, f"not all was searched; {answer.unsearched}"
     if answer.stale:
@@ -286,7 +261,8 @@ async def _upstream_answer(leg: asyncio.Task[LegResult]) -> UpstreamAnswer:
 def _with_counts(
     result: LegResult, pending: Mapping[Projection, int], dead_letters: Mapping[Projection, int]
 ) -> LegResult:
-    projection = PROJECTION_OF_LEG.get(result.report.leg)
+    leg = LEGS.get(result.report.leg)
+    projection = None if leg is None else leg.projection
     if projection is None or not (pending.get(projection) or dead_letters.get(projection)):
         return result
     report = replace(

@@ -35,14 +35,8 @@ from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.profile import LegSpec, Profile, Yields
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegRunner
-from serving.pipeline.retrieval.legs import (
-    DenseLeg,
-    FactsLeg,
-    GraphLeg,
-    Leg,
-    LexicalLeg,
-    TemporalLeg,
-)
+from serving.pipeline.retrieval.legs import DenseLeg, FactsLeg, GraphLeg, LexicalLeg, TemporalLeg
+from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.retrieve import Retriever, Traced
 from serving.ports.access import AccessLog, Timeline
 from serving.ports.graph import GraphChanges, GraphFact, GraphSegment

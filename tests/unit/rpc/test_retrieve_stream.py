@@ -17,7 +17,7 @@ from serving.domain.errors import BudgetExhaustedError, StoreUnavailableError
 from serving.domain.items.records import segment_id
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
-from serving.pipeline.retrieval.legs import LegAnswer, LegRequest
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.newest import Streams, newest_answers
 from serving.rpc.questions import MAX_STREAMED, StreamedCall
 from serving.rpc.registration import Malformed
@@ -35,7 +35,7 @@ LEGS = ("lexical", "dense", "graph")
 DEFAULT = ProfileBook.load()["default"]
 
 
-class GatedLeg:
+class GatedLeg(Leg):
     """A leg that finds a segment of the query's name, once a test lets it."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from serving.config.profiles import ProfileBook
 from serving.domain.errors import DependencyError, StoreUnavailableError
-from serving.pipeline.retrieval.legs import Leg
+from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.warm import NAMES, QUESTION, Warmer
 from serving.rpc.service import TriviumService
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedNames, RecordingAccess

@@ -33,7 +33,9 @@ weights = st.fixed_dictionaries({leg: st.floats(0, 1000) for leg in LEGS})
 
 def test_a_hit_of_two_legs_beats_a_hit_of_one() -> None:
     fused = fuse(
-        [ranked("dense", "a b"), ranked("lexical", "c b")], weights={"dense": 1, "lexical": 1}
+        [ranked("dense", "a b"), ranked("lexical", "c b")],
+        weights={"dense": 1, "lexical": 1},
+        rank_constant=60,
     )
 
     assert names(fused) == ["b", "a", "c"]
@@ -55,19 +57,27 @@ def test_order_of_the_legs_does_not_matter(
 ) -> None:
     shuffled = data.draw(st.permutations(lists))
 
-    plain = [(one.item, one.score) for one in fuse(lists, weights=weights)]
-    other = [(one.item, one.score) for one in fuse(shuffled, weights=weights)]
+    plain = [(one.item, one.score) for one in fuse(lists, weights=weights, rank_constant=60)]
+    other = [(one.item, one.score) for one in fuse(shuffled, weights=weights, rank_constant=60)]
     assert plain == other
 
 
 def test_a_leg_of_weight_zero_adds_nothing() -> None:
-    fused = fuse([ranked("dense", "a"), ranked("graph", "b")], weights={"dense": 1, "graph": 0})
+    fused = fuse(
+        [ranked("dense", "a"), ranked("graph", "b")],
+        weights={"dense": 1, "graph": 0},
+        rank_constant=60,
+    )
 
     assert names(fused) == ["a"]
 
 
 def test_equal_scores_are_ordered_by_id() -> None:
-    fused = fuse([ranked("dense", "b"), ranked("lexical", "a")], weights={"dense": 1, "lexical": 1})
+    fused = fuse(
+        [ranked("dense", "b"), ranked("lexical", "a")],
+        weights={"dense": 1, "lexical": 1},
+        rank_constant=60,
+    )
 
     assert names(fused) == ["a", "b"]
 
@@ -83,7 +93,9 @@ def test_a_style_says_which_ranks_equal_scores_have() -> None:
 def test_a_leg_that_cannot_tell_its_candidates_apart_decides_nothing() -> None:
     mentions = scored("graph", **dict.fromkeys("abcdefghij", 0.3))
 
-    fused = fuse([ranked("lexical", "j i"), mentions], weights={"lexical": 1, "graph": 1})
+    fused = fuse(
+        [ranked("lexical", "j i"), mentions], weights={"lexical": 1, "graph": 1}, rank_constant=60
+    )
 
     assert names(fused)[:2] == ["j", "i"]
     assert len({one.score for one in fused[2:]}) == 1
@@ -99,6 +111,7 @@ def test_a_convex_combination_scales_from_the_theoretical_minimum_to_the_best_sc
         weights={"dense": 0.6, "lexical": 0.4},
         method=FusionMethod.CONVEX,
         least_scores={"dense": -1.0},
+        rank_constant=60,
     )
 
     assert {one.item.id: one.score for one in fused} == pytest.approx(
@@ -108,7 +121,12 @@ def test_a_convex_combination_scales_from_the_theoretical_minimum_to_the_best_sc
 
 
 def test_by_score_a_single_leg_keeps_its_own() -> None:
-    fused = fuse([scored("dense", a=0.8, b=-0.2)], weights={"dense": 1}, method=FusionMethod.SCORE)
+    fused = fuse(
+        [scored("dense", a=0.8, b=-0.2)],
+        weights={"dense": 1},
+        method=FusionMethod.SCORE,
+        rank_constant=60,
+    )
 
     assert [(one.item.id, one.score) for one in fused] == [("a", 0.8), ("b", -0.2)]
 
@@ -117,7 +135,9 @@ def test_by_score_a_single_leg_keeps_its_own() -> None:
 def test_by_every_method_the_ledger_adds_up_to_the_fused_score(
     lists: list[RankedList], weights: dict[str, float], method: FusionMethod
 ) -> None:
-    for one in fuse(lists, weights=weights, method=method, least_scores={"dense": -1.0}):
+    for one in fuse(
+        lists, weights=weights, method=method, least_scores={"dense": -1.0}, rank_constant=60
+    ):
         ledger = Ledger(rank_constant=60, method=method, leg_terms=one.terms)
         assert math.isclose(ledger.score, one.score, rel_tol=1e-12, abs_tol=1e-9)
 

@@ -119,7 +119,7 @@ def test_the_bound_for_disjoint_lists_matches_fusion(
     )
 
     for each in reaches(of):
-        fused = fuse(disjoint(of, each.leg), weights=of.weights)
+        fused = fuse(disjoint(of, each.leg), weights=of.weights, rank_constant=of.rank_constant)
         place = next(n for n, one in enumerate(fused, 1) if one.item.id == "A")
         assert each.reaches == (place <= limit)
         assert each.ahead_if_disjoint == place - 1
@@ -135,7 +135,7 @@ def test_the_bound_for_agreeing_lists_matches_fusion(weights: list[float], limit
             continue
         lists = [RankedList(leg.name, agreed) for leg in of.legs if leg.name != each.leg]
         alone = RankedList(each.leg, (Candidate(segment_id("z"), 1.0),))
-        fused = fuse([*lists, alone], weights=of.weights)
+        fused = fuse([*lists, alone], weights=of.weights, rank_constant=of.rank_constant)
         shown = "z" in [one.item.id for one in fused[:limit]]
         assert each.shows_if_agreeing == shown
 
@@ -152,6 +152,8 @@ def test_a_leg_that_crowds_out_leaves_no_place_for_hits_of_all_others(
         agreed = (Candidate(segment_id("z"), 1.0),)
         lists = [RankedList(leg.name, agreed) for leg in of.legs if leg.name != each.leg]
         own = tuple(Candidate(segment_id(f"a{place:02}"), -place) for place in range(limit))
-        fused = fuse([*lists, RankedList(each.leg, own)], weights=of.weights)
+        fused = fuse(
+            [*lists, RankedList(each.leg, own)], weights=of.weights, rank_constant=of.rank_constant
+        )
         shown = "z" in [one.item.id for one in fused[:limit]]
         assert each.crowds_out == (not shown)

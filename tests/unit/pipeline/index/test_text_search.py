@@ -13,7 +13,7 @@ from serving.domain.questions.query import Query
 from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
 from serving.pipeline.index.vector_cache import VectorCache, bytes_of
 from serving.pipeline.index.vector_spaces import VectorSpace
-from serving.pipeline.retrieval.legs import VectorLookup
+from serving.pipeline.retrieval.legs.leg import VectorLookup
 from serving.ports.embedding import Vector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row

@@ -11,7 +11,7 @@ from serving.domain.items.records import Item
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
-from serving.pipeline.retrieval.legs import Leg
+from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader

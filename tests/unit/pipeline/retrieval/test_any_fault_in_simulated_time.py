@@ -28,8 +28,9 @@ from serving.domain.errors import (
 from serving.domain.items.records import Item, ItemId, TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.admission import Admission
-from serving.pipeline.retrieval.leg_runner import DEPENDENCY_OF_LEG, LegReport, LegState
-from serving.pipeline.retrieval.legs import LegAnswer, LegRequest, LegSkippedError
+from serving.pipeline.retrieval.leg_runner import LegReport, LegState
+from serving.pipeline.retrieval.legs import LEGS as LEGS_BY_NAME
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
 from tests.fakes.pipeline import FixedLeg
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
@@ -42,7 +43,7 @@ LEGS = ("lexical", "dense", "graph")
 PROFILE = Profile(name="three", legs=tuple(LegSpec(name=name) for name in LEGS))
 ROUNDING_S = 1e-9
 NEVER_S = 1e6
-BREAKERS = ("store", *set(DEPENDENCY_OF_LEG.values()))
+BREAKERS = ("store", *{LEGS_BY_NAME[name].dependency for name in LEGS})
 
 
 class How(Enum):
@@ -79,7 +80,7 @@ FAULTS = st.builds(Fault, st.sampled_from(How), SECONDS)
 BUDGETS = st.integers(4, 60).map(lambda number: number / 200)
 
 
-class FaultyLeg:
+class FaultyLeg(Leg):
     """Ends as it is told, question by question, and counts what still runs."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:

@@ -23,7 +23,7 @@ from serving.domain.errors import (
 )
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.leg_runner import LegState
-from serving.pipeline.retrieval.legs import LegAnswer, LegRequest
+from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
 from tests.fakes.pipeline import BrokenLeg, FixedLeg
 from tests.support.builders import query, segment
 from tests.support.stepped_clock import SteppedClock

@@ -17,7 +17,7 @@ from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, Sort
 from serving.pipeline.retrieval.explain_absence import Absence, AbsenceExplainer, Loss
 from serving.pipeline.retrieval.explain_leg_absence import Miss
-from serving.pipeline.retrieval.legs import Leg, LegAnswer, LegRequest, LegSkippedError
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 from serving.ports.graph import GraphChanges, GraphSegment
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedReranker

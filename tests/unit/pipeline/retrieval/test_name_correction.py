@@ -6,7 +6,7 @@ import pytest
 
 from serving.domain.errors import StoreUnavailableError, TriviumError
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
-from serving.pipeline.retrieval.legs import LegAnswer, LegRequest
+from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
 from tests.fakes.pipeline import FixedLeg, FixedNames
 from tests.support.builders import query, segment

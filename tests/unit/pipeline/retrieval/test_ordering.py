@@ -22,7 +22,8 @@ from serving.domain.ranking.profile import (
 )
 from serving.domain.ranking.ranked_list import RankStyle
 from serving.pipeline.retrieval.leg_runner import LegState
-from serving.pipeline.retrieval.legs import DenseLeg, GraphLeg, Leg, LegSkippedError
+from serving.pipeline.retrieval.legs import DenseLeg, GraphLeg
+from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError
 from serving.pipeline.retrieval.ordering import Stage
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import (
@@ -150,7 +151,7 @@ POOLED = replace(
         (
             BrokenLeg(TimeoutError()),
             LegState.PARTIAL,
-            "without what others find; lexical: the budget ran out",
+            "upstream leg failed: lexical: the budget ran out",
         ),
         (BrokenLeg(LegSkippedError("its weight is 0")), LegState.OK, ""),
     ],

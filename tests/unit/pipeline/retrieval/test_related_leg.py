@@ -11,7 +11,9 @@ from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
-from serving.pipeline.retrieval.legs import Leg, LegAnswer, LegRequest, RelatedLeg, doubles_of
+from serving.pipeline.retrieval.legs import RelatedLeg
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
+from serving.pipeline.retrieval.legs.related import duplicates_of
 from serving.pipeline.retrieval.retrieve import Retrieval
 from serving.ports.graph import GraphChanges, GraphSegment
 from tests.fakes.graph import InMemoryGraph
@@ -91,7 +93,7 @@ async def test_without_one_of_the_others_it_goes_on_and_says_so() -> None:
 
     assert hit_ids(answer) == ["film", "life"]
     assert answer.reports[2].state is LegState.PARTIAL
-    assert answer.reports[2].reason == "without what others find; dense: internal error"
+    assert answer.reports[2].reason == "upstream leg failed: dense: internal error"
 
 
 async def test_without_all_of_the_others_it_is_skipped_and_says_why() -> None:
@@ -162,10 +164,10 @@ def test_what_has_the_scores_of_a_seed_in_every_leg_doubles_it() -> None:
     }
 
     for seed, doubles in (("best", set()), ("double", {"double", "original"})):
-        assert {item.id for item in doubles_of([segment_id(seed)], found)} == doubles
+        assert {item.id for item in duplicates_of([segment_id(seed)], found)} == doubles
 
 
-class EqualLeg:
+class EqualLeg(Leg):
     """A leg that finds two segments with the same score."""
 
     async def find(self, request: LegRequest) -> LegAnswer:

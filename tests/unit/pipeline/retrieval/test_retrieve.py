@@ -25,7 +25,8 @@ from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, SignalSpec
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
-from serving.pipeline.retrieval.legs import DenseLeg, Leg, LegSkippedError
+from serving.pipeline.retrieval.legs import DenseLeg
+from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError
 from serving.ports.embedding import Vector
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import (

@@ -19,7 +19,8 @@ from serving.domain.ranking.profile import Profile
 from serving.domain.ranking.ranked_list import Candidate, above_floor
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegRunner
-from serving.pipeline.retrieval.legs import FactsLeg, Leg, LegAnswer, LegRequest, RelatedLeg
+from serving.pipeline.retrieval.legs import FactsLeg, RelatedLeg
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.ports.embedding import VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
@@ -51,7 +52,7 @@ def best_first(scores: Scores, kind: ItemKind = ItemKind.SEGMENT) -> list[Candid
 
 
 @dataclass(frozen=True, slots=True)
-class ListedLeg:
+class ListedLeg(Leg):
     """A leg that finds what it is given, to the depth and above the floor that it is asked for."""
 
     scores: Scores

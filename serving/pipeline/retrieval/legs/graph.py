@@ -1,0 +1,62 @@
+"""The leg of relations between entities."""
+
+from __future__ import annotations
+
+from serving.domain.budget import Deadline
+from serving.domain.items.records import ItemId, segment_id
+from serving.domain.ranking.ranked_list import above_floor
+from serving.pipeline.retrieval.legs.leg import (
+    Leg,
+    LegAnswer,
+    LegRequest,
+    LegSkippedError,
+    require_text,
+)
+from serving.ports.change_log import Consistency
+from serving.ports.graph import Graph
+
+
+class GraphLeg(Leg):
+    """Finds segments or facts by the relations of the entities that the question names."""
+
+    name = "graph"
+    options = frozenset({"floor", "yields", "walk"})
+    projection = "graph"
+    dependency = "graph"
+    sheddable = True
+
+    def __init__(self, graph: Graph, consistency: Consistency) -> None:
+        self._graph = graph
+        self._consistency = consistency
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        """Walks the graph once it has seen the caller's write, or half of the time has passed."""
+        query, spec = request.query, request.spec
+        stale = await graph_is_stale(self._consistency, request)
+        seeds = await self._seeds(request)
+        found = await self._graph.search(
+            query, spec.walk, seeds, request.depth, spec.yields, request.deadline
+        )
+        kept, below = above_floor(found, spec.floor)
+        return LegAnswer(kept, below, stale)
+
+    async def _seeds(self, request: LegRequest) -> list[ItemId] | None:
+        """Returns the segments to start from; None for the entities that the question names."""
+        if request.query.seeds:
+            return [segment_id(id_) for id_ in request.query.seeds]
+        if leg := request.spec.walk.seeds_from:
+            brought = await request.found_before([leg])
+            for why in (*brought.broken, *brought.skipped):
+                raise LegSkippedError(f"nothing to start from; {why}")
+            return brought.items
+        require_text(request.query)
+        return None
+
+
+async def graph_is_stale(consistency: Consistency, request: LegRequest) -> bool:
+    """Waits until the graph has seen the caller's write; True if it did not in time."""
+    if request.query.token is None:
+        return False
+    # Half of the remaining time, so that a stale answer still fits.
+    patience = Deadline.after(request.deadline.remaining() / 2)
+    return not await consistency.graph_has_seen(request.query.token, patience)

@@ -1,0 +1,175 @@
+"""What a leg is given, what it answers, and what its class says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from serving.domain.budget import Deadline
+from serving.domain.items.records import ItemId, ItemKind
+from serving.domain.questions.period import Period
+from serving.domain.questions.query import Query
+from serving.domain.ranking.profile import LegSpec
+from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.index.merging import merged
+from serving.pipeline.index.vector_spaces import VectorSpace
+from serving.ports.change_log import Projection
+from serving.ports.embedding import Vector
+from serving.ports.vector_index import IndexAnswer, WantedNeighbours
+
+
+class LegSkippedError(Exception):
+    """The leg has no input to search with; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegAnswer:
+    """What a leg found, best first.
+
+    `lacking` names the upstream legs that failed and why; the leg answered without them.
+    `unsearched` says why some rows were not searched.
+    """
+
+    candidates: Sequence[Candidate]
+    below_floor: int = 0
+    stale: bool = False
+    index_epoch: int | None = None
+    lacking: str = ""
+    unsearched: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamAnswer:
+    """What the upstream legs of a leg found.
+
+    `skipped` and `broken` give the reasons of those that did not answer, such as "dense: its weight
+    is 0".
+    """
+
+    candidates: Sequence[Candidate] = ()
+    skipped: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> list[ItemId]:
+        """The distinct items, in order."""
+        return list(dict.fromkeys(candidate.item for candidate in self.candidates))
+
+
+class VectorLookup:
+    """Looks one question up in a vector space, for every leg that needs it.
+
+    A text that asks several questions is embedded question by question, and an item's score is that
+    for the question it is nearest to: one vector of the whole text would be near to none of them.
+
+    Args:
+        query: The question; if it has a vector, that is looked up in place of the text.
+        space: The vector space.
+        parts: The texts to look up; by default the question's text.
+    """
+
+    def __init__(self, query: Query, space: VectorSpace, parts: Sequence[str] = ()) -> None:
+        self._space = space
+        self._vector: Vector | None = None
+        if query.vector is not None:
+            self._vector = np.asarray(query.vector, dtype=np.float32)
+        self._parts = tuple(parts) or (query.text,)
+        self.related = space.related
+        self.embedding_s = 0.0
+        """The longest that a search waited for a vector."""
+
+    async def nearest(self, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
+        """Finds the wanted neighbours, as `NeighbourSearch.search` does."""
+        if self._vector is not None:
+            return await self._space.index.search(self._vector, wanted, deadline)
+        search = self._space.text_search.search
+        if len(self._parts) == 1:
+            answer = await search(self._parts[0], wanted, deadline)
+        else:
+            answers = await asyncio.gather(
+                *(search(part, wanted, deadline) for part in self._parts)
+            )
+            answer = merged(answers, wanted.depth)
+        self.embedding_s = max(self.embedding_s, answer.embedding_s)
+        return answer
+
+
+Periods = Callable[[], tuple[Period, ...]]
+"""Reads the times that a question names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegRequest:
+    """The input of a leg.
+
+    `spec` and `query.scope` are those of this leg, with its lookback applied; `depth` is the number
+    of candidates to find, `limit` the limit of the answer. `periods` reads those that the question
+    names, once. `found_by` awaits the answers of its upstream legs.
+    """
+
+    query: Query
+    spec: LegSpec
+    lookup: VectorLookup
+    deadline: Deadline
+    depth: int
+    limit: int
+    periods: Periods
+    found_by: Mapping[str, Callable[[], Awaitable[UpstreamAnswer]]] = field(default_factory=dict)
+
+    async def nearest(self, kind: ItemKind, only: Collection[ItemId] | None = None) -> IndexAnswer:
+        """Finds the items nearest to the question, of all or of some."""
+        query = self.query
+        wanted = WantedNeighbours(kind, query.scope, self.depth, only, query.token)
+        return await self.lookup.nearest(wanted, self.deadline)
+
+    async def found_before(self, legs: Sequence[str]) -> UpstreamAnswer:
+        """Returns what these legs found, in their order; nothing from one that did not answer."""
+        found = await asyncio.gather(*(self.found_by[leg]() for leg in legs))
+        return UpstreamAnswer(
+            [candidate for each in found for candidate in each.candidates],
+            tuple(why for each in found for why in each.skipped),
+            tuple(why for each in found for why in each.broken),
+        )
+
+
+class Leg(ABC):
+    """Finds candidates for a question in one way.
+
+    Its class says what the service has to know of it.
+
+    Attributes:
+        name: Its name in profiles and reports.
+        options: The options that a profile may give it, beyond those of all legs.
+        projection: What it reads of the change log; None for PostgreSQL itself.
+        dependency: What it asks, and whose breaker it has: "words" for PostgreSQL, "index" for the
+            index and its embedder, "graph" for Neo4j. Empty for one without a breaker.
+        sheddable: Whether a busy service may leave it out.
+        finds_sensitive: Whether it finds sensitive items, which are in PostgreSQL alone.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[frozenset[str]]
+    projection: ClassVar[Projection | None]
+    dependency: ClassVar[str]
+    sheddable: ClassVar[bool] = False
+    finds_sensitive: ClassVar[bool] = False
+
+    @abstractmethod
+    async def find(self, request: LegRequest) -> LegAnswer:
+        """Finds at most `request.depth` candidates.
+
+        Raises:
+            LegSkippedError: There is no input to search with.
+            TimeoutError: The deadline passed.
+        """
+
+
+def require_text(query: Query) -> None:
+    """Raises `LegSkippedError` for a query that is a vector alone."""
+    if not query.text.strip():
+        raise LegSkippedError("the request has a vector and no text")

@@ -1,0 +1,113 @@
+"""The leg of what shares entities with what other legs found."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from serving.domain.items.records import ItemId
+from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT, fuse
+from serving.domain.ranking.leg_options import Expansion
+from serving.domain.ranking.ranked_list import Candidate, RankedList, above_floor
+from serving.pipeline.retrieval.legs.graph import graph_is_stale
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
+from serving.ports.change_log import Consistency
+from serving.ports.graph import Graph
+
+SEEDING_DEPTH = 20
+"""How much of each list is considered for seeds; looking deeper changes none of them."""
+
+SEED_RANK_CONSTANT = PUBLISHED_RANK_CONSTANT
+"""Fuses the lists for seeds, in every profile and whatever its own `rank_constant` is."""
+
+
+class RelatedLeg(Leg):
+    """Finds segments that mention the same entities as the best candidates of other legs.
+
+    This is the second hop of a two-hop question: who directed the film is in a passage that shares
+    words with the question; where he was born is in one that shares his name with the first.
+
+    It has no breaker: it waits for other legs, and may be late through no fault of the index.
+    """
+
+    name = "related"
+    options = frozenset({"floor", "expansion"})
+    projection = "embedding"
+    dependency = ""
+    sheddable = True
+
+    def __init__(self, graph: Graph, consistency: Consistency) -> None:
+        self._graph = graph
+        self._consistency = consistency
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        """Finds segments that share rare entities with the other legs' first candidates.
+
+        Entities that the question names do not count: they lead to what the first hop finds.
+        """
+        expansion = request.spec.expansion
+        assert expansion is not None, "profiles give this leg an expansion; this is a bug"
+        brought = {leg: await request.found_by[leg]() for leg in expansion.found_by}
+        broken = [why for each in brought.values() for why in each.broken]
+        skipped = [why for each in brought.values() for why in each.skipped]
+        if len(broken) + len(skipped) == len(brought):
+            raise LegSkippedError(f"nothing to begin with; {'; '.join([*broken, *skipped])}")
+        candidates = {leg: each.candidates for leg, each in brought.items()}
+        seeds = seeds_of(expansion, candidates)
+        duplicates = duplicates_of(seeds, candidates)
+        answer = await self._related(request, seeds)
+        others = [each for each in answer.candidates if each.item not in duplicates]
+        kept, below = above_floor(others, request.spec.floor)
+        return replace(answer, candidates=kept, below_floor=below, lacking="; ".join(broken))
+
+    async def _related(self, request: LegRequest, seeds: Sequence[ItemId]) -> LegAnswer:
+        """Asks the index, or the graph if the index is in shards and none knows all mentions."""
+        query, depth = request.query, request.depth
+        if (index := request.lookup.related) is not None:
+            found = await index.related(query, seeds, depth, request.deadline)
+            return LegAnswer(found.candidates, stale=found.stale, index_epoch=found.epoch)
+        stale = await graph_is_stale(self._consistency, request)
+        return LegAnswer(
+            await self._graph.related(query, seeds, depth, request.deadline), stale=stale
+        )
+
+
+def seeds_of(expansion: Expansion, found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:
+    """Returns the seeds of an expansion: the best candidates of its legs, fused by rank.
+
+    Args:
+        expansion: Says how many.
+        found: The candidates of each of its legs, best first.
+    """
+    lists = [RankedList(leg, tuple(each[:SEEDING_DEPTH])) for leg, each in found.items()]
+    fused = fuse(lists, weights=dict.fromkeys(found, 1.0), rank_constant=SEED_RANK_CONSTANT)
+    # The same rank is worth the same in each leg; what the first of the legs found comes first.
+    in_order = dict.fromkeys(each.item for candidates in found.values() for each in candidates)
+    places = {item: place for place, item in enumerate(in_order)}
+    fused.sort(key=lambda one: (-one.score, places[one.item]))
+    return [one.item for one in fused[: expansion.seeds]]
+
+
+def duplicates_of(
+    seeds: Iterable[ItemId], found: Mapping[str, Sequence[Candidate]]
+) -> frozenset[ItemId]:
+    """Returns seeds and candidates with equal scores in every leg: the same text, stored twice.
+
+    It is related to itself: one would rank above the other without a reason.
+
+    Args:
+        seeds: The seeds of an expansion.
+        found: The candidates of each of its legs.
+    """
+    scores = [{each.item: each.score for each in candidates} for candidates in found.values()]
+    by_scores: defaultdict[tuple[float | None, ...], set[ItemId]] = defaultdict(set)
+    for item in chain.from_iterable(scores):
+        by_scores[tuple(of_leg.get(item) for of_leg in scores)].add(item)
+    seeds = set(seeds)
+    return frozenset(
+        chain.from_iterable(
+            items for items in by_scores.values() if len(items) > 1 and not seeds.isdisjoint(items)
+        )
+    )
