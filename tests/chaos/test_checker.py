@@ -134,7 +134,7 @@ def test_an_erased_item_in_an_answer_is_found() -> None:
     assert found.kind is Kind.RESURRECTED
 
 
-def test_what_overlaps_may_happen_in_either_order() -> None:
+def test_overlapping_calls_may_happen_in_either_order() -> None:
     overlapping = [write(1, 0, 3), write(2, 1, 2)]
 
     assert check(overlapping, [], stores(1)) == []
@@ -143,11 +143,11 @@ def test_what_overlaps_may_happen_in_either_order() -> None:
 
 
 @pytest.mark.parametrize("held", [1, 2])
-def test_what_was_given_up_may_have_happened_or_not(held: int) -> None:
+def test_abandoned_call_may_have_happened_or_not(held: int) -> None:
     assert check([WRITTEN, write(2, 2)], [], stores(held)) == []
 
 
-def test_what_was_acknowledged_after_a_retry_is_not_replaced_by_a_later_attempt() -> None:
+def test_acknowledged_retry_is_not_replaced_by_another_attempt() -> None:
     assert kinds(check([WRITTEN, UPDATED], [], stores(1))).count(Kind.STALE) == len(PARTS)
 
 
@@ -164,7 +164,7 @@ def test_an_answer_during_a_write_may_show_either(read: Read) -> None:
     assert check([WRITTEN, UPDATED], [read], stores(2)) == []
 
 
-def test_a_leg_that_says_that_it_has_not_seen_the_token_is_not_stale() -> None:
+def test_leg_reporting_an_unseen_token_is_not_stale() -> None:
     read = Read(started=6, ended=7, hits=(), after=UPDATED, asked=ITEM, complete=False)
 
     assert check([WRITTEN, UPDATED], [read], stores(2)) == []

@@ -30,7 +30,7 @@ def test_every_fault_happens_before_one_happens_again(placement: str) -> None:
     assert faults != drawn(random.Random(2), placement, 2 * kinds + 1)
 
 
-def test_the_figures_of_a_run_are_printed_and_written_with_its_log(tmp_path: Path) -> None:
+def test_figures_of_a_run_are_printed_and_written(tmp_path: Path) -> None:
     outcome = Outcome(placement="split", seed=1, rounds=3, reads=5)
     outcome.writes = [
         Write(group=GROUP, version=1, started=0, ended=1),

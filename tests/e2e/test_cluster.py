@@ -71,7 +71,7 @@ def test_a_node_imports_what_the_wheel_installed(wheel_python: Path, tmp_path: P
     assert all(Path(line).is_relative_to(installed) for line in said.splitlines()), said
 
 
-def test_what_is_uncommented_in_the_environment_reaches_a_node_whole(tmp_path: Path) -> None:
+def test_uncommented_environment_reaches_a_node_whole(tmp_path: Path) -> None:
     copy = tmp_path / "ray.env"
     copy.write_text((DEPLOY / "ray.env").read_text().replace("#TRIVIUM_", "TRIVIUM_"))
 
@@ -122,7 +122,7 @@ def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) ->
 @pytest.mark.release
 @started("without")
 @pytest.mark.timeout(300)
-def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
+def test_service_without_environment_uses_rays_proxy(
     cluster: Cluster,
 ) -> None:
     cluster.deploy("single")
@@ -145,9 +145,7 @@ def test_without_its_environment_it_serves_through_rays_proxy_and_says_so(
 @pytest.mark.release
 @started("without")
 @pytest.mark.timeout(300)
-def test_a_reranker_that_is_not_there_is_said_and_counted_and_the_rest_goes_on(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_missing_reranker_is_reported_and_counted(cluster: Cluster, tmp_path: Path) -> None:
     cluster.deploy("single", reranker={"model": str(tmp_path / "gone"), "load": "start"})
 
     with new_client(cluster) as memory:
@@ -167,7 +165,7 @@ def test_a_reranker_that_is_not_there_is_said_and_counted_and_the_rest_goes_on(
 @pytest.mark.release
 @started("with TLS")
 @pytest.mark.timeout(300)
-def test_in_direct_ingress_the_service_speaks_tls_and_knows_callers_by_certificates(
+def test_direct_ingress_speaks_tls_and_identifies_by_certificate(
     cluster: Cluster, encryption: Encryption
 ) -> None:
     """Fails when Ray moves the hook: the port would be open in clear text."""

@@ -156,7 +156,7 @@ def answered(memory: Client, number: int) -> LegState:
         return LegState.FAILED
 
 
-def test_it_is_written_to_deleted_from_rebuilt_and_survives_a_replica(
+def test_index_survives_writes_deletions_rebuild_and_lost_replica(
     cluster: Cluster, form: Form
 ) -> None:
     form.deploy(cluster)
@@ -201,7 +201,7 @@ def partitions_in_lists(memory: Client) -> int:
     return sum(tier.approximate for tier in tiers if tier.kind == "segment")
 
 
-def test_a_lost_shard_is_reported_and_shards_change_in_number_without_losing_a_write(
+def test_changed_number_of_shards_loses_no_write(
     cluster: Cluster,
 ) -> None:
     Form("split", "exact", 3).deploy(cluster)
@@ -228,7 +228,7 @@ def test_a_lost_shard_is_reported_and_shards_change_in_number_without_losing_a_w
         assert memory.stats().index.vector_count >= 25 + len(accepted)
 
 
-def test_words_answer_while_the_embedder_and_the_index_are_both_lost(cluster: Cluster) -> None:
+def test_words_answer_without_embedder_and_index(cluster: Cluster) -> None:
     Form("split", "exact").deploy(cluster)
     with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
         token = store(memory, *range(24))

@@ -182,7 +182,7 @@ def require_taken_over(
         assert any(of_either), cosines(answer)
 
 
-def test_in_every_placement_hits_are_those_of_the_libraries_also_while_a_model_takes_over(
+def test_hits_equal_the_libraries_in_every_placement(
     data_dir: Path, models: dict[str, str], library: Library
 ) -> None:
     embedder = models["TRIVIUM_EMBEDDER__MODEL"]

@@ -44,7 +44,7 @@ def test_every_profile_answers_and_its_ledgers_add_up(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_profile_is_asked_by_name_from_the_command_line(
+def test_command_line_retrieves_with_every_profile(
     service: Service, sample: tuple[Client, str], profile: str
 ) -> None:
     memory, token = sample

@@ -62,7 +62,7 @@ def when_loaded(ask: Callable[[], Retrieval]) -> Retrieval:
     return answers[-1]
 
 
-def test_every_hit_is_scored_by_its_cosine_and_the_logit_of_the_model(
+def test_hits_are_scored_by_cosine_and_model_logit(
     memory: tuple[Client, str], logit: Score
 ) -> None:
     client, token = memory
@@ -85,7 +85,7 @@ def test_every_hit_is_scored_by_its_cosine_and_the_logit_of_the_model(
     assert scores == sorted(scores, reverse=True)
 
 
-def test_what_is_sensitive_is_found_by_its_words_and_not_sent_to_the_model(
+def test_sensitive_segment_is_not_sent_to_reranker(
     memory: tuple[Client, str],
 ) -> None:
     client, token = memory

@@ -103,7 +103,7 @@ def states(answer: Retrieval) -> dict[str, LegState]:
 
 
 @pytest.mark.placement
-def test_what_was_said_is_found_by_words_meaning_and_relations(stored: tuple[Client, str]) -> None:
+def test_turn_is_found_by_words_meaning_and_relations(stored: tuple[Client, str]) -> None:
     memory, token = stored
 
     answer = memory.retrieve("Who hired Tom?", consistency_token=token, explain=True)
@@ -181,7 +181,7 @@ def test_an_update_reaches_every_leg(stored: tuple[Client, str]) -> None:
 
 
 @pytest.mark.placement
-def test_what_is_forgotten_is_gone_from_every_store(stored: tuple[Client, str]) -> None:
+def test_erased_segment_is_gone_from_every_store(stored: tuple[Client, str]) -> None:
     memory, token = stored
     memory.retrieve("Tom", consistency_token=token)
 
@@ -211,7 +211,9 @@ def test_a_tenant_can_be_forgotten_whole(stored: tuple[Client, str]) -> None:
 
 
 @pytest.mark.placement
-def test_nobody_sees_the_memory_of_another(service: Service, stored: tuple[Client, str]) -> None:
+def test_tenant_does_not_see_memory_of_another(
+    service: Service, stored: tuple[Client, str]
+) -> None:
     _, token = stored
     other = service.client(tenant=f"other-{uuid.uuid4().hex}")
     other.ingest([Segment(id="x", text="Nothing to see here.")])
@@ -237,7 +239,7 @@ def test_a_sensitive_segment_is_found_by_words_only(memory: Client) -> None:
 
 
 @pytest.mark.placement
-def test_what_turns_sensitive_leaves_the_index_and_the_graph(stored: tuple[Client, str]) -> None:
+def test_segment_turned_sensitive_leaves_index_and_graph(stored: tuple[Client, str]) -> None:
     memory, token = stored
     assert memory.retrieve("Lotus Books", consistency_token=token, leg_overrides=only("facts")).hits
     hired = CONVERSATION[1]
@@ -287,7 +289,7 @@ def test_a_filter_holds_on_every_leg(
     assert all(hits <= passing for hits in found.values()), found
 
 
-def test_as_of_hides_what_was_said_later_and_what_was_not_yet_true(
+def test_as_of_hides_later_segments_and_future_facts(
     stored: tuple[Client, str],
 ) -> None:
     memory, token = stored
@@ -308,9 +310,7 @@ def test_a_short_budget_is_kept_and_reported(stored: tuple[Client, str]) -> None
 
 
 @pytest.mark.placement
-def test_a_call_with_less_time_than_its_budget_is_answered_before_it_ends(
-    service: Service, memory: Client
-) -> None:
+def test_call_with_less_time_than_budget_is_answered(service: Service, memory: Client) -> None:
     token = memory.ingest([Segment(id="t1", text="Lotus Books hired Tom.")]).consistency_token
     # That of a write that does not come, for which the legs wait as long as they can.
     version, epoch, *_ = token.split("~")
@@ -374,7 +374,7 @@ def test_a_stream_stores_everything_and_its_token_covers_it(memory: Client) -> N
     assert _counts(memory).embedded_count == 700
 
 
-def test_segments_and_facts_can_be_read_back_in_pages(stored: tuple[Client, str]) -> None:
+def test_segments_and_facts_are_listed_in_pages(stored: tuple[Client, str]) -> None:
     memory, _ = stored
 
     assert [segment.id for segment in memory.list_segments(page_size=3)] == ["t1", "t2", "t3", "t4"]
@@ -391,7 +391,7 @@ def test_a_bad_item_is_rejected_while_the_others_are_stored(memory: Client) -> N
     assert result.rejected[0].violations[0][0] == "items[1].segment.text"
 
 
-def test_bytes_that_are_no_text_are_refused_like_any_other_bad_request(service: Service) -> None:
+def test_invalid_utf_8_is_rejected_as_bad_request(service: Service) -> None:
     not_utf8 = b"\x0a\x01\xff"  # field 1, a string of one byte
     with grpc.insecure_channel(service.address) as channel:
         unary: Any = channel.unary_unary("/trivium.v1.IngestService/Ingest")
@@ -428,7 +428,7 @@ def test_an_odd_question_gets_an_answer(stored: tuple[Client, str], question: st
     assert set(states(answer).values()) <= {LegState.OK, LegState.SKIPPED}
 
 
-def test_odd_texts_and_relations_come_back_as_they_went_in(memory: Client) -> None:
+def test_odd_texts_and_relations_are_stored_unchanged(memory: Client) -> None:
     text = "🙂 שלום \u202eשלום <b>'; DROP TABLE segment; -- $$ \\ %s"  # noqa: RUF001
     odd = Segment(id="🙂/ü 'x'", speaker="O'Brien", text=text)
     loops = [
@@ -445,7 +445,7 @@ def test_odd_texts_and_relations_come_back_as_they_went_in(memory: Client) -> No
 
 
 @pytest.mark.placement
-def test_a_segment_is_found_by_the_vector_that_came_with_it(memory: Client) -> None:
+def test_segment_is_found_by_its_given_vector(memory: Client) -> None:
     service = memory.stats().service
     vector = [1.0] + [0.0] * (service.dimension - 1)
     items = [

@@ -241,7 +241,7 @@ async def test_no_request_of_another_tenant_meets_the_canary(
     assert not [record for record in caplog.records if CANARY in str(vars(record))]
 
 
-async def test_what_another_tenant_has_changes_no_answer(one: Two) -> None:
+async def test_rows_of_another_tenant_change_no_answer(one: Two) -> None:
     """Nor a score, by the frequency of a word, nor a count."""
     before = await answers_to_reads(one)
 

@@ -33,7 +33,7 @@ def test_every_rpc_is_tried() -> None:
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_a_hostile_request_is_accepted_or_rejected_with_its_fields(method: str) -> None:
+def test_hostile_request_is_accepted_or_rejected_with_fields(method: str) -> None:
     inputs = Inputs(7, EDGE)
 
     outcomes = Counter(EDGE.receive(method, inputs.make(method)) for _ in range(400))
@@ -89,7 +89,7 @@ def test_a_huge_request_is_rejected(method: str, request_of: Callable[[], Messag
     assert EDGE.receive(method, encoded) in {REJECTED, MALFORMED}
 
 
-def test_inputs_that_are_varied_by_coverage_are_read_properly(tmp_path: Path) -> None:
+def test_inputs_varied_by_coverage_are_read_properly(tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="there are wheels for Linux on x86-64 alone")
     results, temporary = tmp_path / "results", tmp_path / "temporary"
     temporary.mkdir()

@@ -21,7 +21,7 @@ def command(dsn: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["keys", *arguments], env={"TRIVIUM_POSTGRES__DSN": dsn})
 
 
-def test_a_key_is_shown_once_listed_without_its_secret_and_revoked(postgres_dsn: str) -> None:
+def test_key_is_shown_once_and_listed_without_secret(postgres_dsn: str) -> None:
     made = command(
         *(postgres_dsn, "create", "--tenant", "acme", "--role", "reader", "--days", "9"),
         *("--note", "the bot"),

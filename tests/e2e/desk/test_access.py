@@ -92,7 +92,7 @@ def desk(postgres_server: str) -> Iterator[GuardedDesk]:
             yield GuardedDesk(service, extractor, dsn)
 
 
-def test_a_key_is_accepted_until_it_is_revoked_and_rejected_within_5_s(desk: GuardedDesk) -> None:
+def test_revoked_key_is_rejected_within_5_s(desk: GuardedDesk) -> None:
     assert not desk.answers("")
     key = desk.keys("create", "--tenant", "acme", "--role", "reader")
     until(lambda: desk.answers(key))
@@ -113,7 +113,7 @@ def test_no_command_line_shows_a_password_or_a_key(desk: GuardedDesk) -> None:
     assert [line for line in lines if any(each in line for each in hidden)] == []
 
 
-def test_over_mcp_each_caller_has_the_memory_of_its_own_key(desk: GuardedDesk) -> None:
+def test_mcp_caller_has_the_memory_of_its_key(desk: GuardedDesk) -> None:
     nora, idris = (desk.keys("create", "--tenant", name, "--role", "admin") for name in "ni")
     until(lambda: desk.answers(nora) and desk.answers(idris))
 

@@ -36,7 +36,7 @@ FAULTS = (
 )
 
 
-async def test_nothing_is_lost_doubled_or_stale_when_each_part_is_killed_once() -> None:
+async def test_killed_parts_lose_and_double_no_write() -> None:
     said: list[str] = []
 
     with running_desk("split") as desk:

@@ -59,7 +59,7 @@ def test_a_port_in_use_is_named_before_anything_starts(
 
 
 @pytest.mark.parametrize("setting", ["TRIVIUM_DATA_DIR", "TRIVIUM_CACHE_DIR"])
-def test_a_folder_that_cannot_be_made_is_named_before_anything_starts(
+def test_impossible_folder_is_named_before_any_start(
     run_command: RunCommand, tmp_path: Path, setting: str
 ) -> None:
     (tmp_path / "file").touch()
@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_anything_starts(
 
 
 @pytest.mark.parametrize("command", ["serve", "check-config"])
-def test_a_dsn_that_does_not_parse_is_named_and_not_shown(
+def test_malformed_dsn_is_named_and_not_shown(
     run_command: RunCommand, tmp_path: Path, command: str
 ) -> None:
     failed = run_command(
@@ -94,7 +94,7 @@ def test_a_dsn_that_does_not_parse_is_named_and_not_shown(
     assert failed.leaves_nothing, failed
 
 
-def test_a_profile_that_is_wrong_is_reported_before_anything_starts(
+def test_wrong_profile_is_reported_before_any_start(
     run_command: RunCommand, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.yaml").write_text("extends: default\nlegs: {dense: {depth: -1}}\n")
@@ -115,7 +115,7 @@ def test_a_profile_that_is_wrong_is_reported_before_anything_starts(
         ("deploying the service", signal.SIGINT),
     ],
 )
-def test_a_start_that_is_interrupted_says_so_at_once_and_leaves_nothing(
+def test_interrupted_start_stops_and_leaves_nothing(
     run_command: RunCommand, line: str, number: signal.Signals
 ) -> None:
     interrupted = run_command("serve", signal_at=[(line, number), ("stopping", signal.SIGINT)])

@@ -68,7 +68,7 @@ def reached_by_outsider(paths: list[Path]) -> list[str]:
     return found
 
 
-def test_another_account_reaches_no_file_and_no_socket_of_the_desk(service: Service) -> None:
+def test_another_account_reaches_no_file_or_socket(service: Service) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can act as another account; the next test looks at the modes")
     tops = folders(service)

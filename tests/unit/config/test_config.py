@@ -23,7 +23,7 @@ SECRET = "hunter2"
         ("TRIVIUM_SERVE__GRPC_PORT", "serve.grpc_port"),
     ],
 )
-def test_a_wrong_setting_is_named_and_its_value_not_quoted(
+def test_wrong_setting_is_named_without_its_value(
     monkeypatch: pytest.MonkeyPatch, variable: str, field: str
 ) -> None:
     monkeypatch.setenv(variable, SECRET)
@@ -40,7 +40,7 @@ def test_precision_unknown_to_the_backend_is_rejected() -> None:
         load_settings({"embedder": {"backend": "onnx", "precision": "float16"}})
 
 
-def test_a_wrong_argument_is_named_and_its_value_not_quoted() -> None:
+def test_wrong_argument_is_named_without_its_value() -> None:
     with pytest.raises(ValidationError) as refused:
         load_settings({"neo4j": {"passwd": SECRET}})
 
@@ -82,7 +82,7 @@ def test_an_invalid_profile_is_reported_with_its_file(
     assert "TRIVIUM_RETRIEVAL__PROFILES" in ended.stderr
 
 
-def test_each_fault_of_a_profile_is_on_a_line_of_its_own(tmp_path: Path) -> None:
+def test_profile_faults_are_on_separate_lines(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "extends: default\nlegs: {dense: {depth: -1, weight: -1}}\n"
     )
@@ -152,7 +152,7 @@ def test_a_model_runs_here_or_behind_an_api(embedder: dict[str, object], said: s
         load_settings({"embedder": {"model": "m", "api": API, **embedder}})
 
 
-def test_the_previous_model_runs_here_if_the_new_one_is_behind_an_api() -> None:
+def test_previous_model_may_run_locally_beneath_an_api() -> None:
     previous = {"model": "minilm"}
     settings = load_settings(
         {"embedder": {"model": "m", "dimension": 768, "api": API, "previous": previous}}
@@ -162,7 +162,7 @@ def test_the_previous_model_runs_here_if_the_new_one_is_behind_an_api() -> None:
     assert settings.embedder.previous.overrides()["api"] is None
 
 
-def test_the_key_of_an_api_is_in_the_environment_or_in_a_file_and_never_shown(
+def test_api_key_comes_from_environment_or_file_unshown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = {"embedder": {"model": "m", "dimension": 768, "api": API}}

@@ -88,7 +88,7 @@ async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
 
 
 @pytest.mark.parametrize(("shards", "whole"), [(1, True), (2, False)])
-def test_only_an_index_of_all_rows_knows_what_is_related(shards: int, whole: bool) -> None:
+def test_only_an_unsharded_index_finds_related_segments(shards: int, whole: bool) -> None:
     handle: Any = FakeHandle()
 
     space = remote_space(SpaceHandles(handle, [handle] * shards))
@@ -205,7 +205,7 @@ async def test_a_call_without_reply_ends_after_its_deadline() -> None:
         await index.caught_up(ConsistencyToken.of("1", [7]), Deadline.after(0))
 
 
-async def test_a_starting_deployment_is_not_ready_and_opens_no_breaker() -> None:
+async def test_starting_deployment_opens_no_breaker() -> None:
     handle = FakeHandle(started=False, index=FixedIndex())
     index, breaker = remote_index(handle), Breaker("index")
 

@@ -27,7 +27,7 @@ def call_of(left_s: float | None) -> Any:
     )
 
 
-def test_replicas_make_contexts_that_know_the_end_of_their_call(
+def test_contexts_of_replicas_know_the_call_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(replica, ingress.CONTEXT, RayServegRPCContext)

@@ -25,7 +25,7 @@ def test_a_replica_writes_no_core_dump() -> None:
     assert set(limits.split()) <= {"0", "1"}
 
 
-def test_a_long_request_id_is_shortened_in_the_log_of_serve() -> None:
+def test_long_request_id_is_shortened_in_serve_log() -> None:
     logged = after_start(
         """
         import logging, sys

@@ -63,7 +63,7 @@ async def check(address: str, credentials: grpc.ChannelCredentials) -> None:
         await stub.Check(health_pb2.HealthCheckRequest(), timeout=20)
 
 
-async def test_a_client_without_a_certificate_or_in_clear_text_is_refused(tmp_path: Path) -> None:
+async def test_client_without_certificate_or_tls_is_rejected(tmp_path: Path) -> None:
     ours, outsiders = Authority(), Authority()
     client, outsider = ours.issue("bot"), outsiders.issue("bot")
     settings = settings_for(tmp_path, ours.issue("localhost"), ours.pem)

@@ -51,7 +51,7 @@ def not_interrupted() -> None:
     """A check without a signal."""
 
 
-def test_a_server_that_is_still_starting_at_the_end_is_stopped_after_its_start() -> None:
+def test_server_starting_at_shutdown_is_stopped_afterwards() -> None:
     server = SlowServer()
 
     with contextlib.suppress(DeskStartError), started_in_background(server):
@@ -64,7 +64,7 @@ def test_a_server_that_is_still_starting_at_the_end_is_stopped_after_its_start()
     assert not server.runs
 
 
-def test_an_address_is_awaited_and_without_a_server_there_is_none() -> None:
+def test_address_is_awaited_only_for_a_server() -> None:
     server = SlowServer()
     server.may_start.set()
 
@@ -96,7 +96,7 @@ def test_a_long_start_goes_on_until_it_is_cancelled() -> None:
     assert reported == ["1 of 216 jars"]
 
 
-def test_a_server_that_did_not_start_fails_the_desk_in_its_own_words() -> None:
+def test_failed_server_start_fails_desk_with_its_message() -> None:
     start: Future[str] = Future()
     start.set_exception(PostgresStartError("no room; see the log"))
 
@@ -109,7 +109,7 @@ def test_a_server_that_did_not_start_fails_the_desk_in_its_own_words() -> None:
     [{"embedder": {"model": "m", "dimension": 8}}, {"extraction": {}}],
     ids=["embedder", "extraction"],
 )
-def test_a_key_file_that_is_missing_is_named_before_anything_starts(
+def test_missing_key_file_is_named_before_any_start(
     sections: dict[str, dict[str, object]], tmp_path: Path
 ) -> None:
     [(name, section)] = sections.items()
@@ -141,7 +141,7 @@ def test_the_logs_of_a_failed_start_are_kept_and_named(settings: Settings, tmp_p
     assert reported == [f"logs are in {kept}"]
 
 
-def test_the_logs_of_stores_are_kept_where_ray_has_none(settings: Settings, tmp_path: Path) -> None:
+def test_logs_of_stores_are_kept_apart_from_rays(settings: Settings, tmp_path: Path) -> None:
     (settings.data_dir / "postgres").mkdir()
     (settings.data_dir / "postgres" / "postgres.log").write_text("postgres'")
     reported: list[str] = []
@@ -161,9 +161,7 @@ def test_without_logs_nothing_is_reported_about_logs(settings: Settings, tmp_pat
     assert reported == []
 
 
-def test_logs_that_cannot_be_kept_do_not_hide_why_the_start_failed(
-    settings: Settings, tmp_path: Path
-) -> None:
+def test_unwritable_logs_do_not_hide_start_error(settings: Settings, tmp_path: Path) -> None:
     (settings.cache_dir / "failed-desk").touch()
     (tmp_path / "logs").mkdir()
     reported: list[str] = []

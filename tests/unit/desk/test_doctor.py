@@ -31,7 +31,7 @@ def of_model(**embedder: Any) -> CheckResult:
         ({"backend": "auto", "device": "cuda"}, "torch on cuda"),
     ],
 )
-def test_it_says_what_runs_the_model(
+def test_doctor_names_the_runtime_of_the_model(
     minilm: EncoderCheckpoint, embedder: dict[str, str], how: str
 ) -> None:
     finding = of_model(model=str(minilm.folder), **embedder)
@@ -41,7 +41,7 @@ def test_it_says_what_runs_the_model(
     assert how in finding.text
 
 
-def test_a_qwen3_uses_the_lean_forward_pass_and_bfloat16_on_an_accelerator(
+def test_qwen3_uses_lean_forward_and_bfloat16_on_accelerators(
     tiny_qwen3: EncoderCheckpoint,
 ) -> None:
     model = str(tiny_qwen3.folder)
@@ -68,7 +68,7 @@ def test_a_published_model_may_still_be_fetched(tmp_path: Path) -> None:
     assert finding.text == "bge-small is not on this machine; the first start downloads 78 MB"
 
 
-def test_a_model_behind_an_api_is_not_asked_and_its_key_must_be_readable(tmp_path: Path) -> None:
+def test_uncalled_api_model_needs_a_readable_key(tmp_path: Path) -> None:
     api = {"url": "http://127.0.0.1:9/v1"}
     there = of_model(model="m", dimension=8, api=api)
     without_key = of_model(
@@ -91,7 +91,7 @@ def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
 
 
 @pytest.mark.parametrize("part", ["embedder", "reranker"])
-def test_a_folder_that_is_not_there_is_found_and_an_id_may_still_be_fetched(part: str) -> None:
+def test_missing_model_folder_is_fault_unlike_hub_id(part: str) -> None:
     def finding(model: str) -> CheckResult:
         found = examine(load_settings({part: {"model": model}}))
         name = {"embedder": "model"}.get(part, part)

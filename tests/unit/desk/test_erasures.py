@@ -79,7 +79,7 @@ VACUUMED = Vacuumed(
         ),
     ],
 )
-def test_what_still_holds_erased_rows_is_named(
+def test_tables_holding_erased_rows_are_named(
     monkeypatch: pytest.MonkeyPatch, done: Vacuumed, said: str
 ) -> None:
     monkeypatch.setattr("serving.commands.erasures.in_database", lambda *_: done)
@@ -90,7 +90,7 @@ def test_what_still_holds_erased_rows_is_named(
     assert said in result.output
 
 
-def test_tables_that_were_left_as_they_are_fail_the_command(
+def test_unvacuumed_tables_fail_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warning = 'permission denied to vacuum "segment", skipping it'

@@ -58,12 +58,12 @@ def test_a_gpu_is_reported_with_its_architecture_and_memory() -> None:
     }
 
 
-def test_a_gpu_of_a_later_minor_version_runs_what_there_is_and_shares_its_memory() -> None:
+def test_gpu_of_later_minor_version_runs_existing_code() -> None:
     assert faults(SPARK) == {}
     assert reported(SPARK)["gpu 0"] == "NVIDIA GB10, sm_121, 120 GiB shared with the CPU"
 
 
-def test_a_gpu_that_torch_has_no_code_for_is_a_fault() -> None:
+def test_gpu_without_torch_code_is_a_fault() -> None:
     old = replace(H200, devices=(GpuDevice("Tesla P100", (6, 0), 16),))
 
     assert faults(old)["gpu 0"].startswith("Tesla P100, sm_60, 16 GiB; torch has code for sm_75")
@@ -81,11 +81,11 @@ def test_a_gpu_that_torch_has_no_code_for_is_a_fault() -> None:
         ("sm_90", "sm_90a", True),
     ],
 )
-def test_which_device_runs_which_code(architecture: str, built: str, runs: bool) -> None:
+def test_device_runs_code_of_its_capability(architecture: str, built: str, runs: bool) -> None:
     assert runs_on(architecture, (built,)) is runs
 
 
-def test_a_driver_too_old_for_torch_is_reported_with_the_version_needed() -> None:
+def test_old_driver_is_reported_with_the_needed_version() -> None:
     old = replace(H200, driver="550.54.15", devices=())
 
     assert faults(old)["gpu driver"] == (
@@ -94,13 +94,13 @@ def test_a_driver_too_old_for_torch_is_reported_with_the_version_needed() -> Non
     )
 
 
-def test_a_torch_without_cuda_beside_a_gpu_is_a_fault() -> None:
+def test_torch_without_cuda_on_a_gpu_is_a_fault() -> None:
     plain = replace(H200, torch_cuda=None, built_for=(), devices=())
 
     assert faults(plain)["gpu driver"] == "580.65.06; this torch is built without CUDA"
 
 
-def test_libraries_for_another_cuda_than_that_of_torch_are_a_fault_each() -> None:
+def test_library_for_another_cuda_is_a_fault() -> None:
     mixed = replace(
         H200, versions={"torch": "2.15.0", "cuvs-cu12": "26.10.0", "cupy-cuda12x": "14.2.0"}
     )
@@ -130,7 +130,7 @@ def test_a_cuvs_that_needs_a_later_torch_is_a_fault(torch: str, cuvs: str, fits:
 CUDA_12 = {"torch": "2.13.0+cu129", "cuvs-cu12": "26.10.0", "cupy-cuda12x": "14.2.0"}
 
 
-def test_an_image_for_cuda_12_has_no_fault_if_torch_is_for_12_9() -> None:
+def test_image_with_torch_for_cuda_12_9_is_valid() -> None:
     image = replace(H200, driver="575.57.08", torch_cuda="12.9", versions=CUDA_12)
 
     assert faults(image) == {}
@@ -140,7 +140,7 @@ def test_an_image_for_cuda_12_has_no_fault_if_torch_is_for_12_9() -> None:
     assert said["cupy-cuda12x"] == "14.2.0"
 
 
-def test_a_torch_for_an_older_cuda_12_does_not_fit_cuvs() -> None:
+def test_torch_for_older_cuda_12_does_not_fit_cuvs() -> None:
     older = replace(H200, torch_cuda="12.8", versions={**CUDA_12, "torch": "2.13.0+cu128"})
 
     assert faults(older) == {
@@ -149,7 +149,7 @@ def test_a_torch_for_an_older_cuda_12_does_not_fit_cuvs() -> None:
     }
 
 
-def test_without_cuvs_it_is_said_how_to_have_it() -> None:
+def test_missing_cuvs_is_reported_with_its_installation() -> None:
     assert "make install-gpu" in reported(replace(H200, versions={"torch": "2.15.0"}))["cuvs"]
 
 
@@ -177,7 +177,7 @@ def test_a_configured_device_that_does_not_exist_is_a_fault() -> None:
         ),
     ],
 )
-def test_it_says_what_searches_the_index(index: dict[str, str], text: str) -> None:
+def test_doctor_names_the_engine_of_the_index(index: dict[str, str], text: str) -> None:
     assert of_index(H200, index) == CheckResult("index", True, text)
 
 
@@ -200,7 +200,7 @@ def test_an_index_on_a_missing_device_is_a_fault() -> None:
     assert of_index(H200, {"device": "cuda:1"}) == CheckResult("index", False, text)
 
 
-def test_shares_that_no_gpu_has_room_for_are_a_fault() -> None:
+def test_shares_beyond_gpu_memory_are_a_fault() -> None:
     serve = {"placement": "gpu", "gpus": {"embedder": 0.6, "reranker": 0.4}}
     previous = {"previous": {"model": "minilm"}}
 

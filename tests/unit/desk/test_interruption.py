@@ -39,7 +39,7 @@ def test_a_signal_raises_only_where_it_is_checked(
         interruption.check()
 
 
-def test_it_raises_immediately_where_that_is_safe(
+def test_interruption_raises_at_once_if_safe(
     interruption: Interruption, reported: list[str]
 ) -> None:
     with pytest.raises(KeyboardInterrupt), interruption.at_once():
@@ -91,7 +91,7 @@ def test_the_previous_handlers_are_restored() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_what_is_tended_while_waiting_is_not_interrupted(interruption: Interruption) -> None:
+def test_upkeep_during_waiting_is_not_interrupted(interruption: Interruption) -> None:
     tended: list[bool] = []
 
     def tend() -> None:

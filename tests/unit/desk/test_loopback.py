@@ -38,7 +38,7 @@ print(*bound)
 """
 
 
-def test_grpc_servers_listen_on_loopback_with_and_without_tls() -> None:
+def test_grpc_servers_listen_on_loopback_with_any_security() -> None:
     bound = subprocess.check_output([sys.executable, "-c", BOUND], text=True)
 
     assert bound.split() == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.2:3"]

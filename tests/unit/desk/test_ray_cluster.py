@@ -19,7 +19,7 @@ def deployment(status: str, message: str = "") -> Any:
     return SimpleNamespace(status=status, message=message)
 
 
-def test_what_is_not_running_yet_is_named_with_its_reason() -> None:
+def test_deployment_not_running_is_named_with_its_reason() -> None:
     application: Any = SimpleNamespace(
         deployments={
             "Embedder": deployment("UPDATING", "loading the model"),
@@ -74,12 +74,10 @@ def ended(name: str, returncode: int) -> Any:
         (ended("gcs_server", 1), "Ray's process gcs_server ended with status 1"),
     ],
 )
-def test_a_desk_ends_without_a_process_that_ray_needs_and_says_how_it_ended(
-    dead: Any, said: str
-) -> None:
+def test_desk_ends_with_a_needed_process_of_ray(dead: Any, said: str) -> None:
     with pytest.raises(DeskEndedError, match=said):
         require_essential([ended("dashboard", 0), dead])
 
 
-def test_a_desk_goes_on_without_what_shows_and_collects_logs() -> None:
+def test_desk_survives_the_end_of_dashboard_and_logs() -> None:
     require_essential([ended("dashboard", -9), ended("log_monitor", -9), ended("monitor", 1)])

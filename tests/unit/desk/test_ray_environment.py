@@ -33,7 +33,7 @@ def test_ports_in_use_are_not_chosen() -> None:
         assert free_ports(2, among=range(first, first + 4)) == first + 2
 
 
-def test_every_port_that_ray_would_share_is_the_desks_own(tmp_path: Path) -> None:
+def test_ports_of_ray_belong_to_the_desk(tmp_path: Path) -> None:
     environment = desk_environment(tmp_path)
 
     ports = [int(value) for name, value in environment.items() if name.endswith("_PORT")]
@@ -54,7 +54,7 @@ def test_missing_free_ports_fail_the_start() -> None:
         free_ports(2, among=range(25_000, 25_001))
 
 
-def test_a_configured_port_in_use_is_reported_with_its_setting() -> None:
+def test_configured_port_in_use_is_reported_with_setting() -> None:
     with socket.create_server((LOOPBACK, 0)) as taken:
         port = taken.getsockname()[1]
         # The others are of no matter here, and may be taken.
@@ -64,12 +64,12 @@ def test_a_configured_port_in_use_is_reported_with_its_setting() -> None:
             choose_ports(settings)
 
 
-def test_temporary_files_of_the_cluster_go_where_the_desk_removes_them(tmp_path: Path) -> None:
+def test_temporary_files_are_removed_with_the_desk(tmp_path: Path) -> None:
     assert desk_environment(tmp_path)[TEMPORARY_FILES] == str(tmp_path)
 
 
 @pytest.mark.parametrize(("length", "is_used"), [(19, True), (20, False)])
-def test_the_folder_has_room_for_sockets_whatever_the_path_for_temporary_files(
+def test_temporary_folder_path_is_short_enough_for_sockets(
     monkeypatch: pytest.MonkeyPatch, length: int, is_used: bool
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="trv-") as folder:
@@ -82,14 +82,14 @@ def test_the_folder_has_room_for_sockets_whatever_the_path_for_temporary_files(
             assert temp_dir.is_relative_to(usual) == is_used
 
 
-def test_other_accounts_cannot_enter_the_folder_even_after_ray_has_opened_it() -> None:
+def test_other_accounts_cannot_enter_the_folder_of_ray() -> None:
     with new_temp_dir() as temp_dir:
         temp_dir.chmod(0o777)  # as Ray does
 
         assert temp_dir.parent.stat().st_mode & 0o077 == 0
 
 
-def test_what_the_user_has_set_stays_but_for_what_is_to_be_replaced(
+def test_user_environment_stays_unless_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("TRV_KEPT", "TRV_REPLACED"):

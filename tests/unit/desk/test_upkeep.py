@@ -39,7 +39,7 @@ def tended(server: BrokenServer, said: list[str], until: int, mended_at: int | N
 @pytest.mark.parametrize(
     "error", [PostgresStartError("no memory"), DependencyError("graph", "no memory")]
 )
-def test_a_failed_start_is_reported_and_tried_again_after_pauses_that_double(
+def test_failed_start_is_retried_after_doubling_pauses(
     error: Exception,
 ) -> None:
     server, said = BrokenServer(error), list[str]()
@@ -51,7 +51,7 @@ def test_a_failed_start_is_reported_and_tried_again_after_pauses_that_double(
     assert said[-1].endswith("in 60 s")
 
 
-def test_after_a_start_it_is_looked_at_every_time_again() -> None:
+def test_started_store_is_checked_every_time_again() -> None:
     server, said = BrokenServer(PostgresStartError("no memory")), list[str]()
 
     tended(server, said, until=10, mended_at=3)
@@ -97,7 +97,7 @@ def test_a_slow_start_delays_neither_the_caller_nor_another_store() -> None:
         slow.may_start.set()
 
 
-def test_what_is_not_expected_of_a_start_is_raised() -> None:
+def test_unexpected_start_error_is_raised() -> None:
     with (
         tended_in_background([Upkeep(BrokenServer(KeyError("x")), "", print)]) as tend,
         pytest.raises(KeyError),

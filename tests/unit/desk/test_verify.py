@@ -10,7 +10,7 @@ from serving.ports.verification import Difference, Finding
 from tests.support.builders import TENANT
 
 
-def test_ten_items_of_a_difference_are_named_and_all_are_counted() -> None:
+def test_difference_names_ten_items_and_counts_all() -> None:
     many = [Finding("graph", Difference.STALE, TENANT, segment_id(f"s{n}")) for n in range(11)]
 
     [line] = lines_of(many)
@@ -27,7 +27,7 @@ def test_no_id_of_a_caller_steers_the_terminal(hostile: str) -> None:
     assert [line for line in lines if not line.isprintable()] == []
 
 
-def test_each_tenant_store_and_difference_has_a_line() -> None:
+def test_tenants_stores_and_differences_have_lines() -> None:
     lines = lines_of(
         [
             Finding("embeddings", Difference.MISSING, TENANT, fact_id("f")),

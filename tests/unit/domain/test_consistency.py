@@ -45,20 +45,18 @@ def test_xmin_is_below_everything_not_included(snapshot: Snapshot, xid: int) -> 
         assert xid >= snapshot.xmin
 
 
-def test_nothing_is_seen_at_first() -> None:
+def test_empty_position_has_seen_no_write() -> None:
     assert not NOTHING_SEEN.includes(3)
 
 
 @given(st.frozensets(xids, min_size=1, max_size=9), snapshots())
-def test_a_token_is_seen_when_each_of_its_writes_is(
-    written: frozenset[int], snapshot: Snapshot
-) -> None:
+def test_token_is_seen_with_all_its_writes(written: frozenset[int], snapshot: Snapshot) -> None:
     token = ConsistencyToken.parse(str(ConsistencyToken.of("e", written)))
 
     assert token.seen_by(snapshot) == all(snapshot.includes(xid) for xid in written)
 
 
-def test_a_long_token_waits_for_everything_up_to_its_newest_write() -> None:
+def test_long_token_waits_up_to_its_newest_write() -> None:
     token = ConsistencyToken.of("e", range(10, 200))
 
     assert len(str(token)) < 40

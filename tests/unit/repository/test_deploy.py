@@ -31,14 +31,14 @@ def shipped(name: str) -> Any:
     return yaml.safe_load((DEPLOY / name).read_text())
 
 
-def test_there_is_a_serve_config_for_each_kind_of_machine() -> None:
+def test_serve_configs_cover_every_kind_of_machine() -> None:
     of_cpus = ["serve.single.yaml", "serve.split.yaml"]
     of_gpus = [f"serve.{name}.yaml" for name in ("blackwell", "gpu-big", "gpu-small", "gpus")]
     assert sorted([*of_cpus, *of_gpus]) == SHIPPED
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_serve_config_is_the_one_that_is_built_but_for_how_many_there_are(
+def test_shipped_serve_config_equals_built_one_without_replicas(
     name: str,
 ) -> None:
     config = shipped(name)
@@ -97,7 +97,7 @@ def test_no_deployment_requests_a_gpu_by_default() -> None:
     ]
 
 
-def test_each_deployment_requests_its_own_share_of_a_gpu() -> None:
+def test_deployment_requests_its_own_share_of_a_gpu() -> None:
     assert shares(**shipped("serve.gpu-small.yaml")["applications"][0]["args"]) == {"Fusion": 1}
     assert shares(**shipped("serve.gpu-big.yaml")["applications"][0]["args"]) == {
         "Fusion": 0,
@@ -107,7 +107,7 @@ def test_each_deployment_requests_its_own_share_of_a_gpu() -> None:
     }
 
 
-def test_a_separate_index_has_its_own_share_in_each_shard() -> None:
+def test_shard_of_a_separate_index_has_its_own_share() -> None:
     serve = {"placement": "split", "gpus": {"embedder": 0.4, "index": 0.3}}
 
     assert shares(serve=serve, index={"device": "cuda", "shards": 2}) == {
@@ -119,7 +119,7 @@ def test_a_separate_index_has_its_own_share_in_each_shard() -> None:
     }
 
 
-def test_the_shipped_shares_fit_a_model_and_its_previous_one_on_one_gpu() -> None:
+def test_shipped_shares_fit_both_models_on_one_gpu() -> None:
     arguments = shipped("serve.gpu-big.yaml")["applications"][0]["args"]
     arguments["embedder"]["previous"] = {"model": "minilm"}
 
@@ -136,7 +136,7 @@ def test_the_shipped_shares_fit_a_model_and_its_previous_one_on_one_gpu() -> Non
         ("gpu", "VectorSpace", {"Fusion", "Projector"}),
     ],
 )
-def test_each_shard_of_the_index_is_a_separate_deployment(
+def test_shard_of_the_index_is_a_separate_deployment(
     placement: str, index: str, others: set[str]
 ) -> None:
     deployed = built({"serve": {"placement": placement}, "index": {"shards": 3}})

@@ -146,7 +146,7 @@ async def placed(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Opened
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-async def test_each_part_runs_on_the_device_that_the_config_is_for(
+async def test_parts_run_on_the_device_of_the_config(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = await placed(name, monkeypatch)
@@ -155,9 +155,7 @@ async def test_each_part_runs_on_the_device_that_the_config_is_for(
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-async def test_a_part_on_a_gpu_has_a_share_of_it_and_any_other_none(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_parts_on_a_gpu_have_a_share(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = await placed(name, monkeypatch)
     deployments = build_app(build(arguments_of(name)), name="trivium").deployments
     shares = {each.name: (each.ray_actor_options or {})["num_gpus"] for each in deployments}
@@ -189,7 +187,7 @@ def test_a_shipped_gpu_config_uses_lists_on_the_gpu(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ON_GPU)
-def test_without_cuvs_a_shipped_config_starts_and_says_so_in_one_line(
+def test_shipped_config_without_cuvs_starts_with_a_warning(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     its = load_settings(arguments_of(name)).index
@@ -216,7 +214,7 @@ def shared_by(name: str) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", ON_GPU)
-def test_the_rows_that_the_head_of_a_config_names_fit_the_smallest_device(name: str) -> None:
+def test_rows_in_head_of_config_fit_smallest_device(name: str) -> None:
     settings = load_settings(arguments_of(name))
     size = settings.embedder.model.rpartition("-")[2]
     row_gib = MILLIONS[name] * 1e6 * 2 * (settings.embedder.dimension or 0) / GIB

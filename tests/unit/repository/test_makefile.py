@@ -20,7 +20,7 @@ def test_the_list_shows_no_make_variable() -> None:
     assert "$(" not in listed
 
 
-def test_everything_is_installed_by_hash() -> None:
+def test_packages_are_installed_by_hash() -> None:
     joined = (PROJECT / "Makefile").read_text().replace("\\\n", "")
     installs = [line for line in joined.splitlines() if "pip install" in line]
     own = [line for line in installs if line.endswith("-e .")]
@@ -45,7 +45,7 @@ def test_every_pin_has_a_hash(name: str) -> None:
 
 
 @pytest.mark.skipif(not AUDIT.exists(), reason="`make test-all` installs what writes it")
-def test_the_bill_of_materials_is_of_the_wheel_and_names_every_pin(tmp_path: Path) -> None:
+def test_bill_of_materials_names_every_pin(tmp_path: Path) -> None:
     file = tmp_path / "sbom.json"
     subprocess.run(
         ["make", "--no-print-directory", "sbom", f"SBOM={file}"], cwd=PROJECT, check=True
@@ -59,7 +59,7 @@ def test_the_bill_of_materials_is_of_the_wheel_and_names_every_pin(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["desk", "models", "dev"])
-def test_nothing_makes_each_process_of_ray_slower_to_start(name: str) -> None:
+def test_no_pin_slows_the_start_of_ray(name: str) -> None:
     """jsonschema, which Ray imports, compiles a grammar for a second where it finds this one."""
     pins = (PROJECT / "requirements" / f"{name}.txt").read_text()
 

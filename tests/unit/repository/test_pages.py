@@ -58,7 +58,7 @@ def defined(file: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in NAMES_OF_BEFORE])
-def test_each_path_that_a_page_names_exists(page: str) -> None:
+def test_paths_named_by_a_page_exist(page: str) -> None:
     # The section on mutations has its own check.
     text = text_of(page).partition("## Mutations")[0]
     named = {
@@ -73,7 +73,7 @@ def test_each_path_that_a_page_names_exists(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_each_link_of_a_page_leads_to_a_file_and_a_section(page: str) -> None:
+def test_links_of_a_page_lead_to_existing_sections(page: str) -> None:
     here = ROOT / page
     dead = []
     for link in LINK.finditer(outside_of_code(page)):
@@ -85,7 +85,7 @@ def test_each_link_of_a_page_leads_to_a_file_and_a_section(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/extending.md"])
-def test_each_function_in_a_table_is_in_the_file_beside_it(page: str) -> None:
+def test_functions_in_a_table_are_in_their_files(page: str) -> None:
     named = [(found["file"], found["name"]) for found in NAMED.finditer(text_of(page))]
 
     assert named

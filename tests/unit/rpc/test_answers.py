@@ -126,7 +126,7 @@ texts = one_each(st.lists(words, min_size=1, max_size=5).map(" ".join))
     ages=one_each(st.floats(0, 400)),
     logits=one_each(st.floats(-9, 9)),
 )
-def test_from_a_hit_that_crossed_the_wire_alone_its_score_can_be_worked_out_again(
+def test_hit_on_the_wire_recomputes_its_score(
     profile: Profile,
     lexical: list[str],
     dense: list[str],
@@ -233,7 +233,7 @@ LOST = Absence(
 )
 
 
-def test_how_a_misheard_name_was_read_crosses_the_wire_beside_what_else_was_coerced() -> None:
+def test_name_corrections_and_coercions_are_both_returned() -> None:
     asked = Coercion("limit", "200", "100")
     name_corrections = (NameCorrection("Melony", "Melanie"),)
 
@@ -290,13 +290,13 @@ def test_every_loss_has_a_name_that_the_client_knows(loss: Loss) -> None:
     assert read_absence(Absence(loss=loss, reason="")).loss.name == loss.name
 
 
-def test_what_has_no_place_and_was_taken_by_nobody_says_so() -> None:
+def test_item_without_rank_or_rival_is_reported_so() -> None:
     found = read_absence(Absence(loss=Loss.NOT_MATCHED, reason="no leg finds it"))
 
     assert (found.by, found.rank, found.hit, found.legs) == (None, None, None, ())
 
 
-def test_a_fact_that_stands_for_another_is_named_by_its_id() -> None:
+def test_representing_fact_is_named_by_its_id() -> None:
     standing_in = Absence(loss=Loss.FOLDED, reason="", by=fact_id("f2"))
 
     assert read_absence(standing_in).by == ItemRef(ItemKind.FACT, "f2")

@@ -97,7 +97,7 @@ async def test_a_refusal_comes_with_code_reason_and_fields() -> None:
 
 
 @pytest.mark.parametrize("field", ["ids", "names.Zoë%", "\u202e" * 9000, "x" * 9000])
-async def test_a_refusal_of_many_fields_lists_as_many_as_reach_the_caller(field: str) -> None:
+async def test_long_rejection_lists_only_fields_that_fit(field: str) -> None:
     wrong = [Violation(f"{field}[{place}]", "must not be blank") for place in range(1000)]
 
     context = await answered(InvalidRequestError(wrong))
@@ -126,7 +126,7 @@ async def test_an_overload_says_when_to_come_back() -> None:
     assert retry.retry_delay.ToMilliseconds() == 250
 
 
-async def test_a_fault_of_ours_tells_nothing_but_where_to_look() -> None:
+async def test_internal_error_reveals_only_the_request_id() -> None:
     context = await answered(RuntimeError("password=secret at /srv/trivium"))
 
     info = error_details_pb2.RequestInfo()
@@ -148,7 +148,7 @@ async def test_no_text_of_a_request_is_logged(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("given", ["x" * 129, "a\nb", "\x1b[2J", b"\xff", ""])
-async def test_an_id_of_a_request_that_does_not_fit_into_a_log_is_replaced(
+async def test_request_id_unfit_for_logs_is_replaced(
     given: str | bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="serving")
@@ -199,7 +199,7 @@ class Timed:
     ],
     ids=["ends before", "ends later", "has ended", "has no end", "ends unknown"],
 )
-async def test_a_call_has_its_budget_or_most_of_what_is_left_of_it(
+async def test_call_has_its_budget_or_most_remaining_time(
     context: RecordingContext, left_s: float
 ) -> None:
     service = Timed()

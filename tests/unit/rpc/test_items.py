@@ -16,7 +16,7 @@ instants = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=st.
 
 
 @given(instants)
-def test_an_instant_of_any_zone_is_written_as_protobuf_does(instant: datetime) -> None:
+def test_instant_of_any_zone_equals_protobufs_own(instant: datetime) -> None:
     expected = Timestamp()
     expected.FromDatetime(instant)
 
@@ -28,7 +28,7 @@ def test_no_instant_stays_unset() -> None:
 
 
 @given(st.floats(-1e9, 1e9))
-def test_seconds_of_either_sign_are_written_as_protobuf_does(seconds: float) -> None:
+def test_seconds_of_either_sign_equal_protobufs_own(seconds: float) -> None:
     expected = Duration()
     expected.FromNanoseconds(int(seconds * 1e9))
 

@@ -79,7 +79,7 @@ async def counted(
     return recorder, await service.Retrieve(request, context or RecordingContext())
 
 
-async def test_a_leg_is_counted_where_it_brought_a_hit_that_no_other_found() -> None:
+async def test_leg_is_counted_for_hits_found_alone() -> None:
     legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("b c"), "graph": FixedLeg("b")}
 
     recorder, _ = await counted(legs, {"legs": {"graph": {}}})
@@ -91,7 +91,7 @@ async def test_a_leg_is_counted_where_it_brought_a_hit_that_no_other_found() -> 
     }
 
 
-async def test_a_leg_whose_hits_were_not_shown_is_not_counted() -> None:
+async def test_leg_without_shown_hits_is_not_counted() -> None:
     legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("a b c")}
 
     recorder, _ = await counted(legs, {"limit": 2})
@@ -99,7 +99,7 @@ async def test_a_leg_whose_hits_were_not_shown_is_not_counted() -> None:
     assert ANSWERS_BY_LEG_ALONE not in recorder.sums
 
 
-async def test_signals_find_nothing_and_are_not_among_who_found_a_hit() -> None:
+async def test_signals_are_not_counted_as_finders() -> None:
     _, answer = await counted({"lexical": FixedLeg("a b"), "dense": FixedLeg("b")}, {})
 
     assert {hit.segment.id: list(hit.legs) for hit in answer.hits} == {
@@ -123,7 +123,7 @@ class Shedding(Admission):
             yield frozenset({"graph"})
 
 
-async def test_what_is_shed_is_counted_and_reported_as_skipped() -> None:
+async def test_shed_leg_is_counted_and_reported_skipped() -> None:
     legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("b"), "graph": FixedLeg("c")}
 
     recorder, answer = await counted(legs, {"legs": {"graph": {}}}, admission=Shedding())

@@ -164,9 +164,7 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
 
 
 @pytest.mark.parametrize(("given", "used"), [(0, 10), (7, 7), (100, 100), (10_000, 100)])
-def test_a_limit_of_zero_is_the_profiles_own_and_a_large_one_is_coerced(
-    given: int, used: int
-) -> None:
+def test_zero_limit_means_default_and_large_is_coerced(given: int, used: int) -> None:
     call = questions.to_retrieve_call(retrieve(limit=given), PROFILES, NOON)
 
     assert call.profile.limit == used
@@ -194,7 +192,7 @@ def test_an_override_changes_one_leg_and_leaves_the_others() -> None:
     assert call.profile.legs == (LegSpec(name="lexical"), LegSpec(name="dense", weight=0, depth=5))
 
 
-def test_any_field_of_the_profile_can_be_changed_for_a_call() -> None:
+def test_call_can_override_any_field_of_profile() -> None:
     changed = changes(sort="recency", decay={"half_life": "P7D"}, legs={"dense": {"depth": 5}})
 
     call = questions.to_retrieve_call(retrieve(profile_overrides=changed), PROFILES, NOON)
@@ -206,7 +204,7 @@ def test_any_field_of_the_profile_can_be_changed_for_a_call() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_a_number_that_json_lacks_is_refused_by_its_field(number: float) -> None:
+def test_non_json_number_is_rejected_by_its_field(number: float) -> None:
     changed = changes(legs={"lexical": {"floor": number}, "dense": {"least_score": number}})
 
     with pytest.raises(InvalidRequestError) as refused:
@@ -322,7 +320,7 @@ def test_a_malformed_miss_names_its_field(
 
 
 @pytest.mark.parametrize("scale", [3e38, 1e-45, 1.0])
-def test_a_query_vector_has_unit_length_however_large_or_small_it_was_sent(scale: float) -> None:
+def test_query_vector_is_normalized_at_any_scale(scale: float) -> None:
     call = questions.to_retrieve_call(retrieve(vector=[scale, 0, -scale, 0]), PROFILES, NOON)
 
     assert call.query.vector == pytest.approx((0.5**0.5, 0, -(0.5**0.5), 0))

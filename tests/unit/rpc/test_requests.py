@@ -125,9 +125,7 @@ def embedded(*values: float, model: str = MODEL.fingerprint, **fields: object) -
         (embedded(3e38, 3e38), ".values", "must be finite and of length 1, has length 4.24264e+38"),
     ],
 )
-def test_a_vector_that_does_not_fit_rejects_its_item_and_no_other(
-    item: IngestItem, field: str, reason: str
-) -> None:
+def test_unfit_vector_rejects_only_its_item(item: IngestItem, field: str, reason: str) -> None:
     request = ingest_service_pb2.IngestRequest(tenant="acme", items=[item, segment_item(id="ok")])
 
     call = requests.to_ingest_call(request, NOON, MODEL)
@@ -138,7 +136,7 @@ def test_a_vector_that_does_not_fit_rejects_its_item_and_no_other(
     assert violation.description == reason
 
 
-def test_a_vector_of_the_model_is_taken_in_spite_of_rounding() -> None:
+def test_vector_of_the_model_is_accepted_despite_rounding() -> None:
     request = ingest_service_pb2.IngestRequest(tenant="acme", items=[embedded(0.6, 0.8004)])
 
     call = requests.to_ingest_call(request, NOON, MODEL)
@@ -147,7 +145,7 @@ def test_a_vector_of_the_model_is_taken_in_spite_of_rounding() -> None:
     assert call.given.vectors[segment_id("s1")].tolist() == pytest.approx([0.6, 0.8004])
 
 
-def test_of_segments_with_one_id_the_last_brings_its_vector_or_none() -> None:
+def test_repeated_segment_takes_only_its_last_vector() -> None:
     request = ingest_service_pb2.IngestRequest(
         tenant="acme", items=[embedded(1, 0), segment_item(), fact_item(id="s1")]
     )
@@ -159,7 +157,7 @@ def test_of_segments_with_one_id_the_last_brings_its_vector_or_none() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1001, 100_000])
-def test_a_batch_of_no_or_too_many_items_is_refused(count: int) -> None:
+def test_empty_or_oversized_batch_is_rejected(count: int) -> None:
     request = ingest_service_pb2.IngestRequest(tenant="acme", items=[segment_item()] * count)
 
     with pytest.raises(InvalidRequestError) as refused:
@@ -201,16 +199,14 @@ def test_a_malformed_erasure_names_its_field(
         (Filter(labels=[LabelFilter(values=["goa"])]), ".labels[0].key"),
     ],
 )
-def test_an_erasure_by_a_filter_does_not_select_everything_by_accident(
-    filter_: Filter, field: str
-) -> None:
+def test_erasure_by_unrestricted_filter_is_rejected(filter_: Filter, field: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         requests.to_selector(ingest_service_pb2.ForgetRequest(tenant="acme", filter=filter_))
 
     assert [violation.field for violation in refused.value.violations] == [f"filter{field}"]
 
 
-def test_an_erasure_by_a_label_and_a_time_range_selects_what_has_both() -> None:
+def test_erasure_by_label_and_time_requires_both() -> None:
     start = Timestamp(seconds=86_400)
     filter_ = Filter(
         labels=[LabelFilter(key="project", values=["goa"])], event_time=TimeRange(start=start)

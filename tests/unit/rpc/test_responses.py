@@ -13,7 +13,7 @@ from serving.rpc.responses import from_overview
 from trivium.v1 import catalog_service_pb2
 
 
-def test_stats_tell_how_the_vectors_of_each_kind_are_searched() -> None:
+def test_stats_show_the_search_of_each_kind() -> None:
     exact = IndexTier(kind=ItemKind.FACT, rows=40, dead=2, memory_bytes=50_000)
     lists = IndexTier(
         kind=ItemKind.SEGMENT,

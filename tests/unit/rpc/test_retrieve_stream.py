@@ -205,7 +205,7 @@ async def test_the_final_answer_is_that_of_retrieve() -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-async def test_a_final_request_that_repeats_the_one_before_is_not_searched_again(
+async def test_final_request_equal_to_previous_reuses_its_search(
     early: bool,
 ) -> None:
     utterance = await begun()
@@ -233,7 +233,7 @@ async def test_only_a_final_answer_counts_as_an_access() -> None:
     assert utterance.access.recorded == [segment_id("b")]
 
 
-async def test_a_transcript_that_fails_has_no_answer_and_ends_nothing() -> None:
+async def test_failed_transcript_does_not_end_the_stream() -> None:
     utterance = await begun()
     for leg in utterance.legs.values():
         leg.failing.add("a")
@@ -306,7 +306,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_running() -> None:
     assert utterance.each("cancelled") == [["a"]] * len(LEGS)
 
 
-async def test_a_caller_that_goes_away_between_two_answers_leaves_nothing_running(
+async def test_caller_leaving_between_answers_leaves_nothing_running(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", logger="serving")

@@ -60,7 +60,7 @@ def test_changes_are_laid_over_the_profiles_of_the_start(service: TriviumService
         ({"profile": {}}, "unknown field 'profile'; only 'profiles' can be set"),
     ],
 )
-def test_whatever_is_wrong_the_profiles_before_go_on_and_it_is_said(
+def test_bad_reconfiguration_keeps_profiles_and_is_reported(
     service: TriviumService, user_config: Any, said: str
 ) -> None:
     service.reconfigure({"profiles": {"default": {"limit": 13}}})
@@ -71,7 +71,7 @@ def test_whatever_is_wrong_the_profiles_before_go_on_and_it_is_said(
     assert service.rejected_profiles.startswith(said)
 
 
-def test_an_error_that_nobody_thought_of_ends_nothing_and_is_not_quoted() -> None:
+def test_unexpected_reconfiguration_error_is_reported_without_quoting() -> None:
     service = TriviumService(NO_USE_CASES, OddBook.load())
     before = service.profiles
 
@@ -81,7 +81,7 @@ def test_an_error_that_nobody_thought_of_ends_nothing_and_is_not_quoted() -> Non
     assert service.rejected_profiles == "unexpected error, see the log"
 
 
-def test_what_is_mended_is_no_longer_refused(service: TriviumService) -> None:
+def test_mended_profile_is_no_longer_reported(service: TriviumService) -> None:
     service.reconfigure({"profiles": {"default": {"limit": 0}}})
     service.reconfigure({"profiles": {"default": {"limit": 15}}})
 

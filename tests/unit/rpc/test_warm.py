@@ -50,7 +50,7 @@ def reasons(response: WarmResponse) -> dict[str, str]:
     return {each.part: each.reason for each in response.parts if not each.warm}
 
 
-async def test_the_names_and_every_leg_are_asked_once_and_nothing_is_recorded() -> None:
+async def test_warming_reads_names_and_legs_without_access() -> None:
     asked, names, access = legs(), FixedNames(), RecordingAccess()
 
     response = await warmed(asked, names=names, access=access)
@@ -64,7 +64,7 @@ async def test_the_names_and_every_leg_are_asked_once_and_nothing_is_recorded() 
 
 
 @pytest.mark.parametrize("lost", [["dense"], list(legs())])
-async def test_a_store_that_is_lost_is_reported_and_fails_nothing(lost: list[str]) -> None:
+async def test_lost_store_is_reported_without_failing(lost: list[str]) -> None:
     context = RecordingContext()
 
     response = await warmed(legs(**dict.fromkeys(lost, LOST)), context=context)
@@ -73,7 +73,7 @@ async def test_a_store_that_is_lost_is_reported_and_fails_nothing(lost: list[str
     assert reasons(response) == dict.fromkeys(lost, "index: refused")
 
 
-async def test_names_that_are_not_read_in_time_are_reported() -> None:
+async def test_names_not_read_in_time_are_reported() -> None:
     response = await warmed(legs(), names=FixedNames(TimeoutError()))
 
     assert reasons(response) == {NAMES: "the budget ran out"}

@@ -34,7 +34,7 @@ def test_every_reference_design_is_shipped_as_a_profile() -> None:
     assert all(profile.description for profile in SHIPPED.values())
 
 
-def test_annie_has_its_pools_its_week_and_its_fresh_facts() -> None:
+def test_annie_has_pools_a_week_and_fresh_facts() -> None:
     annie = SHIPPED["annie"]
 
     assert [(leg.name, leg.depth_for(annie.limit)) for leg in annie.legs] == [
@@ -66,7 +66,7 @@ def test_a_profile_inherits_what_it_does_not_set() -> None:
     assert SHIPPED["two_stage_baseline"].rerank is None
 
 
-def test_the_graph_as_written_is_unreachable_and_the_repair_is_reachable() -> None:
+def test_repair_of_unreachable_graph_is_reachable() -> None:
     written = SHIPPED["hybrid_recall"]
     undeclared = SHIPPED.changed("hybrid_recall", {"legs": {"graph": {"reorders": False}}})
 
@@ -204,7 +204,7 @@ def test_all_faults_are_reported_together() -> None:
     ]
 
 
-def test_a_leg_that_crowds_out_is_reported_before_the_others_with_its_numbers() -> None:
+def test_crowding_leg_is_reported_first_with_its_numbers() -> None:
     with pytest.raises(ValueError, match="plain") as refused:
         KEPT.reconfigured({"plain": {"legs": {"graph": {"weight": 9}}}})
 
@@ -214,7 +214,7 @@ def test_a_leg_that_crowds_out_is_reported_before_the_others_with_its_numbers() 
     assert "20 candidates of other legs score more (20 of graph)" in second
 
 
-def test_a_fault_is_reported_for_the_profile_that_has_it_and_not_for_its_heirs() -> None:
+def test_fault_is_not_reported_for_heirs() -> None:
     with pytest.raises(ValueError, match="rank_constant") as refused:
         SHIPPED.reconfigured({"two_stage_baseline": {"rank_constant": 0}})
 
@@ -223,7 +223,7 @@ def test_a_fault_is_reported_for_the_profile_that_has_it_and_not_for_its_heirs()
 
 
 @pytest.mark.parametrize("name", [1, False, None])
-def test_a_name_that_yaml_does_not_read_as_text_is_refused(name: object) -> None:
+def test_name_that_is_no_text_is_rejected(name: object) -> None:
     changes: Any = {name: {"extends": "default"}}
 
     with pytest.raises(ValueError, match="a name must be text"):
@@ -262,7 +262,7 @@ def test_a_leg_that_is_null_is_removed() -> None:
     assert [leg.name for leg in changed["plain"].legs] == ["lexical", "dense", "graph"]
 
 
-def test_a_leg_that_an_heir_sets_to_null_is_removed_from_files_and_changes(tmp_path: Path) -> None:
+def test_leg_set_to_null_by_heir_is_removed(tmp_path: Path) -> None:
     heir = {"extends": "default", "legs": {"facts": None}}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(heir))
 
@@ -293,7 +293,7 @@ def test_a_definition_has_only_the_options_of_each_leg() -> None:
     assert not {"walk", "yields"} & legs["dense"].keys()
 
 
-def test_a_call_may_ask_for_fewer_hits_than_are_reserved() -> None:
+def test_limit_below_reserved_places_is_accepted() -> None:
     book = SHIPPED.reconfigured(
         {"mine": {"extends": "default", "legs": {"graph": {"reserved": 3}}}}
     )
@@ -301,7 +301,7 @@ def test_a_call_may_ask_for_fewer_hits_than_are_reserved() -> None:
     assert book.changed("mine", {"limit": 1}).leg("graph").reserved == 3
 
 
-def test_names_are_matched_by_their_sound_only_where_a_profile_says_so() -> None:
+def test_names_match_by_sound_only_if_configured() -> None:
     book = ProfileBook({"correcting": KEPT.definition("plain") | {"resolve_names": True}})
 
     assert (KEPT["plain"].resolve_names, book["correcting"].resolve_names) == (False, True)
@@ -313,7 +313,7 @@ def test_questions_are_split_only_where_a_profile_says_so() -> None:
     assert (KEPT["plain"].split_questions, book["telling"].split_questions) == (False, True)
 
 
-def test_a_call_may_disable_a_leg_that_a_stored_profile_may_not() -> None:
+def test_call_may_disable_leg_unlike_stored_profile() -> None:
     alone = SHIPPED.changed("default", {"legs": {"graph": {"weight": 0.1}}, "limit": 3})
 
     assert (alone.leg("graph").weight, alone.limit) == (0.1, 3)
@@ -362,7 +362,7 @@ def test_a_users_folder_adds_and_replaces(tmp_path: Path) -> None:
     assert [leg.name for leg in book["annie"].legs] == ["lexical"]
 
 
-def test_a_users_profile_may_extend_the_shipped_one_of_its_name(tmp_path: Path) -> None:
+def test_user_profile_may_extend_shipped_namesake(tmp_path: Path) -> None:
     (tmp_path / "default.yaml").write_text("extends: default\nlimit: 13\n")
     (tmp_path / "two_stage.yml").write_text("extends: two_stage\nlimit: 4\n")
 

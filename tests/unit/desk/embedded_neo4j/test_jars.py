@@ -44,7 +44,7 @@ def fetched(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_what_is_locked_has_distinct_files_of_one_neo4j() -> None:
+def test_locked_jars_are_distinct_files_of_one_neo4j() -> None:
     jars = locked_jars()
 
     assert len({each.file_name for each in jars}) == len(jars) > 200
@@ -90,9 +90,7 @@ def test_an_interrupted_run_is_taken_up_where_it_stopped(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("bad", [Repository(cut_short="part3"), Repository(missing="part3")])
-def test_what_cannot_be_had_whole_is_tried_again_and_then_named(
-    tmp_path: Path, bad: Repository
-) -> None:
+def test_incomplete_download_is_retried_and_then_named(tmp_path: Path, bad: Repository) -> None:
     with pytest.raises(DependencyError) as raised:
         jar_directory(tmp_path, silent, jars=JARS, download=bad)
 
@@ -102,7 +100,7 @@ def test_what_cannot_be_had_whole_is_tried_again_and_then_named(
     assert not (tmp_path / "neo4j-5.26.30" / "part3-1.0.jar").exists()
 
 
-def test_what_a_killed_run_left_half_done_is_not_used(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_not_used(tmp_path: Path) -> None:
     left = tmp_path / "neo4j-5.26.30" / "staging" / "0" / "part0-1.0.jar"
     left.parent.mkdir(parents=True)
     left.write_text("par")

@@ -45,7 +45,7 @@ def closers(*facts: Fact) -> dict[str, str]:
     }
 
 
-def test_a_fact_closes_the_facts_that_it_names_from_when_it_is_true() -> None:
+def test_fact_closes_named_facts_from_its_valid_from() -> None:
     old = fact("old", "Ann", "lives in", "Goa")
     new = fact("new", "Bob", "met", "Cid", closes=("old", "unknown"), valid_from=NOON + days(2))
 
@@ -55,7 +55,7 @@ def test_a_fact_closes_the_facts_that_it_names_from_when_it_is_true() -> None:
     assert ended(stored["new"]) is None
 
 
-def test_without_valid_from_it_closes_them_from_when_it_was_recorded() -> None:
+def test_fact_without_start_closes_from_its_record_time() -> None:
     old = fact("old", "Ann", "lives in", "Goa")
     new = fact("new", "Ann", "left", "Goa", closes=("old",), recorded_at=NOON + days(1))
 
@@ -63,7 +63,7 @@ def test_without_valid_from_it_closes_them_from_when_it_was_recorded() -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_a_single_value_closes_the_previous_one_in_any_order_of_arrival(
+def test_single_value_closes_the_previous_in_any_order(
     order: tuple[int, ...],
 ) -> None:
     homes = [home("c", "Goa", 0), home("a", "Rome", 1), home("b", "Oslo", 2)]
@@ -114,7 +114,7 @@ def test_a_closing_recorded_before_the_successor_is_kept_too() -> None:
     assert stored.held_until(Clocks(NOON, NOON + days(3))) == NOON + days(1)
 
 
-def test_a_retracted_fact_closed_another_only_as_far_as_was_known() -> None:
+def test_retracted_fact_closes_another_only_while_known() -> None:
     old, wrong = home("a", "Goa", 0), home("b", "Rome", 1, retracted_at=NOON + days(5))
 
     stored = closed(old, wrong)["a"]

@@ -9,52 +9,50 @@ from serving.domain.questions.name_index import NameIndex, words_of
     ("written", "name"),
     [("Melony", "Melanie"), ("karoline", "Caroline"), ("Fillip", "Philip")],
 )
-def test_a_word_with_the_same_sound_and_similar_spelling_is_the_name(
-    written: str, name: str
-) -> None:
+def test_word_of_same_sound_and_spelling_is_the_name(written: str, name: str) -> None:
     index = NameIndex([name])
 
     assert index.meant_by(written) == name
 
 
-def test_of_several_with_the_same_sound_the_nearest_spelling_is_meant() -> None:
+def test_among_equal_sounds_the_nearest_spelling_is_chosen() -> None:
     index = NameIndex(["Milena", "Melanie"])
 
     assert index.meant_by("Melonie") == "Melanie"
 
 
-def test_a_word_with_the_same_sound_and_distant_spelling_is_another_word() -> None:
+def test_word_of_distant_spelling_matches_no_name() -> None:
     index = NameIndex(["Garda"])
 
     assert [index.meant_by("Karrda"), index.meant_by("Caretto")] == ["Garda", None]
 
 
 @pytest.mark.parametrize(("short", "name"), [("Deb", "Deborah"), ("vanes", "Vanessa")])
-def test_a_prefix_of_one_name_only_is_short_for_it(short: str, name: str) -> None:
+def test_prefix_of_a_single_name_is_its_short_form(short: str, name: str) -> None:
     index = NameIndex(["Deborah", "Vanessa", "Val Vance"])
 
     assert index.meant_by(short) == name
     assert index.meant_by("Van") is None
 
 
-def test_a_word_that_sounds_like_a_name_is_not_short_for_another() -> None:
+def test_word_sounding_like_a_name_shortens_no_other() -> None:
     assert NameIndex(["Karel", "Carollton"]).meant_by("Carol") == "Karel"
 
 
-def test_lower_case_and_short_words_belong_to_no_name() -> None:
+def test_lower_case_and_short_words_match_no_name() -> None:
     index = NameIndex(["the river of Li", "gallery"])
 
     assert [index.meant_by(word) for word in ("rivver", "Galery", "Lee")] == [None, None, None]
 
 
-def test_names_that_are_added_later_are_matched_and_repeats_are_ignored() -> None:
+def test_names_added_later_are_matched_once() -> None:
     index = NameIndex(["Melanie"])
     index.add(["Melanie Smith", "MELANIE"])
 
     assert [index.meant_by("Melony"), index.meant_by("Smyth")] == ["Melanie", "Smith"]
 
 
-def test_a_script_that_metaphone_does_not_know_sounds_like_nothing() -> None:
+def test_script_unknown_to_metaphone_has_no_sound() -> None:
     index = NameIndex(["Мелани", "Melanie"])
 
     assert index.meant_by("Мелони") is None

@@ -91,7 +91,7 @@ names = st.text("ab=\\\\", max_size=4)
 
 
 @given(names, names, names, names)
-def test_two_labels_have_one_term_only_if_they_are_the_same(
+def test_equal_terms_mean_equal_labels(
     key: str, value: str, other_key: str, other_value: str
 ) -> None:
     same_term = label_term(key, value) == label_term(other_key, other_value)
@@ -99,5 +99,5 @@ def test_two_labels_have_one_term_only_if_they_are_the_same(
     assert same_term == ((key, value) == (other_key, other_value))
 
 
-def test_a_filter_does_not_take_the_value_of_a_label_for_a_part_of_its_key() -> None:
+def test_label_filter_does_not_confuse_key_and_value() -> None:
     assert not Filter(labels={"a=b": ("c",)}).accepts(segment("1", labels={"a": "b=c"}))

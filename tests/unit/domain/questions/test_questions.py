@@ -19,7 +19,7 @@ from serving.domain.items.text import MOST_QUESTIONS, questions_of
         ("多少\uff1f在哪\uff1f", ("多少\uff1f", "在哪\uff1f")),
     ],
 )
-def test_each_question_includes_the_text_before_it(text: str, questions: tuple[str, ...]) -> None:
+def test_question_includes_the_preceding_text(text: str, questions: tuple[str, ...]) -> None:
     assert questions_of(text) == questions
 
 

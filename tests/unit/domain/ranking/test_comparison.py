@@ -4,7 +4,7 @@ from serving.domain.ranking.comparison import RankChange, compare
 from tests.support.builders import ids
 
 
-def test_each_item_has_its_rank_in_both_rankings() -> None:
+def test_item_has_its_rank_in_both_rankings() -> None:
     a, b, c = ids("a", "b", "c")
 
     comparison = compare([a, b], [c, a])

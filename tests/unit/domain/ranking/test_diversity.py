@@ -39,7 +39,7 @@ def test_mmr_with_no_weight_on_novelty_keeps_the_order() -> None:
     assert [one.place for one in chosen] == [0, 1, 2]
 
 
-def test_each_choice_names_the_most_similar_earlier_one() -> None:
+def test_choice_names_its_most_similar_predecessor() -> None:
     texts = ["we fly to goa in march", "the cat is ill", "we fly to goa in may", "the cat is well"]
 
     chosen = maximal_marginal_relevance(texts, [1.0, 0.9, 0.8, 0.7])

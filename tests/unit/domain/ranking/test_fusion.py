@@ -41,7 +41,7 @@ def test_a_hit_of_two_legs_beats_a_hit_of_one() -> None:
     assert names(fused) == ["b", "a", "c"]
 
 
-def test_score_is_the_sum_of_weight_over_k_plus_rank() -> None:
+def test_score_sums_weight_over_k_plus_rank() -> None:
     fused = fuse(
         [ranked("dense", "a b"), ranked("lexical", "b")],
         weights={"dense": 2.0, "lexical": 1.0},
@@ -90,7 +90,7 @@ def test_a_style_says_which_ranks_equal_scores_have() -> None:
     assert tied.ranks(RankStyle.DENSE) == [1, 1, 2, 2, 2, 3]
 
 
-def test_a_leg_that_cannot_tell_its_candidates_apart_decides_nothing() -> None:
+def test_leg_with_equal_scores_changes_no_order() -> None:
     mentions = scored("graph", **dict.fromkeys("abcdefghij", 0.3))
 
     fused = fuse(
@@ -105,7 +105,7 @@ def scored(leg: str, **scores: float) -> RankedList:
     return RankedList(leg, tuple(Candidate(segment_id(id_), of) for id_, of in scores.items()))
 
 
-def test_a_convex_combination_scales_from_the_theoretical_minimum_to_the_best_score() -> None:
+def test_convex_combination_scales_from_theoretical_minimum_to_best() -> None:
     fused = fuse(
         [scored("dense", a=0.8, b=0.2), scored("lexical", b=12.0, c=3.0)],
         weights={"dense": 0.6, "lexical": 0.4},
@@ -132,7 +132,7 @@ def test_by_score_a_single_leg_keeps_its_own() -> None:
 
 
 @given(lists=ranked_lists(), weights=weights, method=st.sampled_from(FusionMethod))
-def test_by_every_method_the_ledger_adds_up_to_the_fused_score(
+def test_ledger_adds_up_to_every_fused_score(
     lists: list[RankedList], weights: dict[str, float], method: FusionMethod
 ) -> None:
     for one in fuse(
@@ -152,6 +152,6 @@ def test_a_list_with_an_item_twice_is_rejected() -> None:
         ranked("dense", "a a")
 
 
-def test_a_list_that_is_not_ordered_by_score_is_rejected() -> None:
+def test_list_not_ordered_by_score_is_rejected() -> None:
     with pytest.raises(ValueError, match="descending"):
         RankedList("dense", (Candidate(segment_id("a"), 0.1), Candidate(segment_id("b"), 0.2)))

@@ -30,7 +30,7 @@ def term(**fields: float) -> LegTerm:
         (FusionMethod.SCORE, 1.0),
     ],
 )
-def test_each_method_computes_its_own_term(method: FusionMethod, expected: float) -> None:
+def test_fusion_method_computes_its_own_term(method: FusionMethod, expected: float) -> None:
     assert worth(term(least=-1.0, most=0.9), method, 60) == pytest.approx(expected, abs=1e-12)
 
 
@@ -52,6 +52,6 @@ def test_reranking_mixes_the_coarse_score_with_a_probability() -> None:
 
 
 @given(st.floats(-1e4, 1e4))
-def test_a_probability_is_between_zero_and_one_and_grows_with_its_logit(logit: float) -> None:
+def test_probability_is_bounded_and_grows_with_its_logit(logit: float) -> None:
     assert 0 <= sigmoid(logit) <= sigmoid(logit + 1) <= 1
     assert math.isclose(sigmoid(logit) + sigmoid(-logit), 1, abs_tol=1e-12)

@@ -30,7 +30,7 @@ def test_evergreen_kinds_decay_to_their_floor(kind: str) -> None:
     assert decay_term(Decay(), kind="turn", since=old, as_of=NOON).multiplier < 1e-9
 
 
-def test_a_floor_of_its_own_holds_for_every_other_kind() -> None:
+def test_floor_of_a_kind_leaves_other_kinds_alone() -> None:
     old = NOON - days(3650)
 
     decay = Decay(floor=0.8)

@@ -34,7 +34,7 @@ def cut(read: list[Candidate], depth: int) -> set[str]:
 
 
 @given(SCORES, DEPTHS, st.data())
-def test_what_is_within_the_depth_does_not_depend_on_ids(
+def test_items_within_depth_do_not_depend_on_ids(
     scores: list[float], depth: int, data: st.DataObject
 ) -> None:
     names = data.draw(st.permutations(range(len(scores))))
@@ -60,7 +60,7 @@ def test_mean_ranks_share_what_ordinal_ranks_give(scores: list[float]) -> None:
     assert shared == [by_score[each.score] for each in ranked.candidates]
 
 
-def test_each_style_ranks_a_tie_in_its_way() -> None:
+def test_ranking_style_decides_the_ranks_of_ties() -> None:
     ranked = RankedList("lexical", tuple(candidates([9.0, 5.0, 5.0, 1.0])))
 
     assert ranked.ranks(RankStyle.ORDINAL) == [1, 2, 3, 4]

@@ -38,14 +38,12 @@ def test_against_two_others_the_bounds_are_those_of_the_formula() -> None:
 
 
 @pytest.mark.parametrize(("weight", "reaches_"), [(61 / 65 + 1e-9, True), (61 / 65 - 1e-9, False)])
-def test_disjoint_others_leave_a_place_from_the_ratio_of_their_last_rank_on(
-    weight: float, reaches_: bool
-) -> None:
+def test_disjoint_legs_leave_a_place_from_their_last_ratio(weight: float, reaches_: bool) -> None:
     # (k + 1) / (k + ceil(K / m)) with m = 2 others.
     assert reach(profile(1, 1, weight), "c").reaches is reaches_
 
 
-def test_a_third_of_the_weight_is_unreachable_and_the_fault_has_the_numbers() -> None:
+def test_fault_of_unreachable_leg_has_its_numbers() -> None:
     [(leg, why)] = faults(profile(1, 1, 0.35))
 
     assert leg == "c"
@@ -53,7 +51,7 @@ def test_a_third_of_the_weight_is_unreachable_and_the_fault_has_the_numbers() ->
     assert "100 candidates of other legs" in why
 
 
-def test_a_leg_that_declares_reorders_or_has_reserved_places_is_accepted() -> None:
+def test_leg_with_reorders_or_reserved_places_is_accepted() -> None:
     silent = profile(1, 1, 0.35)
     *others, last = silent.legs
 
@@ -61,7 +59,7 @@ def test_a_leg_that_declares_reorders_or_has_reserved_places_is_accepted() -> No
     assert not faults(replace(silent, legs=(*others, replace(last, reserved=1))))
 
 
-def test_a_leg_that_can_fill_the_answer_alone_is_a_fault_unless_declared() -> None:
+def test_leg_filling_the_answer_alone_must_declare_it() -> None:
     loud = profile(0.95, 1, 2.4)
     [(leg, why)] = [fault for fault in faults(loud) if "alone: its weight" in fault[1]]
 
@@ -141,9 +139,7 @@ def test_the_bound_for_agreeing_lists_matches_fusion(weights: list[float], limit
 
 
 @given(weights=st.lists(st.floats(0.1, 5), min_size=2, max_size=4), limit=st.integers(1, 20))
-def test_a_leg_that_crowds_out_leaves_no_place_for_hits_of_all_others(
-    weights: list[float], limit: int
-) -> None:
+def test_crowding_leg_leaves_no_place_for_others(weights: list[float], limit: int) -> None:
     of = profile(*weights, depth=30, limit=limit)
 
     for each in reaches(of):

@@ -54,7 +54,7 @@ def test_only_speakers_that_the_question_names_are_ranked() -> None:
     assert found.ranks(RankStyle.MEAN) == [1.5, 1.5]
 
 
-def test_only_items_near_a_time_that_the_question_names_are_ranked() -> None:
+def test_only_items_near_a_named_time_are_ranked() -> None:
     named = Named(periods=(Period(NOON, NOON + days(1)), Period(NOON + days(60), NOON + days(90))))
     since = {"within": 0.5, "after": 4, "before": -3, "late": 4.1, "early": -3.1, "second": 92}
     known = [

@@ -49,7 +49,7 @@ def test_without_authentication_anyone_may_do_everything() -> None:
     assert OPEN.caller_of("Forget", Call()) is ANYONE
 
 
-def test_where_calls_are_encrypted_one_in_clear_text_is_rejected() -> None:
+def test_clear_text_call_is_rejected_under_tls() -> None:
     encrypted = replace(OPEN, encrypted=True)
 
     assert encrypted.caller_of("Retrieve", Call(connection=OVER_TLS)) is ANYONE
@@ -57,7 +57,7 @@ def test_where_calls_are_encrypted_one_in_clear_text_is_rejected() -> None:
         encrypted.caller_of("Retrieve", Call())
 
 
-async def test_an_open_method_needs_no_credentials_and_rejects_wrong_ones() -> None:
+async def test_open_method_rejects_only_wrong_credentials() -> None:
     access = replace((await door()).access, open_methods={"ListProfiles"})
 
     assert access.caller_of("ListProfiles", Call()).name == "anyone"
@@ -67,7 +67,7 @@ async def test_an_open_method_needs_no_credentials_and_rejects_wrong_ones() -> N
         access.caller_of("Retrieve", Call())
 
 
-async def test_credentials_of_a_kind_that_is_not_accepted_are_rejected() -> None:
+async def test_credentials_of_unaccepted_kind_are_rejected() -> None:
     gate = await door()
     for access in (replace(gate.access, keys=None), replace(gate.access, tokens=None)):
         kind = "key" if access.keys is None else "token"
@@ -97,7 +97,7 @@ def test_a_caller_of_several_tenants_names_one() -> None:
         caller.tenant("")
 
 
-def test_figures_of_all_tenants_are_hidden_from_a_caller_of_one() -> None:
+def test_global_figures_are_hidden_from_a_tenant() -> None:
     stats = catalog_service_pb2.GetStatsResponse(
         projections=[
             catalog_service_pb2.ProjectionStats(
@@ -123,7 +123,7 @@ def test_figures_of_all_tenants_are_hidden_from_a_caller_of_one() -> None:
 # ---------------------------------------------------------------- keys
 
 
-async def test_a_revoked_key_is_rejected_once_the_keys_are_read_again() -> None:
+async def test_revoked_key_is_rejected_after_the_next_read() -> None:
     keys = FakeAccessKeys()
     text = keys.make(Role.READER)
     ring = KeyRing(keys, now=lambda: NOW)
@@ -137,7 +137,7 @@ async def test_a_revoked_key_is_rejected_once_the_keys_are_read_again() -> None:
         ring.verify(str(text))
 
 
-async def test_keys_that_cannot_be_read_for_too_long_are_not_trusted() -> None:
+async def test_keys_unread_for_too_long_are_not_trusted() -> None:
     keys, clock = FakeAccessKeys(), SteppedClock()
     text = keys.make(Role.READER)
     ring = KeyRing(keys, monotonic=clock, now=lambda: NOW)
@@ -151,7 +151,7 @@ async def test_keys_that_cannot_be_read_for_too_long_are_not_trusted() -> None:
         ring.verify(str(text))
 
 
-async def test_a_revoked_key_is_rejected_within_5_s_however_long_the_reading_before_took() -> None:
+async def test_revoked_key_is_rejected_despite_slow_reading() -> None:
     clock = SteppedClock()
 
     class SlowlyRead(FakeAccessKeys):
@@ -172,7 +172,7 @@ async def test_a_revoked_key_is_rejected_within_5_s_however_long_the_reading_bef
         ring.verify(str(text))
 
 
-async def test_a_key_ends_when_it_expires_without_being_read_again() -> None:
+async def test_key_expires_without_another_read() -> None:
     keys, now = FakeAccessKeys(), [NOW]
     text = keys.make(Role.READER, expires_at=NOW + timedelta(hours=1))
     ring = KeyRing(keys, now=lambda: now[0])
@@ -185,7 +185,7 @@ async def test_a_key_ends_when_it_expires_without_being_read_again() -> None:
         ring.verify(str(text))
 
 
-def test_a_stored_key_and_its_text_do_not_show_their_secrets() -> None:
+def test_key_text_does_not_show_its_secret() -> None:
     keys = FakeAccessKeys()
     text = keys.make(Role.READER)
 
@@ -198,7 +198,7 @@ def test_a_stored_key_and_its_text_do_not_show_their_secrets() -> None:
 # ---------------------------------------------------------------- tokens
 
 
-async def test_a_verified_token_is_verified_again_soon_and_never_after_its_end() -> None:
+async def test_verified_token_is_verified_again_until_its_end() -> None:
     issuer, clock = Issuer(), SteppedClock()
     tokens = WebTokens(issuer.keys, callers.RULES, clock=clock)
     await tokens.refresh()
@@ -268,7 +268,7 @@ def test_an_access_by_keys_is_not_open() -> None:
     assert not Access(keys=lambda _: ANYONE).is_open
 
 
-async def test_a_call_with_a_key_of_one_tenant_needs_no_tenant_in_the_request() -> None:
+async def test_key_of_a_tenant_implies_the_tenant() -> None:
     gate = await door()
     call, _ = gate.accepted["key, reader of ours"]
     request = retrieval_service_pb2.CompareRequest()

@@ -107,13 +107,13 @@ def may(caller: Caller, method: str, named: str) -> bool:
     )
 
 
-def test_each_rpc_has_a_rule_and_each_rule_an_rpc() -> None:
+def test_rpcs_and_rules_correspond() -> None:
     assert set(RULES) == set(methods()) == set().union(*MAY_CALL.values())
 
 
 @pytest.mark.parametrize("method", methods().values(), ids=methods())
 @pytest.mark.parametrize("named", ["", OURS, THEIRS])
-async def test_a_caller_may_what_its_role_and_its_tenant_allow(
+async def test_caller_may_do_as_role_and_tenant_allow(
     method: MethodDescriptor, named: str, gate: Door
 ) -> None:
     for who, (call, caller) in gate.accepted.items():
@@ -176,7 +176,7 @@ class ReadyStore:
         return True
 
 
-async def test_everyone_is_told_the_health(gate: Door) -> None:
+async def test_health_is_open_to_every_caller(gate: Door) -> None:
     use_cases: Any = SimpleNamespace(store=ReadyStore())
     service = TriviumService(use_cases, PROFILES, access=gate.access)
     request = health_pb2.HealthCheckRequest()

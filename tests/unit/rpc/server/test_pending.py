@@ -89,7 +89,7 @@ async def calling(held: Held, behavior: Any, calls: int) -> AsyncIterator[None]:
         await server.stop(grace=None)
 
 
-async def test_calls_that_no_method_has_begun_are_pending_until_they_end() -> None:
+async def test_calls_not_yet_begun_are_pending_until_end() -> None:
     held = Held()
     before = held.count()
 
@@ -132,7 +132,7 @@ async def test_the_counters_are_read_again_after_a_while() -> None:
         assert held.calls.count() == before + 1
 
 
-async def test_it_is_never_negative() -> None:
+async def test_pending_count_is_never_negative() -> None:
     calls = PendingCalls()
 
     with calls.in_method():

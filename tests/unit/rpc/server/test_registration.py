@@ -48,7 +48,7 @@ async def get_segments() -> AsyncIterator[Any]:
     await server.stop(grace=None)
 
 
-async def test_bytes_that_are_no_message_are_refused_with_details(get_segments: Any) -> None:
+async def test_undecodable_request_is_rejected_with_details(get_segments: Any) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         await get_segments(NOT_UTF8)
 
@@ -67,7 +67,7 @@ async def test_a_message_arrives_as_it_was_sent(get_segments: Any) -> None:
     assert list(answered.missing_ids) == ["a", "b"]
 
 
-def test_what_is_malformed_crosses_processes() -> None:
+def test_malformed_request_survives_pickling() -> None:
     assert pickle.loads(pickle.dumps(Malformed())) == Malformed()
 
 
@@ -89,7 +89,7 @@ class RecordingServer:
         (registration.add_catalog_service, "trivium.v1.CatalogService"),
     ],
 )
-def test_a_service_is_added_once_and_no_method_by_name(add: Any, full_name: str) -> None:
+def test_service_is_added_once_by_generic_handler(add: Any, full_name: str) -> None:
     server = RecordingServer()
 
     add(Methods(), server)
