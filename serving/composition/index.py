@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.snapshot_folder import SnapshotFolder
 from serving.composition.background import measured_repeatedly
 from serving.composition.index_engine import engine_maker, tier_figures
 from serving.composition.models import open_embedder
@@ -18,7 +17,6 @@ from serving.composition.stores import open_postgres
 from serving.config.settings import Settings
 from serving.domain.shards import WHOLE, Shard
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.pipeline.index.snapshots import SnapshotWriter
 from serving.pipeline.index.vector_spaces import OpenSpace, VectorSpace
 from serving.ports.embedding import Embedder
 from serving.ports.vector_index import RelatedSearch, TextSearch, VectorIndex, WholeIndex
@@ -123,20 +121,7 @@ async def _index_over(
     model = await embedder.model()
     watch = watch_over("index", settings.index.device)
     make_engine = await asyncio.to_thread(engine_maker, settings.index, model.dimension)
-    snapshot_writer = None
-    if settings.index.snapshots is not None:
-        snapshot_writer = SnapshotWriter(
-            SnapshotFolder(settings.index.snapshots, shard),
-            every_s=settings.index.snapshot_every.total_seconds(),
-            watch=watch,
-        )
-    async with LogFollowingIndex(
-        postgres.feed_of(shard),
-        model,
-        make_engine,
-        snapshot_writer=snapshot_writer,
-        watch=watch,
-    ) as index:
+    async with LogFollowingIndex(postgres.feed_of(shard), model, make_engine, watch=watch) as index:
 
         async def measure() -> None:
             status = await index.status()

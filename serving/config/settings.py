@@ -263,16 +263,6 @@ class IndexSettings(_Section):
         description="The number of shards, by a hash of tenant and id. Each shard is a separate "
         "deployment, and all are searched in parallel. Not in the placement `single`.",
     )
-    snapshots: Path | None = Field(
-        default=None,
-        description="A folder for snapshots of the index. The next start loads the snapshot and "
-        "applies the log since then, without training lists. Unset: it reads PostgreSQL.",
-    )
-    snapshot_every: timedelta = Field(
-        default=timedelta(minutes=10),
-        gt=timedelta(0),
-        description="The maximum age of a snapshot. An erasure deletes older ones at once.",
-    )
 
 
 class RerankerSettings(_Section):

@@ -1,4 +1,4 @@
-"""The parts of a vector index: the engine, its rows, its snapshots, and the feed of changes."""
+"""The parts of a vector index: the engine, its rows, and the feed of changes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.domain.consistency import ConsistencyToken, Snapshot
+from serving.domain.consistency import Snapshot
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.domain.items.validity import Closing, final_end
 from serving.domain.questions.query import Query
@@ -66,10 +65,6 @@ class Neighbours:
     candidates: list[Candidate]
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     generation: int = 0
-
-
-class DamagedSnapshotError(Exception):
-    """The files of a snapshot are damaged, or of another index; the message says why."""
 
 
 class UnsoundRowsError(ValueError):
@@ -138,24 +133,6 @@ class IndexEngine(Protocol):
         """The number of vectors."""
         ...
 
-    def save(self, folder: Path) -> None:
-        """Writes all rows into an empty folder.
-
-        It is called by the thread that calls `maintain`; others may apply changes and search.
-
-        Raises:
-            OSError: The files cannot be written.
-        """
-        ...
-
-    def restore(self, folder: Path) -> None:
-        """Loads what `save` wrote. Must be called before any other method.
-
-        Raises:
-            DamagedSnapshotError: The files are cut short, changed, or of another dimension.
-        """
-        ...
-
     @property
     def generation(self) -> int:
         """How often it has restructured its rows; constant once it is closed."""
@@ -182,15 +159,13 @@ class IndexEngine(Protocol):
 class FeedPosition:
     """The position of an index: the log up to `log`, and the embeddings of writes in `embedded`.
 
-    `complete` is whether the model was the last one of which every row had a vector. `erased` is
-    the last transaction in `log` that erased items or made them sensitive; 0 if there was none.
+    `complete` is whether the model was the last one of which every row had a vector.
     """
 
     epoch: str
     log: Snapshot
     embedded: Snapshot
     complete: bool
-    erased: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,47 +179,6 @@ class FeedDelta:
 
 class FeedLostError(Exception):
     """The log no longer reaches back to the position: refill with `bootstrap`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotLabel:
-    """The model, log position and index epoch of a snapshot."""
-
-    model: EmbeddingModel
-    position: FeedPosition
-    epoch: int
-
-
-class IndexSnapshots(Protocol):
-    """Snapshots of an index on disk. Synchronous; each call may take minutes."""
-
-    def save(self, engine: IndexEngine, label: SnapshotLabel) -> None:
-        """Writes a snapshot of the engine; called by the thread that maintains it.
-
-        The engine may be ahead of the label's position, since applying changes twice is harmless.
-
-        Raises:
-            OSError: It cannot be written; existing snapshots are left as they are.
-        """
-        ...
-
-    def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
-        """Fills an empty engine from the newest intact snapshot; None if there is none."""
-        ...
-
-    def delete_outdated(self, write: ConsistencyToken) -> None:
-        """Deletes all files that are not from a position that includes the write.
-
-        Those of other models and shards too, and those being written.
-
-        Raises:
-            OSError: Some are left.
-        """
-        ...
-
-    def outdated_count(self, write: ConsistencyToken) -> int:
-        """Returns how many snapshots are not from a position that includes the write."""
-        ...
 
 
 class IndexFeed(Protocol):

@@ -128,13 +128,6 @@ class VectorIndex(NeighbourSearch[VectorLike], Protocol):
         """Waits until the index has seen the write; False if the deadline passes first."""
         ...
 
-    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-        """Waits until no snapshot on a disk is older than the write.
-
-        Returns how many are at the deadline.
-        """
-        ...
-
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         """Returns its state; `tiers` are filled if a tenant is named."""
         ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -30,7 +29,7 @@ from serving.domain.items.validity import Closing
 from serving.domain.questions.query import Filter, Scope, TimeRange
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
-from serving.ports.index_engine import DamagedSnapshotError, IndexEngine, IndexRow, Neighbours
+from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
@@ -526,114 +525,6 @@ def test_facts_keep_their_evidence_when_many_others_go(engine: IndexEngine) -> N
     assert set(found.evidence.values()) == {("note",)}
 
 
-# ---------------------------------------------------------------- snapshots
-
-
-def restarted(engine: IndexEngine, make_engine: MakeEngine) -> IndexEngine:
-    """Another engine, restored from what this one saved."""
-    with tempfile.TemporaryDirectory() as folder:
-        engine.save(Path(folder))
-        other = make_engine()
-        other.restore(Path(folder))
-    return other
-
-
-def test_what_was_saved_is_found_again_and_can_be_changed(
-    engine: IndexEngine, make_engine: MakeEngine
-) -> None:
-    engine.apply([segment_row(segment(f"s{n}"), unit(n)) for n in range(20)], [])
-    engine.apply([segment_row(segment("s3"), unit(30))], [(TENANT, segment_id("s1"))])
-
-    other = restarted(engine, make_engine)
-
-    assert other.vector_count == engine.vector_count == 19
-    assert names(find(other, 30))[0] == segment_id("s3")
-    other.apply([segment_row(segment("s1"), unit(1))], [(TENANT, segment_id("s2"))])
-    assert names(find(other, 1))[0] == segment_id("s1")
-    assert segment_id("s2") not in names(find(other, 2))
-    # Its old row precedes those of others, which must not be affected when it dies.
-    other.apply([], [(TENANT, segment_id("s3"))])
-    assert {item.id for item in names(find(other, 1))} == {
-        "s0",
-        "s1",
-        *(f"s{n}" for n in range(4, 20)),
-    }
-
-
-def written_with_all_that_can_be_erased(number: int) -> list[IndexRow]:
-    """A segment with a mark in every field, and a fact that rests on it."""
-    mark = f"sentinel-{number}"
-    marked = segment(
-        mark,
-        mark,
-        speaker=f"{mark} speaker",
-        session=f"{mark} session",
-        labels={f"{mark} label": mark},
-        entities=(f"{mark} name",),
-        entity=f"{mark} entity",
-        event_time=NOON - days(number),
-    )
-    about = fact(f"{mark} fact", mark, "is", mark, evidence=(mark,))
-    return [segment_row(marked, unit(number)), fact_row(about, unit(1000 + number))]
-
-
-def test_no_file_of_a_snapshot_holds_anything_of_dead_rows(
-    engine: IndexEngine, make_engine: MakeEngine, tmp_path: Path
-) -> None:
-    rows = [row for n in range(40) for row in written_with_all_that_can_be_erased(n)]
-    engine.apply(rows, [])
-    erased = range(12, 15)
-    engine.apply([], [(row.tenant, row.item) for n in erased for row in rows[2 * n : 2 * n + 2]])
-    unnamed = segment_row(segment("sentinel-11"), unit(11))
-    engine.apply([unnamed], [])  # an update, whose former names die
-
-    engine.save(tmp_path)
-
-    files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    assert [f"sentinel-{n} name".encode() in files for n in range(40)] == [
-        n not in (11, *erased) for n in range(40)
-    ]
-    for n in erased:
-        assert f"sentinel-{n}".encode() not in files
-        assert unit(n).astype(np.float16).tobytes() not in files
-        assert unit(1000 + n).astype(np.float16).tobytes() not in files
-    other = make_engine()
-    other.restore(tmp_path)
-    for kind in ItemKind:
-        found, before = find(other, 3, kind), find(engine, 3, kind)
-        assert names(found) == names(before)
-        assert found.evidence == before.evidence
-    other.apply(rows, [])
-    assert {item.id for item in names(find(other))} == {f"sentinel-{n}" for n in range(40)}
-
-
-def test_a_snapshot_that_was_cut_short_changes_nothing(engine: IndexEngine, tmp_path: Path) -> None:
-    engine.apply([segment_row(segment(f"s{n}"), unit(n)) for n in range(20)], [])
-    engine.save(tmp_path)
-    for file in tmp_path.iterdir():
-        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    kept = names(find(engine, 7))
-
-    with pytest.raises(DamagedSnapshotError):
-        engine.restore(tmp_path)
-
-    assert names(find(engine, 7)) == kept
-
-
-def test_a_snapshot_with_another_bit_is_not_taken(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = make_engine()
-    if isinstance(engine, InMemoryIndex):
-        pytest.skip("the reference has no files to speak of")
-    engine.apply([segment_row(segment(f"s{n}"), unit(n)) for n in range(20)], [])
-    engine.save(tmp_path)
-    rows = bytearray((tmp_path / "rows.npz").read_bytes())
-    rows[rows.index(unit(7).astype(np.float16).tobytes())] ^= 1
-    (tmp_path / "rows.npz").write_bytes(rows)
-
-    with pytest.raises(DamagedSnapshotError, match="CRC"):
-        make_engine().restore(tmp_path)
-
-
 # ---------------------------------------------------------------- against Filter.accepts
 
 INSTANTS = st.integers(0, 4).map(lambda n: NOON + days(n))
@@ -788,7 +679,6 @@ removals = st.lists(item_ids, max_size=4)
     known_at=SOME_INSTANT,
     depth=st.integers(1, 20),
     only=st.none() | st.lists(item_ids) | st.frozensets(item_ids),
-    restarts=st.booleans(),
 )
 def test_it_finds_what_the_filter_and_the_clock_accept(
     make_engine: MakeEngine,
@@ -799,7 +689,6 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
     known_at: datetime | None,
     depth: int,
     only: Collection[ItemId] | None,
-    restarts: bool,
 ) -> None:
     engine, corpus = make_engine(), Corpus()
     in_scope = scope(filter_=filter_, as_of=as_of, known_at=known_at)
@@ -810,8 +699,6 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
             corpus.remove(item)
         engine.apply([], [(TENANT, item) for item in removed])
         engine.apply([corpus.put(item, directions) for item, directions in put], [])
-        if restarts:
-            engine = restarted(engine, make_engine)
 
     found = engine.search(unit(1), replace(wanted, only=only))
 
@@ -930,19 +817,3 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     assert engine.traits(OTHER, asked) == {}
     engine.apply([], [(TENANT, segment_id("a"))])
     assert segment_id("a") not in engine.traits(TENANT, asked)
-
-
-def test_names_are_stored_and_loaded(make_engine: MakeEngine, tmp_path: Path) -> None:
-    engine = make_engine()
-    keep(
-        engine,
-        segment("a", speaker="Mara", entities=("Goa",)),
-        segment("b", entities=("Goa",)),
-        segment("goa", entity="Goa"),
-    )
-    engine.save(tmp_path)
-    loaded = make_engine()
-    loaded.restore(tmp_path)
-
-    assert related(loaded, "a") == related(engine, "a") != []
-    assert loaded.traits(TENANT, ids("a", "b")) == engine.traits(TENANT, ids("a", "b"))

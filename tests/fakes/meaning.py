@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import threading
 import zlib
 from collections import defaultdict
@@ -11,7 +10,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +33,6 @@ from serving.domain.shards import Shard
 from serving.domain.soundness import sound_rows
 from serving.ports.embedding import Device, EmbeddingModel, TokenIds, Vector, VectorLike, Vectors
 from serving.ports.index_engine import (
-    DamagedSnapshotError,
     FeedDelta,
     FeedLostError,
     FeedPosition,
@@ -296,20 +293,6 @@ class InMemoryIndex:
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return sum((tenant, item) in self._rows for item in set(items))
 
-    def save(self, folder: Path) -> None:
-        (folder / "rows").write_bytes(pickle.dumps(self._rows))
-
-    def restore(self, folder: Path) -> None:
-        try:
-            rows = pickle.loads((folder / "rows").read_bytes())
-        except (OSError, pickle.UnpicklingError, EOFError) as error:
-            raise DamagedSnapshotError(str(error)) from error
-        if any(
-            len(row.vectors) and row.vectors.shape[1] != self._dimension for row in rows.values()
-        ):
-            raise DamagedSnapshotError("another dimension")
-        self._rows = rows
-
     @property
     def rows(self) -> Mapping[tuple[TenantName, ItemId], IndexRow]:
         """All that it holds, by name."""
@@ -408,9 +391,6 @@ class EngineIndex:
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         return True
 
-    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-        return 0
-
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         return IndexStatus(True, self._engine.vector_count, 1)
 
@@ -435,7 +415,6 @@ class FakeFeed:
     complete: bool = True
     failures: list[Exception] = field(default_factory=list)
     bootstraps: int = 0
-    _erased: int = 0
     _next_xid: int = NOTHING_SEEN.xmax
     _embedded_below: int = NOTHING_SEEN.xmax
     _pruned_below: int = NOTHING_SEEN.xmax
@@ -454,8 +433,7 @@ class FakeFeed:
         """Erases rows in one transaction."""
         for name in names:
             self._rows.pop(name, None)
-        self._erased = self._write(names)
-        return ConsistencyToken.of(self.epoch, [self._erased])
+        return ConsistencyToken.of(self.epoch, [self._write(names)])
 
     def embed(self) -> None:
         """Makes the vectors of everything written so far."""
@@ -490,7 +468,6 @@ class FakeFeed:
             log=Snapshot(self._next_xid),
             embedded=Snapshot(self._embedded_below),
             complete=self.complete,
-            erased=self._erased,
         )
 
     def _fail_if_told(self) -> None:

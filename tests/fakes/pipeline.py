@@ -56,9 +56,6 @@ class FixedIndex:
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         return self.ready
 
-    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-        return 0
-
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         return IndexStatus(self.ready, 0, 1, incomplete=self.incomplete)
 

@@ -915,25 +915,22 @@ func (x *ForgetResponse) GetConsistencyToken() string {
 type StoreReceipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The store: "postgres" (segments and facts), "embeddings", "access_counts",
-	// "dead_letters", "names" (with their cache), "vector_index",
-	// "index_snapshots" (files) or "graph".
+	// "dead_letters", "names" (with their cache), "vector_index" or "graph".
 	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
 	// Whether the store could be verified. If not, its items are erased as soon
 	// as the store is reachable.
 	Verified bool `protobuf:"varint,2,opt,name=verified,proto3" json:"verified,omitempty"`
 	// The number of erased items that the store still holds: the most that any
-	// lookup found. Of "index_snapshots" the number of snapshots from before the
-	// erasure.
+	// lookup found.
 	RemainingCount int64 `protobuf:"varint,3,opt,name=remaining_count,json=remainingCount,proto3" json:"remaining_count,omitempty"`
 	// Why the store could not be verified; empty if it was.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The number of rows removed by this call; 0 for "vector_index",
-	// "index_snapshots" and "graph", which follow and do not count.
+	// The number of rows removed by this call; 0 for "vector_index" and
+	// "graph", which follow and do not count.
 	RemovedCount int64 `protobuf:"varint,5,opt,name=removed_count,json=removedCount,proto3" json:"removed_count,omitempty"`
 	// How the store was asked for the erased items after the erasure. Texts and
 	// vectors are known only to the call that erases: a call that repeats it asks
-	// by id alone. Empty for "index_snapshots", which are compared by position,
-	// and for a store that could not be verified.
+	// by id alone. Empty for a store that could not be verified.
 	Lookups       []*Lookup `protobuf:"bytes,6,rep,name=lookups,proto3" json:"lookups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

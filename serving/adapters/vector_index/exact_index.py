@@ -16,10 +16,7 @@ same speed.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from serving.adapters.vector_index.rows.exact_scan import scan_nearest
-from serving.adapters.vector_index.rows.stored_rows import load, save
 from serving.adapters.vector_index.rows.tenant_rows import TenantRows
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import Neighbours
@@ -34,12 +31,6 @@ class ExactIndex(TenantRows):
 
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         return self.find(scan_nearest, vector, wanted)
-
-    def save(self, folder: Path) -> None:
-        save(self.views(), folder)
-
-    def restore(self, folder: Path) -> None:
-        self.replace_all(load(folder, self.dimension, self.device))
 
     def maintain(self) -> None:
         """Does nothing: no maintenance is ever due."""

@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +30,6 @@ from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.exact_scan import ScoredRow
 from serving.adapters.vector_index.rows.list_search import nearest_in_lists
 from serving.adapters.vector_index.rows.partition import Partition
-from serving.adapters.vector_index.rows.stored_rows import load, save
 from serving.adapters.vector_index.rows.tenant_rows import PartitionName, TenantRows
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.adapters.vector_index.rule import IndexRule, RebuildReason
@@ -109,12 +107,6 @@ class TieredIndex(TenantRows):
             rebuilding=str(building) if building is not None else "",
             failure=failed.what if failed is not None else "",
         )
-
-    def save(self, folder: Path) -> None:
-        save(self.views(), folder)
-
-    def restore(self, folder: Path) -> None:
-        self.replace_all(load(folder, self.dimension, self.device))
 
     # ------------------------------------------------------------ maintenance
 

@@ -25,7 +25,6 @@ from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.signals import Traits
 from serving.pipeline.index.maintenance import MAINTAIN_EVERY_S, Maintenance
-from serving.pipeline.index.snapshots import SnapshotWriter
 from serving.pipeline.inference.device_watch import Watch
 from serving.ports.embedding import EmbeddingModel, VectorLike
 from serving.ports.index_engine import (
@@ -35,7 +34,6 @@ from serving.ports.index_engine import (
     IndexFeed,
     IndexRow,
     Neighbours,
-    SnapshotLabel,
     UnsoundRowsError,
 )
 from serving.ports.vector_index import IndexAnswer, IndexStatus, IndexTier, WantedNeighbours
@@ -58,9 +56,6 @@ POLL_S = 1.0
 """Writers announce their changes; this finds those whose announcement was lost."""
 FIRST_BACK_OFF_S = 0.1
 LAST_BACK_OFF_S = 5.0
-
-SNAPSHOTS_POLL_S = 0.05
-"""How often a request that waits for snapshots to be deleted looks at them."""
 
 STOP_S = 5.0
 """How long a stop waits for maintenance, which ends between two blocks of rows."""
@@ -102,7 +97,6 @@ class LogFollowingIndex:
         poll_s: The longest wait for a notification of the feed.
         back_off_s: The first pause after a failure; doubled up to `LAST_BACK_OFF_S`.
         maintain_every_s: The pause between two rounds of maintenance.
-        snapshot_writer: Saves the rows for the next start; None refills the index at each start.
         watch: Entered around each use of the engine's device.
     """
 
@@ -115,10 +109,8 @@ class LogFollowingIndex:
         poll_s: float = POLL_S,
         back_off_s: float = FIRST_BACK_OFF_S,
         maintain_every_s: float = MAINTAIN_EVERY_S,
-        snapshot_writer: SnapshotWriter | None = None,
         watch: Watch = nullcontext,
     ) -> None:
-        self._snapshot_writer = snapshot_writer
         self._watch = watch
         self._feed = feed
         self._model = model
@@ -129,8 +121,6 @@ class LogFollowingIndex:
         self._maintenance: Maintenance | None = None
         self._filled: _Filled | None = None
         self._share_due_at = 0.0
-        self._deleted_for = 0
-        self._deleting: asyncio.Task[None] | None = None
         self._reason = "starting"
         self._epoch = 1
         self._moved = asyncio.Condition()
@@ -153,14 +143,10 @@ class LogFollowingIndex:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        if self._deleting is not None:
-            await self._deleting
-        filled, self._filled, self._reason = self._filled, None, "stopped"
+        self._filled, self._reason = None, "stopped"
         if self._maintenance is not None:
             self._maintenance.end()
             await asyncio.to_thread(self._maintenance.join, STOP_S)
-        if filled is not None and self._snapshot_writer is not None:
-            await asyncio.to_thread(self._snapshot_writer.save, filled.engine, self._label(filled))
         await asyncio.to_thread(self._threads.shutdown)
 
     # ------------------------------------------------------------ answering
@@ -247,19 +233,6 @@ class LogFollowingIndex:
         if self._filled is not None and self._filled.position.epoch != token.epoch:
             return False
         return await self._wait_for(lambda: self._has_seen(token), deadline)
-
-    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-        """Waits until no snapshot is older than the write; returns how many are at the deadline.
-
-        `delete_outdated` is called as soon as the index has applied an erasure.
-        """
-        if self._snapshot_writer is None:
-            return 0
-        while True:
-            left = await asyncio.to_thread(self._snapshot_writer.outdated_count, write)
-            if not left or deadline.passed:
-                return left
-            await asyncio.sleep(SNAPSHOTS_POLL_S)
 
     async def ready(self, deadline: Deadline) -> bool:
         """Waits until searches are answered; False if the deadline passes first."""
@@ -354,15 +327,10 @@ class LogFollowingIndex:
         self._epoch += 1
 
     async def _fill(self) -> None:
-        engine, position = await self._restored() or await self._bootstrapped()
+        engine, position = await self._bootstrapped()
         self._share_due_at = 0.0
         await self._move_to(_Filled(engine, self._epoch, position, position.complete))
-        self._maintenance = Maintenance(
-            engine,
-            lambda: self._save_if_due(engine),
-            every_s=self._maintain_every_s,
-            watch=self._watch,
-        )
+        self._maintenance = Maintenance(engine, every_s=self._maintain_every_s, watch=self._watch)
         self._maintenance.start()
         logger.info(
             "index filled",
@@ -382,73 +350,12 @@ class LogFollowingIndex:
                     await self._apply(engine, rows, ())
         return engine, position
 
-    async def _restored(self) -> tuple[IndexEngine, FeedPosition] | None:
-        """Returns an engine with the last snapshot and the log since then; None without either.
-
-        The log is applied before the first answer: rows erased since must not be found again.
-        """
-        if self._snapshot_writer is None:
-            return None
-        engine, loop = self._make_engine(), asyncio.get_running_loop()
-        label = await loop.run_in_executor(
-            self._threads, self._snapshot_writer.restore, engine, self._model
-        )
-        if label is None:
-            return None
-        try:
-            delta = await self._feed.changes_since(label.position, self._model)
-        except FeedLostError:
-            logger.warning("index snapshot rejected: it is older than the log")
-            return None
-        await self._apply(engine, delta.rows, delta.removed)
-        self._epoch = max(self._epoch, label.epoch + 1)
-        complete = label.position.complete or delta.position.complete
-        logger.info("index restored from a snapshot", extra={"changes": len(delta.rows)})
-        return engine, replace(delta.position, complete=complete)
-
-    def _save_if_due(self, engine: IndexEngine) -> None:
-        """Writes a snapshot if one is due; called in the thread that maintains the engine."""
-        filled = self._filled
-        if self._snapshot_writer is not None and filled is not None and filled.engine is engine:
-            self._snapshot_writer.save_if_due(engine, self._label(filled))
-
-    def _label(self, filled: _Filled) -> SnapshotLabel:
-        # The position is read before the rows, which may be ahead of it: applying changes twice is
-        # harmless.
-        epoch = filled.first_epoch + filled.engine.generation
-        position = replace(filled.position, complete=filled.complete)
-        return SnapshotLabel(self._model, position, epoch)
-
     async def _advance(self, filled: _Filled) -> None:
         delta = await self._feed.changes_since(filled.position, self._model)
         await self._apply(filled.engine, delta.rows, delta.removed)
         # Once complete it stays so, even if another model becomes complete later.
         complete = filled.complete or delta.position.complete
         await self._move_to(replace(filled, position=delta.position, complete=complete))
-        self._delete_outdated_snapshots(delta.position)
-
-    def _delete_outdated_snapshots(self, position: FeedPosition) -> None:
-        """Starts to delete snapshots that may hold what the last erasure removed.
-
-        Called after the position is reached, so that later snapshots include it. The first call
-        of a process deletes what was left by an erasure while no index ran. Changes are followed
-        meanwhile; while files are being deleted, the next call does nothing.
-        """
-        writer, deleting = self._snapshot_writer, self._deleting
-        if writer is None or position.erased == self._deleted_for:
-            return
-        if deleting is None or deleting.done():
-            self._deleting = asyncio.create_task(self._delete(writer, position))
-
-    async def _delete(self, writer: SnapshotWriter, position: FeedPosition) -> None:
-        erasure = ConsistencyToken.of(position.epoch, [position.erased])
-        try:
-            await asyncio.to_thread(writer.delete_outdated, erasure)
-        except OSError as error:
-            # Tried again at the next poll; an erasure reports the files that are left.
-            logger.warning("outdated snapshots not deleted", extra={"reason": str(error)})
-            return
-        self._deleted_for = position.erased
 
     async def _apply(
         self,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from contextlib import nullcontext
 
 from serving.pipeline.inference.device_watch import Watch
@@ -24,7 +23,6 @@ class Maintenance:
 
     Args:
         engine: The engine.
-        then: Called in the same thread after each round.
         every_s: The pause between two rounds.
         watch: Entered around each use of the engine's device.
     """
@@ -32,13 +30,11 @@ class Maintenance:
     def __init__(
         self,
         engine: IndexEngine,
-        then: Callable[[], None] = lambda: None,
         *,
         every_s: float = MAINTAIN_EVERY_S,
         watch: Watch = nullcontext,
     ) -> None:
         self._engine = engine
-        self._then = then
         self._every_s = every_s
         self._watch = watch
         self._ended = threading.Event()
@@ -62,7 +58,6 @@ class Maintenance:
             try:
                 with self._watch():
                     self._engine.maintain()
-                self._then()
             except Exception:
                 # Searches go on with the lists there are; the next round may succeed.
                 logger.exception("index maintenance failed")

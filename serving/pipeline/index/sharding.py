@@ -80,14 +80,6 @@ class ShardedIndex(ShardedSearch[VectorLike]):
             await asyncio.gather(*(index.caught_up(token, deadline) for index in self._indexes))
         )
 
-    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-        """Returns how many outdated snapshots the shards see; they may share a folder."""
-        return max(
-            await asyncio.gather(
-                *(index.outdated_snapshots(write, deadline) for index in self._indexes)
-            )
-        )
-
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         """Returns the state of all shards: ready if each is, with the reasons each gives.
 

@@ -22,7 +22,6 @@ class StoreReceipt:
     """What one store removed, and its verification.
 
     `removed` is 0 for a store that does not count, `remaining` the most that any lookup found.
-    Snapshots have no lookups: their positions are compared.
     """
 
     store: str
@@ -110,14 +109,6 @@ class Eraser:
             lookups = [_by_id(items, left), *await search.by_vector(self._spaces)]
             return StoreReceipt.of("vector_index", lookups)
 
-        async def in_snapshots() -> StoreReceipt | None:
-            if not await indexes_have_seen():
-                return None
-            left = 0
-            if token.xids:  # something was erased, by this call or before
-                left = sum([await index.outdated_snapshots(token, deadline) for index in indexes])
-            return StoreReceipt("index_snapshots", verified=True, remaining=left)
-
         async def in_graph() -> StoreReceipt | None:
             if not await self._consistency.graph_has_seen(token, deadline):
                 return None
@@ -130,7 +121,6 @@ class Eraser:
             *await self._verify_derived(erased),
             await _receipt("names", in_names),
             await _receipt("vector_index", in_indexes),
-            await _receipt("index_snapshots", in_snapshots),
             await _receipt("graph", in_graph),
         ]
 

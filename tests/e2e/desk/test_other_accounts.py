@@ -23,7 +23,7 @@ OUTSIDER = 54_321
 
 EXPECTED = {
     *("admin", ".s.PGSQL.5432", "raylet"),  # the sockets of HAProxy, PostgreSQL and Ray
-    *("token", "snapshots", "pgdata", "serve", "neo4j.log"),
+    *("token", "pgdata", "serve", "neo4j.log"),
 }
 
 

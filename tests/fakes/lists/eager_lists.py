@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -127,12 +126,6 @@ class MaintainedIndex:
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return self._engine.count(tenant, items)
-
-    def save(self, folder: Path) -> None:
-        self._engine.save(folder)
-
-    def restore(self, folder: Path) -> None:
-        self._engine.restore(folder)
 
     @property
     def vector_count(self) -> int:

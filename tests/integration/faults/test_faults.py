@@ -252,9 +252,6 @@ class UnreachableIndex:
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         return await self._reached.caught_up(token, deadline)
 
-    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-        return await self._reached.outdated_snapshots(write, deadline)
-
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         return await self._reached.status()
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.connection.statements import fetch_row
-from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.tenants import Tenant
 from serving.domain.items.records import ItemId, ItemKind
 
@@ -33,29 +32,15 @@ async def log_written(
 
 
 async def note_erasure(connection: Connection) -> None:
-    """Records that this transaction erased or hid items: older files may hold them.
+    """Records that this transaction erased items: `Forget` verifies it again when repeated.
 
     To be called last in a transaction, since others wait for it until the transaction ends.
     """
     await connection.execute("UPDATE meta SET erased_xid = pg_current_xact_id()")
 
 
-async def note_erasure_of_hidden(connection: Connection, keys: Sequence[int]) -> None:
-    """Does what `note_erasure` does, if any of the rows is hidden."""
-    await connection.execute(
-        f"""
-        UPDATE meta SET erased_xid = pg_current_xact_id()
-         WHERE EXISTS (SELECT FROM segment
-                        WHERE key = ANY (%(keys)s::int8[]) AND {IS_HIDDEN[ItemKind.SEGMENT]})
-            OR EXISTS (SELECT FROM fact
-                        WHERE key = ANY (%(keys)s::int8[]) AND {IS_HIDDEN[ItemKind.FACT]})
-        """,
-        {"keys": keys},
-    )
-
-
 async def last_erasure(connection: Connection) -> int:
-    """The id of the last transaction that erased or hid items; 0 before the first."""
+    """The id of the last transaction that erased items; 0 before the first."""
     (xid,) = await fetch_row(connection, "SELECT erased_xid::text::int8 FROM meta")
     return int(xid)
 

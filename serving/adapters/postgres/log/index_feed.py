@@ -119,13 +119,12 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
 
     It ends with the newest transaction of the log, which survives a crash (`Snapshot.up_to`).
     """
-    epoch, log, newest, compacted, embedded, complete, erased = await fetch_row(
+    epoch, log, newest, compacted, embedded, complete = await fetch_row(
         connection,
         f"""
         SELECT {LOG_EPOCH}, pg_current_snapshot()::text,
                (SELECT coalesce(max(xid), '0') FROM change_log)::text::int8, compacted,
-               position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2,
-               erased_xid::text::int8
+               position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2
           FROM meta LEFT JOIN projection_state
             ON projection = 'embedding' AND model_id = %(model_id)s::int2
         """,
@@ -136,7 +135,6 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
         log=Snapshot.parse(log).up_to(max(newest, Snapshot.parse(compacted).xmax - 1)),
         embedded=Snapshot.parse(embedded) if embedded else NOTHING_SEEN,
         complete=complete,
-        erased=erased,
     )
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.log.dead_letters import discard_dead_letters
 from serving.adapters.postgres.log.embeddings import insert_embeddings
-from serving.adapters.postgres.log.entries import log_written, note_erasure_of_hidden
+from serving.adapters.postgres.log.entries import log_written
 from serving.adapters.postgres.tables.content import content_hash, repeats, text_hash
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
 from serving.adapters.postgres.tables.models import find_model, find_or_make_model
@@ -243,8 +243,6 @@ async def _write_changed(
     await delete_unused_names(connection, tenant, effects.dropped.union(*resting.values()))
     if given and xid:
         await _insert_given(connection, tenant, segments, rows, given, xid)
-    if outdated:
-        await note_erasure_of_hidden(connection, outdated)
     return written, xid
 
 

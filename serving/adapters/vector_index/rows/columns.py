@@ -178,20 +178,6 @@ class Columns:
             self.keys.append(name_key(name))
         return number
 
-    def take_names(
-        self,
-        names: Iterable[str],
-        mentions: NDArray[np.int32],
-        ends: NDArray[np.int64],
-        speakers: NDArray[np.int32],
-    ) -> None:
-        """Takes the names of rows that were stored, into columns without any."""
-        for name in names:
-            self._number(name)
-        self.mentions = array("i", mentions.tobytes())
-        self.mention_ends = array("q", ends.tobytes())
-        self.speakers = array("i", speakers.tobytes())
-
     def speaker(self, slot: int) -> str:
         """A row's speaker; empty if it has none."""
         return self.names[self.speakers[slot]]

@@ -75,14 +75,6 @@ class Partition:
     def empty(cls, dimension: int, device: str, numbers: ItemNumbers) -> Partition:
         return cls(Columns(FIRST_CAPACITY, dimension, device), numbers)
 
-    @classmethod
-    def restored(cls, columns: Columns, numbers: ItemNumbers, alive: Mask) -> Partition:
-        """A stored partition, dead rows included."""
-        partition = cls(columns, numbers)
-        partition.slots = _slots_of(columns.items, np.flatnonzero(alive).tolist())
-        partition._publish(alive, None, 0)
-        return partition
-
     def change(self, change: RowChanges) -> None:
         """Applies a change and publishes a view of the result."""
         if self._journal is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +18,6 @@ from serving.adapters.vector_index.rows.columns import ItemNumbers
 from serving.adapters.vector_index.rows.exact_scan import ScoredRow
 from serving.adapters.vector_index.rows.partition import Partition, RowChanges
 from serving.adapters.vector_index.rows.related import related_segments, traits_of
-from serving.adapters.vector_index.rows.stored_rows import PARTITIONS, StoredTenant
 from serving.adapters.vector_index.rows.tenant_view import TenantView
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.records import ItemId, ItemKind, TenantName
@@ -48,11 +47,6 @@ class _TenantPartitions:
         self.numbers = ItemNumbers()
         self.of_kind = {kind: Partition.empty(dimension, device, self.numbers) for kind in ItemKind}
         self.witnesses = Partition.empty(0, device, self.numbers)
-
-    def restore(self, stored: StoredTenant) -> None:
-        self.numbers = stored.numbers
-        segments, facts, self.witnesses = (stored.partitions[name] for name in PARTITIONS)
-        self.of_kind = {ItemKind.SEGMENT: segments, ItemKind.FACT: facts}
 
     def change(self, change: RowChanges) -> None:
         """Puts each row into its partition, and removes it from the one it was in before."""
@@ -138,23 +132,6 @@ class TenantRows:
     def publish(self, tenant: TenantName) -> None:
         """Makes the present rows of a tenant visible to searches; `writing` is held."""
         self._views[tenant] = self._partitions[tenant].view(self.generation)
-
-    def views(self) -> dict[TenantName, TenantView]:
-        """The published view of each tenant."""
-        with self.writing:
-            return dict(self._views)
-
-    def replace_all(self, stored: Iterable[StoredTenant]) -> None:
-        restored = {each.tenant: each for each in stored}
-        with self.writing:
-            self._partitions.clear()
-            self._views.clear()
-            for tenant, each in restored.items():
-                partitions = self._partitions[tenant] = _TenantPartitions(
-                    self.dimension, self.device
-                )
-                partitions.restore(each)
-                self.publish(tenant)
 
     def has(self, name: PartitionName, partition: Partition) -> bool:
         """Whether the partition is still in use under this name; `writing` is held."""

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import neo4j
@@ -18,15 +17,12 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.log.entries import note_erasure
-from serving.adapters.snapshot_folder import SnapshotFolder
 from serving.adapters.vector_index import ExactIndex
 from serving.composition.background import in_background
 from serving.domain.budget import Deadline
 from serving.domain.items.records import fact_id, segment_id
 from serving.domain.questions.query import Filter
-from serving.domain.shards import WHOLE
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.pipeline.index.snapshots import SnapshotWriter
 from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
 from serving.pipeline.writes.forget import Eraser, Forgotten
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
@@ -49,7 +45,6 @@ COMMITTING = "erasure.note_erasure"
 CHANGES = (
     COMMITTING,
     "store.erase",
-    "snapshots.delete_outdated",
     "graph.apply",
     "change_log.advance",
 )
@@ -58,8 +53,6 @@ READS = (
     "store.count_derived",
     "index.caught_up",
     "index.count",
-    "index.outdated_snapshots",
-    "snapshots.outdated_count",
     "consistency.graph_has_seen",
     "change_log.graph_changes",
     "graph.count",
@@ -148,24 +141,19 @@ class Stores:
 
     dsn: str
     neo4j_uri: str
-    snapshots: Path
 
     @asynccontextmanager
     async def process(self, kill: Kill) -> AsyncIterator[Process]:
-        """Starts the parts of the service; a killed one writes no snapshot as it ends."""
+        """Starts the parts of the service."""
         graph = Neo4jGraph(Neo4jSettings(uri=self.neo4j_uri))
 
         def watched(name: str, port: object) -> Any:
             return Watched(name, port, kill)
 
         async with Postgres(self.dsn) as postgres:
-            folder = watched("snapshots", SnapshotFolder(self.snapshots, WHOLE))
             embedder, log = FakeEmbedder(), watched("change_log", postgres.change_log)
             index = LogFollowingIndex(
-                postgres.feed,
-                FAKE_MODEL,
-                lambda: ExactIndex(FAKE_MODEL.dimension),
-                snapshot_writer=SnapshotWriter(folder),
+                postgres.feed, FAKE_MODEL, lambda: ExactIndex(FAKE_MODEL.dimension)
             )
             eraser = Eraser(
                 watched("store", postgres.store),
@@ -188,11 +176,9 @@ class Stores:
 
 
 @pytest.fixture
-async def stores(
-    postgres_dsn: str, neo4j_uri: str, neo4j_graph: Neo4jGraph, tmp_path: Path
-) -> Stores:
+async def stores(postgres_dsn: str, neo4j_uri: str, neo4j_graph: Neo4jGraph) -> Stores:
     """Every store has something of the segment `a` and of the fact that rests on it."""
-    stores = Stores(postgres_dsn, neo4j_uri, tmp_path / "snapshots")
+    stores = Stores(postgres_dsn, neo4j_uri)
     said = segment(
         "a",
         f"{MARK} text",
@@ -223,14 +209,6 @@ def left_in_graph(cypher: neo4j.Driver) -> int:
         mark=MARK,
     )
     return int(records[0][0])
-
-
-def left_in_files(stores: Stores) -> list[str]:
-    return [
-        path.name
-        for path in stores.snapshots.rglob("*")
-        if path.is_file() and MARK.encode() in path.read_bytes()
-    ]
 
 
 async def rows_left(postgres: Postgres) -> int:
@@ -264,23 +242,19 @@ async def assert_erased_by(stores: Stores, selector: Selector, cypher: neo4j.Dri
                 "dead_letters",
                 "names",
                 "vector_index",
-                "index_snapshots",
                 "graph",
             )
         ]
         assert await tables_with(process.postgres, MARK) == []
         assert await rows_left(process.postgres) == 0
         assert await process.index.count(TENANT, [segment_id("a"), fact_id("f")]) == 0
-        assert left_in_files(stores) == []
         assert left_in_graph(cypher) == 0
-    assert left_in_files(stores) == []
 
 
 async def test_the_stores_hold_what_is_erased_below(stores: Stores, cypher: neo4j.Driver) -> None:
     async with Postgres(stores.dsn) as postgres:
         assert {"segment", "fact", "entity", "dead_letter"} <= {*await tables_with(postgres, MARK)}
         assert await rows_left(postgres) == 8
-    assert left_in_files(stores) != []
     assert left_in_graph(cypher) >= 2
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +15,11 @@ from serving.domain.errors import NotReadyError, StoreUnavailableError
 from serving.domain.items.records import ItemKind, segment_id
 from serving.pipeline.index import log_following
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.pipeline.index.snapshots import SnapshotWriter
-from serving.ports.embedding import EmbeddingModel, VectorLike
-from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours, SnapshotLabel
+from serving.ports.embedding import VectorLike
+from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
 from tests.support.builders import TENANT, ids, query, scope, segment
-from tests.unit.pipeline.index.test_vector_spaces import until
 
 WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 10)
 
@@ -371,119 +368,6 @@ async def test_a_vector_of_another_dimension_is_refused() -> None:
             await index.search(unit(1, 3), WANTED, Deadline.after(1))
 
 
-# ---------------------------------------------------------------- snapshots
-
-
-class FakeSnapshots:
-    """An `IndexSnapshots` in memory, that keeps the last one."""
-
-    def __init__(self) -> None:
-        self.rows: dict[Any, IndexRow] = {}
-        self.label: SnapshotLabel | None = None
-        self.broken = False
-
-    def save(self, engine: IndexEngine, label: SnapshotLabel) -> None:
-        if self.broken:
-            raise OSError("no space left on device")
-        assert isinstance(engine, InMemoryIndex)
-        self.rows, self.label = dict(engine.rows), label
-
-    def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
-        if self.label is not None:
-            engine.apply(list(self.rows.values()), [])
-        return self.label
-
-    def delete_outdated(self, write: ConsistencyToken) -> None:
-        if self.broken:
-            raise OSError("the disk is read-only")
-        if self.outdated_count(write):
-            self.rows, self.label = {}, None
-
-    def outdated_count(self, write: ConsistencyToken) -> int:
-        if self.label is None:
-            return 0
-        position = self.label.position
-        return int(position.epoch != write.epoch or not write.seen_by(position.log))
-
-
-def kept(feed: FakeFeed, snapshots: FakeSnapshots, every_s: float = 3600) -> LogFollowingIndex:
-    """An index that is kept on the snapshots when it stops, and every so often."""
-    return LogFollowingIndex(
-        feed,
-        FAKE_MODEL,
-        InMemoryIndex,
-        poll_s=0.01,
-        back_off_s=0.001,
-        maintain_every_s=0.001,
-        snapshot_writer=SnapshotWriter(snapshots, every_s=every_s),
-    )
-
-
-async def test_the_next_start_begins_where_the_last_one_stopped_and_reads_the_log_since() -> None:
-    feed, snapshots = filled_feed("a", "b"), FakeSnapshots()
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-    feed.put(row("c"))
-    feed.embed()
-    feed.remove((TENANT, segment_id("a")))
-    feed.bootstraps = 0
-
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-        answer = await ask(index)
-
-    assert found(answer) == ids("b", "c")
-    assert feed.bootstraps == 0
-    assert answer.epoch == 2
-
-
-async def test_a_snapshot_that_the_log_does_not_reach_back_to_is_left_and_all_is_read() -> None:
-    feed, snapshots = filled_feed("a"), FakeSnapshots()
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-    feed.lose("2")
-    feed.put(row("b"))
-    feed.embed()
-
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-        answer = await ask(index)
-
-    assert found(answer) == ids("a", "b")
-
-
-async def test_a_snapshot_is_written_every_so_often_and_not_twice_of_the_same() -> None:
-    feed, snapshots = filled_feed("a"), FakeSnapshots()
-    async with kept(feed, snapshots, every_s=0) as index:
-        await ready(index)
-        await until(lambda: snapshots.label is not None)
-        first = snapshots.label
-        feed.put(row("b"))
-        feed.embed()
-        await until(lambda: len(snapshots.rows) == 2)
-
-        assert snapshots.label != first
-
-
-async def test_a_disk_that_is_full_is_no_reason_not_to_answer(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    feed, snapshots = filled_feed("a"), FakeSnapshots()
-    snapshots.broken = True
-    async with kept(feed, snapshots, every_s=0) as index:
-        await ready(index)
-        await until(lambda: any("snapshot write failed" in each.message for each in caplog.records))
-
-        assert found(await ask(index)) == ids("a")
-
-
-async def test_without_a_snapshot_it_is_filled_from_the_feed() -> None:
-    async with kept(filled_feed("a"), FakeSnapshots()) as index:
-        await ready(index)
-
-        assert found(await ask(index)) == ids("a")
-
-
 async def related(
     index: LogFollowingIndex, token: ConsistencyToken | None = None, within_s: float = 5
 ) -> IndexAnswer:
@@ -520,56 +404,3 @@ async def test_before_it_is_filled_nothing_is_related_and_no_traits_are_known() 
     async with following(filled_feed("a")) as filled:
         await ready(filled)
         assert filled.traits(TENANT, ids("a", "b")).keys() == set(ids("a"))
-
-
-async def test_an_erasure_deletes_the_snapshots_from_before_it() -> None:
-    feed, snapshots = filled_feed("a", "b"), FakeSnapshots()
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-    assert len(snapshots.rows) == 2
-
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-        write = feed.remove((TENANT, segment_id("a")))
-        feed.embed()
-
-        assert await index.outdated_snapshots(write, Deadline.after(10)) == 0
-        assert snapshots.label is None
-
-    assert list(snapshots.rows) == [(TENANT, segment_id("b"))]
-
-
-async def test_an_erasure_while_it_was_down_deletes_the_snapshots_at_the_next_start() -> None:
-    feed, snapshots = filled_feed("a"), FakeSnapshots()
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-    write = feed.remove((TENANT, segment_id("a")))
-    feed.embed()
-    feed.prune()  # the log no longer tells of it
-
-    async with kept(feed, snapshots) as index:
-        assert await index.outdated_snapshots(write, Deadline.after(10)) == 0
-
-
-async def test_deleting_snapshots_is_tried_again_and_what_is_left_is_counted() -> None:
-    feed, snapshots = filled_feed("a"), FakeSnapshots()
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-    async with kept(feed, snapshots) as index:
-        await ready(index)
-        snapshots.broken = True
-        write = feed.remove((TENANT, segment_id("a")))
-        feed.embed()
-        assert await index.caught_up(write, Deadline.after(10))
-
-        assert await index.outdated_snapshots(write, Deadline.after(0)) == 1
-        snapshots.broken = False
-        assert await index.outdated_snapshots(write, Deadline.after(10)) == 0
-
-
-async def test_an_index_without_snapshots_has_none_that_are_outdated() -> None:
-    feed = filled_feed("a")
-    async with LogFollowingIndex(feed, FAKE_MODEL, InMemoryIndex) as index:
-        write = feed.remove((TENANT, segment_id("a")))
-
-        assert await index.outdated_snapshots(write, Deadline.after(10)) == 0

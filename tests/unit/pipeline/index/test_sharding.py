@@ -211,15 +211,6 @@ async def test_a_write_is_seen_when_every_shard_has_seen_it() -> None:
     assert not await ShardedIndex([seen, unseen]).caught_up(TOKEN, soon())
 
 
-async def test_outdated_snapshots_of_any_shard_count() -> None:
-    class WithSnapshot(FixedIndex):
-        async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-            return 1
-
-    assert await ShardedIndex([FixedIndex(), WithSnapshot()]).outdated_snapshots(TOKEN, soon()) == 1
-    assert await ShardedIndex([FixedIndex(), FixedIndex()]).outdated_snapshots(TOKEN, soon()) == 0
-
-
 async def test_the_state_is_ready_when_every_shard_is_and_names_those_that_are_not() -> None:
     def in_state(status: IndexStatus | None) -> OneIndex:
         return OneIndex(None, status)

@@ -6,23 +6,20 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, DeviceLostError
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.pipeline.index import log_following
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.pipeline.index.snapshots import SnapshotWriter
 from serving.pipeline.inference.device_watch import LOST, DeviceWatch, Watch
 from serving.pipeline.inference.embedder import BatchedEmbedder
 from serving.pipeline.inference.reranker import QueuedReranker
 from serving.pipeline.writes.projector import EmbeddingWork
 from serving.ports.change_log import Change, EmbeddingTask
 from serving.ports.embedding import EmbeddingModel, TokenIds, VectorLike, Vectors
-from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours, SnapshotLabel
+from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.reranking import Pair
 from serving.ports.vector_index import WantedNeighbours
 from tests.fakes.meaning import (
@@ -160,29 +157,6 @@ class EngineUnderWatch(InMemoryIndex):
         self._note("maintain")
         self.maintained.set()
 
-    def save(self, folder: Path) -> None:
-        self._note("save")
-
-    def restore(self, folder: Path) -> None:
-        self._note("restore")
-
-
-class NoSnapshots:
-    """Uses the engine and stores nothing."""
-
-    def save(self, engine: IndexEngine, label: SnapshotLabel) -> None:
-        engine.save(Path())
-
-    def restore(self, engine: IndexEngine, model: EmbeddingModel) -> SnapshotLabel | None:
-        engine.restore(Path())
-        return None
-
-    def delete_outdated(self, write: ConsistencyToken) -> None:
-        pass
-
-    def outdated_count(self, write: ConsistencyToken) -> int:
-        return 0
-
 
 @pytest.mark.parametrize("inline", [True, False])
 async def test_an_index_watches_each_use_of_its_engines_device(
@@ -194,15 +168,12 @@ async def test_an_index_watches_each_use_of_its_engines_device(
     engine, feed = EngineUnderWatch(), FakeFeed()
     feed.put(segment_row(segment("1"), unit(1)))
     feed.embed()
-    writer = SnapshotWriter(NoSnapshots(), watch=engine.watch)
-    async with LogFollowingIndex(
-        feed, FAKE_MODEL, lambda: engine, snapshot_writer=writer, watch=engine.watch
-    ) as index:
+    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine, watch=engine.watch) as index:
         assert await index.ready(soon())
         await index.search(unit(1), WantedNeighbours(ItemKind.SEGMENT, scope(), 3), soon())
         assert await asyncio.to_thread(engine.maintained.wait, 10)
 
-    assert engine.watched == {"apply", "search", "maintain", "save", "restore"}
+    assert engine.watched == {"apply", "search", "maintain"}
     assert not engine.unwatched
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, TenantName, segment_id
 from serving.domain.ranking.ranked_list import Candidate
@@ -43,9 +42,6 @@ class RemainingIndex(FixedIndex):
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         self.counted += items
         return len(items)
-
-    async def outdated_snapshots(self, write: ConsistencyToken, deadline: Deadline) -> int:
-        return 3
 
 
 class CountingStore(InMemoryStore):
@@ -93,10 +89,9 @@ async def test_the_receipt_says_of_each_store_what_went_and_what_is_left(
         StoreReceipt.of("dead_letters", [by_id(1, found=1)], removed=1),
         StoreReceipt.of("names", [by_id(0)]),
         StoreReceipt.of("vector_index", [by_id(1, found=1)]),
-        StoreReceipt("index_snapshots", verified=True, remaining=3),
         StoreReceipt.of("graph", [by_id(1)]),
     ]
-    assert [each.remaining for each in receipts.values()] == [0, 0, 1, 0, 1, 3, 0]
+    assert [each.remaining for each in receipts.values()] == [0, 0, 1, 0, 1, 0]
 
 
 async def test_what_a_search_alone_finds_remains() -> None:
@@ -159,12 +154,11 @@ async def test_a_name_that_stays_in_the_cache_remains() -> None:
     assert receipts["names"] == StoreReceipt.of("names", [by_id(2, found=1)], removed=2)
 
 
-async def test_an_index_that_did_not_follow_verifies_no_snapshots(store: InMemoryStore) -> None:
+async def test_an_index_behind_the_log_is_not_verified(store: InMemoryStore) -> None:
     receipts = await forgotten(store, RemainingIndex(ready=False))
 
-    for name in ("vector_index", "index_snapshots"):
-        assert not receipts[name].verified
-        assert receipts[name].reason == "the store has not applied the erasure yet"
+    assert not receipts["vector_index"].verified
+    assert receipts["vector_index"].reason == "the store has not applied the erasure yet"
 
 
 async def test_an_erasure_that_is_repeated_after_a_kill_verifies_the_named_items(
@@ -173,10 +167,9 @@ async def test_an_erasure_that_is_repeated_after_a_kill_verifies_the_named_items
     await store.erase(TENANT, ONE)  # and the process was killed
     index = RemainingIndex()
 
-    receipts = await forgotten(store, index)
+    await forgotten(store, index)
 
     assert index.counted == [segment_id("a")]
-    assert receipts["index_snapshots"].remaining == 3
 
 
 async def test_a_repeated_erasure_says_that_it_asked_by_id_alone(store: InMemoryStore) -> None:
@@ -187,12 +180,6 @@ async def test_a_repeated_erasure_says_that_it_asked_by_id_alone(store: InMemory
 
     for name in ("postgres", "vector_index", "graph"):
         assert receipts[name].lookups == (by_id(1),)
-
-
-async def test_no_snapshot_is_asked_for_before_the_first_erasure() -> None:
-    receipts = await forgotten(CountingStore(), RemainingIndex(), Selector(everything=True))
-
-    assert receipts["index_snapshots"] == StoreReceipt("index_snapshots", verified=True)
 
 
 async def test_a_store_that_is_lost_after_the_erasure_is_not_verified() -> None:

@@ -435,8 +435,7 @@ export const ForgetResponseSchema: GenMessage<ForgetResponse> = /*@__PURE__*/
 export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
   /**
    * The store: "postgres" (segments and facts), "embeddings", "access_counts",
-   * "dead_letters", "names" (with their cache), "vector_index",
-   * "index_snapshots" (files) or "graph".
+   * "dead_letters", "names" (with their cache), "vector_index" or "graph".
    *
    * @generated from field: string store = 1;
    */
@@ -452,8 +451,7 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
 
   /**
    * The number of erased items that the store still holds: the most that any
-   * lookup found. Of "index_snapshots" the number of snapshots from before the
-   * erasure.
+   * lookup found.
    *
    * @generated from field: int64 remaining_count = 3;
    */
@@ -467,8 +465,8 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
   reason: string;
 
   /**
-   * The number of rows removed by this call; 0 for "vector_index",
-   * "index_snapshots" and "graph", which follow and do not count.
+   * The number of rows removed by this call; 0 for "vector_index" and
+   * "graph", which follow and do not count.
    *
    * @generated from field: int64 removed_count = 5;
    */
@@ -477,8 +475,7 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
   /**
    * How the store was asked for the erased items after the erasure. Texts and
    * vectors are known only to the call that erases: a call that repeats it asks
-   * by id alone. Empty for "index_snapshots", which are compared by position,
-   * and for a store that could not be verified.
+   * by id alone. Empty for a store that could not be verified.
    *
    * @generated from field: repeated trivium.v1.Lookup lookups = 6;
    */
