@@ -8,41 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
+import click
 import torch
 
+from bench.harness.results import Json
+from bench.reports import environment
 from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 
 ROUNDS = 10
+SIDE = {"cuda": 8192, "cpu": 512}
+"""Of the matrices that a device's speed is measured with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a pass cannot do without: bytes of weights to read, and operations of its products.
-
-    A multiplication and the addition after it are two operations.
-    """
-
-    weight_bytes: float
-    operations: float
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """What a device does a second."""
-
-    bytes_per_s: float
-    operations_per_s: float
-
-    def floor_s(self, work: Work) -> float:
-        """The seconds that a pass takes at least: the longer of reading and multiplying."""
-        return max(work.weight_bytes / self.bytes_per_s, work.operations / self.operations_per_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(NamedTuple):
     """What of a network every token goes through; embeddings are looked up and cost next to none.
 
     `parameters` are those of its matrices, `mixed` the width of queries in a layer. A token of a
@@ -54,19 +35,6 @@ class Body:
     mixed: int
     causal: bool
 
-    def work(self, lengths: Sequence[int], bytes_each: int) -> Work:
-        """That of a pass over rows of these lengths, padding left out.
-
-        Args:
-            lengths: The tokens of each row.
-            bytes_each: Of a weight.
-        """
-        pairs = sum(length**2 for length in lengths) * (0.5 if self.causal else 1.0)
-        # Each pair of tokens is compared, and its value taken: two products of `mixed` numbers.
-        attention = 4 * self.layers * self.mixed * pairs
-        products = 2 * self.parameters * sum(lengths)
-        return Work(self.parameters * bytes_each, products + attention)
-
 
 def qwen3_body(its: Qwen3Architecture) -> Body:
     """That of a Qwen3."""
@@ -74,26 +42,57 @@ def qwen3_body(its: Qwen3Architecture) -> Body:
     key_value = 2 * its.key_value_heads * its.head_dimension
     attention = its.hidden * (2 * mixed + key_value)
     parameters = its.layers * (attention + 3 * its.hidden * its.feed_forward)
-    return Body(parameters=parameters, layers=its.layers, mixed=mixed, causal=True)
+    return Body(parameters, its.layers, mixed, causal=True)
 
 
 def bert_body(layers: int, hidden: int, feed_forward: int) -> Body:
     """That of a BERT or an XLM-R."""
     parameters = layers * (4 * hidden**2 + 2 * hidden * feed_forward)
-    return Body(parameters=parameters, layers=layers, mixed=hidden, causal=False)
+    return Body(parameters, layers, hidden, causal=False)
+
+
+class Speed(NamedTuple):
+    """What a device does a second."""
+
+    bytes_per_s: float
+    operations_per_s: float
+
+    def floor_s(self, body: Body, lengths: Sequence[int], bytes_each: int) -> float:
+        """The seconds that a pass takes at least: the longer of reading and multiplying.
+
+        Args:
+            body: Of the network.
+            lengths: The tokens of each row; padding is left out.
+            bytes_each: Of a weight.
+        """
+        pairs = sum(length**2 for length in lengths) * (0.5 if body.causal else 1.0)
+        # Each pair of tokens is compared, and its value taken: two products of `mixed` numbers.
+        attention = 4 * body.layers * body.mixed * pairs
+        # A multiplication and the addition after it are two operations.
+        products = 2 * body.parameters * sum(lengths)
+        reading_s = body.parameters * bytes_each / self.bytes_per_s
+        return max(reading_s, (products + attention) / self.operations_per_s)
+
+
+def require_device(device: str) -> None:
+    """Ends the command with a message if there is no such device."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise click.ClickException("there is no CUDA device: `python -m serving doctor` says why")
+
+
+def about_device(device: torch.device, speed: Speed) -> dict[str, Json]:
+    """The device with its measured speed, as each result names it."""
+    speeds: dict[str, Json] = {name: round(value) for name, value in speed._asdict().items()}
+    return {"device": environment.about_device(str(device)) | speeds}
 
 
 @torch.inference_mode()
-def measure_speed(device: torch.device, precision: Precision, side: int) -> Speed:
-    """Measures a device: the best of some rounds, since whatever disturbs makes it slower.
-
-    Args:
-        device: The device.
-        precision: Of the product.
-        side: Of the two square matrices to multiply, and of the one to read.
-    """
-    dtype = getattr(torch, precision)
-    left, right = (torch.randn(side, side, device=device, dtype=dtype) for _ in "lr")
+def speed_of(device: torch.device, precision: Precision) -> Speed:
+    """Measures a device: the best of some rounds, since whatever disturbs makes it slower."""
+    side = SIDE[device.type]
+    left, right = (
+        torch.randn(side, side, device=device).to(getattr(torch, precision)) for _ in "lr"
+    )
     product = torch.empty_like(left)
     source = torch.ones(side * side, device=device)
     copy = torch.empty_like(source)

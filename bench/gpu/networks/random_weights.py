@@ -12,7 +12,7 @@ import torch
 
 from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
-from serving.gpu.networks.qwen3.network import Qwen3, Qwen3Weights
+from serving.gpu.networks.qwen3.network import Qwen3Weights
 
 SPREAD = 0.02
 """The standard deviation of each matrix, as the published models were begun with."""
@@ -52,27 +52,7 @@ TINY_QWEN3 = Qwen3Architecture(
     epsilon=1e-6,
     rope_theta=1e6,
 )
-"""One of no size, to prove a script on a CPU. It knows every token of all-MiniLM-L6-v2."""
-
-
-def random_qwen3(
-    architecture: Qwen3Architecture,
-    device: torch.device,
-    precision: Precision,
-    window: int,
-    seed: int = 0,
-) -> Qwen3:
-    """A network with the timing of a trained one.
-
-    Args:
-        architecture: One of `PUBLISHED`, or smaller.
-        device: Where it is made and run.
-        precision: Of its weights and arithmetic.
-        window: The most tokens of a row.
-        seed: The same gives the same weights on the same sort of device.
-    """
-    weights = random_weights(architecture, device, precision, seed)
-    return Qwen3(architecture, weights, window)
+"""One of no size, to prove a script on a CPU."""
 
 
 @torch.inference_mode()

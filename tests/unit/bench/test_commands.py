@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from bench import docs
 from bench.gpu import index as gpu_index
-from bench.gpu import suite
 from bench.harness.load import Call, Run
 from bench.harness.results import Record, Result, read_records
 from bench.harness.sample import multiplied_sample
@@ -165,7 +164,7 @@ def test_ghz_gets_requests_and_a_rate(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_gpu_without_a_device_fails_with_the_reason() -> None:
-    done = CliRunner().invoke(suite.main, [])
+    done = CliRunner().invoke(gpu_index.main, [])
 
     assert done.exit_code == 1
     assert "there is no CUDA device" in done.output
@@ -176,27 +175,6 @@ def test_gpu_dry_run_measures_the_index(tmp_path: Path) -> None:
 
     found = read_records(tmp_path)
     assert [each["scenario"] for each in found] == ["index"] * 3 + ["index side by side"]
-
-
-@pytest.mark.parametrize(
-    ("command", "limit_s", "outcome"),
-    [
-        ("pass", 60, "ended with 0, 0 results"),
-        ("raise SystemExit(3)", 60, "failed"),
-        ("import threading; threading.Event().wait()", 1, "stopped at its limit, 0 results"),
-    ],
-)
-def test_gpu_step_reports_its_end(
-    command: str, limit_s: float, outcome: str, tmp_path: Path
-) -> None:
-    class Code(suite.Step):
-        def arguments(self, folder: Path, *, dry_run: bool) -> list[str]:
-            del folder, dry_run
-            return ["-c", command]
-
-    step = Code("step", (), (), minutes=1)
-
-    assert suite.run(step, tmp_path, limit_s, dry_run=True) == outcome
 
 
 def test_the_page_of_benchmarks_equals_the_baselines() -> None:
