@@ -115,7 +115,7 @@ async def test_items_that_were_never_shown_have_no_count(logged: Logged) -> None
 # ---------------------------------------------------------------- when last
 
 
-async def test_what_was_shown_last_comes_first_and_then_what_was_said_last(
+async def test_last_shown_comes_first_and_then_last_said(
     logged: Logged,
 ) -> None:
     await write(logged, "a", "b", "c", "d")
@@ -135,7 +135,7 @@ async def test_showing_again_moves_to_the_front(logged: Logged) -> None:
     assert await logged.recent(now()) == "b c a"
 
 
-async def test_what_was_said_after_it_was_shown_counts_by_that(logged: Logged) -> None:
+async def test_later_event_time_counts_over_last_access(logged: Logged) -> None:
     await write(logged, "a", "b")
     await logged.store.write(TENANT, [segment("later", event_time=TODAY + days(1))])
 
@@ -164,14 +164,14 @@ async def test_the_limit_keeps_the_latest_of_both_kinds(logged: Logged, limit: i
     assert await logged.recent(now(), limit) == " ".join("dbface"[:limit])
 
 
-async def test_what_was_said_after_the_requests_clock_is_hidden(logged: Logged) -> None:
+async def test_segment_after_the_clock_is_hidden(logged: Logged) -> None:
     await write(logged, "a", "b", "c")
     await logged.show(*ids("a", "c"))
 
     assert await logged.recent(now(as_of=TODAY - days(1.5))) == "c b"
 
 
-async def test_what_was_recorded_after_the_instant_known_is_hidden(logged: Logged) -> None:
+async def test_segment_recorded_after_known_at_is_hidden(logged: Logged) -> None:
     await write(logged, "a")
     (first,) = (await logged.store.load(TENANT, ids("a"), Deadline.after(60))).values()
     await write(logged, "b", "c")

@@ -135,7 +135,7 @@ def test_logits_come_in_the_order_of_the_texts(case: Case) -> None:
     assert backwards[::-1] == close(logits)
 
 
-def test_texts_and_questions_are_told_apart(case: Case) -> None:
+def test_texts_and_questions_are_distinguished(case: Case) -> None:
     logits = case.score(QUERY, TEXTS)
     asked_otherwise = case.score("goa ?", TEXTS)
 
@@ -155,20 +155,20 @@ def test_a_text_beyond_the_window_counts_by_its_beginning(case: Case) -> None:
     assert abs(case.alone(QUERY, "goa " + beginning) - case.alone(QUERY, beginning)) > 1e-3
 
 
-def test_a_question_beyond_the_window_leaves_half_of_it_to_the_text(case: Case) -> None:
+def test_long_question_leaves_half_the_window_to_text(case: Case) -> None:
     question = "we sailed to goa with the family " * 40
 
     assert case.alone(question, "home") == case.alone(question + "and then", "home")
     assert abs(case.alone(question, "home") - case.alone(question, "memory is hard")) > 1e-3
 
 
-def test_no_row_exceeds_the_window_and_each_says_how_many_tokens_it_has(case: Case) -> None:
+def test_rows_fit_the_window_and_count_their_tokens(case: Case) -> None:
     short, long = case.encoder.tokenize(QUERY, ["goa", "goa " * 500])
 
     assert len(short) < len(long) == case.window
 
 
-def test_the_device_is_told(case: Case, request: pytest.FixtureRequest) -> None:
+def test_device_is_reported(case: Case, request: pytest.FixtureRequest) -> None:
     device = case.encoder.device()
 
     assert device.is_accelerator == ("cuda" in request.node.callspec.id)

@@ -114,7 +114,7 @@ async def test_finds_what_the_named_person_said(graph: Graph) -> None:
     assert named(await ask(graph, "What did Mara say?")) == ["a"]
 
 
-async def test_finds_the_segment_that_is_the_entity_before_those_that_mention_it(
+async def test_segment_of_the_entity_precedes_its_mentions(
     graph: Graph,
 ) -> None:
     await put(
@@ -166,7 +166,7 @@ async def test_a_question_that_names_nobody_finds_nothing(graph: Graph, question
     assert await ask_facts(graph, question) == []
 
 
-async def test_what_names_several_of_the_questions_entities_comes_first(graph: Graph) -> None:
+async def test_segment_naming_several_entities_comes_first(graph: Graph) -> None:
     await put(
         graph,
         segment("a", entities=("Mara",)),
@@ -186,7 +186,7 @@ async def test_a_rare_name_counts_for_more_than_a_common_one(graph: Graph) -> No
     assert named(await ask(graph, "Tom and Nadia"))[0] == "rare"
 
 
-async def test_a_longer_name_counts_for_more_than_a_name_within_it(graph: Graph) -> None:
+async def test_longer_name_outweighs_a_name_within_it(graph: Graph) -> None:
     await put(
         graph,
         segment("lotus", entities=("Lotus",)),
@@ -236,7 +236,7 @@ async def test_a_fact_is_walked_from_its_object_too(graph: Graph) -> None:
     assert found.path == "Lotus Books <-[works at]- Mara"
 
 
-async def test_finds_the_evidence_of_a_fact_two_hops_away_and_says_how(graph: Graph) -> None:
+async def test_evidence_two_hops_away_is_found_with_path(graph: Graph) -> None:
     await put(graph, *MARA_IN_LISBON)
 
     found = {c.item.id: c for c in await ask(graph, "In which city is Mara?")}
@@ -263,7 +263,7 @@ async def test_evidence_two_hops_away_outranks_hundreds_of_mentions(graph: Graph
     assert set(named(await ask(graph, "In which city is Mara?"))[:2]) == {"work", "city"}
 
 
-async def test_evidence_that_comes_on_several_ways_comes_first(graph: Graph) -> None:
+async def test_evidence_on_several_paths_comes_first(graph: Graph) -> None:
     await put(
         graph,
         segment("once"),
@@ -307,7 +307,7 @@ async def test_finds_the_segment_that_is_what_a_fact_leads_to(graph: Graph) -> N
     assert found[0].facts == ()
 
 
-async def test_what_mentions_the_entity_that_a_fact_leads_to_is_found_after_its_evidence(
+async def test_mentions_of_a_reached_entity_follow_its_evidence(
     graph: Graph,
 ) -> None:
     await put(
@@ -323,7 +323,7 @@ async def test_what_mentions_the_entity_that_a_fact_leads_to_is_found_after_its_
     assert found[1].facts == ()
 
 
-async def test_facts_can_be_found_themselves_with_the_way_to_them(graph: Graph) -> None:
+async def test_facts_are_found_with_the_path_to_them(graph: Graph) -> None:
     await put(graph, *MARA_IN_LISBON)
 
     found = await ask_facts(graph, "Mara")
@@ -434,7 +434,7 @@ LATER = NOON + days(3)
         ({"closings": (Closing("x", LATER + days(6), NOON),)}, True),
     ],
 )
-async def test_a_fact_is_walked_as_far_as_it_was_known(
+async def test_fact_is_walked_only_while_known(
     graph: Graph, times: dict[str, Any], walked: bool, walk: Walk
 ) -> None:
     await put(
@@ -448,7 +448,7 @@ async def test_a_fact_is_walked_as_far_as_it_was_known(
     assert named(await ask_facts(graph, "Mara", **asked)) == (["f"] if walked else [])
 
 
-async def test_what_was_recorded_after_the_instant_known_is_hidden(graph: Graph) -> None:
+async def test_segment_recorded_after_known_at_is_hidden(graph: Graph) -> None:
     await put(
         graph,
         segment("then", entities=("Mara",), created_at=NOON),
@@ -463,7 +463,7 @@ async def test_what_was_recorded_after_the_instant_known_is_hidden(graph: Graph)
     assert len(await ask(graph, "Mara", known_at=NOON + days(1))) == 3
 
 
-async def test_what_is_said_after_the_instant_asked_for_is_hidden(graph: Graph) -> None:
+async def test_segment_after_as_of_is_hidden(graph: Graph) -> None:
     await put(
         graph,
         segment("then", entities=("Mara",), event_time=NOON),
@@ -529,7 +529,7 @@ async def test_a_filter_accepts_what_the_reference_accepts(graph: Graph, filter_
 
 
 @pytest.mark.parametrize("filter_", FILTERS, ids=repr)
-async def test_a_filter_holds_for_evidence_and_for_what_facts_lead_to(
+async def test_filter_holds_for_evidence_and_reached_segments(
     graph: Graph, filter_: Filter
 ) -> None:
     cited = [segment(f"cited {each.id}", **fields_of(each)) for each in varied_segments()]
@@ -553,7 +553,7 @@ def fields_of(of: Segment) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("filter_", FILTERS, ids=repr)
-async def test_a_fact_passes_if_one_of_its_evidence_does_and_its_time_overlaps(
+async def test_fact_passes_with_evidence_and_overlapping_time(
     graph: Graph, filter_: Filter
 ) -> None:
     reference = InMemoryGraph()
@@ -609,7 +609,7 @@ NEAREST = Walk(order=WalkOrder.DISTANCE)
 CALLS = Walk(relations=("CALLS",))
 
 
-async def test_only_the_relations_asked_for_are_followed_in_whatever_case(graph: Graph) -> None:
+async def test_only_given_relations_are_followed_in_any_case(graph: Graph) -> None:
     await put(graph, *PROGRAM)
 
     found = await ask(graph, "main", walk=CALLS)
@@ -646,14 +646,14 @@ async def test_relations_are_followed_in_the_direction_asked_for(
     assert sorted(named(await walk_from(graph, "parse", walk=walk))) == found
 
 
-async def test_one_hop_is_as_far_as_it_goes_where_one_is_asked_for(graph: Graph) -> None:
+async def test_walk_of_one_hop_goes_no_further(graph: Graph) -> None:
     await put(graph, *PROGRAM)
 
     assert named(await ask(graph, "main", walk=Walk(hops=1))) == ["main", "parse"]
     assert named(await ask_facts(graph, "main", walk=Walk(hops=1))) == ["1"]
 
 
-async def test_what_is_followed_changes_no_score(graph: Graph) -> None:
+async def test_restricted_relations_change_no_score(graph: Graph) -> None:
     await put(graph, *MARA_IN_LISBON)
 
     usual = await ask(graph, "Mara")
@@ -672,7 +672,7 @@ async def test_a_name_nobody_has_leads_nowhere_whatever_the_walk(graph: Graph) -
 # ---------------------------------------------------------------- where it starts
 
 
-async def test_a_walk_from_segments_starts_at_what_they_stand_for(graph: Graph) -> None:
+async def test_walk_from_segments_starts_at_their_entities(graph: Graph) -> None:
     await put(graph, *PROGRAM, segment("Mara", entities=("Mara",)))
 
     found = await walk_from(graph, "main")
@@ -728,7 +728,7 @@ async def test_segments_that_stand_for_the_same_are_one_seed(graph: Graph) -> No
         assert twice == await walk_from(graph, "main", walk=walk) != []
 
 
-async def test_a_filter_and_the_clock_hold_for_what_is_found_and_not_for_seeds(
+async def test_filter_and_clock_do_not_hold_for_seeds(
     graph: Graph,
 ) -> None:
     await put(
@@ -754,7 +754,7 @@ def placed(found: Sequence[Candidate]) -> list[tuple[str, object]]:
     return [(candidate.item.id, pytest.approx(candidate.score)) for candidate in found]
 
 
-async def test_by_distance_what_is_near_comes_first_and_equals_go_by_id(graph: Graph) -> None:
+async def test_distance_orders_walk_and_ids_order_ties(graph: Graph) -> None:
     await put(graph, *PROGRAM)
 
     found = await walk_from(graph, "parse", walk=NEAREST)
@@ -768,7 +768,7 @@ async def test_by_distance_what_is_near_comes_first_and_equals_go_by_id(graph: G
     ]
 
 
-async def test_what_is_equally_near_goes_by_the_order_of_the_seeds(graph: Graph) -> None:
+async def test_equal_distances_follow_the_order_of_seeds(graph: Graph) -> None:
     callers = [segment(name, entity=name) for name in ("zoe", "abe", "both")]
     await put(
         graph,
@@ -814,7 +814,7 @@ async def test_the_last_relation_places_what_is_two_hops_away(graph: Graph) -> N
     assert placed(found) == [("parse", 0.75), ("file", 0.5), ("lex", 1 / (2 + 1 / 3))]
 
 
-async def test_of_several_ways_the_nearest_counts(graph: Graph) -> None:
+async def test_nearest_of_several_paths_counts(graph: Graph) -> None:
     await put(graph, *PROGRAM, fact("6", "main", "calls", "lex", evidence=("main",)))
     walk = Walk(order=WalkOrder.DISTANCE, relations=("calls",))
 
@@ -831,7 +831,7 @@ async def test_of_several_ways_the_nearest_counts(graph: Graph) -> None:
     ]
 
 
-async def test_by_distance_names_are_seeds_too_and_mentions_do_not_count(graph: Graph) -> None:
+async def test_walk_by_distance_starts_at_names_without_mentions(graph: Graph) -> None:
     await put(graph, *PROGRAM, segment("turn", entities=("main", "parse")))
 
     found = await ask(graph, "what does main call?", walk=NEAREST)
@@ -840,7 +840,7 @@ async def test_by_distance_names_are_seeds_too_and_mentions_do_not_count(graph: 
     assert found[0].facts == ()
 
 
-async def test_where_nothing_is_the_entity_reached_its_evidence_is_found(graph: Graph) -> None:
+async def test_evidence_is_found_if_no_segment_is_the_entity(graph: Graph) -> None:
     await put(graph, *MARA_IN_LISBON)
 
     found = await ask(graph, "Mara", walk=NEAREST)
@@ -850,7 +850,7 @@ async def test_where_nothing_is_the_entity_reached_its_evidence_is_found(graph: 
     assert found[1].path == "Mara -[works at]-> Lotus Books -[is in]-> Lisbon"
 
 
-async def test_where_a_segment_is_the_entity_reached_its_evidence_is_not_found(
+async def test_evidence_is_hidden_if_segment_is_the_entity(
     graph: Graph,
 ) -> None:
     await put(graph, *MARA_IN_LISBON, segment("shop", entity="Lotus Books", kind="note"))
@@ -888,7 +888,7 @@ async def test_facts_by_distance_pass_the_filter_as_others_do(
         assert sorted(named(found)) == sorted(named(expected))
 
 
-async def test_the_depth_bounds_what_is_found_by_distance_and_is_filled(graph: Graph) -> None:
+async def test_depth_of_walk_by_distance_is_filled(graph: Graph) -> None:
     symbols = [segment(f"s{n:03}", entity=f"s{n:03}") for n in range(300)]
     await put(
         graph,
@@ -924,7 +924,7 @@ async def test_a_replaced_segment_loses_what_it_mentioned_and_was(graph: Graph) 
     assert await graph.count_entities(TENANT) == 4
 
 
-async def test_a_replaced_segment_is_filtered_by_what_it_is_now(graph: Graph) -> None:
+async def test_replaced_segment_is_filtered_by_new_attributes(graph: Graph) -> None:
     await put(graph, segment("a", entities=("Mara",), kind="note"))
     await put(graph, segment("a", entities=("Mara",), kind="turn", event_time=NOON + days(0.5)))
 
@@ -933,7 +933,7 @@ async def test_a_replaced_segment_is_filtered_by_what_it_is_now(graph: Graph) ->
     assert named(await ask(graph, "Mara", filter_=Filter(kinds=("turn",)))) == ["a"]
 
 
-async def test_a_replaced_fact_loses_its_ends_its_evidence_and_its_times(graph: Graph) -> None:
+async def test_replaced_fact_loses_ends_evidence_and_times(graph: Graph) -> None:
     old = fact("f", "Mara", "likes", "Goa", evidence=("a",), valid_to=NOON)
     await put(graph, segment("a"), segment("b"), old)
     await put(graph, fact("f", "Tom", "hates", "Rome", evidence=("b",)))
@@ -954,7 +954,7 @@ async def test_the_ends_of_a_fact_can_change_places(graph: Graph) -> None:
     assert found.path == "Mara <-[knows]- Tom"
 
 
-async def test_what_is_removed_is_found_no_more_and_its_entities_go_with_it(graph: Graph) -> None:
+async def test_removed_segment_goes_with_its_entities(graph: Graph) -> None:
     await put(graph, *MARA_IN_LISBON, segment("other", entities=("Mara",)))
     await remove(graph, *ids("work", "city"), fact_id("f1"), fact_id("f2"), fact_id("never"))
 
@@ -963,7 +963,7 @@ async def test_what_is_removed_is_found_no_more_and_its_entities_go_with_it(grap
     assert await graph.count_entities(TENANT) == 1
 
 
-async def test_a_removed_segment_comes_back_when_it_is_written_again(graph: Graph) -> None:
+async def test_removed_segment_is_found_after_another_write(graph: Graph) -> None:
     await put(graph, segment("a", entities=("Mara",)))
     await remove(graph, *ids("a"))
     await put(graph, segment("a", entities=("Mara",)))
@@ -971,7 +971,7 @@ async def test_a_removed_segment_comes_back_when_it_is_written_again(graph: Grap
     assert named(await ask(graph, "Mara")) == ["a"]
 
 
-async def test_one_change_can_remove_and_write(graph: Graph) -> None:
+async def test_change_can_remove_and_write(graph: Graph) -> None:
     await put(graph, segment("a", entities=("Mara",)), fact("f", "Mara", "likes", "Goa"))
     await graph.apply(
         GraphChanges(
@@ -993,7 +993,7 @@ async def test_evidence_may_be_written_after_its_fact(graph: Graph) -> None:
     assert named(await ask(graph, "Mara")) == ["a"]
 
 
-async def test_counts_each_item_once_and_only_those_it_holds(graph: Graph) -> None:
+async def test_count_covers_stored_items_once(graph: Graph) -> None:
     await put(graph, segment("x"), segment("y"), fact("x", "Mara", "likes", "Goa"))
 
     items = [*ids("x", "x", "z"), fact_id("x"), fact_id("y")]
@@ -1076,7 +1076,7 @@ async def related(
     return await graph.related(asked, items, depth, Deadline.after(30))
 
 
-async def test_what_mentions_the_same_is_related_and_a_rare_name_says_more(graph: Graph) -> None:
+async def test_shared_rare_name_relates_more_than_common(graph: Graph) -> None:
     await put(
         graph,
         segment("film", entities=("The Piano", "Jane Campion")),
@@ -1091,7 +1091,7 @@ async def test_what_mentions_the_same_is_related_and_a_rare_name_says_more(graph
     assert [one.score for one in found] == pytest.approx([1 / 4, 1 / 6, 1 / 6], abs=2e-9)
 
 
-async def test_what_earlier_seeds_lead_to_comes_first_and_several_add_up(graph: Graph) -> None:
+async def test_earlier_seeds_count_more_and_add_up(graph: Graph) -> None:
     await put(
         graph,
         segment("first", entities=("Mara",)),
@@ -1116,13 +1116,13 @@ async def test_a_seed_is_related_only_to_another_one(graph: Graph) -> None:
     assert [one.item for one in await related(graph, "a", "b")] == ids("b", "a")
 
 
-async def test_what_everybody_mentions_relates_nothing(graph: Graph) -> None:
+async def test_common_name_relates_nothing(graph: Graph) -> None:
     await put(graph, *(segment(f"s{n:02}", entities=("Mara",)) for n in range(51)))
 
     assert await related(graph, "s00") == []
 
 
-async def test_what_the_question_names_relates_nothing(graph: Graph) -> None:
+async def test_name_in_the_question_relates_nothing(graph: Graph) -> None:
     await put(
         graph,
         segment("film", entities=("The Piano (film)", "Jane Campion", "pianos", "Jane")),
@@ -1139,7 +1139,7 @@ async def test_what_the_question_names_relates_nothing(graph: Graph) -> None:
     assert [one.item for one in jane] == ids("again", "life", "shop")
 
 
-async def test_seeds_that_the_graph_lacks_lead_nowhere_and_keep_their_rank(graph: Graph) -> None:
+async def test_unknown_seeds_lead_nowhere_and_keep_ranks(graph: Graph) -> None:
     await put(graph, segment("a", entities=("Mara",)), segment("b", entities=("Mara",)))
 
     [found] = await related(graph, "unknown", "a")

@@ -63,7 +63,7 @@ def stored(request: pytest.FixtureRequest) -> Stored:
     return Stored(adapters.store, adapters.lexical, MODES[request.param])
 
 
-async def test_segments_are_found_by_their_words_and_facts_are_not(stored: Stored) -> None:
+async def test_only_segments_are_found_by_words(stored: Stored) -> None:
     await stored.store.write(
         TENANT,
         [
@@ -78,7 +78,7 @@ async def test_segments_are_found_by_their_words_and_facts_are_not(stored: Store
     assert sorted(await stored.found("goa")) == ["by them", "said", "titled"]
 
 
-async def test_equal_scores_are_ordered_by_id_and_the_depth_bounds_the_answer(
+async def test_equal_scores_are_ordered_by_id_within_depth(
     stored: Stored,
 ) -> None:
     await stored.store.write(TENANT, [segment(id_) for id_ in ("d", "a", "é", "c", "B")])
@@ -87,14 +87,14 @@ async def test_equal_scores_are_ordered_by_id_and_the_depth_bounds_the_answer(
     assert await stored.found("Goa", depth=2) == ["B", "a"]
 
 
-async def test_what_was_said_after_the_requests_clock_is_hidden(stored: Stored) -> None:
+async def test_segment_after_the_clock_is_hidden(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
 
     assert await stored.found("Goa", as_of=NOON + days(1)) == ["now"]
     assert sorted(await stored.found("Goa", as_of=NOON + days(2))) == ["later", "now"]
 
 
-async def test_what_was_recorded_after_the_instant_known_is_hidden(stored: Stored) -> None:
+async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("first")])
     (first,) = (await stored.store.load(TENANT, ids("first"), Deadline.after(60))).values()
     await stored.store.write(TENANT, [segment("second")])
@@ -106,7 +106,7 @@ async def test_what_was_recorded_after_the_instant_known_is_hidden(stored: Store
     assert await stored.found("Goa", known_at=first.created_at + days(1)) == ["first", "second"]
 
 
-async def test_an_update_is_not_recorded_anew(stored: Stored) -> None:
+async def test_update_keeps_the_record_time(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("a", "We sailed to Rome.")])
     (first,) = (await stored.store.load(TENANT, ids("a"), Deadline.after(60))).values()
     await stored.store.write(TENANT, [segment("a")])
@@ -138,7 +138,7 @@ async def test_filters_hold(stored: Stored, filter_: Filter, passing: list[str])
     assert await stored.found("Goa", filter_=filter_) == passing
 
 
-async def test_what_is_sensitive_is_found_by_words(stored: Stored) -> None:
+async def test_sensitive_segment_is_found_by_words(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("a", sensitive=True)])
 
     assert await stored.found("Goa") == ["a"]

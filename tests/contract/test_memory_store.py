@@ -71,14 +71,14 @@ async def load(store: MemoryStore, *items: ItemId, tenant: TenantName = TENANT) 
 
 
 @pytest.mark.parametrize("item", [RICH, RICH_FACT], ids=["segment", "fact"])
-async def test_what_is_written_is_read(store: Stores, item: Segment | Fact) -> None:
+async def test_written_items_are_read(store: Stores, item: Segment | Fact) -> None:
     receipt = await store.write(TENANT, [item])
 
     assert receipt.outcomes == ["created"]
     assert await load(store, item.item) == [item]
 
 
-async def test_an_equal_item_is_left_alone_and_its_token_covers_the_first_write(
+async def test_token_of_equal_item_covers_the_first_write(
     store: Stores,
 ) -> None:
     first = await store.write(TENANT, [RICH, RICH_FACT])
@@ -132,7 +132,7 @@ async def test_an_update_keeps_the_time_of_the_first_write(store: Stores) -> Non
     assert after.updated_at > before.updated_at
 
 
-async def test_extracted_entities_are_stored_and_no_part_of_the_content(store: Stores) -> None:
+async def test_extracted_entities_are_no_part_of_the_content(store: Stores) -> None:
     named = segment("a", entities=("Goa",))
     await store.write(TENANT, [named], extracted=frozenset(ids("a")))
 
@@ -152,7 +152,7 @@ async def test_extracted_entities_are_stored_and_no_part_of_the_content(store: S
     ],
     ids=["segment", "fact"],
 )
-async def test_a_time_that_the_service_set_is_no_part_of_the_content(
+async def test_time_set_by_service_is_no_content(
     store: Stores, first: Segment | Fact, repeat: Segment | Fact
 ) -> None:
     await store.write(TENANT, [first], undated=frozenset([first.item]))
@@ -168,7 +168,7 @@ async def test_a_time_that_the_service_set_is_no_part_of_the_content(
     [segment("a", entities=("Goa",)), fact("a", "x", "y", "z")],
     ids=["segment", "fact"],
 )
-async def test_what_was_read_back_is_left_alone_and_so_is_what_was_sent_before(
+async def test_item_read_back_is_unchanged_by_another_write(
     store: Stores, item: Segment | Fact
 ) -> None:
     """As in an export, which has the time, the entities and the sentence that the service set."""
@@ -204,7 +204,7 @@ async def test_entities_that_the_client_takes_away_are_a_change(store: Stores) -
     assert receipt.outcomes == ["updated"]
 
 
-async def test_a_new_segment_keeps_the_time_when_it_was_first_stored_elsewhere(
+async def test_new_segment_keeps_its_first_stored_time(
     store: Stores,
 ) -> None:
     await store.write(TENANT, [segment("a", created_at=NOON)])
@@ -318,7 +318,7 @@ A, B, HIDDEN_A = segment("a"), segment("b"), segment("a", sensitive=True)
         "replaced in a fact",
     ],
 )
-async def test_only_names_that_a_shown_item_uses_now_are_known(
+async def test_only_names_of_shown_items_are_known(
     store: Stores, writes: list[list[Item]], known: str
 ) -> None:
     for items in writes:
@@ -336,7 +336,7 @@ async def test_a_name_is_forgotten_with_its_last_shown_item(store: Stores) -> No
     assert (await store.known_names(TENANT)).keys() == {"rome"}
 
 
-async def test_names_of_a_fact_are_known_when_what_hid_it_is_erased(store: Stores) -> None:
+async def test_names_of_unhidden_fact_are_known_again(store: Stores) -> None:
     await store.write(TENANT, [HIDDEN_A, B, RESTING])
 
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
@@ -375,7 +375,7 @@ async def test_names_of_a_fact_are_known_when_what_hid_it_is_erased(store: Store
         "filter of several fields",
     ],
 )
-async def test_what_is_selected_is_erased(store: Stores, selector: Selector, left: str) -> None:
+async def test_selected_items_are_erased(store: Stores, selector: Selector, left: str) -> None:
     await store.write(
         TENANT,
         [
@@ -454,7 +454,7 @@ async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
     ]
 
 
-async def test_evidence_that_is_erased_before_it_came_counts_as_gone(store: Stores) -> None:
+async def test_evidence_erased_before_its_arrival_is_gone(store: Stores) -> None:
     await store.write(TENANT, [fact("f", "x", "y", "z", evidence=("a",))])
 
     receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
@@ -462,7 +462,7 @@ async def test_evidence_that_is_erased_before_it_came_counts_as_gone(store: Stor
     assert receipt.items == [fact_id("f")]
 
 
-async def test_a_fact_that_lost_evidence_can_be_written_again_as_it_was(store: Stores) -> None:
+async def test_fact_with_lost_evidence_can_be_rewritten(store: Stores) -> None:
     whole = fact("f", "x", "y", "z", evidence=("a", "b"))
     await store.write(TENANT, [segment("a"), segment("b"), whole])
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
@@ -488,7 +488,7 @@ async def test_names_go_with_the_last_that_used_them(store: Stores) -> None:
     assert await store.known_names(TENANT) == {"rome": "Rome", "ann": "Ann", "oslo": "Oslo"}
 
 
-async def test_an_erased_id_is_new_when_it_is_written_again(store: Stores) -> None:
+async def test_erased_id_is_new_after_another_write(store: Stores) -> None:
     await store.write(TENANT, [segment("a")])
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 

@@ -37,7 +37,7 @@ def stored(request: pytest.FixtureRequest) -> Stored:
     return Stored(adapters.store, adapters.names)
 
 
-async def test_a_word_that_is_stored_nowhere_is_the_name_that_it_sounds_like(
+async def test_unstored_word_is_the_name_of_equal_sound(
     stored: Stored,
 ) -> None:
     await stored.store.write(TENANT, [segment("a", entities=("Melanie", "Lake Garda"))])
@@ -48,7 +48,7 @@ async def test_a_word_that_is_stored_nowhere_is_the_name_that_it_sounds_like(
     }
 
 
-async def test_a_word_that_is_stored_is_meant_as_it_is_whatever_it_sounds_like(
+async def test_stored_word_is_never_corrected(
     stored: Stored,
 ) -> None:
     melon = segment("a", "A melony taste.", entities=("Melanie",))
@@ -69,19 +69,19 @@ async def test_a_name_of_the_tenant_is_taken_for_no_other(stored: Stored) -> Non
     assert await stored.meant("Jon") == {}
 
 
-async def test_what_begins_one_name_and_is_stored_nowhere_is_short_for_it(stored: Stored) -> None:
+async def test_unstored_prefix_of_a_name_is_its_short_form(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("a", "Hey Mel!", entities=("Melanie", "Deborah"))])
 
     assert await stored.meant("Deb Mel") == {"Deb": "Deborah"}
 
 
-async def test_of_two_names_that_are_equally_near_none_is_meant(stored: Stored) -> None:
+async def test_equally_near_names_correct_nothing(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("a", entities=("Karel", "Karol"))])
 
     assert await stored.meant("Karal") == {}
 
 
-async def test_names_of_other_tenants_are_not_candidates_and_their_words_do_not_count(
+async def test_names_and_words_of_other_tenants_are_ignored(
     stored: Stored,
 ) -> None:
     await stored.store.write(TENANT, [segment("a", entities=("Melanie",))])
@@ -91,7 +91,7 @@ async def test_names_of_other_tenants_are_not_candidates_and_their_words_do_not_
     assert await stored.meant("Melony", TenantName("nobody")) == {}
 
 
-async def test_a_name_is_known_as_soon_as_it_is_stored_and_until_it_is_erased(
+async def test_name_is_known_from_its_write_to_erasure(
     stored: Stored,
 ) -> None:
     await stored.store.write(TENANT, [segment("a", entities=("Melanie",))])

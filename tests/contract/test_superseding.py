@@ -83,7 +83,7 @@ async def test_a_fact_closes_those_that_it_names(stored: Stored) -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations((GOA, ROME, OSLO))))
-async def test_one_value_at_a_time_has_one_history_in_whatever_order_it_comes(
+async def test_history_of_single_value_ignores_order_of_arrival(
     stored: Stored, order: tuple[Fact, ...]
 ) -> None:
     for one in order:
@@ -92,13 +92,13 @@ async def test_one_value_at_a_time_has_one_history_in_whatever_order_it_comes(
     assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
 
 
-async def test_one_batch_has_the_same_history(stored: Stored) -> None:
+async def test_history_of_a_batch_equals_single_writes(stored: Stored) -> None:
     await stored.store.write(TENANT, [OSLO, GOA, ROME])
 
     assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
 
 
-async def test_a_plain_fact_is_closed_when_it_arrives_after_its_closer(stored: Stored) -> None:
+async def test_fact_arriving_after_its_closer_is_closed(stored: Stored) -> None:
     await stored.store.write(TENANT, [LEFT, ROME])
     await stored.store.write(TENANT, [PLAIN, home("bern", "Bern", -1, single_valued=False)])
 
@@ -167,7 +167,7 @@ async def test_a_closed_fact_that_moves_on_is_open(stored: Stored) -> None:
     ],
     ids=["the last", "one between", "its evidence", "the first"],
 )
-async def test_what_an_erased_fact_closed_is_open_unless_another_closes_it(
+async def test_erased_fact_reopens_facts_closed_by_it_alone(
     stored: Stored, selected: Any, history: dict[str, str]
 ) -> None:
     said = replace(ROME, evidence=("said",))
@@ -205,9 +205,7 @@ NOTE = fact("note", "Bob", "met", "Cid", valid_from=NOON + days(5))
 
 
 @pytest.mark.parametrize("mine", [ROME, replace(NOTE, closes=("goa",)), None])
-async def test_a_fact_is_not_taken_for_that_of_the_same_id_elsewhere(
-    stored: Stored, mine: Fact | None
-) -> None:
+async def test_equal_ids_of_tenants_are_different_facts(stored: Stored, mine: Fact | None) -> None:
     await stored.store.write(TENANT, [TEA, NOTE, home("bern", "Bern", -1), OSLO])
     await stored.store.write(OTHER, [PLAIN, replace(NOTE, closes=("goa",))])
 
@@ -260,7 +258,7 @@ ERASED = st.sampled_from([*map(fact_id, IDS), *map(segment_id, SAID)])
     history=st.lists(st.lists(FACTS, min_size=1, max_size=3) | ERASED, min_size=1, max_size=8),
     clocks=st.lists(st.tuples(DAY, st.none() | DAY), min_size=1, max_size=4),
 )
-async def test_after_any_history_holds_what_a_table_of_the_facts_says(
+async def test_any_history_equals_a_table_of_facts(
     stored: Stored,
     history: list[Any],
     clocks: list[tuple[datetime, datetime | None]],

@@ -123,7 +123,7 @@ def test_a_question_has_the_same_row_where_it_was_computed(
         assert (device == "cuda") == request.node.callspec.id.endswith(("cuda", "graphs"))
 
 
-def test_rows_are_float32_of_unit_length_and_the_dimension_of_the_model(
+def test_rows_are_float32_of_unit_length_and_dimension(
     encoder: TextEncoder,
 ) -> None:
     made = rows(encoder, *PROBE_TEXTS)
@@ -133,7 +133,7 @@ def test_rows_are_float32_of_unit_length_and_the_dimension_of_the_model(
     np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, rtol=1e-5)
 
 
-def test_a_row_does_not_depend_on_the_batch_it_is_in(encoder: TextEncoder) -> None:
+def test_row_does_not_depend_on_its_batch(encoder: TextEncoder) -> None:
     together = rows(encoder, *PROBE_TEXTS)
     backwards = rows(encoder, *reversed(PROBE_TEXTS))[::-1]
     alone = np.concatenate([rows(encoder, text) for text in PROBE_TEXTS])
@@ -155,7 +155,7 @@ def test_odd_texts_have_rows_too(encoder: TextEncoder, text: str) -> None:
     assert np.isfinite(made).all()
 
 
-def test_a_text_beyond_the_window_goes_on_in_windows_that_overlap(
+def test_long_text_has_overlapping_windows(
     encoder: TextEncoder, checkpoint: EncoderCheckpoint
 ) -> None:
     windows = encoder.tokenize_document("we sailed to goa . " * 120)
@@ -183,7 +183,7 @@ def test_a_question_beyond_the_window_is_cut(
     assert len(encoder.tokenize_query("we sailed to goa " * 500)) == checkpoint.window
 
 
-def test_the_fingerprint_is_that_of_the_checkpoint_whatever_runs_it_except_in_int8(
+def test_fingerprint_is_the_checkpoints_except_in_int8(
     encoder: TextEncoder, checkpoint: EncoderCheckpoint, is_int8: bool
 ) -> None:
     made = encoder.model()
@@ -203,7 +203,7 @@ def test_several_threads_may_tokenize_while_one_encodes(encoder: TextEncoder) ->
     assert list(made) == wanted * 4
 
 
-def test_the_device_is_told(encoder: TextEncoder, request: pytest.FixtureRequest) -> None:
+def test_device_is_reported(encoder: TextEncoder, request: pytest.FixtureRequest) -> None:
     device = encoder.device()
 
     assert device.is_accelerator == request.node.callspec.id.endswith(("cuda", "graphs"))

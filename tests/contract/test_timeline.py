@@ -56,7 +56,7 @@ async def test_the_latest_come_first_and_their_score_is_the_time(stored: Stored)
     ]
 
 
-async def test_equal_times_are_ordered_by_id_and_the_depth_bounds_the_answer(
+async def test_equal_times_are_ordered_by_id_within_depth(
     stored: Stored,
 ) -> None:
     await stored.store.write(
@@ -70,14 +70,14 @@ async def test_equal_times_are_ordered_by_id_and_the_depth_bounds_the_answer(
     assert await stored.latest(scope(), 0) == ""
 
 
-async def test_what_was_said_after_the_requests_clock_is_hidden(stored: Stored) -> None:
+async def test_segment_after_the_clock_is_hidden(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
 
     assert await stored.latest(scope(as_of=NOON + days(1))) == "now"
     assert await stored.latest(scope(as_of=NOON + days(2))) == "later now"
 
 
-async def test_what_was_recorded_after_the_instant_known_is_hidden(stored: Stored) -> None:
+async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None:
     await stored.store.write(TENANT, [segment("now")])
 
     assert await stored.latest(scope(known_at=datetime.now(UTC) - days(1))) == ""

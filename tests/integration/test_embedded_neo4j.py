@@ -43,7 +43,7 @@ def listening(process: psutil.Process) -> list[tuple[str, int]]:
     ]
 
 
-def test_what_is_written_outlives_a_stop_and_a_kill(tmp_path: Path, jar_cache: Path) -> None:
+def test_written_nodes_outlive_a_stop_and_kill(tmp_path: Path, jar_cache: Path) -> None:
     reported: list[str] = []
     server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256, on_progress=reported.append)
 
@@ -73,9 +73,7 @@ def test_what_is_written_outlives_a_stop_and_a_kill(tmp_path: Path, jar_cache: P
     assert reported == ["starting Neo4j"] * 3
 
 
-def test_it_ends_when_the_process_that_started_it_is_killed(
-    tmp_path: Path, jar_cache: Path
-) -> None:
+def test_server_ends_with_a_killed_starter(tmp_path: Path, jar_cache: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path / "neo4j"), str(jar_cache)],
         stdin=subprocess.PIPE,
@@ -89,9 +87,7 @@ def test_it_ends_when_the_process_that_started_it_is_killed(
     assert gone == [child]
 
 
-def test_a_failed_start_says_so_and_where_the_log_is_and_leaves_no_process(
-    tmp_path: Path, jar_cache: Path
-) -> None:
+def test_failed_start_names_its_log(tmp_path: Path, jar_cache: Path) -> None:
     server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=1)
 
     with pytest.raises(DependencyError) as raised:
@@ -111,7 +107,7 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path: Path, jar_cache: Path) -
     assert server.pid is None
 
 
-def test_one_directory_serves_one_process(tmp_path: Path, jar_cache: Path) -> None:
+def test_directory_serves_a_single_process(tmp_path: Path, jar_cache: Path) -> None:
     with EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256) as uri:
         second = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256)
         with pytest.raises(DependencyError, match="ended with status 1"):
@@ -135,7 +131,7 @@ def test_a_folder_that_cannot_be_made_is_named(
     assert server.pid is None
 
 
-def test_a_neo4j_that_died_is_started_again_at_its_address(tmp_path: Path, jar_cache: Path) -> None:
+def test_killed_neo4j_restarts_at_its_address(tmp_path: Path, jar_cache: Path) -> None:
     said: list[str] = []
     server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256, on_progress=said.append)
     with server as address:
@@ -153,9 +149,7 @@ def test_a_neo4j_that_died_is_started_again_at_its_address(tmp_path: Path, jar_c
     assert any("Neo4j ended with status" in line for line in said)
 
 
-def test_a_restart_that_failed_is_tried_again_unless_it_was_stopped(
-    tmp_path: Path, jar_cache: Path
-) -> None:
+def test_failed_restart_is_retried_unless_stopped(tmp_path: Path, jar_cache: Path) -> None:
     server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256)
     address = server.start()
     configuration = tmp_path / "neo4j" / "neo4j.conf"

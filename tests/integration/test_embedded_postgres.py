@@ -75,7 +75,7 @@ def replace_pid(root: Path, pid: int) -> None:
         file.write_text("\n".join([str(pid), *lines[1:], ""]))
 
 
-def test_a_server_starts_keeps_its_data_and_leaves_nothing_behind(root: Path) -> None:
+def test_server_keeps_its_data_and_leaves_nothing(root: Path) -> None:
     with EmbeddedPostgres(root, settings=QUICK) as dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("CREATE TABLE kept (x int)")
@@ -88,7 +88,7 @@ def test_a_server_starts_keeps_its_data_and_leaves_nothing_behind(root: Path) ->
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
 
 
-def test_it_listens_on_its_socket_only(root: Path) -> None:
+def test_server_listens_on_its_socket_only(root: Path) -> None:
     with EmbeddedPostgres(root, settings=QUICK) as dsn, psycopg.connect(dsn) as connection:
         assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
         assert stat.S_IMODE((root / "run").stat().st_mode) == 0o700
@@ -107,7 +107,7 @@ def test_a_second_start_joins_and_the_last_stop_stops(root: Path) -> None:
     first.stop()
 
 
-def test_it_comes_back_after_the_server_was_killed(root: Path) -> None:
+def test_killed_server_is_started_again(root: Path) -> None:
     server = EmbeddedPostgres(root)
     dsn = server.start()
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -138,7 +138,7 @@ def test_a_killed_server_is_started_again_at_its_address(root: Path, folder: str
 
 
 @pytest.mark.parametrize("of_another_server", [False, True], ids=["any process", "a server"])
-def test_a_pid_that_now_belongs_to_another_process_is_not_taken_for_the_server(
+def test_pid_of_another_process_is_not_the_server(
     root: Path, of_another_server: bool, short_directory: Path, postgres_server: str
 ) -> None:
     server = EmbeddedPostgres(root, settings=QUICK)
@@ -158,7 +158,7 @@ def test_a_pid_that_now_belongs_to_another_process_is_not_taken_for_the_server(
     assert not of_another_server or answers(postgres_server)
 
 
-def test_a_server_whose_starter_was_killed_is_taken_over_and_stopped(root: Path) -> None:
+def test_orphaned_server_is_taken_over_and_stopped(root: Path) -> None:
     with start_in_process(root) as starter:
         pid = pid_of(root)
         starter.kill()
@@ -222,7 +222,7 @@ def test_data_of_another_major_version_is_rejected(root: Path) -> None:
     shutil.rmtree(root / "pgdata")
 
 
-def test_a_failed_start_says_what_failed_and_where_the_log_is(root: Path) -> None:
+def test_failed_start_names_its_error_and_log(root: Path) -> None:
     server = EmbeddedPostgres(root, settings={"shared_buffers": "nonsense"})
 
     with pytest.raises(PostgresStartError, match="nonsense") as caught:
@@ -231,7 +231,7 @@ def test_a_failed_start_says_what_failed_and_where_the_log_is(root: Path) -> Non
     assert str(root / "postgres.log") in str(caught.value)
 
 
-def test_a_half_made_cluster_is_made_anew(root: Path) -> None:
+def test_incomplete_cluster_is_created_again(root: Path) -> None:
     (root / "pgdata.new").mkdir(parents=True)
     (root / "pgdata.new" / "PG_VERSION").write_text("18\n")
 
@@ -251,7 +251,7 @@ def test_root_hands_the_server_to_another_account(root: Path) -> None:
 
 
 @as_root
-def test_binaries_out_of_reach_are_copied_and_no_permission_is_widened(
+def test_unreachable_binaries_are_copied_without_wider_permissions(
     root: Path, short_directory: Path
 ) -> None:
     private = short_directory / "private"

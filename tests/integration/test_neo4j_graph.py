@@ -45,7 +45,7 @@ pytestmark = pytest.mark.neo4j
 # ---------------------------------------------------------------- the schema
 
 
-async def test_nothing_is_planned_before_the_indexes_are_there(
+async def test_searches_are_planned_after_indexes_exist(
     neo4j_uri: str, neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
 ) -> None:
     """Another process may be creating them; searches planned meanwhile would never use them."""
@@ -66,7 +66,7 @@ async def test_nothing_is_planned_before_the_indexes_are_there(
 # ---------------------------------------------------------------- names
 
 
-async def test_a_misspelt_name_is_found_if_no_name_is_there_exactly(
+async def test_misspelt_name_is_found_without_exact_match(
     neo4j_graph: Neo4jGraph,
 ) -> None:
     await put(neo4j_graph, segment("a", entities=("Lisbon",)), segment("b", entities=("Goa",)))
@@ -97,7 +97,7 @@ async def test_near_names_can_be_asked_for_always(neo4j_uri: str, neo4j_graph: N
     assert named(await ask(neo4j_graph, "Mara at the charity race")) == ["b"]
 
 
-async def test_near_names_of_other_tenants_neither_show_nor_crowd_out(
+async def test_near_names_of_other_tenants_crowd_nothing_out(
     neo4j_graph: Neo4jGraph,
 ) -> None:
     theirs = [segment(f"s{n}", entities=(f"Lisbon {n}", "Lisbon")) for n in range(200)]
@@ -108,7 +108,7 @@ async def test_near_names_of_other_tenants_neither_show_nor_crowd_out(
     assert await ask(neo4j_graph, "Lisbon", tenant="nobody") == []
 
 
-async def test_names_that_are_found_together_are_all_in_the_path(neo4j_graph: Neo4jGraph) -> None:
+async def test_path_has_every_matched_name(neo4j_graph: Neo4jGraph) -> None:
     await put(neo4j_graph, segment("a", entities=("Goa", "Mara")), segment("b", speaker="Mara"))
 
     [found, _] = await ask(neo4j_graph, "Did Mara like Goa?")
@@ -126,7 +126,7 @@ async def test_a_name_of_any_length_can_be_kept(neo4j_graph: Neo4jGraph) -> None
 # ---------------------------------------------------------------- hubs
 
 
-async def test_of_what_mentions_a_rare_name_that_which_mentions_the_hub_too_comes_first(
+async def test_mention_of_rare_name_and_hub_comes_first(
     neo4j_graph: Neo4jGraph,
 ) -> None:
     await put(
@@ -142,7 +142,7 @@ async def test_of_what_mentions_a_rare_name_that_which_mentions_the_hub_too_come
     assert len(found) == 20
 
 
-async def test_a_seed_gains_nothing_by_mentioning_itself_however_often_it_is_mentioned(
+async def test_seed_gains_nothing_by_mentioning_itself(
     neo4j_graph: Neo4jGraph,
 ) -> None:
     await put(
@@ -159,7 +159,7 @@ async def test_a_seed_gains_nothing_by_mentioning_itself_however_often_it_is_men
 
 
 @pytest.mark.parametrize("first", ["calls", "imports"])
-async def test_the_nearest_of_very_many_ways_counts(neo4j_graph: Neo4jGraph, first: str) -> None:
+async def test_nearest_of_many_paths_counts(neo4j_graph: Neo4jGraph, first: str) -> None:
     near = fact("near", "A", "calls", "B")
     far = [fact(f"far {n}", "A", "imports", "B") for n in range(40)]
     await put(neo4j_graph, segment("a", entity="A"), segment("b", entity="B"))
@@ -172,7 +172,7 @@ async def test_the_nearest_of_very_many_ways_counts(neo4j_graph: Neo4jGraph, fir
     assert (found.score, found.path) == (1.0, "A -[calls]-> B")
 
 
-async def test_more_facts_than_are_followed_still_end_in_an_answer(
+async def test_surplus_facts_still_end_in_an_answer(
     neo4j_graph: Neo4jGraph,
 ) -> None:
     hub = [fact(f"f{n}", "Mara", "knows", f"person {n % 9}", evidence=("a",)) for n in range(900)]
@@ -199,9 +199,7 @@ async def test_under_a_filter_many_facts_are_looked_through(neo4j_graph: Neo4jGr
 
 
 @pytest.mark.parametrize("order", WalkOrder)
-async def test_of_more_segments_than_a_walk_can_start_from_the_first_are_taken(
-    neo4j_graph: Neo4jGraph, order: WalkOrder
-) -> None:
+async def test_walk_starts_from_the_first_seeds(neo4j_graph: Neo4jGraph, order: WalkOrder) -> None:
     await put(
         neo4j_graph,
         *(segment(f"plain {n}") for n in range(40)),
@@ -330,7 +328,7 @@ async def test_after_any_changes_it_finds_what_the_reference_finds(
 # ---------------------------------------------------------------- what is stored
 
 
-async def test_no_text_of_a_segment_and_no_sentence_of_a_fact_is_stored(
+async def test_graph_stores_no_text_and_no_sentence(
     neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
 ) -> None:
     await put(
@@ -346,9 +344,7 @@ async def test_no_text_of_a_segment_and_no_sentence_of_a_fact_is_stored(
     assert all(record[0] == {} for record in relations)
 
 
-async def test_nothing_is_left_when_everything_has_been_removed(
-    neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
-) -> None:
+async def test_removed_items_leave_nothing(neo4j_graph: Neo4jGraph, cypher: neo4j.Driver) -> None:
     await put(
         neo4j_graph,
         segment("a", entities=("Mara", "Goa"), speaker="Tom", entity="Diary"),
@@ -392,7 +388,7 @@ async def test_changes_at_the_same_time_all_arrive(neo4j_graph: Neo4jGraph) -> N
 # ---------------------------------------------------------------- tenants, once more
 
 
-async def test_a_fact_is_linked_to_evidence_of_its_own_tenant(neo4j_graph: Neo4jGraph) -> None:
+async def test_fact_links_to_evidence_of_its_tenant(neo4j_graph: Neo4jGraph) -> None:
     await put(neo4j_graph, segment("a"), tenant=TenantName("other"))
     await put(neo4j_graph, fact("f", "Mara", "likes", "Goa", evidence=("a",)))
 
@@ -433,7 +429,7 @@ async def test_a_link_into_another_tenant_is_never_followed(
 
 @pytest.mark.parametrize("order", WalkOrder)
 @pytest.mark.parametrize("seeds", [None, ids("ours", "theirs")], ids=["names", "segments"])
-async def test_no_walk_of_another_kind_follows_such_a_link_either(
+async def test_other_walks_stay_in_their_tenant(
     neo4j_graph: Neo4jGraph, cypher: neo4j.Driver, order: WalkOrder, seeds: list[ItemId] | None
 ) -> None:
     await put(
@@ -522,7 +518,7 @@ async def search_within(graph: Neo4jGraph, seconds: float) -> list[str]:
 
 
 @pytest.mark.timeout(240)
-async def test_a_killed_neo4j_is_a_dependency_error_and_heals_when_it_returns(
+async def test_killed_neo4j_is_a_dependency_error_and_heals(
     own_neo4j: EmbeddedNeo4j, own_graph: Neo4jGraph
 ) -> None:
     await put(own_graph, segment("a", entities=("Mara",)))
@@ -547,7 +543,7 @@ async def test_a_killed_neo4j_is_a_dependency_error_and_heals_when_it_returns(
     assert await search_within(own_graph, 60) == ["a", "b"]
 
 
-async def test_a_neo4j_that_hangs_costs_its_share_and_no_more(
+async def test_hung_neo4j_costs_only_its_share(
     neo4j_graph: Neo4jGraph, neo4j_suspended: Callable[[], AbstractContextManager[None]]
 ) -> None:
     await put(neo4j_graph, segment("a", entities=("Mara",)))
@@ -562,7 +558,7 @@ async def test_a_neo4j_that_hangs_costs_its_share_and_no_more(
     assert await search_within(neo4j_graph, 60) == ["a"]
 
 
-async def test_an_address_where_nobody_is_costs_nothing_until_it_is_asked() -> None:
+async def test_unused_address_costs_nothing_before_a_search() -> None:
     graph = Neo4jGraph(Neo4jSettings(uri="bolt://127.0.0.1:1"))
 
     with pytest.raises(DependencyError, match="cannot be reached"):
@@ -571,7 +567,7 @@ async def test_an_address_where_nobody_is_costs_nothing_until_it_is_asked() -> N
     await graph.close()
 
 
-async def test_closed_while_it_plans_ahead_it_leaves_no_connection(
+async def test_closing_during_planning_leaves_no_connection(
     neo4j_uri: str, cypher: neo4j.Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
     cypher.execute_query("CALL db.clearQueryCaches()")
@@ -596,7 +592,7 @@ def connections_to(uri: str) -> set[int]:
     }
 
 
-async def test_a_walk_that_takes_too_long_is_ended_by_the_server_too(
+async def test_slow_walk_is_ended_by_the_server(
     neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
 ) -> None:
     await put(neo4j_graph, segment("a", entities=("Mara",), event_time=NOON - days(1)))

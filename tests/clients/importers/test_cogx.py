@@ -83,7 +83,7 @@ def test_facts_are_about_the_names_of_entities_and_nodes() -> None:
     assert found.mapped[Mapped("fact", "mention")] == 1
 
 
-def test_what_is_not_mapped_of_an_archive_is_reported() -> None:
+def test_unmapped_fields_of_archive_are_reported() -> None:
     found = imported("cogx", EXPORTS / "cogx")
 
     assert found.unmapped == {
@@ -122,7 +122,7 @@ def test_archive_of_another_version_is_named(archive: Path) -> None:
     assert imported("cogx", archive).problems == ["manifest.json:1: is of version 1.0; known is 0"]
 
 
-def test_blank_turn_is_left_out_and_the_others_are_read(archive: Path) -> None:
+def test_blank_turn_is_left_out(archive: Path) -> None:
     turns = [{"role": "user", "content": " "}, {"role": "user", "content": "Hello."}]
     episode = {"kind": "episode", "external_id": "e", "turns": turns}
     written(archive, episode, name="episodes.jsonl")

@@ -38,7 +38,7 @@ def ids(items: list[Item]) -> list[str]:
     ],
     ids=["array", "document", "lines", "pages"],
 )
-def test_documents_and_lines_are_read_alike(tmp_path: Path, text: str) -> None:
+def test_documents_and_lines_read_equally(tmp_path: Path, text: str) -> None:
     found = imported("mem0", written(tmp_path, text))
 
     assert (ids(found.items), found.problems) == (["m1", "m2"], [])
@@ -73,14 +73,14 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path: Path) -> None:
     ]
 
 
-def test_first_line_that_is_cut_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_cut_first_line_does_not_hide_others(tmp_path: Path) -> None:
     found = imported("mem0", written(tmp_path, '{"id": "m1", "mem', OTHER))
 
     assert ids(found.items) == ["m2"]
     assert len(found.problems) == 1
 
 
-def test_document_that_is_cut_is_one_problem_where_it_ends(tmp_path: Path) -> None:
+def test_cut_document_is_a_problem_at_its_end(tmp_path: Path) -> None:
     text = json.dumps([MEMORY, OTHER], indent=2)
 
     found = imported("mem0", written(tmp_path, text[: text.index("We landed")]))
@@ -108,7 +108,7 @@ def test_unknown_field_is_reported_with_its_count(tmp_path: Path) -> None:
     assert found.unmapped == {"memory.mood": 2}
 
 
-def test_labels_beyond_the_limits_are_reported_and_the_item_is_kept(tmp_path: Path) -> None:
+def test_labels_beyond_limits_are_reported_with_item_kept(tmp_path: Path) -> None:
     metadata = {f"key{number:02}": number for number in range(40)}
     long = {"a": "x" * 300, "b": "a NUL \0", "k" * 70: "key", "c": {"d": {"e": 1}}}
 
@@ -118,7 +118,7 @@ def test_labels_beyond_the_limits_are_reported_and_the_item_is_kept(tmp_path: Pa
     assert sum(found.unmapped.values()) == 12
 
 
-def test_owner_is_not_replaced_by_metadata_of_the_same_name(tmp_path: Path) -> None:
+def test_metadata_does_not_replace_the_owner(tmp_path: Path) -> None:
     memory = {**MEMORY, "user_id": "nora", "metadata": {"user_id": "idris"}}
 
     found = imported("mem0", written(tmp_path, memory))

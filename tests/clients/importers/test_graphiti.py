@@ -94,7 +94,7 @@ def test_edge_that_expired_without_an_end_is_retracted() -> None:
     assert found.fact(id_(11)).retracted_at is None
 
 
-def test_what_is_not_mapped_of_a_graph_is_reported() -> None:
+def test_unmapped_fields_of_graph_are_reported() -> None:
     found = imported("graphiti", EXPORTS / "graphiti.jsonl")
 
     assert found.unmapped == {
@@ -201,7 +201,7 @@ def test_episode_of_several_turns_is_one_text(tmp_path: Path) -> None:
     assert (segment.speaker, segment.text) == ("", content)
 
 
-def test_more_entities_and_evidence_than_an_item_can_have_are_reported(tmp_path: Path) -> None:
+def test_surplus_entities_and_evidence_are_reported(tmp_path: Path) -> None:
     episode = {"uuid": "e", "name": "", "content": "Many were there."}
     nodes = [{"uuid": f"n{number}", "name": f"Guest {number}"} for number in range(70)]
     links = [{"source_node_uuid": "e", "target_node_uuid": node["uuid"]} for node in nodes]

@@ -59,7 +59,7 @@ def test_dry_run_reports_the_same_and_calls_no_service(run: Run, fake_service: F
     assert result.stdout.splitlines()[-1] == "would store 2 items and reject 0 records"
 
 
-def test_records_that_cannot_be_read_are_named_and_the_others_stored(
+def test_unreadable_records_are_named_and_others_stored(
     run: Run, fake_service: FakeService
 ) -> None:
     points = str(EXPORTS / "qdrant.jsonl")
@@ -73,9 +73,7 @@ def test_records_that_cannot_be_read_are_named_and_the_others_stored(
     assert result.stdout.splitlines()[-1] == "rejected 1 record"
 
 
-def test_items_that_the_service_rejects_are_named_by_their_record(
-    run: Run, fake_service: FakeService
-) -> None:
+def test_rejected_items_are_named_by_their_record(run: Run, fake_service: FakeService) -> None:
     violation = ItemViolation(field="items[1].segment.labels", description="must be fewer")
     rejected = ItemOutcome(index=1, state=ITEM_STATE_REJECTED, violations=[violation])
     answer = IngestStreamResponse(rejected_count=1, rejected=[rejected])
@@ -87,9 +85,7 @@ def test_items_that_the_service_rejects_are_named_by_their_record(
     assert f"{MEM0}:1: results[1]: labels must be fewer" in result.stderr
 
 
-def test_owners_can_be_kept_apart_and_are_named_if_they_are_not(
-    run: Run, fake_service: FakeService, tmp_path: Path
-) -> None:
+def test_owners_are_separated_or_named(run: Run, fake_service: FakeService, tmp_path: Path) -> None:
     memories = [{"id": name, "memory": "We sailed.", "user_id": name} for name in ("nora", "idris")]
     file = str(written(tmp_path, *memories))
 

@@ -11,7 +11,7 @@ def said(text: str, speaker: str, minute: int) -> tuple[str, str, str, object]:
     return text, speaker, "Concierge", at(2026, 6, 1, 9, minute)
 
 
-def test_what_was_said_becomes_turns_without_events_and_thoughts() -> None:
+def test_messages_become_turns_without_events_and_thoughts() -> None:
     found = imported("letta", EXPORTS / "letta.af")
 
     turns = [each for each in found.items if isinstance(each, Segment) and not each.kind]
@@ -32,7 +32,7 @@ def test_block_of_core_memory_becomes_a_segment() -> None:
     assert (block.kind, block.title, block.text) == ("block", "human", "Nora. Lives in Lisbon.")
 
 
-def test_what_is_not_mapped_of_an_agent_is_reported() -> None:
+def test_unmapped_fields_of_agent_are_reported() -> None:
     found = imported("letta", EXPORTS / "letta.af")
 
     assert {
@@ -46,7 +46,7 @@ def test_what_is_not_mapped_of_an_agent_is_reported() -> None:
     assert found.unmapped["message.content"] == 2
 
 
-def test_ids_come_from_what_was_said_not_from_numbers_of_a_file(tmp_path: Path) -> None:
+def test_ids_come_from_text_not_from_numbers(tmp_path: Path) -> None:
     file = json.loads((EXPORTS / "letta.af").read_text())
     for number, message in enumerate(file["agents"][0]["messages"]):
         message["id"] = f"message-{number + 100}"

@@ -47,7 +47,7 @@ def test_memory_becomes_a_segment_with_its_owner_as_labels() -> None:
     assert found.problems == []
 
 
-def test_what_a_segment_cannot_have_is_reported() -> None:
+def test_unmapped_fields_of_memory_are_reported() -> None:
     found = imported("mem0", EXPORTS / "mem0.json")
 
     assert found.unmapped == {
@@ -57,7 +57,7 @@ def test_what_a_segment_cannot_have_is_reported() -> None:
     }
 
 
-def test_relation_of_mem0_1_becomes_a_fact_and_a_further_page_is_reported(tmp_path: Path) -> None:
+def test_relation_becomes_fact_and_next_page_is_reported(tmp_path: Path) -> None:
     relation = {"source": "nora", "relationship": "lives_in", "target": "lisbon"}
     page = {"results": [], "relations": [relation, {"source": "nora"}], "next": "page 2"}
 

@@ -31,7 +31,7 @@ def test_point_becomes_a_segment_with_its_payload() -> None:
     ]
 
 
-def test_vectors_are_reported_and_a_point_without_text_is_named() -> None:
+def test_vectors_and_points_without_text_are_reported() -> None:
     found = imported("qdrant", QDRANT)
 
     assert found.unmapped == {"point.vector": 2}
@@ -48,7 +48,7 @@ def test_the_key_of_the_text_can_be_named(tmp_path: Path) -> None:
     assert (segment.text, segment.labels) == ("long", {"text": "short"})
 
 
-def test_response_of_the_api_is_unwrapped_and_a_further_page_reported(tmp_path: Path) -> None:
+def test_api_response_is_unwrapped_and_next_page_reported(tmp_path: Path) -> None:
     point = {"id": 1, "payload": {"text": "We sailed."}}
     response = {"result": {"points": [point, "no point"], "next_page_offset": 2}, "status": "ok"}
 
@@ -60,7 +60,7 @@ def test_response_of_the_api_is_unwrapped_and_a_further_page_reported(tmp_path: 
 
 
 @pytest.mark.parametrize("time", [1779269400, "yesterday"])
-def test_what_is_no_time_is_reported(tmp_path: Path, time: object) -> None:
+def test_invalid_time_is_reported(tmp_path: Path, time: object) -> None:
     point = {"id": 1, "payload": {"text": "We sailed.", "timestamp": time}}
 
     found = imported("qdrant", written(tmp_path, point))

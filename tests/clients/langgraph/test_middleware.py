@@ -84,7 +84,7 @@ def queries(service: FakeService) -> list[str]:
     return [request.query for request in service.requests]
 
 
-def test_the_block_is_in_each_call_of_a_turn_and_in_no_message_of_the_agent(
+def test_block_is_in_model_calls_but_no_message(
     fake_service: FakeService,
 ) -> None:
     fake_service.will_answer("Retrieve", RetrieveResponse(briefing=BLOCK))
@@ -102,7 +102,7 @@ def test_the_block_is_in_each_call_of_a_turn_and_in_no_message_of_the_agent(
     assert request.limit == 3
 
 
-def test_the_block_of_a_turn_replaces_the_one_before_and_is_in_no_checkpoint(
+def test_block_replaces_the_previous_without_a_checkpoint(
     fake_service: FakeService,
 ) -> None:
     fake_service.will_answer(
@@ -135,7 +135,7 @@ def test_an_agent_that_goes_on_after_an_interrupt_recalls_again(fake_service: Fa
     assert queries(fake_service) == ["Who sails?"] * 2
 
 
-async def test_it_works_in_an_event_loop_with_either_client(fake_service: FakeService) -> None:
+async def test_middleware_works_in_an_event_loop(fake_service: FakeService) -> None:
     fake_service.will_answer("Retrieve", *[RetrieveResponse(briefing=BLOCK)] * 2)
     scripted = model("Nora.", "Nora.")
     with Client(fake_service.address, tenant="acme") as blocking:
@@ -146,7 +146,7 @@ async def test_it_works_in_an_event_loop_with_either_client(fake_service: FakeSe
     assert scripted.systems() == [BLOCK, BLOCK]
 
 
-async def test_an_agent_without_a_loop_is_told_why_it_cannot_use_an_async_client(
+async def test_agent_without_loop_rejects_an_async_client(
     fake_service: FakeService,
 ) -> None:
     async with AsyncClient(fake_service.address, tenant="acme") as client:

@@ -137,7 +137,7 @@ async def compare(store: BaseStore, scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_each_call_answers_as_the_in_memory_store(scenario: str, store: BaseStore) -> None:
+async def test_calls_answer_as_the_in_memory_store(scenario: str, store: BaseStore) -> None:
     await compare(store, scenario)
 
 
@@ -151,7 +151,7 @@ async def service(postgres_server: str, neo4j_uri: str) -> AsyncIterator[AsyncCl
 @pytest.mark.postgres
 @pytest.mark.neo4j
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_over_postgres_each_call_answers_as_the_in_memory_store(
+async def test_calls_over_postgres_answer_as_the_in_memory_store(
     scenario: str, service: AsyncClient
 ) -> None:
     await compare(TriviumStore(service.for_tenant(scenario)), scenario)
@@ -184,7 +184,7 @@ def test_neither_store_has_a_time_to_live() -> None:
 
 
 @pytest.mark.parametrize("wanted", [{"n": {"$near": 1}}, {"n": {"$gt": 1, "$in": [1]}}])
-def test_both_stores_refuse_an_unknown_operator(wanted: dict[str, Any]) -> None:
+def test_unknown_operator_is_rejected_by_both_stores(wanted: dict[str, Any]) -> None:
     for each in (TriviumStore(FakeClient()), InMemoryStore()):
         each.put(A, "key", {"n": 2})
         with pytest.raises(ValueError, match=r"operator"):
@@ -222,7 +222,7 @@ ops = st.one_of(
 
 @settings(max_examples=examples(300))
 @given(batches=st.lists(st.lists(ops, max_size=4), max_size=8))
-def test_any_sequence_of_calls_answers_as_the_in_memory_store(batches: list[list[Op]]) -> None:
+def test_any_calls_answer_as_the_in_memory_store(batches: list[list[Op]]) -> None:
     store, peer = TriviumStore(FakeClient()), Peer()
     for each in batches:
         assert comparable(store.batch(each)) == comparable(peer.batch(each))

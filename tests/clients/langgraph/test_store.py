@@ -45,7 +45,7 @@ def test_a_query_finds_what_is_below_the_namespace(store: TriviumStore) -> None:
     assert store.search(NS, query="who eats")[0].score == 1.0
 
 
-def test_a_query_is_filtered_and_paged_after_it_was_ranked(
+def test_query_is_filtered_and_paged_after_ranking(
     store: TriviumStore, client_in_memory: FakeClient
 ) -> None:
     assert keys(store.search(NS, query="nora", filter={"year": {"$gt": 2025}}, limit=1)) == ["trip"]
@@ -73,7 +73,7 @@ def test_near_duplicates_are_two_items(store: TriviumStore, client_in_memory: Fa
     assert client_in_memory.retrievals[-1]["profile_overrides"] == {"fold_from": None}
 
 
-def test_what_is_not_indexed_is_got_and_listed_but_not_found(
+def test_unindexed_item_is_listed_but_not_found(
     store: TriviumStore, client_in_memory: FakeClient
 ) -> None:
     store.put(NS, "pin", {"text": "Nora has the number 1234."}, index=False)

@@ -71,7 +71,7 @@ async def test_a_preemptive_generation_survives_with_its_memory(
     assert fake_service.asked() == ["When is the wedding?"]
 
 
-async def test_what_was_found_while_the_user_spoke_is_there_when_the_turn_ends() -> None:
+async def test_memory_is_found_before_the_turn_ends() -> None:
     with listening(HangingService()) as service:
         service.early["when is the wedding"] = WEDDING
         async with WatchedClient(service.address) as client:
@@ -90,7 +90,7 @@ async def test_what_was_found_while_the_user_spoke_is_there_when_the_turn_ends()
     assert memory.outcomes[TurnOutcome.FOUND] == 1
 
 
-async def test_a_preemptive_generation_is_not_searched_for_again_at_its_end(
+async def test_preemptive_generation_is_searched_for_once(
     memory: TriviumMemory, fake_service: RecallingService
 ) -> None:
     async with calling(agent_with(memory)) as call:
@@ -103,7 +103,7 @@ async def test_a_preemptive_generation_is_not_searched_for_again_at_its_end(
     assert fake_service.heard == ["When is the wedding?", "and the trip"]
 
 
-async def test_all_that_was_said_in_a_turn_is_searched_for_and_nothing_of_another(
+async def test_whole_turn_is_searched_for_without_others(
     memory: TriviumMemory, fake_service: RecallingService
 ) -> None:
     async with calling(agent_with(memory)) as call:
@@ -221,7 +221,7 @@ async def test_a_speculative_attempt_is_not_stored(
     assert fake_service.asked() == ["When is the", "When is the wedding?"]
 
 
-async def test_without_its_memory_the_agent_goes_on_and_counts_it(
+async def test_agent_goes_on_and_counts_missing_memory(
     memory: TriviumMemory, fake_service: RecallingService
 ) -> None:
     fake_service.will_recall(DOWN, LATE, "", WEDDING)
@@ -252,7 +252,7 @@ async def test_an_agent_whose_service_is_gone_answers() -> None:
     assert set(memory.outcomes) <= {"failed", "late"}
 
 
-async def test_what_was_known_at_the_start_fills_a_turn_without_a_find(
+async def test_memory_at_start_fills_turn_without_hits(
     memory: TriviumMemory, fake_service: RecallingService
 ) -> None:
     fake_service.at_start = GOA
@@ -285,9 +285,7 @@ async def test_an_attempt_that_is_overtaken_cancels_its_recall() -> None:
 
 @pytest.mark.postgres
 @pytest.mark.neo4j
-async def test_what_was_said_in_a_call_is_recalled_in_the_next(
-    postgres_dsn: str, neo4j_uri: str
-) -> None:
+async def test_turn_of_a_call_is_recalled_in_the_next(postgres_dsn: str, neo4j_uri: str) -> None:
     async with local_service(postgres_dsn, neo4j_uri) as client:
 
         async def said_in(name: str, text: str) -> Messages:

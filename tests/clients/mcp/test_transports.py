@@ -114,13 +114,13 @@ def test_a_token_of_the_process_is_not_lent_over_http() -> None:
         check(Connection(token="trv_key"), over_http("127.0.0.1"))
 
 
-def test_the_memory_of_the_process_is_not_served_to_other_machines() -> None:
+def test_memory_is_not_served_to_other_machines() -> None:
     check(Connection(tenant="acme"), over_http("127.0.0.1"))
     with pytest.raises(ValueError, match="other machines"):
         check(Connection(tenant="acme"), over_http("0.0.0.0"))
 
 
-def test_settings_that_cannot_be_used_end_the_process_in_one_line(tmp_path: Path) -> None:
+def test_unusable_settings_end_the_process_in_one_line(tmp_path: Path) -> None:
     environment = {"TRIVIUM_TOKEN_FILE": str(tmp_path / "missing")}
     done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, check=False)
 

@@ -87,7 +87,7 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
     assert spoken == ["I see.", "I see."]
 
 
-async def test_what_was_found_while_the_user_spoke_is_there_when_the_turn_ends() -> None:
+async def test_memory_is_found_before_the_turn_ends() -> None:
     with listening(HangingService()) as service:
         service.early["when is the wedding"] = WEDDING
         client = WatchedClient(service.address)
@@ -104,7 +104,7 @@ async def test_what_was_found_while_the_user_spoke_is_there_when_the_turn_ends()
     assert ("recall", "found") in [(each.operation, each.outcome) for each in bot.metrics.kept]
 
 
-async def test_all_that_was_said_in_a_turn_is_searched_for_and_nothing_of_another(
+async def test_whole_turn_is_searched_for_without_others(
     memory: TriviumMemoryService, fake_service: RecallingService
 ) -> None:
     async with running_bot(memory) as bot:
@@ -147,7 +147,7 @@ async def test_an_exchange_is_stored_once_after_it(
     ]
 
 
-async def test_without_its_memory_the_bot_goes_on_and_says_so_in_metrics(
+async def test_bot_goes_on_and_counts_missing_memory(
     memory: TriviumMemoryService, fake_service: RecallingService
 ) -> None:
     fake_service.will_recall(DOWN, LATE, "", WEDDING)
@@ -177,7 +177,7 @@ async def test_a_bot_whose_service_is_gone_answers() -> None:
     assert {str(each.outcome) for each in bot.metrics.kept} <= {"failed", "late", "not stored"}
 
 
-async def test_what_was_known_at_the_start_fills_a_turn_without_a_find(
+async def test_memory_at_start_fills_turn_without_hits(
     memory: TriviumMemoryService, fake_service: RecallingService
 ) -> None:
     fake_service.at_start = GOA
@@ -192,7 +192,7 @@ async def test_what_was_known_at_the_start_fills_a_turn_without_a_find(
     assert ("developer", GOA) not in second.messages
 
 
-async def test_a_turn_that_goes_on_after_a_tool_is_recalled_once(
+async def test_turn_continued_after_a_tool_is_recalled_once(
     memory: TriviumMemoryService, fake_service: RecallingService
 ) -> None:
     fake_service.will_recall(WEDDING)
@@ -219,7 +219,7 @@ async def test_tools_are_kept(memory: TriviumMemoryService, fake_service: Recall
     assert given.frame.context.tools is bot.context.tools
 
 
-async def test_a_speculative_turn_is_not_searched_for_again_at_its_end(
+async def test_speculative_turn_is_searched_for_once(
     memory: TriviumMemoryService, fake_service: RecallingService
 ) -> None:
     provisional = LLMContext([{"role": "user", "content": "When is the wedding?"}])
@@ -271,9 +271,7 @@ async def test_an_interruption_cancels_the_recall() -> None:
 
 @pytest.mark.postgres
 @pytest.mark.neo4j
-async def test_what_was_said_in_a_call_is_recalled_in_the_next(
-    postgres_dsn: str, neo4j_uri: str
-) -> None:
+async def test_turn_of_a_call_is_recalled_in_the_next(postgres_dsn: str, neo4j_uri: str) -> None:
     async with local_service(postgres_dsn, neo4j_uri) as client:
 
         def of_call(name: str) -> TriviumMemoryService:

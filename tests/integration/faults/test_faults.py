@@ -88,9 +88,7 @@ class ChokingEmbedder(FakeEmbedder):
         return await super().embed_documents(texts)
 
 
-async def test_a_poisoned_row_is_dead_lettered_and_the_rest_goes_on(
-    postgres_dsn: str, neo4j_uri: str
-) -> None:
+async def test_poisoned_row_is_dead_lettered_alone(postgres_dsn: str, neo4j_uri: str) -> None:
     poisoned = Segment(id="bad", text="A poison for the encoder.")
     async with local_service(postgres_dsn, neo4j_uri, embedder=ChokingEmbedder()) as memory:
         token = (await memory.ingest([poisoned, SAID])).consistency_token
@@ -156,7 +154,7 @@ async def test_neo4j_killed_while_serving_loses_nothing(
     assert "f1" in after.hits[0].ledger.leg_terms[0].fact_ids
 
 
-async def test_neo4j_that_hangs_costs_three_questions_their_time_and_then_nothing(
+async def test_hung_neo4j_costs_three_questions_their_time(
     postgres_dsn: str, neo4j_uri: str, neo4j_suspended: Callable[[], AbstractContextManager[None]]
 ) -> None:
     async with local_service(postgres_dsn, neo4j_uri) as memory:
@@ -198,7 +196,7 @@ async def idle_index(dsn: str) -> AsyncIterator[LogFollowingIndex]:
         await index.stop()
 
 
-async def test_an_index_that_is_not_filled_at_start_is_said_and_heals(
+async def test_index_unfilled_at_start_is_reported_and_heals(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:
     async with (
@@ -256,7 +254,7 @@ class UnreachableIndex:
         return await self._reached.status()
 
 
-async def test_an_index_that_cannot_be_reached_at_start_is_said_and_heals(
+async def test_index_unreachable_at_start_is_reported_and_heals(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:
     async with idle_index(postgres_dsn) as filled:
@@ -282,9 +280,7 @@ async def test_an_index_that_cannot_be_reached_at_start_is_said_and_heals(
     assert any(said.startswith("index") for said in degraded)
 
 
-async def test_postgres_missing_at_start_is_not_serving_and_heals(
-    short_directory: Path, neo4j_uri: str
-) -> None:
+async def test_postgres_missing_at_start_heals(short_directory: Path, neo4j_uri: str) -> None:
     server = EmbeddedPostgres(short_directory / "late", settings=QUICK)
     dsn = await asyncio.to_thread(server.start)
     await asyncio.to_thread(server.stop)
@@ -319,7 +315,7 @@ class OtherEmbedder(GatedEmbedder):
         return EmbeddingModel("another", (await super().model()).dimension)
 
 
-async def test_another_model_embeds_anew_and_dense_is_skipped_meanwhile(
+async def test_changed_model_skips_dense_until_rows_are_embedded(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:
     async with local_service(postgres_dsn, neo4j_uri) as memory:
@@ -355,7 +351,7 @@ def _doubled(vectors: Vectors) -> Vectors:
     return doubled
 
 
-async def test_the_previous_model_answers_until_all_rows_are_embedded_anew(
+async def test_previous_model_answers_until_rows_are_embedded(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:
     async with local_service(postgres_dsn, neo4j_uri) as memory:

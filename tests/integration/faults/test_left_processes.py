@@ -41,14 +41,14 @@ def store(environment: dict[str, str]) -> Iterator[psutil.Process]:
         process.kill()
 
 
-def test_what_ray_has_left_is_found_and_stores_are_not(
+def test_leftover_processes_of_ray_exclude_stores(
     orphan: psutil.Process, store: psutil.Process, tmp_path: Path
 ) -> None:
     assert left_by_ray(tmp_path) == [orphan]
     assert left_by_ray(tmp_path / "another") == []
 
 
-def test_what_does_not_end_by_itself_is_killed(
+def test_leftover_process_is_killed(
     orphan: psutil.Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_cluster, "GONE_TIMEOUT_S", 0)

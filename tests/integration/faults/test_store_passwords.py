@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
 PASSWORD = "swordfish-of-the-stores"
 
 
-async def test_no_password_of_a_store_is_in_a_log_an_error_or_the_statistics(
+async def test_passwords_of_stores_are_in_no_output(
     short_directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -172,7 +172,7 @@ async def shown(memory: AsyncClient, **clocks: datetime | None) -> list[str]:
     return [hit.id for hit in answer.hits]
 
 
-async def test_an_export_is_stored_again_with_its_hashes_times_and_history(
+async def test_stored_export_keeps_hashes_times_and_history(
     memories: Memories, postgres_dsn: str, tmp_path: Path
 ) -> None:
     original, copy = memories.original, memories.copy
@@ -208,7 +208,7 @@ async def test_an_export_is_stored_again_with_its_hashes_times_and_history(
     assert (TURN.id in known_early, BARE.id in known_early) == (True, False)
 
 
-async def test_what_was_exported_and_what_was_sent_before_changes_nothing(
+async def test_repeated_write_of_an_export_changes_nothing(
     memories: Memories, tmp_path: Path
 ) -> None:
     everything = [item for item in (*EARLY, *LATER) if item is not GOA]

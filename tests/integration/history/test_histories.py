@@ -307,7 +307,7 @@ WRITTEN: list[Item] = [SPOKEN, SPOKEN_OF_IT, OLD, FURTHER]
         )
     ]
 )
-async def test_after_any_history_a_retrieval_finds_what_a_table_says_is_there(
+async def test_retrieval_after_any_history_equals_a_table(
     stores: Stores, steps: list[tuple[list[Item] | ItemId, list[Question]]]
 ) -> None:
     history = History(stores)

@@ -65,7 +65,7 @@ async def facts_shown(
 
 @pytest.mark.parametrize("closer", [YORK, MOVED], ids=["one value", "named"])
 @pytest.mark.parametrize("closer_first", [False, True])
-async def test_a_closed_fact_never_outranks_the_one_that_closed_it_unless_as_of_asks(
+async def test_only_as_of_ranks_closed_fact_first(
     memory: AsyncClient, closer: Fact, closer_first: bool
 ) -> None:
     for item in [closer, LEEDS] if closer_first else [LEEDS, closer]:
@@ -79,7 +79,7 @@ async def test_a_closed_fact_never_outranks_the_one_that_closed_it_unless_as_of_
     assert await facts_shown(memory, token, as_of=day(105), known_at=day(0)) == []
 
 
-async def test_a_fact_is_open_again_when_what_closed_it_is_forgotten(memory: AsyncClient) -> None:
+async def test_fact_reopens_after_erasure_of_its_closer(memory: AsyncClient) -> None:
     await memory.ingest([LEEDS, YORK])
     forgotten = await memory.forget(fact_ids=["york"])
 

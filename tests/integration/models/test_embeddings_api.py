@@ -76,7 +76,7 @@ async def test_meaning_is_found_by_the_vectors_of_another_service(
         (429, "the embeddings API is full, try again in 1 s"),
     ],
 )
-async def test_a_service_that_is_away_or_busy_costs_the_legs_of_meaning_and_nothing_written(
+async def test_unavailable_embeddings_api_loses_no_write(
     postgres_dsn: str, neo4j_uri: str, status: int, reason: str
 ) -> None:
     async with (

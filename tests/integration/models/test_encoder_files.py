@@ -98,7 +98,7 @@ def test_whatever_changes_the_vectors_changes_the_fingerprint(
     assert len(known) == 6
 
 
-def test_a_truncated_vector_is_the_head_of_the_whole_one_at_unit_length(
+def test_truncated_vector_is_the_normalized_head(
     tiny_bert: EncoderCheckpoint, tmp_path: Path
 ) -> None:
     short = open_checkpoint(str(tiny_bert.folder), dimension=48)

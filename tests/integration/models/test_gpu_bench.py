@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("case", TINY_CASES, ids=lambda case: case.name)
-def test_each_contender_gives_the_same_rows(case: Case) -> None:
+def test_contenders_give_the_same_rows(case: Case) -> None:
     network = case.make(CPU, "float32")
     windows = random_windows([38, 3, 120, 1], case.vocabulary)
 

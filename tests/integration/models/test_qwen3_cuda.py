@@ -89,7 +89,7 @@ def test_in_bfloat16_rows_are_those_of_transformers(
 
 
 @pytest.mark.parametrize("windows", [RAGGED, EQUALLY_LONG], ids=["ragged", "equally long"])
-def test_a_replay_gives_what_the_same_batch_gives_kernel_by_kernel(
+def test_replay_equals_the_batch_kernel_by_kernel(
     graphs: CudaGraphs, windows: list[Window]
 ) -> None:
     (rows, length) = (len(windows), max(map(len, windows)))
@@ -106,7 +106,7 @@ def test_a_replay_gives_what_the_same_batch_gives_kernel_by_kernel(
     torch.testing.assert_close(graphs.replay(bucket, batch), replayed, rtol=0, atol=0)
 
 
-def test_captures_share_their_memory_and_do_not_disturb_each_other(
+def test_captures_share_memory_without_disturbing_others(
     graphs: CudaGraphs,
 ) -> None:
     passes = BucketedPasses(graphs, BucketPlan(token_budget=512, window=WINDOW), 4096)

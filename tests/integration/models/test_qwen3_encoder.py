@@ -108,7 +108,7 @@ def distance(made: Vectors, wanted: Vectors) -> float:
     [RAGGED, RAGGED[::-1], EQUALLY_LONG, RAGGED[1:2], ("",), ("", ""), (OVER_LONG, "", "goa")],
     ids=["ragged", "permuted", "equally long", "single", "empty", "empty twice", "over-long"],
 )
-def test_rows_are_those_of_transformers_and_of_sentence_transformers(
+def test_rows_equal_transformers_and_sentence_transformers(
     encoder: Qwen3Encoder, library: Any, tiny_qwen3: EncoderCheckpoint, texts: Sequence[str]
 ) -> None:
     windows = first_windows(encoder, texts)
@@ -118,16 +118,14 @@ def test_rows_are_those_of_transformers_and_of_sentence_transformers(
     assert distance(made, by_sentence_transformers(tiny_qwen3, texts)) < CLOSE
 
 
-def test_every_window_of_an_over_long_text_has_the_row_that_transformers_gives_it(
-    encoder: Qwen3Encoder, library: Any
-) -> None:
+def test_windows_of_long_text_equal_transformers(encoder: Qwen3Encoder, library: Any) -> None:
     windows = encoder.tokenize_document(OVER_LONG)
 
     assert len(windows) > 2
     assert distance(encoder.encode(windows), one_by_one(library, windows)) < CLOSE
 
 
-def test_a_question_has_the_instruction_of_the_checkpoint_and_a_document_has_none(
+def test_only_questions_have_the_instruction_of_checkpoint(
     encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     made = encoder.encode([encoder.tokenize_query("goa"), *encoder.tokenize_document("goa")])
@@ -137,7 +135,7 @@ def test_a_question_has_the_instruction_of_the_checkpoint_and_a_document_has_non
     assert distance(made[:1], made[1:]) > FAR
 
 
-def test_a_shorter_vector_is_the_head_of_the_whole_one_brought_to_unit_length(
+def test_shorter_vector_is_the_normalized_head(
     encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     short = Qwen3Encoder(open_checkpoint(str(tiny_qwen3.folder), dimension=32))
@@ -161,7 +159,7 @@ def test_the_side_on_which_the_tokenizer_pads_does_not_matter(
     assert distance(made, encoder.encode(first_windows(encoder, RAGGED))) < CLOSE
 
 
-def test_padding_and_end_token_of_the_tokenizer_are_the_same_one(
+def test_padding_of_the_tokenizer_is_its_end_token(
     encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     """So that the tests above would notice who takes the one for the other."""
@@ -228,7 +226,7 @@ def looking_ahead(library: Any, windows: Sequence[TokenIds]) -> Vectors:
         looking_ahead,
     ],
 )
-def test_what_others_have_got_wrong_is_far_from_what_it_makes(
+def test_known_mistakes_give_distant_vectors(
     encoder: Qwen3Encoder, library: Any, wrong: Callable[[Any, Sequence[TokenIds]], Vectors]
 ) -> None:
     windows = first_windows(encoder, RAGGED)
@@ -236,7 +234,7 @@ def test_what_others_have_got_wrong_is_far_from_what_it_makes(
     assert distance(encoder.encode(windows), wrong(library, windows)) > FAR
 
 
-def test_truncation_after_normalising_is_far_from_what_it_makes(
+def test_truncation_after_normalizing_gives_distant_vectors(
     encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     short = Qwen3Encoder(open_checkpoint(str(tiny_qwen3.folder), dimension=32))
@@ -248,7 +246,7 @@ def test_truncation_after_normalising_is_far_from_what_it_makes(
 # ---------------------------------------------------------------- precision
 
 
-def test_half_precisions_are_close_and_of_a_fingerprint_of_their_own(
+def test_half_precisions_are_close_with_own_fingerprints(
     encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     windows = first_windows(encoder, RAGGED)
@@ -269,7 +267,7 @@ def test_a_precision_has_one_fingerprint_whatever_runs_it(tiny_qwen3: EncoderChe
     assert lean.model() == library.model()
 
 
-def test_what_overflows_in_float16_is_refused_at_the_start(folder: Path) -> None:
+def test_float16_overflow_is_rejected_at_start(folder: Path) -> None:
     with_weights(folder, lambda name, row: row * 3e4 if "down_proj" in name else row)
 
     with pytest.raises(DependencyError, match="not finite in float16"):
@@ -277,7 +275,7 @@ def test_what_overflows_in_float16_is_refused_at_the_start(folder: Path) -> None
     Qwen3Encoder(open_checkpoint(str(folder)), precision="bfloat16")
 
 
-def test_what_overflows_in_one_batch_only_is_an_error_and_no_vector(folder: Path) -> None:
+def test_overflow_in_a_batch_is_an_error(folder: Path) -> None:
     rare = 1
 
     def spoilt(name: str, row: Tensor) -> Tensor:
@@ -413,7 +411,7 @@ def test_a_checkpoint_that_would_give_wrong_vectors_is_refused(
     assert str(folder) not in str(caught.value)
 
 
-def test_a_text_may_not_end_with_another_token_than_no_text_does(folder: Path) -> None:
+def test_tokenizer_without_end_token_is_rejected(folder: Path) -> None:
     """The tokenizer cuts: of a long text too, the end token must be left."""
 
     def change(tokenizer: Any) -> None:
@@ -453,9 +451,7 @@ def test_a_device_that_is_not_there_is_refused(tiny_qwen3: EncoderCheckpoint) ->
 # ---------------------------------------------------------------- who runs what
 
 
-def test_a_checkpoint_in_several_files_saved_as_a_language_model_is_the_same(
-    encoder: Qwen3Encoder, folder: Path
-) -> None:
+def test_checkpoint_in_several_files_gives_equal_rows(encoder: Qwen3Encoder, folder: Path) -> None:
     rows = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names = sorted(rows)
@@ -470,7 +466,7 @@ def test_a_checkpoint_in_several_files_saved_as_a_language_model_is_the_same(
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_qwen3_is_run_by_the_lean_encoder_and_a_variant_of_it_is_not(
+def test_only_an_exact_qwen3_uses_the_lean_encoder(
     tiny_qwen3: EncoderCheckpoint, folder: Path, device: str
 ) -> None:
     rewrite(folder / "config.json", use_sliding_window=True)
@@ -491,7 +487,7 @@ def test_a_qwen3_is_run_by_the_lean_encoder_and_a_variant_of_it_is_not(
         ("float32", "cuda", "qwen3", "float32"),
     ],
 )
-def test_on_an_accelerator_a_qwen3_is_computed_in_bfloat16_unless_another_is_named(
+def test_qwen3_on_an_accelerator_defaults_to_bfloat16(
     precision: Any, device: str, backend: str, chosen: str
 ) -> None:
     assert choose_precision(precision, device, backend) == chosen
@@ -503,11 +499,11 @@ def test_int8_without_an_onnx_graph_is_refused(backend: str) -> None:
         choose_precision("int8", "cpu", backend)
 
 
-def test_a_precision_that_is_named_is_one_that_torch_computes(tiny_bert: EncoderCheckpoint) -> None:
+def test_named_precision_is_computed_by_torch(tiny_bert: EncoderCheckpoint) -> None:
     assert choose_backend("auto", "cpu", tiny_bert, "bfloat16") == "torch"
 
 
-def test_who_runs_it_can_be_asked_without_loading_torch(tiny_qwen3: EncoderCheckpoint) -> None:
+def test_runtime_is_known_without_loading_torch(tiny_qwen3: EncoderCheckpoint) -> None:
     program = f"""
 import sys
 from serving.gpu.encoders.backend import choose_backend
@@ -522,7 +518,7 @@ print(sorted({{"torch", "transformers", "onnx"}} & sys.modules.keys()))
     assert outcome.stdout.split() == ["qwen3", "[]"]
 
 
-async def test_the_service_embeds_by_the_model_and_the_precision_of_its_settings(
+async def test_service_embeds_by_configured_model_and_precision(
     encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
 ) -> None:
     settings = load_settings(

@@ -129,7 +129,7 @@ def as_embedder(folder: Path) -> None:
         ("qwen3", as_embedder, "no known reranker"),
     ],
 )
-def test_what_is_no_reranker_is_refused(
+def test_folder_without_reranker_is_rejected(
     request: pytest.FixtureRequest, model: str, spoil: Spoil, why: str
 ) -> None:
     folder: Path = request.getfixturevalue(model)
@@ -181,7 +181,7 @@ def with_garbage_for_weights(folder: Path) -> None:
         ("qwen3", with_config(hidden_act="relu"), "hidden_act is 'relu', which"),
     ],
 )
-def test_what_cannot_be_loaded_is_refused(
+def test_unloadable_reranker_is_rejected(
     request: pytest.FixtureRequest, model: str, spoil: Spoil, why: str
 ) -> None:
     folder: Path = request.getfixturevalue(model)
@@ -193,7 +193,7 @@ def test_what_cannot_be_loaded_is_refused(
     assert str(folder) not in str(caught.value)
 
 
-def test_a_head_of_its_own_is_read_where_there_is_one(qwen3: Path) -> None:
+def test_separate_head_is_read_if_present(qwen3: Path) -> None:
     tied = logits_of(TorchCrossEncoder(open_checkpoint(str(qwen3))), "who?", ["we", "goa"])
     weights = load_file(qwen3 / "model.safetensors")
     weights["lm_head.weight"] = -weights[EMBEDDINGS]
@@ -206,9 +206,7 @@ def test_a_head_of_its_own_is_read_where_there_is_one(qwen3: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlmr", "qwen3"])
-def test_in_bfloat16_logits_are_close_to_those_in_float32(
-    request: pytest.FixtureRequest, kind: str
-) -> None:
+def test_bfloat16_logits_are_close_to_float32(request: pytest.FixtureRequest, kind: str) -> None:
     checkpoint = open_checkpoint(str(request.getfixturevalue(f"tiny_{kind}_reranker")))
     texts = ["we sailed to goa", "home", "memory is hard"]
     exact = logits_of(TorchCrossEncoder(checkpoint), "who sailed?", texts)
@@ -218,7 +216,7 @@ def test_in_bfloat16_logits_are_close_to_those_in_float32(
     assert half == pytest.approx(exact, abs=0.1, rel=0.1)
 
 
-def test_what_overflows_in_float16_is_refused_at_the_start(qwen3: Path) -> None:
+def test_float16_overflow_is_rejected_at_start(qwen3: Path) -> None:
     weights = load_file(qwen3 / "model.safetensors")
     weights["model.layers.1.mlp.down_proj.weight"] *= 3e4
     save_file(weights, qwen3 / "model.safetensors", metadata={"format": "pt"})
@@ -238,7 +236,7 @@ def test_what_overflows_in_float16_is_refused_at_the_start(qwen3: Path) -> None:
         ("float16", "cpu", "float16"),
     ],
 )
-def test_off_the_cpu_it_is_bfloat16_unless_another_is_named(
+def test_reranker_on_an_accelerator_defaults_to_bfloat16(
     precision: Any, device: str, chosen: str
 ) -> None:
     assert choose_precision(precision, device) == chosen
@@ -281,7 +279,7 @@ async def test_the_model_that_is_named_is_the_one_that_reranks(tiny_bert_reranke
     assert logits == pytest.approx(logits_of(alone, "who sailed?", ["we sailed", "home"]), abs=1e-5)
 
 
-async def test_a_model_that_is_not_there_is_a_reason_and_no_failed_start(tmp_path: Path) -> None:
+async def test_missing_reranker_does_not_fail_the_start(tmp_path: Path) -> None:
     named = {"model": str(tmp_path), "load": "start"}
 
     async with open_reranker(load_settings({"reranker": named})) as reranker:

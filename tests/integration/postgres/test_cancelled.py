@@ -26,7 +26,7 @@ async def running(database: Database) -> int:
     return int(row[0])
 
 
-async def test_the_statement_of_a_cancelled_search_ends_and_its_connection_is_used_again(
+async def test_cancelled_search_ends_and_returns_its_connection(
     postgres_dsn: str,
 ) -> None:
     async with Database(postgres_dsn, search_connections=1, search_timeout_s=60) as database:
@@ -49,7 +49,7 @@ async def test_the_statement_of_a_cancelled_search_ends_and_its_connection_is_us
             await connection.execute("SELECT 1")
 
 
-async def test_a_cancellation_as_a_connection_is_returned_does_not_lose_it(
+async def test_cancellation_during_return_keeps_the_connection(
     postgres_dsn: str,
 ) -> None:
     """As of a deadline, after that of the caller."""

@@ -37,7 +37,7 @@ async def test_several_processes_may_migrate_at_once(empty_dsn: str) -> None:
         assert (await adapters.store.write(TENANT, [segment("a")])).outcomes == ["created"]
 
 
-async def test_without_the_schema_the_store_is_not_ready_and_says_why(empty_dsn: str) -> None:
+async def test_store_without_schema_is_not_ready(empty_dsn: str) -> None:
     async with Postgres(empty_dsn) as adapters:
         assert not await adapters.store.ready()
         with pytest.raises(StoreUnavailableError, match="schema"):
@@ -49,7 +49,7 @@ async def test_without_the_schema_the_store_is_not_ready_and_says_why(empty_dsn:
         assert (await adapters.store.write(TENANT, [segment("a")])).outcomes == ["created"]
 
 
-async def test_an_older_schema_is_not_ready_and_a_newer_one_is(
+async def test_older_schema_is_not_ready_unlike_newer(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     def schema_is_at(version: int) -> None:
@@ -78,7 +78,7 @@ async def test_a_schema_of_a_newer_program_is_rejected(postgres_dsn: str) -> Non
         await migrate(postgres_dsn)
 
 
-def test_a_desk_does_not_start_on_the_schema_of_a_newer_program(postgres_dsn: str) -> None:
+def test_desk_rejects_the_schema_of_a_newer_program(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute("UPDATE meta SET schema_version = 99")
 
@@ -86,7 +86,7 @@ def test_a_desk_does_not_start_on_the_schema_of_a_newer_program(postgres_dsn: st
         require_schema(postgres_dsn)
 
 
-async def test_the_log_starts_anew_in_a_database_restored_elsewhere(
+async def test_database_restored_elsewhere_starts_a_new_log(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     first = await postgres.store.write(TENANT, [segment("a"), fact("f", "x", "y", "z")])
@@ -127,7 +127,7 @@ async def test_an_owner_without_privileges_can_migrate_and_work(
             connection.execute("DROP ROLE owner")
 
 
-async def test_counts_of_the_first_version_are_found_by_their_tenant(empty_dsn: str) -> None:
+async def test_counts_of_first_version_keep_their_tenant(empty_dsn: str) -> None:
     folder = resources.files("serving.adapters.postgres.connection") / "schema"
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute((folder / "0001_schema.sql").read_bytes())
@@ -189,7 +189,7 @@ SELECT tenant_id, 'a', 'x', 'y', 'z', '', now(), '{}', 1, false, '{x,z}', '', ''
 """
 
 
-async def test_labels_stored_before_their_keys_were_escaped_get_new_terms_everywhere(
+async def test_labels_with_unescaped_keys_get_new_terms(
     empty_dsn: str,
 ) -> None:
     await migrate(empty_dsn)
@@ -217,7 +217,7 @@ async def test_labels_stored_before_their_keys_were_escaped_get_new_terms_everyw
         assert [row.segment.id for row in (await project_graph(adapters)).segments] == ["meant"]
 
 
-async def test_names_that_were_stored_of_hidden_items_are_deleted(empty_dsn: str) -> None:
+async def test_stored_names_of_hidden_items_are_deleted(empty_dsn: str) -> None:
     await migrate(empty_dsn)
     async with Postgres(empty_dsn) as adapters:
         await adapters.store.write(

@@ -133,7 +133,7 @@ async def of_plain_account(dsn: str) -> str:
     return str(account)
 
 
-async def test_an_account_that_may_not_set_it_up_works_without(
+async def test_account_without_permission_works_without_row_security(
     plain_account: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await of_plain_account(plain_account) == "plain"
@@ -152,7 +152,7 @@ async def test_an_administrator_can_set_it_up_for_an_account(
     assert "row-level security is off" not in caplog.text
 
 
-async def test_a_connection_from_before_the_first_migration_is_restricted_after_it(
+async def test_connection_older_than_migration_is_restricted(
     empty_dsn: str,
 ) -> None:
     async with Postgres(empty_dsn, search_connections=1) as postgres:

@@ -112,7 +112,7 @@ async def asked(
         ("object_graph", {"dense": 25, "graph": 20, "temporal": 12}, 10),
     ],
 )
-async def test_each_leg_brings_as_many_as_the_document_says_and_the_answer_shows_as_many(
+async def test_legs_and_answer_have_the_documented_sizes(
     harbour: AsyncClient, profile: str, lengths: dict[str, int], hits: int
 ) -> None:
     answer = await asked(harbour, profile)
@@ -121,7 +121,7 @@ async def test_each_leg_brings_as_many_as_the_document_says_and_the_answer_shows
     assert len(answer.hits) == hits
 
 
-async def test_the_lists_of_annie_are_four_two_and_one_times_the_limit(
+async def test_lists_of_annie_are_multiples_of_the_limit(
     harbour: AsyncClient,
 ) -> None:
     answer = await asked(harbour, "annie", limit=12)
@@ -129,7 +129,7 @@ async def test_the_lists_of_annie_are_four_two_and_one_times_the_limit(
     assert counts(answer) == {"lexical": 48, "dense": 24, "graph": 12}
 
 
-async def test_the_pool_of_recollection_is_two_hundred_and_the_fifty_found_by_words(
+async def test_recollection_pools_200_recent_and_50_by_words(
     remembering: Remember,
 ) -> None:
     recent = [
@@ -147,7 +147,7 @@ async def test_the_pool_of_recollection_is_two_hundred_and_the_fifty_found_by_wo
     assert len(answer.hits) == 3
 
 
-async def test_the_graph_of_object_graph_walks_by_its_five_relations_in_their_order(
+async def test_object_graph_walks_five_relations_in_order(
     remembering: Remember,
 ) -> None:
     relations = ["calls", "imports", "defined_in", "depends_on", "authored_by"]
@@ -197,7 +197,7 @@ async def found_by_words(memory: AsyncClient, question: str) -> set[str]:
     return {hit.id for hit in answer.hits if "lexical" in ranks(hit)}
 
 
-async def test_hybrid_recall_drops_some_of_the_words_at_a_rank_of_one_hundredth(
+async def test_hybrid_recall_drops_words_below_a_hundredth(
     remembering: Remember,
 ) -> None:
     # A row with one of n words has a rank of 0.608 / n, since a word of the text weighs 1.
@@ -212,7 +212,7 @@ async def test_hybrid_recall_drops_some_of_the_words_at_a_rank_of_one_hundredth(
     assert await found_by_words(memory, f"{sixty} mast") == {"two words"}
 
 
-async def test_hybrid_recall_counts_a_keyword_as_four_tenths_of_a_word_of_the_text(
+async def test_hybrid_recall_weighs_keywords_four_tenths(
     remembering: Remember,
 ) -> None:
     # So two of n words have a rank of 2 * 0.4 * 0.608 / n, which is 0.01 between 48 and 49.
@@ -235,7 +235,7 @@ async def test_hybrid_recall_counts_a_keyword_as_four_tenths_of_a_word_of_the_te
 
 
 @pytest.mark.parametrize("profile", DESIGNS)
-async def test_a_convex_combination_maps_cosines_from_their_least_which_is_minus_one(
+async def test_convex_combination_maps_cosines_from_minus_one(
     harbour: AsyncClient, profile: str
 ) -> None:
     convex = {"fusion": "convex", "signals": {"recency": None, "access": None}, "rerank": None}
@@ -254,7 +254,7 @@ async def test_a_convex_combination_maps_cosines_from_their_least_which_is_minus
         assert share == pytest.approx((cosine + 1) / (0.9 + 1), abs=1e-3)
 
 
-async def test_the_graphs_best_is_worth_less_than_the_fiftieth_by_meaning(
+async def test_best_of_graph_scores_below_fiftieth_by_meaning(
     harbour: AsyncClient,
 ) -> None:
     meaning = await harbour.retrieve(
@@ -282,7 +282,7 @@ async def test_the_graphs_best_is_worth_less_than_the_fiftieth_by_meaning(
     assert round(ledger(most).fused_score, 4) == 0.0057
 
 
-async def test_where_the_graph_is_reachable_a_rank_is_worth_the_same_in_each_leg(
+async def test_reachable_graph_weighs_ranks_like_other_legs(
     harbour: AsyncClient,
 ) -> None:
     answer = await asked(harbour, "hybrid_recall_reachable")
@@ -313,7 +313,7 @@ async def test_no_design_folds_what_says_the_same(remembering: Remember, profile
 # ------------------------------------------------------------------ what is reranked
 
 
-async def test_two_stage_reranks_fifty_and_the_rest_follows_in_coarse_order(
+async def test_two_stage_reranks_fifty_before_coarse_order(
     harbour: AsyncClient,
 ) -> None:
     answer = await asked(harbour, "two_stage", limit=60)
@@ -327,7 +327,7 @@ async def test_two_stage_reranks_fifty_and_the_rest_follows_in_coarse_order(
     assert {ledger(hit).method for hit in answer.hits} == {FusionMethod.SCORE}
 
 
-async def test_where_all_is_sensitive_nothing_is_reranked_and_no_fact_is_awaited(
+async def test_sensitive_candidates_are_not_reranked_or_awaited(
     remembering: Remember,
 ) -> None:
     secret = Segment(id="secret", text="my pin is 1234", sensitive=True, event_time=ago(1))
@@ -398,7 +398,7 @@ async def test_annie_diversifies_the_first_twenty(alike: AsyncClient) -> None:
     assert last.relevance == by_id(answer)["place 20"].score
 
 
-async def test_the_hit_that_another_was_too_close_to_is_named(alike: AsyncClient) -> None:
+async def test_displacing_hit_is_named(alike: AsyncClient) -> None:
     answer = await of_alike(alike)
 
     third = answer.hits[2]
@@ -417,7 +417,7 @@ async def test_an_answer_longer_than_the_pool_is_diversified_as_a_whole(
     assert all(ledger(hit).diversity is not None for hit in answer.hits)
 
 
-async def test_what_displaced_an_item_is_named_and_what_lay_beyond_the_pool_is_cut(
+async def test_displaced_item_names_its_rival(
     alike: AsyncClient,
 ) -> None:
     displaced, beyond = [
@@ -454,9 +454,7 @@ async def test_the_leg_that_reserved_a_place_is_named(remembering: Remember) -> 
 
 
 @pytest.mark.parametrize("kind", ["person", "place", "relationship"])
-async def test_annie_keeps_three_tenths_of_what_never_gets_old(
-    remembering: Remember, kind: str
-) -> None:
+async def test_annie_keeps_three_tenths_for_ageless_items(remembering: Remember, kind: str) -> None:
     known = Segment(id="known", text="of long ago", kind=kind, event_time=ago(400))
     memory = await remembering([known], {"of long ago": 0.5})
 
@@ -465,7 +463,7 @@ async def test_annie_keeps_three_tenths_of_what_never_gets_old(
     assert by_id(answer)["known"].score == pytest.approx(0.3 / 61, abs=1e-12)
 
 
-async def test_a_fact_ages_as_a_relationship_where_facts_are_not_fresh(
+async def test_fact_ages_as_a_relationship_unless_fresh(
     remembering: Remember,
 ) -> None:
     edge = Fact(

@@ -165,7 +165,7 @@ RANDOM = settings(max_examples=4, suppress_health_check=[HealthCheck.function_sc
 @pytest.mark.parametrize("changed", [with_other_ids, in_another_order])
 @RANDOM
 @given(memory=memories())
-async def test_an_answer_depends_on_no_id_and_no_order_of_writing(
+async def test_answer_ignores_ids_and_order_of_writes(
     store: AsyncClient, changed: Callable[[Memory], list[Item]], memory: Memory
 ) -> None:
     assert await answers(store, changed(memory)) == await answers(store, memory.items)
@@ -185,7 +185,7 @@ async def test_an_answer_depends_on_no_other_tenant(store: AsyncClient, memory: 
 
 @RANDOM
 @given(memory=memories(), places=st.sets(st.integers(0, 99), min_size=1, max_size=6))
-async def test_an_answer_depends_on_no_turns_that_share_nothing_with_the_question(
+async def test_answer_ignores_unrelated_turns(
     store: AsyncClient, memory: Memory, places: set[int]
 ) -> None:
     others = [
@@ -221,7 +221,7 @@ BETTER_SEEDS = Memory(tuple(turn(place, "Yuki", ["cheese"]) for place in range(1
 @RANDOM
 @given(memory=memories(), words=st.sets(st.sampled_from(THINGS), min_size=1, max_size=4))
 @example(memory=BETTER_SEEDS, words=set(THINGS[:4]))
-async def test_a_later_repetition_is_never_shown_in_place_of_the_first(
+async def test_repetition_is_never_shown_before_its_original(
     store: AsyncClient, memory: Memory, words: set[str]
 ) -> None:
     first = replace(turn(0, "Tobias", sorted(words), PEOPLE[:2]), id="z-first")
@@ -233,9 +233,7 @@ async def test_a_later_repetition_is_never_shown_in_place_of_the_first(
 
 @RANDOM
 @given(memory=memories())
-async def test_what_is_plainly_first_in_words_and_meaning_is_among_the_first_two(
-    store: AsyncClient, memory: Memory
-) -> None:
+async def test_best_by_words_and_meaning_is_among_two(store: AsyncClient, memory: Memory) -> None:
     """Whatever graph and signals say of the person that the question names."""
     asked = ["violin", "harbour", "marathon", "passport"]
     plain = replace(turn(50, "Corsin", asked, ["Yuki"]), id="zz-plain")
@@ -250,7 +248,7 @@ async def test_what_is_plainly_first_in_words_and_meaning_is_among_the_first_two
     assert plain.text in found[:2]
 
 
-async def test_words_find_what_mentions_a_person_and_not_all_that_the_person_said(
+async def test_words_find_mentions_and_not_turns_of_speakers(
     store: AsyncClient,
 ) -> None:
     said, mentioned = turn(0, "Yuki", ["violin"]), turn(1, "Tobias", ["harbour"], ["Yuki"])

@@ -32,7 +32,7 @@ async def depth_of_words(memory: AsyncClient, profile: str, lexical: Mapping[str
     return next(leg.depth for leg in explained.legs if leg.leg == "lexical")
 
 
-async def test_the_profiles_of_the_folder_that_is_set_are_there_and_win(
+async def test_profiles_of_the_configured_folder_win(
     postgres_dsn: str, neo4j_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.yaml").write_text(

@@ -90,7 +90,7 @@ async def test_annie_gives_the_worked_example(annie: AsyncClient) -> None:
     assert (aged(hits["edge"]), hits["edge"].score) == (1.0, 1 / 61)
 
 
-async def test_annie_orders_by_novelty_since_raw_scores_are_small(annie: AsyncClient) -> None:
+async def test_annie_orders_small_raw_scores_by_novelty(annie: AsyncClient) -> None:
     three_by_meaning = {"dense": LegOverride(depth=3)}
 
     answer = await annie.retrieve(
@@ -112,7 +112,7 @@ async def test_annie_orders_by_novelty_since_raw_scores_are_small(annie: AsyncCl
     assert told.max_similarity == pytest.approx(0.14, abs=5e-3)
 
 
-async def test_what_several_lists_have_is_shown_once_and_whole(annie: AsyncClient) -> None:
+async def test_item_of_several_lists_is_shown_once(annie: AsyncClient) -> None:
     answer = await annie.retrieve(VACATION, profile="annie", as_of=NOW)
 
     (plan,) = [hit for hit in answer.hits if hit.id == "plan"]
@@ -145,7 +145,7 @@ async def test_annie_writes_the_documents_lines_into_the_block(annie: AsyncClien
     )
 
 
-async def test_a_context_has_ten_lines_though_nothing_is_much_like_the_question(
+async def test_context_has_ten_lines_despite_low_scores(
     remembering: Remember,
 ) -> None:
     said = [
@@ -219,7 +219,7 @@ async def test_annie_ages_by_the_documents_table(
     }
 
 
-async def test_annie_looks_a_week_back_by_words_and_for_ever_by_meaning(
+async def test_annie_limits_only_words_to_a_week(
     annie: AsyncClient,
 ) -> None:
     answer = await annie.retrieve("Looking at flights", profile="annie", as_of=NOW, explain=True)
@@ -316,7 +316,7 @@ async def test_an_old_item_outside_the_pool_surfaces_through_its_words(
     assert ids(answer)[0] == "old"
 
 
-async def test_recollection_ties_share_a_rank_and_no_word_rank_adds_nothing(
+async def test_recollection_ties_share_a_rank(
     remembering: Remember,
 ) -> None:
     said = [
@@ -400,7 +400,7 @@ async def recall(remembering: Remember) -> AsyncClient:
     return await remembering(RECALLED, RECALL_COSINES)
 
 
-async def test_hybrid_recall_takes_any_word_only_where_all_find_too_few(
+async def test_hybrid_recall_takes_any_word_if_needed(
     recall: AsyncClient,
 ) -> None:
     words = ABLATIONS["words only"]
@@ -441,7 +441,7 @@ async def test_hybrid_recall_takes_any_word_only_where_all_find_too_few(
     assert ids(gated) == ["both"]
 
 
-async def test_hybrid_recall_with_words_left_keeps_their_order_exactly(
+async def test_hybrid_recall_keeps_the_order_of_words(
     recall: AsyncClient,
 ) -> None:
     answer = await recall.retrieve(
@@ -456,7 +456,7 @@ async def test_hybrid_recall_with_words_left_keeps_their_order_exactly(
     assert [ranks(hit)["lexical"] for hit in answer.hits] == [1, 2, 3]
 
 
-async def test_hybrid_recall_multiplies_by_importance_and_sorts_as_asked(
+async def test_hybrid_recall_multiplies_by_importance_and_sorts(
     recall: AsyncClient,
 ) -> None:
     answer = await recall.retrieve("sailing boat", profile="hybrid_recall", as_of=NOW, explain=True)
@@ -476,9 +476,7 @@ async def test_hybrid_recall_multiplies_by_importance_and_sorts_as_asked(
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS)
-async def test_each_ablation_of_hybrid_recall_is_an_override(
-    recall: AsyncClient, ablation: str
-) -> None:
+async def test_ablations_of_hybrid_recall_are_overrides(recall: AsyncClient, ablation: str) -> None:
     answer = await recall.retrieve(
         "sailing boat with Nora",
         profile="hybrid_recall",
@@ -495,7 +493,7 @@ async def test_each_ablation_of_hybrid_recall_is_an_override(
         assert ranks(by_id(answer)["secret"]).keys() == {"lexical"}
 
 
-async def test_the_graph_of_hybrid_recall_as_written_shows_nothing_of_its_own(
+async def test_graph_of_hybrid_recall_adds_no_hit(
     remembering: Remember,
 ) -> None:
     said = [
@@ -660,7 +658,7 @@ async def test_object_graph_gives_the_worked_table(objects: AsyncClient) -> None
     assert answer.statistics.candidate_count == 4
 
 
-async def test_object_graph_starts_from_what_meaning_found_and_follows_the_relations_that_are_named(
+async def test_object_graph_follows_named_relations_from_meaning(
     objects: AsyncClient,
 ) -> None:
     near = {"legs": {"dense": {"depth": 1}, "graph": {"walk": {"relations": ["defined_in"]}}}}

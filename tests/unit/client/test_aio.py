@@ -32,7 +32,7 @@ from trivium.v1.retrieval_service_pb2 import (
 from trivium.v1.segment_pb2 import Segment as SegmentMessage
 
 
-def test_both_clients_have_the_same_methods_and_arguments() -> None:
+def test_clients_have_the_same_methods_and_arguments() -> None:
     def signatures(kind: type) -> dict[str, list[str]]:
         return {
             name: list(inspect.signature(method).parameters)
@@ -43,7 +43,7 @@ def test_both_clients_have_the_same_methods_and_arguments() -> None:
     assert signatures(AsyncClient) == signatures(Client)
 
 
-async def test_one_timeout_sets_the_deadline_and_the_budget(
+async def test_timeout_sets_deadline_and_budget(
     async_client: AsyncClient, fake_service: FakeService
 ) -> None:
     await async_client.retrieve("why?", timeout=100)
@@ -101,7 +101,7 @@ async def test_stream_takes_an_async_iterable(
     assert (result.created_count, progress) == (3, [3])
 
 
-async def test_error_of_the_items_is_raised_after_what_came_before_is_sent(
+async def test_error_of_items_is_raised_after_earlier_ones(
     async_client: AsyncClient, fake_service: FakeService
 ) -> None:
     async def turns() -> AsyncIterator[Segment]:
@@ -115,7 +115,7 @@ async def test_error_of_the_items_is_raised_after_what_came_before_is_sent(
     assert [item.segment.id for item in message.items] == ["a"]
 
 
-async def test_each_transcript_is_a_request_with_the_options_and_a_budget_of_its_own(
+async def test_transcript_is_a_request_with_its_own_budget(
     async_client: AsyncClient, fake_service: FakeService
 ) -> None:
     answer = RetrieveStreamResponse(
@@ -140,7 +140,7 @@ async def test_each_transcript_is_a_request_with_the_options_and_a_budget_of_its
     assert {each.retrieve.time_budget.ToTimedelta() for each in sent} == {timedelta(seconds=9)}
 
 
-async def test_error_of_a_transcript_is_raised_and_that_of_the_stream_decoded(
+async def test_errors_of_transcript_and_stream_are_raised(
     async_client: AsyncClient, fake_service: FakeService
 ) -> None:
     with pytest.raises(ValueError, match="lone surrogate"):
@@ -151,7 +151,7 @@ async def test_error_of_a_transcript_is_raised_and_that_of_the_stream_decoded(
         [each async for each in async_client.retrieve_stream([Transcript("?", final=True)])]
 
 
-async def test_what_is_not_warm_is_said(
+async def test_cold_parts_are_reported(
     async_client: AsyncClient, fake_service: FakeService
 ) -> None:
     lost = WarmPart(part="graph", reason="graph: refused")

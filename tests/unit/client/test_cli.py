@@ -275,7 +275,7 @@ def test_bad_lines_are_named_and_the_others_stored(
     assert [item.segment.id for item in message.items] == ["t2"]
 
 
-def test_text_that_no_encoding_can_write_is_named_and_the_others_stored(
+def test_unencodable_text_is_named_and_others_stored(
     run: Run, fake_service: FakeService, tmp_path: Path
 ) -> None:
     lines = [{"id": "t1", "text": "cut \ud83d"}, {"id": "t2", "text": "We sailed."}]
@@ -296,7 +296,7 @@ def test_question_that_is_no_text_is_a_usage_error(run: Run) -> None:
     assert "not in the encoding of the terminal" in result.stderr
 
 
-def test_items_that_the_service_rejects_are_named_by_their_line(
+def test_rejected_items_are_named_by_their_line(
     run: Run, fake_service: FakeService, tmp_path: Path
 ) -> None:
     lines = [{"id": f"t{place}", "text": "We sailed."} for place in range(3)]
@@ -364,7 +364,7 @@ def test_hits_are_shown_with_the_retrievers_that_found_them(
     assert max(map(len, result.stdout.splitlines())) <= 90
 
 
-def test_nothing_found_is_said(run: Run, fake_service: FakeService) -> None:
+def test_empty_answer_is_reported(run: Run, fake_service: FakeService) -> None:
     known = GetStatsResponse(tenant=TenantStats(text_search_config="english"))
     fake_service.will_answer("GetStats", known)
 
@@ -398,7 +398,7 @@ def test_time_is_taken_as_the_commands_print_it(
     assert fake_service.request().as_of.seconds == 1_773_878_400 + seconds
 
 
-def test_time_in_no_known_form_is_a_usage_error_with_an_example(run: Run) -> None:
+def test_unknown_form_of_time_is_a_usage_error(run: Run) -> None:
     result = run("ask", "why?", "--as-of", "19 March")
 
     assert result.exit_code == 2
@@ -518,7 +518,7 @@ def test_options_of_ask_reach_the_service(run: Run, fake_service: FakeService) -
     assert request.consistency_token == "1~e~0~9"
 
 
-def test_coercions_are_told(run: Run, fake_service: FakeService) -> None:
+def test_coercions_are_printed(run: Run, fake_service: FakeService) -> None:
     coercion = Coercion(field="limit", given="200", used="100")
     fake_service.will_answer("Retrieve", RetrieveResponse(coercions=[coercion]))
 
@@ -584,9 +584,7 @@ def test_show_prints_segments_and_misses_none_silently(run: Run, fake_service: F
     assert result.stderr == "t9: not found\n"
 
 
-def test_stats_show_that_the_service_did_not_count_in_time(
-    run: Run, fake_service: FakeService
-) -> None:
+def test_stats_show_counts_missing_in_time(run: Run, fake_service: FakeService) -> None:
     slow = ServiceStats(degraded=["counts: no answer in time"])
     fake_service.will_answer("GetStats", GetStatsResponse(service=slow))
 
@@ -597,9 +595,7 @@ def test_stats_show_that_the_service_did_not_count_in_time(
     assert "counts: no answer in time" in result.stdout
 
 
-def test_neighbours_tell_when_a_relation_was_closed_and_by_what(
-    run: Run, fake_service: FakeService
-) -> None:
+def test_neighbours_show_the_closing_of_a_relation(run: Run, fake_service: FakeService) -> None:
     closed = Fact(id="1", subject="Ann", relation="lives in", object="Goa")
     closed.closings.add(fact_id="2").at.FromJsonString("2026-03-01T12:00:00Z")
     ended_before = Fact(id="3", subject="Ann", relation="lives in", object="Rome")

@@ -58,9 +58,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 UNAVAILABLE = Failure(grpc.StatusCode.UNAVAILABLE, "restarting")
 
 
-def test_one_timeout_sets_the_deadline_and_the_budget(
-    client: Client, fake_service: FakeService
-) -> None:
+def test_timeout_sets_deadline_and_budget(client: Client, fake_service: FakeService) -> None:
     client.retrieve("why?", timeout=100)
 
     assert fake_service.deadlines_s == [about(100)]
@@ -77,7 +75,7 @@ def test_call_without_a_timeout_has_that_of_the_client(
     assert fake_service.deadlines_s == [about(10), about(60), about(3600)]
 
 
-def test_batch_with_an_item_that_cannot_be_written_is_not_sent(
+def test_batch_with_an_unwritable_item_is_not_sent(
     client: Client, fake_service: FakeService
 ) -> None:
     with pytest.raises(ValueError, match="the segment 'cut' cannot be sent"):
@@ -126,7 +124,7 @@ def test_other_codes_are_not_tried_again(client: Client, fake_service: FakeServi
     assert len(fake_service.requests) == 1
 
 
-def test_server_that_does_not_answer_costs_no_more_than_the_timeout() -> None:
+def test_silent_server_costs_no_more_than_the_timeout() -> None:
     answered = threading.Event()
 
     class Stuck(FakeService):
@@ -254,7 +252,7 @@ def test_stream_sends_all_items_and_tells_its_progress(
     assert result.created_count == 450
 
 
-def test_error_of_the_items_is_raised_after_what_came_before_is_sent(
+def test_error_of_items_is_raised_after_earlier_ones(
     client: Client, fake_service: FakeService
 ) -> None:
     def turns() -> Iterator[Segment]:
@@ -284,9 +282,7 @@ def test_pages_of_segments_are_read_to_the_end(client: Client, fake_service: Fak
     ]
 
 
-def test_pages_of_facts_are_read_as_they_are_asked_for(
-    client: Client, fake_service: FakeService
-) -> None:
+def test_pages_of_facts_are_read_lazily(client: Client, fake_service: FakeService) -> None:
     page = ListFactsResponse(facts=[FactMessage(id="f")], next_page_token="more")
     fake_service.will_answer("ListFacts", page, page)
 
@@ -307,7 +303,7 @@ def test_missing_segments_are_named(client: Client, fake_service: FakeService) -
     assert ([segment.id for segment in result.segments], result.missing_ids) == (["a"], ("z",))
 
 
-def test_erasure_is_verified_only_if_every_store_was_asked_and_holds_nothing(
+def test_erasure_is_verified_by_every_empty_store(
     client: Client, fake_service: FakeService
 ) -> None:
     gone = StoreReceipt(store="postgres", verified=True)

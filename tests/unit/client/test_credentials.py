@@ -26,11 +26,11 @@ from trivium.wire.credentials import is_on_this_machine
         ("", False),
     ],
 )
-def test_which_addresses_are_on_this_machine(target: str, *, here: bool) -> None:
+def test_loopback_addresses_are_on_this_machine(target: str, *, here: bool) -> None:
     assert is_on_this_machine(target) == here
 
 
-def test_a_token_is_not_sent_to_another_machine_in_clear_text() -> None:
+def test_token_is_not_sent_in_clear_text_elsewhere() -> None:
     with pytest.raises(ValueError, match="without TLS"):
         Client("memory.example:9000", token="trv_secret")
     with Client("memory.example:9000", token="trv_secret", tls=TLS()):
@@ -49,9 +49,7 @@ def test_a_key_without_its_certificate_is_rejected() -> None:
         TLS(key=Path("key"))
 
 
-def test_the_command_line_takes_no_token_and_a_file_of_one(
-    fake_service: FakeService, tmp_path: Path
-) -> None:
+def test_command_line_takes_only_a_token_file(fake_service: FakeService, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("trv_secret\n")
     address = ["--address", fake_service.address]
 

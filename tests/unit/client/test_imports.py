@@ -30,7 +30,7 @@ def test_client_imports_nothing_but_grpc_and_protobuf() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_command_line_without_its_extra_says_what_to_install() -> None:
+def test_command_line_without_extra_names_its_installation() -> None:
     done = run("from trivium.cli import main; main()")
 
     assert done.returncode == 2

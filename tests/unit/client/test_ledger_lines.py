@@ -87,7 +87,7 @@ ledgers = st.builds(
 
 
 @given(ledgers)
-def test_every_line_gives_what_it_says_and_the_last_the_score(ledger: Ledger) -> None:
+def test_ledger_lines_add_up_to_the_score(ledger: Ledger) -> None:
     lines = printed(ledger)
 
     for expression, value in lines.values():
@@ -130,7 +130,7 @@ def test_the_lines_follow_the_formula() -> None:
     ]
 
 
-def test_what_importance_does_not_change_is_said() -> None:
+def test_importance_without_effect_is_shown() -> None:
     ledger = Ledger(
         leg_terms=(),
         rank_constant=60,

@@ -17,14 +17,14 @@ def test_budget_is_nine_tenths_of_the_timeout() -> None:
     assert request.time_budget.ToTimedelta() == timedelta(milliseconds=72)
 
 
-def test_what_is_not_given_is_not_sent() -> None:
+def test_absent_fields_are_not_sent() -> None:
     request = requests.retrieve("acme", "why?", timeout=1)
 
     sent = {field.name for field, _ in request.ListFields()}
     assert sent == {"tenant", "query", "time_budget"}
 
 
-def test_override_of_weight_zero_is_sent_and_an_absent_depth_is_not() -> None:
+def test_override_sends_weight_zero_but_no_absent_depth() -> None:
     overrides = {"graph": LegOverride(weight=0)}
 
     (sent,) = requests.retrieve("acme", "why?", timeout=1, leg_overrides=overrides).leg_overrides
@@ -91,7 +91,7 @@ def test_time_without_a_zone_is_refused() -> None:
         (Fact(id="\ud83d", subject="a", relation="b", object="c"), r"fact '\\ud83d' .*: 'id' has"),
     ],
 )
-def test_half_of_a_surrogate_pair_is_refused_by_item_and_field(item: Item, said: str) -> None:
+def test_lone_surrogate_is_rejected_by_item_and_field(item: Item, said: str) -> None:
     with pytest.raises(ValueError, match=said) as refused:
         requests.ingest("acme", [Segment(id="sound", text="We sailed 🙂."), item])
 
@@ -103,7 +103,7 @@ def test_question_with_half_of_a_surrogate_pair_is_refused() -> None:
         requests.retrieve("acme", "cut \ud83d", timeout=1)
 
 
-def test_time_of_another_zone_is_sent_as_the_same_instant() -> None:
+def test_time_of_another_zone_is_sent_as_instant() -> None:
     lisbon = NOON.astimezone(timezone(timedelta(hours=1)))
 
     request = requests.retrieve("acme", "why?", timeout=1, as_of=lisbon, known_at=lisbon)
@@ -120,7 +120,7 @@ def test_importance_of_zero_differs_from_none() -> None:
     assert [item.segment.HasField("importance") for item in sent] == [True, False]
 
 
-def test_a_segment_is_sent_with_the_time_when_it_was_first_stored() -> None:
+def test_segment_is_sent_with_its_first_stored_time() -> None:
     items = [Segment(id="a", text="a", created_at=NOON), Segment(id="b", text="b")]
 
     exported, new = (item.segment for item in requests.ingest("acme", items).items)

@@ -99,7 +99,7 @@ def test_a_method_of_a_newer_server_is_not_guessed() -> None:
 
 
 @given(st.floats(-30, 30), st.floats(0, 1), st.floats(0, 100))
-def test_a_score_is_worked_out_from_all_that_the_ledger_holds(
+def test_score_is_recomputed_from_the_whole_ledger(
     logit: float, weight: float, age_days: float
 ) -> None:
     ledger = Ledger(
@@ -222,7 +222,7 @@ def test_without_the_service_a_bot_starts_without_memory(
     assert client.load_context() == ""
 
 
-async def test_where_nothing_listens_a_bot_starts_without_memory() -> None:
+async def test_bot_starts_without_memory_if_nothing_listens() -> None:
     async with AsyncClient("127.0.0.1:1", tenant="acme") as nobody:
         assert await nobody.load_context() == ""
 
@@ -250,7 +250,7 @@ def test_fields_of_the_profile_are_set_from_the_command_line(
 
 
 @pytest.mark.parametrize("given_fields", [["limit"], ["=3"], ["limit=3", "limit.depth=4"]])
-def test_what_is_no_field_and_value_is_refused(run: Run, given_fields: list[str]) -> None:
+def test_malformed_override_is_rejected(run: Run, given_fields: list[str]) -> None:
     options = [part for each in given_fields for part in ("--profile-override", each)]
 
     result = run("ask", *options, "why?")
@@ -273,7 +273,7 @@ def test_profiles_are_listed_and_one_is_shown_whole(run: Run, fake_service: Fake
 
 
 @pytest.mark.parametrize("name", sorted(ProfileBook.load()))
-def test_a_profile_is_shown_as_a_file_that_makes_it_again(
+def test_shown_profile_is_a_valid_file_of_it(
     run: Run, fake_service: FakeService, tmp_path: Path, name: str
 ) -> None:
     book = ProfileBook.load()
@@ -310,9 +310,7 @@ def test_two_orders_are_shown_side_by_side(run: Run, fake_service: FakeService) 
     assert fake_service.request().against == "default"
 
 
-def test_a_comparison_shows_what_moved_and_what_either_answer_lacks(
-    run: Run, fake_service: FakeService
-) -> None:
+def test_comparison_shows_moved_and_missing_hits(run: Run, fake_service: FakeService) -> None:
     hit = messages.Hit(segment=Segment(id="up", text="We sailed to Goa."), rank=1, score=0.4496)
     retrieved = messages.RetrieveResponse(
         profile="two_stage",
@@ -362,7 +360,7 @@ def test_a_comparison_needs_something_to_compare_with(run: Run) -> None:
     assert run("compare", "why?").exit_code == 2
 
 
-def test_why_an_item_is_missing_is_shown_leg_by_leg(run: Run, fake_service: FakeService) -> None:
+def test_absence_is_explained_leg_by_leg(run: Run, fake_service: FakeService) -> None:
     leg = messages.LegAbsence(leg="dense", rank=30, depth=20, reason="rank 30 is below 20")
     fake_service.will_answer(
         "ExplainAbsence",

@@ -161,7 +161,7 @@ async def test_embeddings_that_differ_are_found_and_repaired(
     await found_and_repaired(stores, [expected])
 
 
-async def test_a_graph_is_rebuilt_from_postgresql_while_it_is_serving(stores: Stores) -> None:
+async def test_serving_graph_is_rebuilt_from_postgresql(stores: Stores) -> None:
     await asyncio.to_thread(stores.damage_graph, "MATCH (node) DETACH DELETE node")
     await asyncio.to_thread(stores.damage_graph, "CREATE (:Fact {tenant: 'nobody', id: 'ghost'})")
 
@@ -171,7 +171,7 @@ async def test_a_graph_is_rebuilt_from_postgresql_while_it_is_serving(stores: St
     assert (await stores.verify()).exit_code == 0
 
 
-async def test_an_index_is_rebuilt_from_postgresql_while_it_is_serving(
+async def test_serving_index_is_rebuilt_from_postgresql(
     stores: Stores, memory: AsyncClient
 ) -> None:
     question = "Who hired Tom?"

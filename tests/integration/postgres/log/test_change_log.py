@@ -187,7 +187,7 @@ async def test_an_idle_log_is_followed_without_writing(postgres: Postgres) -> No
     assert await row_versions(postgres) == before
 
 
-async def test_each_model_has_a_position_and_vectors_of_its_own(postgres: Postgres) -> None:
+async def test_models_have_separate_positions_and_vectors(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a")])
 
     first = await embed(postgres, MODEL)
@@ -199,7 +199,7 @@ async def test_each_model_has_a_position_and_vectors_of_its_own(postgres: Postgr
     assert await postgres.feed.embedded_share(OTHER_MODEL) == 1.0
 
 
-async def test_embeddings_are_complete_from_the_first_time_that_none_is_missing(
+async def test_embeddings_stay_complete_once_complete(
     postgres: Postgres,
 ) -> None:
     for id_ in "ab":
@@ -251,7 +251,7 @@ async def test_vectors_of_another_dimension_are_rejected(postgres: Postgres) -> 
         )
 
 
-async def test_each_model_is_given_texts_in_its_own_form(postgres: Postgres) -> None:
+async def test_models_receive_texts_in_their_form(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a", "We sailed", speaker="Mel")])
     texts = {}
     for form in TextForm:
@@ -264,9 +264,7 @@ async def test_each_model_is_given_texts_in_its_own_form(postgres: Postgres) -> 
 
 
 @pytest.mark.parametrize("meanwhile", ["changed", "sensitive", "erased"])
-async def test_a_vector_of_what_is_no_longer_is_not_stored(
-    postgres: Postgres, meanwhile: str
-) -> None:
+async def test_vector_of_a_changed_row_is_not_stored(postgres: Postgres, meanwhile: str) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
     tasks = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
@@ -284,7 +282,7 @@ async def test_a_vector_of_what_is_no_longer_is_not_stored(
         assert await scalar(connection, "SELECT count(*) FROM embedding") == 0
 
 
-async def test_a_row_that_is_only_weighed_anew_is_not_embedded_again(postgres: Postgres) -> None:
+async def test_changed_importance_embeds_no_row_again(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     await embed(postgres)
     await postgres.store.write(TENANT, [segment("a", importance=1.0)])
@@ -292,7 +290,7 @@ async def test_a_row_that_is_only_weighed_anew_is_not_embedded_again(postgres: P
     assert await embed(postgres) == []
 
 
-async def test_what_is_dead_lettered_is_listed_and_counted_until_the_row_changes(
+async def test_dead_letter_is_listed_until_its_row_changes(
     postgres: Postgres,
 ) -> None:
     receipt = await postgres.store.write(TENANT, [segment("a"), fact("f", "x", "y", "z")])
@@ -413,7 +411,7 @@ async def test_a_read_waits_until_the_graph_has_the_write(postgres: Postgres) ->
         assert await waiting
 
 
-async def test_a_read_is_told_when_the_graph_has_not_followed_in_time(postgres: Postgres) -> None:
+async def test_read_reports_a_graph_behind_in_time(postgres: Postgres) -> None:
     receipt = await postgres.store.write(TENANT, [segment("a")])
 
     assert not await postgres.consistency.graph_has_seen(receipt.token, Deadline.after(0.05))

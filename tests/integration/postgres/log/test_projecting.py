@@ -60,7 +60,7 @@ async def steps(postgres: Postgres, count: int, meanwhile: str) -> list[tuple[st
     return after_each
 
 
-async def test_a_model_is_complete_with_what_was_written_during_its_backlog_not_before(
+async def test_model_is_complete_after_writes_during_its_backlog(
     postgres: Postgres,
 ) -> None:
     await postgres.store.write(TENANT, [segment("a")])
@@ -74,7 +74,7 @@ async def test_a_model_without_a_row_is_complete_at_once(postgres: Postgres) -> 
     assert await steps(postgres, 1, meanwhile="") == [("", True)]
 
 
-async def test_writes_that_never_cease_do_not_keep_a_model_from_being_complete(
+async def test_continuous_writes_do_not_delay_a_complete_model(
     postgres: Postgres,
 ) -> None:
     await postgres.store.write(TENANT, [segment("a")])
@@ -117,7 +117,7 @@ async def vectors(postgres: Postgres) -> dict[str, NDArray[np.float16]]:
     return {item.id: row.vectors for (_, item), row in rows.items()}
 
 
-async def test_a_given_vector_is_stored_with_its_segment_and_not_computed_again(
+async def test_given_vector_is_stored_and_not_computed(
     postgres: Postgres,
 ) -> None:
     segments = [segment("a", "first"), segment("b", "second")]
@@ -144,7 +144,7 @@ async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> 
     assert (await vectors(postgres))["a"] == pytest.approx(unit(7)[np.newaxis], abs=1e-3)
 
 
-async def test_a_given_vector_goes_with_the_text_that_it_is_of(postgres: Postgres) -> None:
+async def test_given_vector_goes_with_its_text(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a", "first")], given=given(7, names="a"))
     await postgres.store.write(TENANT, [segment("a", "second")])
     embedder = NotingEmbedder()
@@ -161,7 +161,7 @@ async def test_a_sensitive_segment_has_no_vector_whoever_gives_one(postgres: Pos
         assert await scalar(connection, "SELECT count(*) FROM embedding") == 0
 
 
-async def test_one_tenants_backlog_does_not_stall_another(postgres: Postgres) -> None:
+async def test_backlog_of_a_tenant_does_not_stall_another(postgres: Postgres) -> None:
     backlog = [segment(f"a{number}", f"text {number}") for number in range(5 * EMBEDDING_CHUNK)]
     await postgres.store.write(TENANT, backlog)
     await postgres.store.write(OTHER, [segment("b1", "first"), segment("b2", "second")])
@@ -188,7 +188,7 @@ class NotingGraph(InMemoryGraph):
         await super().apply(changes)
 
 
-async def test_one_tenants_backlog_does_not_stall_the_graph_of_another(postgres: Postgres) -> None:
+async def test_backlog_does_not_stall_the_graph_of_another(postgres: Postgres) -> None:
     for start in range(0, 3 * BATCH_CHANGES, BATCH_CHANGES):
         numbers = range(start, start + BATCH_CHANGES)
         await postgres.store.write(TENANT, [segment(f"a{number}") for number in numbers])
@@ -210,7 +210,7 @@ async def test_one_tenants_backlog_does_not_stall_the_graph_of_another(postgres:
     }
 
 
-async def test_a_row_that_cannot_be_embedded_does_not_hold_its_turn(postgres: Postgres) -> None:
+async def test_unembeddable_row_does_not_hold_its_turn(postgres: Postgres) -> None:
     backlog = [segment(f"a{number}", f"text {number}") for number in range(3 * EMBEDDING_CHUNK)]
     await postgres.store.write(TENANT, backlog)
     await postgres.store.write(OTHER, [segment("b1", "poison")])
@@ -237,7 +237,7 @@ class LimitedEmbedder(NotingEmbedder):
         return await super().embed_documents(texts)
 
 
-async def test_what_was_embedded_before_the_embedder_was_busy_is_not_embedded_again(
+async def test_rows_embedded_before_an_overload_are_kept(
     postgres: Postgres,
 ) -> None:
     rows = [segment("a", "first"), segment("b", "second"), segment("bad", "poison")]
@@ -254,7 +254,7 @@ async def test_what_was_embedded_before_the_embedder_was_busy_is_not_embedded_ag
     assert set(await vectors(postgres)) == {"a", "b"}
 
 
-async def test_what_waits_for_a_projection_is_counted_by_tenant(postgres: Postgres) -> None:
+async def test_rows_waiting_for_projection_are_counted_by_tenant(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a"), segment("b")])
     await postgres.store.write(OTHER, [segment("c")])
 
@@ -264,7 +264,7 @@ async def test_what_waits_for_a_projection_is_counted_by_tenant(postgres: Postgr
     assert (waiting, same) == ({"embedding": 1, "graph": 1}, {"embedding": 2, "graph": 2})
 
 
-async def test_what_is_never_embedded_does_not_wait_for_it(postgres: Postgres) -> None:
+async def test_sensitive_rows_do_not_wait_for_embedding(postgres: Postgres) -> None:
     hidden = segment("a", sensitive=True)
     resting_on_it = fact("f", "Nora", "has PIN", "28", evidence=("a",))
     await postgres.store.write(TENANT, [hidden, resting_on_it, segment("b")])
@@ -274,7 +274,7 @@ async def test_what_is_never_embedded_does_not_wait_for_it(postgres: Postgres) -
     assert waiting["embedding"] == 1
 
 
-async def test_what_is_embedded_does_not_wait_for_it_any_more(postgres: Postgres) -> None:
+async def test_embedded_rows_do_not_wait_for_embedding(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a"), segment("b")])
     await projected(postgres, NotingEmbedder())
 

@@ -134,7 +134,7 @@ async def pair(home: Path) -> AsyncIterator[Pair]:
             primary.restart_if_dead()
 
 
-async def test_what_was_acknowledged_is_there_after_a_failover_and_all_go_on(pair: Pair) -> None:
+async def test_acknowledged_writes_survive_a_failover(pair: Pair) -> None:
     pair.replicate_each_commit()
     async with Postgres(pair.dsn) as postgres:
         for number in range(10):
@@ -150,7 +150,7 @@ async def test_what_was_acknowledged_is_there_after_a_failover_and_all_go_on(pai
         assert len(await embed(postgres)) == 11
 
 
-async def test_what_was_not_replicated_hides_nothing_that_is_written_later(pair: Pair) -> None:
+async def test_lost_transactions_hide_no_later_write(pair: Pair) -> None:
     """The new primary gives the ids of the lost transactions again."""
     async with Postgres(pair.dsn) as postgres:
         await postgres.store.write(TENANT, [segment("before", entities=["Ann"])])

@@ -102,7 +102,7 @@ def take_all_connections(dsn: str, taken: contextlib.ExitStack) -> None:
         taken.enter_context(psycopg.connect(dsn))
 
 
-async def test_when_others_have_all_connections_every_call_says_so_and_then_recovers(
+async def test_full_server_is_reported_and_calls_recover(
     short_directory: Path,
 ) -> None:
     settings = {**QUICK, "max_connections": "10"}

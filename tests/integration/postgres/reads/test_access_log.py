@@ -62,7 +62,7 @@ async def test_accesses_are_stored_by_tenant_and_item(postgres: Postgres) -> Non
     assert await counts(postgres) == {"acme/a": 3, "acme/f": 1, "other/a": 1}
 
 
-async def test_what_is_left_is_stored_at_the_end(postgres: Postgres) -> None:
+async def test_remaining_accesses_are_stored_at_the_end(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     log = PostgresAccessLog(postgres.database)
     await log.open()
@@ -93,7 +93,7 @@ async def test_an_idle_log_writes_nothing(postgres: Postgres) -> None:
         assert await scalar(connection, "SELECT count(*) FROM access_count") == 0
 
 
-async def test_what_is_being_stored_counts_once(postgres: Postgres) -> None:
+async def test_access_being_stored_counts_once(postgres: Postgres) -> None:
     log = PostgresAccessLog(postgres.database)
     await postgres.store.write(TENANT, [segment("a")])
     log.record(TENANT, ids("a"))
@@ -128,7 +128,7 @@ class SlowToSaySo(Database):
         await self.released.wait()
 
 
-async def test_what_was_stored_without_news_of_it_counts_once(
+async def test_access_stored_without_acknowledgement_counts_once(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     await postgres.store.write(TENANT, [segment("a")])
@@ -145,7 +145,7 @@ async def test_what_was_stored_without_news_of_it_counts_once(
         assert await times_shown(log, ids("a")[0]) == 1
 
 
-async def test_a_count_of_the_former_version_finds_its_tenant_when_shown_again(
+async def test_count_of_former_version_finds_its_tenant(
     postgres: Postgres,
 ) -> None:
     await postgres.store.write(
@@ -170,7 +170,7 @@ async def test_a_count_of_the_former_version_finds_its_tenant_when_shown_again(
     assert await recent() == ids("a", "b")
 
 
-async def test_it_finds_what_a_table_of_all_times_would_give(postgres: Postgres) -> None:
+async def test_access_log_equals_a_table_of_times(postgres: Postgres) -> None:
     chance = random.Random(11)
     memory = InMemoryStore()
     logs = (PostgresAccessLog(postgres.database), InMemoryAccessLog(memory))

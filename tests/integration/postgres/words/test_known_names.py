@@ -17,7 +17,7 @@ from tests.support.builders import TENANT, segment
 pytestmark = pytest.mark.postgres
 
 
-async def test_names_written_by_another_process_are_known_at_once(
+async def test_names_of_another_process_are_known_at_once(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     async with Postgres(postgres_dsn) as other:
@@ -44,7 +44,7 @@ async def test_a_name_committed_late_is_not_missed(postgres: Postgres) -> None:
 @pytest.mark.parametrize(
     "selector", [Selector(items=(segment_id("a"),)), Selector(everything=True)]
 )
-async def test_names_erased_by_another_process_are_forgotten_at_once(
+async def test_names_erased_elsewhere_are_forgotten_at_once(
     postgres: Postgres, postgres_dsn: str, selector: Selector
 ) -> None:
     async with Postgres(postgres_dsn) as other:
@@ -69,7 +69,7 @@ async def test_memory_for_names_is_bounded(
         assert len(await postgres.store.known_names(tenant)) == 2
 
 
-async def test_names_that_take_longer_to_read_than_a_question_has_are_there_for_the_next(
+async def test_slow_name_load_is_cached_for_the_next_query(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     await postgres.store.write(TENANT, [segment("a", entities=("Melanie",))])
@@ -116,7 +116,7 @@ async def test_a_name_that_was_just_written_is_meant(postgres: Postgres) -> None
     assert await meant(postgres, "Melony") == {"Melony": "Melanie"}
 
 
-async def test_a_name_that_another_process_wrote_is_meant_once_that_is_announced(
+async def test_announced_name_of_another_process_is_matched(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     async with Postgres(postgres_dsn) as other:
@@ -130,7 +130,7 @@ async def test_a_name_that_another_process_wrote_is_meant_once_that_is_announced
         assert await meant(other, "Melony") == {"Melony": "Melanie"}
 
 
-async def test_names_are_read_again_after_a_while_without_any_announcement(
+async def test_names_are_reread_without_announcements(
     postgres: Postgres,
 ) -> None:
     now_s = 0.0

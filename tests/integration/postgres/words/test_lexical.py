@@ -89,7 +89,7 @@ async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> N
 
 
 @WAYS
-async def test_an_updated_text_is_found_by_its_new_words_only(postgres: Postgres, way: Way) -> None:
+async def test_updated_text_is_found_by_new_words_only(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(TENANT, [segment("a", "sailing")])
     await postgres.store.write(TENANT, [segment("a", "flying")])
 
@@ -180,7 +180,7 @@ async def test_tenants_do_not_find_each_others_segments(postgres: Postgres, way:
 
 
 @WAYS
-async def test_what_was_said_later_is_hidden(postgres: Postgres, way: Way) -> None:
+async def test_later_segment_is_hidden(postgres: Postgres, way: Way) -> None:
     await postgres.store.write(
         TENANT, [segment("now"), segment("later", event_time=NOON + days(1.01))]
     )
@@ -189,9 +189,7 @@ async def test_what_was_said_later_is_hidden(postgres: Postgres, way: Way) -> No
 
 
 @WAYS
-async def test_equal_scores_are_ordered_by_id_and_the_best_are_kept(
-    postgres: Postgres, way: Way
-) -> None:
+async def test_equal_scores_are_ordered_by_id(postgres: Postgres, way: Way) -> None:
     # One by one, and among others, so that they are not read in the order of their ids.
     for id_ in "dacb":
         await postgres.store.write(TENANT, [segment(id_)])
@@ -214,7 +212,7 @@ async def test_a_passed_deadline_is_a_timeout(postgres: Postgres, way: Way) -> N
         await search(postgres.lexical, "Goa", way.words, enough=way.enough, within_s=0)
 
 
-async def test_a_name_of_any_script_can_be_stored_and_filtered_by(postgres: Postgres) -> None:
+async def test_names_of_any_script_can_be_filtered(postgres: Postgres) -> None:
     # One character that the key of a name writes as eighteen.
     longest = "\ufdfa" * 85
     await postgres.store.write(TENANT, [segment("a", speaker=longest, entities=(longest,))])
@@ -331,7 +329,7 @@ BOATS = [
 ]
 
 
-async def test_by_cover_density_each_place_of_a_word_counts_and_its_rarity_does_not(
+async def test_cover_density_counts_places_and_not_rarity(
     postgres: Postgres,
 ) -> None:
     await postgres.store.write(TENANT, [*BOATS, *(segment(f"{n}", "some boat") for n in "12")])
@@ -366,13 +364,13 @@ async def voyage(postgres: Postgres, *, enough: int, rank_gate: float = 0.01) ->
     return {candidate.item.id: candidate.score for candidate in candidates}
 
 
-async def test_rows_with_all_words_do_if_they_are_enough(postgres: Postgres) -> None:
+async def test_enough_rows_with_all_words_suffice(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, VOYAGE)
 
     assert [*await voyage(postgres, enough=1)] == ["all"]
 
 
-async def test_with_too_few_of_them_rows_with_any_word_come_too(postgres: Postgres) -> None:
+async def test_too_few_rows_add_rows_with_any_word(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, VOYAGE)
 
     found = await voyage(postgres, enough=2)
@@ -392,7 +390,7 @@ async def test_rows_with_any_word_must_rank_above_the_gate(postgres: Postgres) -
     assert [*await voyage(postgres, enough=2, rank_gate=2 * SHARE / 3 + 1e-6)] == ["all"]
 
 
-async def test_one_word_of_many_passes_the_usual_gate(postgres: Postgres) -> None:
+async def test_usual_gate_passes_a_single_word_of_many(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, VOYAGE)
     long = "Which crew on which ship once sailed under stars from Lisbon past Malta towards Goa"
 
@@ -410,7 +408,7 @@ async def test_rows_with_all_words_are_there_whatever_the_gate(postgres: Postgre
 REPEATED = segment("repeated", "Argo sailed. " * 30)
 
 
-async def test_a_row_with_all_words_can_rank_behind_one_that_repeats_some(
+async def test_repeated_words_can_outrank_all_words(
     postgres: Postgres,
 ) -> None:
     await postgres.store.write(TENANT, [*VOYAGE, REPEATED])
@@ -418,7 +416,7 @@ async def test_a_row_with_all_words_can_rank_behind_one_that_repeats_some(
     assert [*await voyage(postgres, enough=2)][:2] == ["repeated", "all"]
 
 
-async def test_rows_with_all_words_that_fill_the_depth_are_enough(postgres: Postgres) -> None:
+async def test_rows_with_all_words_can_fill_the_depth(postgres: Postgres) -> None:
     await postgres.store.write(
         TENANT, [*VOYAGE, REPEATED, segment("too", "Argo sailed to Goa, too")]
     )

@@ -77,7 +77,7 @@ async def test_a_large_tenant_is_searched_with_estimates(
         assert sorted(candidate.item for candidate in found) == ids("a", "b", "c")
 
 
-async def test_what_is_old_is_used_once_more_and_then_counted_anew(postgres: Postgres) -> None:
+async def test_old_statistics_are_used_once_and_recounted(postgres: Postgres) -> None:
     now = 0.0
     await fill(postgres)
     number = await tenant_id(postgres, TENANT)

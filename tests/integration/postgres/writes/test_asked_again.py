@@ -96,7 +96,7 @@ async def token_of_all(memory: AsyncClient) -> str:
     return written.consistency_token
 
 
-async def test_what_is_stored_is_found_in_each_way(asker: Asker) -> None:
+async def test_stored_items_are_found_by_every_search(asker: Asker) -> None:
     """So the questions find what there is."""
     answers = await asker.everything()
 
@@ -106,7 +106,7 @@ async def test_what_is_stored_is_found_in_each_way(asker: Asker) -> None:
     assert SAID.id in await asker.listed()
 
 
-async def test_what_was_erased_is_found_in_no_way_and_after_no_rebuild(
+async def test_erased_items_are_found_by_no_search(
     asker: Asker, postgres_dsn: str, neo4j_uri: str
 ) -> None:
     receipt = await asker.memory.forget(segment_ids=[SAID.id])

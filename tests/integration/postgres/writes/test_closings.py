@@ -75,7 +75,7 @@ async def test_rows_of_a_former_version_are_of_one_tenant(postgres: Postgres) ->
     assert await closers(postgres) == {"new": [], "old": []}
 
 
-async def test_a_fact_is_closed_by_its_id_in_one_tenant(postgres: Postgres) -> None:
+async def test_closing_by_id_stays_in_its_tenant(postgres: Postgres) -> None:
     # Each of three, since whichever row came last would decide.
     tenants = [TenantName(name) for name in ("one", "two", "three")]
     for name in tenants:
@@ -119,7 +119,7 @@ async def test_a_repeat_logs_nothing(postgres: Postgres) -> None:
     assert await logged(postgres) == []
 
 
-async def test_a_fact_that_is_open_again_is_logged_with_the_erasure(postgres: Postgres) -> None:
+async def test_reopened_fact_is_logged_with_the_erasure(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [home("a", 0), home("b", 1)])
     await logged(postgres)
 

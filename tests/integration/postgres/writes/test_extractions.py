@@ -131,7 +131,7 @@ async def test_turns_become_facts_and_are_read_once(
     assert [closing.by for closing in home["Rome"].closings] == [home["Paris"].id]
 
 
-async def test_a_log_that_is_read_anew_asks_nothing(
+async def test_log_read_again_calls_no_extractor(
     postgres: Postgres, rules: WatchedRules, extraction: Extraction
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."))
@@ -194,7 +194,7 @@ async def test_facts_on_sensitive_evidence_are_not_shown(
 
 
 @pytest.mark.parametrize("change", ["erased", "sensitive", "changed"])
-async def test_nothing_is_stored_of_a_turn_that_changes_while_it_is_read(
+async def test_turn_changed_during_extraction_stores_no_fact(
     postgres: Postgres, rules: WatchedRules, extraction: Extraction, change: str
 ) -> None:
     said = turn("a", "I live in Rome.")
@@ -218,7 +218,7 @@ async def test_nothing_is_stored_of_a_turn_that_changes_while_it_is_read(
     assert extraction.reports[0].facts == {"created": 1, "outdated": 1}
 
 
-async def test_what_a_turn_no_longer_says_is_retracted(
+async def test_fact_missing_from_changed_turn_is_retracted(
     postgres: Postgres, extraction: Extraction
 ) -> None:
     await ingest(postgres, turn("a", "I have a dog. I own a boat."), turn("b", "I have a cat."))
@@ -285,7 +285,7 @@ async def test_the_turns_before_are_of_one_tenant(postgres: Postgres) -> None:
     assert [each.text for each in before] == ["Mine."]
 
 
-async def test_a_turn_without_a_usable_answer_is_listed_and_can_be_read_again(
+async def test_turn_without_usable_answer_can_be_retried(
     postgres: Postgres,
 ) -> None:
     failing = Extraction(postgres, Failing())
@@ -308,7 +308,7 @@ async def test_a_turn_without_a_usable_answer_is_listed_and_can_be_read_again(
     assert await known(postgres) == ["Ann has a bad dog.", "Ann owns a boat."]
 
 
-async def test_the_extraction_is_reported_only_if_it_ever_ran_and_delays_no_leg(
+async def test_extraction_is_reported_only_once_it_ran(
     postgres: Postgres, extraction: Extraction
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."))
@@ -347,7 +347,7 @@ def by_api(server: CompletionsServer) -> dict[str, str]:
     }
 
 
-async def test_the_command_says_what_it_would_cost_and_asks_nobody(
+async def test_dry_run_prints_the_cost_without_a_call(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."), turn("b", "PIN 1", sensitive=True))
@@ -361,9 +361,7 @@ async def test_the_command_says_what_it_would_cost_and_asks_nobody(
     assert "at most 2,048,000 received" in said.output
 
 
-async def test_the_command_reads_what_waits_counts_it_and_has_nothing_to_do_afterwards(
-    postgres: Postgres, postgres_dsn: str
-) -> None:
+async def test_command_extracts_waiting_turns_once(postgres: Postgres, postgres_dsn: str) -> None:
     await ingest(
         postgres,
         turn("a", "I live in Paris."),

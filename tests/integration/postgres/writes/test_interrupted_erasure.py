@@ -260,7 +260,7 @@ async def test_the_stores_hold_what_is_erased_below(stores: Stores, cypher: neo4
 
 @LEAVES_SOCKETS
 @pytest.mark.parametrize("step", STEPS)
-async def test_an_erasure_killed_at_any_step_is_completed_by_the_same_call(
+async def test_killed_erasure_is_completed_by_the_same_call(
     stores: Stores, cypher: neo4j.Driver, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill = Kill(step)
@@ -274,7 +274,7 @@ async def test_an_erasure_killed_at_any_step_is_completed_by_the_same_call(
 
 @LEAVES_SOCKETS
 @pytest.mark.parametrize("selected", OTHER_SELECTORS)
-async def test_an_erasure_by_other_than_ids_is_completed_after_a_kill(
+async def test_killed_erasure_by_selector_is_completed(
     stores: Stores, cypher: neo4j.Driver, selected: str
 ) -> None:
     """Its items are not known to the second call."""

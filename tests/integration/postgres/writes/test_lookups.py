@@ -126,7 +126,7 @@ async def stores(postgres: Postgres, neo4j_graph: Neo4jGraph) -> Stores:
     return Stores(postgres, neo4j_graph, engine)
 
 
-async def test_what_stays_is_found_by_text_and_by_vector(stores: Stores) -> None:
+async def test_remaining_item_is_found_by_text_and_vector(stores: Stores) -> None:
     async def is_back(_: EraseReceipt) -> None:
         await stores.postgres.store.write(TENANT, [SAID])
 
@@ -137,7 +137,7 @@ async def test_what_stays_is_found_by_text_and_by_vector(stores: Stores) -> None
     }
 
 
-async def test_what_is_gone_is_not_found_among_what_is_alike(stores: Stores) -> None:
+async def test_erased_item_is_not_confused_with_similar_ones(stores: Stores) -> None:
     async def follow(erased: EraseReceipt) -> None:
         removed = [(TENANT, item) for item in erased.items]
         stores.engine.apply([], removed)

@@ -154,7 +154,7 @@ def legs_of(answer: Retrieval) -> dict[str, set[str]]:
     return {hit.id: {*hit.legs} for hit in answer.hits}
 
 
-async def test_what_is_not_sensitive_is_sent(memory: Memory) -> None:
+async def test_ordinary_items_are_sent(memory: Memory) -> None:
     """So the tap sees what it should."""
     await memory.ask(SAID, KNOWN, OTHER)
 
@@ -162,7 +162,7 @@ async def test_what_is_not_sensitive_is_sent(memory: Memory) -> None:
         assert memory.tap.has(text)
 
 
-async def test_what_is_sensitive_is_found_by_words_and_sent_nowhere(
+async def test_sensitive_items_are_found_and_sent_nowhere(
     memory: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await memory.ask(replace(SAID, sensitive=True), KNOWN, OTHER)
@@ -173,7 +173,7 @@ async def test_what_is_sensitive_is_found_by_words_and_sent_nowhere(
     assert MARK not in logged(caplog)
 
 
-async def test_what_becomes_sensitive_is_sent_nowhere_from_then_on(
+async def test_items_turned_sensitive_are_sent_nowhere(
     memory: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     await memory.ask(SAID, KNOWN, OTHER)
@@ -188,7 +188,7 @@ async def test_what_becomes_sensitive_is_sent_nowhere_from_then_on(
     assert MARK not in logged(caplog)
 
 
-async def test_what_is_sensitive_is_erased_without_being_sent(
+async def test_sensitive_items_are_erased_without_being_sent(
     memory: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The receipt asks PostgreSQL alone for the words of it."""

@@ -62,7 +62,7 @@ async def test_a_sensitive_segment_is_found_by_words_only(postgres: Postgres) ->
     assert removed(await project_graph(postgres)) == ids("a")
 
 
-async def test_a_fact_resting_on_a_sensitive_segment_is_kept_from_the_projections(
+async def test_fact_with_sensitive_evidence_is_not_projected(
     postgres: Postgres,
 ) -> None:
     await postgres.store.write(TENANT, [segment("a"), segment("b", sensitive=True), RESTING])
@@ -113,7 +113,7 @@ async def test_a_sensitive_segment_that_comes_after_the_fact_hides_it(postgres: 
     assert removed(await project_graph(postgres)) == [fact_id("f"), segment_id("b")]
 
 
-async def test_a_fact_comes_back_when_its_sensitive_evidence_is_erased(postgres: Postgres) -> None:
+async def test_fact_returns_after_erasure_of_sensitive_evidence(postgres: Postgres) -> None:
     await postgres.store.write(TENANT, [segment("a"), segment("b", sensitive=True), RESTING])
     await embed(postgres)
     await project_graph(postgres)
@@ -143,7 +143,7 @@ async def test_another_tenants_sensitive_segment_hides_nothing(postgres: Postgre
     assert sorted(await embed(postgres)) == [fact_id("f"), segment_id("a")]
 
 
-async def test_a_segment_turns_sensitive_only_after_facts_that_are_being_written(
+async def test_segment_turns_sensitive_after_facts_being_written(
     postgres: Postgres,
 ) -> None:
     await postgres.store.write(TENANT, [segment("a")])
@@ -181,7 +181,7 @@ async def test_a_name_that_is_being_written_is_not_forgotten(postgres: Postgres)
     assert (await postgres.store.known_names(TENANT)).keys() == {"goa"}
 
 
-async def test_no_fact_is_written_past_a_segment_that_turns_sensitive(postgres: Postgres) -> None:
+async def test_fact_waits_for_segment_that_turns_sensitive(postgres: Postgres) -> None:
     names = [f"{place:02}" for place in range(12)]
     await postgres.store.write(TENANT, [segment(name) for name in names])
     await embed(postgres)

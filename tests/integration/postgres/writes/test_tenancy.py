@@ -220,7 +220,7 @@ async def test_a_write_waits_for_no_row_of_another_tenant(both: Postgres) -> Non
             await both.store.write(OTHER, [segment("a", "theirs", sensitive=True)])
 
 
-async def test_an_erasure_waits_for_no_fact_that_another_tenants_fact_seems_to_close(
+async def test_erasure_ignores_closings_of_other_tenants(
     both: Postgres,
 ) -> None:
     # "g" closes "h"; the other tenant's "g" has the segment "b" as evidence, which is erased.
@@ -239,7 +239,7 @@ async def test_an_erasure_waits_for_no_fact_that_another_tenants_fact_seems_to_c
             await both.store.erase(TENANT, Selector(items=(segment_id("b"),)))
 
 
-async def test_evidence_of_another_tenant_brings_no_row_into_a_shard(both: Postgres) -> None:
+async def test_evidence_of_another_tenant_feeds_no_shard(both: Postgres) -> None:
     await both.store.write(TENANT, [segment("b")])
     await both.store.write(OTHER, [fact(f"f{n}", "x", "y", "z", evidence=("b",)) for n in range(9)])
     await embed(both)

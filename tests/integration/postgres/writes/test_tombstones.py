@@ -52,7 +52,7 @@ async def fill(postgres: Postgres) -> None:
         await postgres.store.write(tenant, [marked, segment("b"), rests, rests_on_both])
 
 
-async def test_what_was_erased_is_erased_again_after_a_restore(postgres: Postgres) -> None:
+async def test_erased_items_are_erased_after_a_restore(postgres: Postgres) -> None:
     await fill(postgres)
     await backup(postgres)
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
@@ -83,7 +83,7 @@ async def test_a_tenant_stays_erased(postgres: Postgres) -> None:
     assert len(await stored(postgres, OTHER)) == 4
 
 
-async def test_what_was_written_again_after_its_erasure_stays(postgres: Postgres) -> None:
+async def test_item_rewritten_after_its_erasure_stays(postgres: Postgres) -> None:
     await fill(postgres)
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
     await postgres.store.write(TENANT, [segment("a", "written again")])
@@ -124,7 +124,7 @@ async def test_the_tombstones_of_a_file_are_in_the_next_export(postgres: Postgre
     assert await read_tombstones(postgres.database) == exported
 
 
-async def test_tombstones_of_another_database_are_applied_and_not_stored_among_its_own(
+async def test_tombstones_of_another_database_are_only_applied(
     postgres: Postgres,
 ) -> None:
     await fill(postgres)

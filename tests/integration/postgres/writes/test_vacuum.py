@@ -81,7 +81,7 @@ async def test_no_file_holds_what_was_erased(server: EmbeddedPostgres, dsn: str)
         assert folders(files_with("blue", server)) == {"base"}
 
 
-async def test_a_role_that_may_not_replace_the_wal_is_told_so(dsn: str) -> None:
+async def test_role_without_wal_permission_is_reported(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE ROLE owner LOGIN")
         connection.execute("CREATE DATABASE owned OWNER owner")

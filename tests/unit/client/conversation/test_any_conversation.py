@@ -49,7 +49,7 @@ OPENINGS = st.lists(st.sampled_from([None, None, unavailable()]), max_size=5).ma
     opening=OPENINGS,
     breaks_at=st.none() | st.integers(1, 4),
 )
-def test_a_turn_ends_in_its_budget_with_the_block_of_its_words_or_none(
+def test_turn_ends_in_budget_with_its_own_block(
     turns: list[Spoken],
     delays: tuple[float, ...],
     opening: deque[TriviumError | None],

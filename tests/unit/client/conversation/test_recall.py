@@ -58,7 +58,7 @@ def sent(memory: FakeMemory) -> list[Transcript]:
 @pytest.mark.parametrize(
     "final", ["When is the wedding?", "when is the WEDDING", "when is the wedding"]
 )
-def test_a_finished_result_with_the_words_of_the_turn_is_taken_at_once(final: str) -> None:
+def test_finished_result_of_equal_words_is_reused(final: str) -> None:
     memory = FakeMemory()
 
     async def talk(recall: Recall) -> None:
@@ -96,7 +96,7 @@ def test_without_interim_transcripts_the_whole_search_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("budget", [None, 0.01])
-def test_nothing_is_injected_when_the_budget_runs_out(budget: float | None) -> None:
+def test_exhausted_budget_injects_no_block(budget: float | None) -> None:
     async def talk(recall: Recall) -> None:
         said = await elapsed(recall.turn("When?", budget))
         assert said == ("", budget or BUDGET_S)
@@ -104,7 +104,7 @@ def test_nothing_is_injected_when_the_budget_runs_out(budget: float | None) -> N
     assert conversed(FakeMemory(delay_s=3), talk) == Counts(late=1)
 
 
-def test_nothing_found_is_counted() -> None:
+def test_empty_result_is_counted() -> None:
     async def talk(recall: Recall) -> None:
         assert await recall.turn("When?") == ""
 
@@ -121,9 +121,7 @@ def test_nothing_found_is_counted() -> None:
         (FakeMemory(opening=deque([unavailable()])), "failed", Counts(failed=1)),
     ],
 )
-def test_the_end_of_a_turn_says_why_there_is_no_block(
-    memory: FakeMemory, outcome: str, counts: Counts
-) -> None:
+def test_missing_block_has_a_reason(memory: FakeMemory, outcome: str, counts: Counts) -> None:
     async def talk(recall: Recall) -> None:
         end = await recall.end_turn("When?")
         assert end == TurnEnd(block("When?") if outcome == "found" else "", TurnOutcome(outcome))
@@ -131,7 +129,7 @@ def test_the_end_of_a_turn_says_why_there_is_no_block(
     assert conversed(memory, talk) == counts
 
 
-def test_a_service_that_is_down_fails_turns_and_raises_nothing() -> None:
+def test_unavailable_service_fails_turns_without_raising() -> None:
     memory = FakeMemory(opening=deque([unavailable()] * 9))
 
     async def talk(recall: Recall) -> None:
@@ -156,7 +154,7 @@ def test_a_stream_that_broke_is_opened_again_for_the_turn() -> None:
     assert conversed(memory, talk) == Counts(waited=1, sent=1)
 
 
-def test_transcripts_are_sent_at_once_and_then_the_newest_of_each_interval() -> None:
+def test_newest_transcript_of_an_interval_is_sent() -> None:
     memory = FakeMemory(delay_s=1)
 
     async def talk(recall: Recall) -> None:
@@ -186,7 +184,7 @@ def test_the_same_words_are_not_sent_twice() -> None:
     assert sent(memory) == [Transcript("when is")]
 
 
-def test_what_was_dropped_is_of_no_later_turn() -> None:
+def test_dropped_transcript_belongs_to_no_later_turn() -> None:
     memory = FakeMemory()
 
     async def talk(recall: Recall) -> None:
@@ -198,7 +196,7 @@ def test_what_was_dropped_is_of_no_later_turn() -> None:
     assert conversed(memory, talk) == Counts(waited=1, sent=1)
 
 
-def test_a_caller_that_is_interrupted_while_it_waits_leaves_no_search() -> None:
+def test_interrupted_caller_leaves_no_search() -> None:
     memory = FakeMemory(delay_s=1)
 
     async def talk(recall: Recall) -> None:
@@ -210,7 +208,7 @@ def test_a_caller_that_is_interrupted_while_it_waits_leaves_no_search() -> None:
     assert conversed(memory, talk) == Counts()
 
 
-def test_it_is_warmed_for_its_profile() -> None:
+def test_warming_uses_the_profile_of_the_conversation() -> None:
     memory = FakeMemory()
 
     conversed(memory, lambda recall: recall.warm(), profile="annie")
@@ -218,7 +216,7 @@ def test_it_is_warmed_for_its_profile() -> None:
     assert memory.warmed == ["annie"]
 
 
-def test_a_turn_is_written_once_in_the_background_under_session_and_turn() -> None:
+def test_turn_is_written_once_under_its_session() -> None:
     memory = FakeMemory()
 
     async def talk(recall: Recall) -> None:
@@ -266,7 +264,7 @@ def test_a_write_that_is_rejected_is_not_repeated(memory: FakeMemory) -> None:
     assert conversed(memory, talk) == Counts(write_failures=1)
 
 
-def test_writes_that_wait_are_bounded_and_close_ends_them() -> None:
+def test_waiting_writes_are_bounded_and_end_at_close() -> None:
     memory = FakeMemory(delay_s=1000)
 
     async def talk(recall: Recall) -> None:

@@ -89,7 +89,7 @@ def test_every_fact_rests_on_turns_that_exist() -> None:
         ("nursery", "is painted", "green"),
     ],
 )
-def test_what_changed_is_closed_and_replaced(subject: str, relation: str, now: str) -> None:
+def test_changed_fact_is_closed_and_replaced(subject: str, relation: str, now: str) -> None:
     facts = [
         each for each in FACTS.values() if (each.subject, each.relation) == (subject, relation)
     ]
@@ -113,7 +113,7 @@ def test_periods_of_facts_end_after_they_begin() -> None:
     assert all(start < end for start, end in periods)
 
 
-def test_half_of_the_questions_have_an_answer_and_each_tests_a_retriever() -> None:
+def test_answerable_questions_test_every_retriever() -> None:
     assert Counter(bool(question.answer) for question in QUESTIONS) == {True: 5, False: 5}
     assert all(question.answerable == bool(question.answer) for question in QUESTIONS)
     assert all(answer_of(question) for question in QUESTIONS if question.answer)
@@ -145,7 +145,7 @@ def test_only_meaning_reaches_its_answer() -> None:
     assert {word[:4] for word in content}.isdisjoint(every_turn)
 
 
-def test_two_facts_in_a_chain_lead_to_the_answer_of_relations() -> None:
+def test_answer_of_relations_is_two_facts_away() -> None:
     question = BY_RETRIEVER["relations"]
     answer = answer_of(question)
 

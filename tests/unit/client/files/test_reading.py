@@ -92,7 +92,7 @@ def test_time_without_a_zone_is_in_utc(files: Files) -> None:
     assert segment.event_time == datetime(2025, 8, 18, 19, 40, tzinfo=UTC)
 
 
-def test_bad_lines_are_reported_with_their_place_and_the_others_read(files: Files) -> None:
+def test_bad_lines_are_reported_and_others_read(files: Files) -> None:
     path = files.write(
         "corpus.jsonl",
         TURN,
@@ -138,7 +138,7 @@ def test_line_that_is_not_utf8_is_reported(files: Files, tmp_path: Path) -> None
     assert files.problems == ["corpus.jsonl:2: is not UTF-8"]
 
 
-def test_line_with_half_of_a_surrogate_pair_is_reported_and_the_others_read(files: Files) -> None:
+def test_line_with_lone_surrogate_is_reported(files: Files) -> None:
     path = files.write(
         "corpus.jsonl",
         {"id": "t1", "text": "cut \ud83d"},
@@ -208,7 +208,7 @@ def test_observation_is_its_own_sentence(files: Files) -> None:
     assert fact.recorded_at == datetime(2025, 8, 18, tzinfo=UTC)
 
 
-def test_mentions_become_entities_of_their_segment_whichever_file_comes_first(
+def test_mentions_become_entities_in_any_file_order(
     files: Files,
 ) -> None:
     corpus = files.write("corpus.jsonl", {**TURN, "speaker": "Nora", "entities": ["Goa"]})
@@ -259,7 +259,7 @@ def test_segments_without_relations_leave_their_entities_to_the_server(files: Fi
     assert segment.entities == ()
 
 
-def test_mentions_of_the_same_id_in_another_scope_stay_there(files: Files) -> None:
+def test_mentions_do_not_cross_scopes(files: Files) -> None:
     corpus = files.write("corpus.jsonl", {**TURN, "scope": "a"}, {**TURN, "scope": "b"})
     mention = {"subject": "x", "relation": "mentions", "object": "India", "doc_id": "t1"}
     triples = files.write("triples.jsonl", {**mention, "scope": "b"})
@@ -271,7 +271,7 @@ def test_mentions_of_the_same_id_in_another_scope_stay_there(files: Files) -> No
     assert (first.entities, second.entities) == ((), ("India",))
 
 
-def test_mentions_of_a_segment_that_is_not_there_are_reported(files: Files) -> None:
+def test_mentions_of_a_missing_segment_are_reported(files: Files) -> None:
     mention = {"subject": "x", "relation": "mentions", "object": "India", "doc_id": "t9"}
     triples = files.write("triples.jsonl", mention, {**mention, "doc_id": None})
 
@@ -295,7 +295,7 @@ def test_transcript_is_read_line_by_line(files: Files) -> None:
 
 
 @pytest.mark.parametrize("name", ["talk.md", "talk", "talk.txt", "talk.jsonl"])
-def test_transcript_is_told_by_its_first_line_whatever_its_name(files: Files, name: str) -> None:
+def test_transcript_is_detected_by_its_first_line(files: Files, name: str) -> None:
     path = files.write(name, "", "Nora: Hi.", TURN, "Idris: Hello.")
 
     turns = [item for item in files.items(path) if isinstance(item, Segment)]
@@ -317,7 +317,7 @@ def test_segment_with_a_label_named_subject_is_no_relation(files: Files) -> None
     assert files.problems == []
 
 
-def test_relations_are_told_by_the_first_line_that_can_be_read(files: Files) -> None:
+def test_relations_are_detected_by_first_readable_line(files: Files) -> None:
     fact = {"id": "f1", "subject": "Nora", "relation": "likes", "object": "Goa"}
     path = files.write("facts.jsonl", '{"subject": broken', fact)
 
@@ -341,7 +341,7 @@ def test_ids_of_a_transcript_stay_when_lines_are_added(files: Files) -> None:
     [('{"id": "t1", "text": "Hi."}\n', "t1"), ("Nora: Hi.\n", "turn-")],
     ids=["segments", "transcript"],
 )
-def test_standard_input_is_told_apart_by_its_first_line(
+def test_standard_input_is_detected_by_its_first_line(
     files: Files, monkeypatch: pytest.MonkeyPatch, lines: str, expected: str
 ) -> None:
     stdin = SimpleNamespace(buffer=io.BytesIO(lines.encode()))

@@ -65,13 +65,13 @@ def read_back(tmp_path: Path) -> Callable[[Item], list[Item]]:
 
 
 @pytest.mark.parametrize("item", [SEGMENT, FACT, *BARE], ids=["segment", "fact", "bare", "bare"])
-def test_what_is_written_is_read_as_it_was(
+def test_written_items_are_read_unchanged(
     read_back: Callable[[Item], list[Item]], item: Item
 ) -> None:
     assert read_back(item) == [item]
 
 
-def test_every_field_that_is_not_the_servers_is_in_the_examples() -> None:
+def test_examples_have_every_field_of_a_caller() -> None:
     by_server = {"updated_at", "closings"}
     never_read = {"embedding"}
     of_segments_only = {"created_at"}
