@@ -111,9 +111,11 @@ async def embedded(folders: Sequence[Path]) -> Corpus:
         rows: list[Vectors] = []
         for start in range(0, len(texts), 256):
             rows += await embedder.embed_documents(texts[start : start + 256])
-        asked = [await embedder.embed_query(questions[each], Deadline.after(60)) for each in chosen]
+        queries = [
+            await embedder.embed_query(questions[each], Deadline.after(60)) for each in chosen
+        ]
     vectors = np.concatenate(rows)
-    return Corpus(f"texts of {len(folders)} sets, {len(vectors):,}", vectors, np.stack(asked))
+    return Corpus(f"texts of {len(folders)} sets, {len(vectors):,}", vectors, np.stack(queries))
 
 
 # ---------------------------------------------------------------- measuring

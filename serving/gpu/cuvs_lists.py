@@ -163,7 +163,7 @@ class _Filter:
         self._prefilter: Any = None
 
     def covering(self, slots: int) -> Any:
-        """The mask with at least so many bits, those beyond its own end excluded."""
+        """The mask of at least this number of slots, those beyond its own end excluded."""
         from cuvs.neighbors import filters
 
         count = -(-slots // WORD_BITS)

@@ -29,7 +29,7 @@ def empty(rows: int, dimension: int, device: str) -> Array:
     return torch.empty((rows, dimension), dtype=torch.float16, device=device)
 
 
-def empty_beside(other: Array, rows: int) -> Array:
+def empty_like(other: Array, rows: int) -> Array:
     """The same for more or fewer vectors than another array has, on its device."""
     if is_on_host(other):
         return np.empty((rows, other.shape[1]), np.float16)
@@ -41,16 +41,7 @@ def is_on_host(array: Array) -> bool:
     return isinstance(array, np.ndarray)
 
 
-def to_device(values: NDArray[Any], device: str) -> Array:
-    """Values of the host on a device; not copied if that is the host."""
-    if device == HOST:
-        return values
-    import torch
-
-    return torch.from_numpy(values).to(device)
-
-
-def beside(values: NDArray[Any], other: Array) -> Array:
+def on_device_of(values: NDArray[Any], other: Array) -> Array:
     """Values of the host on the device of another array."""
     if is_on_host(other):
         return values
@@ -89,7 +80,7 @@ def is_on_device(vector: VectorLike) -> bool:
 
 def numbered(start: int, end: int, other: Array) -> Array:
     """The row numbers from `start` up to `end`, on the device of another array: int64."""
-    return beside(np.arange(start, end), other)
+    return on_device_of(np.arange(start, end), other)
 
 
 def is_out_of_memory(error: Exception) -> bool:

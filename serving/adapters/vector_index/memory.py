@@ -9,7 +9,7 @@ import psutil
 CGROUP = Path("/sys/fs/cgroup")
 
 COLUMN_BYTES = 400
-"""Per row, approximately, beside its vector: times, postings, its id and those of its evidence."""
+"""Per row, approximately, without its vector: times, postings, its id and those of its evidence."""
 
 SLOT_BYTES = 8
 

@@ -95,7 +95,7 @@ def _train(
     # Seeded, so that equal rows give equal lists.
     sample = np.random.default_rng(0).permutation(count)[: training_rows(n_lists, count)]
     progress.enter("training")
-    lists = library.train(vectors[arrays.beside(sample, vectors)], n_lists)
+    lists = library.train(vectors[arrays.on_device_of(sample, vectors)], n_lists)
     progress.enter("filling")
     for start in range(0, count, FILLED_AT_ONCE):
         end = min(start + FILLED_AT_ONCE, count)

@@ -21,19 +21,19 @@ LISTS_PER_ROOT_OF_ROWS = 4
 """At 100,000 rows, 1,024 lists reach the recall of 316 with 6 % instead of 20 % of the rows."""
 
 N_PROBES = ((250_000, 192), (math.inf, 96))
-"""Up to so many rows, how many lists are read.
+"""The number of lists that are read, by the number of rows.
 
 Measured by `python -m bench.index.searches`, recall@10 and CPU time of a search of the lists, for
 mixtures of topics in 384 dimensions, on 26 November 2026:
 
-* 100,000 rows: 192 of 1,264 lists .989 in 1.7 ms, 96 of them .981 in 1.0 ms,
+* 100,000 rows: 192 of 1,264 lists .989 in 1.8 ms, 96 of them .983 in .9 ms,
 * 300,000 rows: 96 of 2,192 lists .995 in 1.5 ms, 24 of them .993;
 
 and on 22 November 2026, 1,000,000 rows: 24 of 4,000 lists .994 in 1.0 ms."""
 
 MIN_TRAINED_PER_LIST, MAX_TRAINED_PER_LIST = 64, 256
 MAX_TRAINED_ROWS = 262_144
-"""Unless there are so many lists that each would have too few; time grows with rows times lists."""
+"""Unless each list would have too few of them; time grows with rows times lists."""
 
 MAX_CANDIDATES = 256
 """Above this many results cuVS leaves its fast path; larger requests are answered by a scan."""

@@ -2,8 +2,8 @@
 
 Each kind of each tenant is a partition with lists of its own, so no search probes, scores or
 returns a row of another tenant. Searches take no lock: they read an immutable view. `maintain`
-builds replacements beside them (`rule.py` says when), applies what was written meanwhile and swaps
-them in under the write lock.
+builds replacements (`rule.py` says when), applies what was written meanwhile and swaps them in
+under the write lock.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class TieredIndex(TenantRows):
         view = partition.view
         end = min(view.count, view.covered + EXTENDED_AT_ONCE)
         slots = np.flatnonzero(view.alive[view.covered : end]) + view.covered
-        chosen = arrays.beside(slots, view.vectors)
+        chosen = arrays.on_device_of(slots, view.vectors)
         trained.lists.extend(view.vectors[chosen], chosen)
         with self.writing:
             partition.cover(end)

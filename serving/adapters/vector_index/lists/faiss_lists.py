@@ -128,7 +128,7 @@ class FaissLibrary:
     """A `ListsLibrary` of `FaissLists`.
 
     Args:
-        threads: For training and for adding rows, which run beside searches.
+        threads: For training and for adding rows, which run during searches.
     """
 
     def __init__(self, *, threads: int = 1) -> None:

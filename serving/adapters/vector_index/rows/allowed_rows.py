@@ -37,10 +37,10 @@ class AllowedRows:
         """The allowed rows from `start` on: int64 (n,), ascending."""
         return np.flatnonzero(self.mask[start:]) + start
 
-    def slots_beside(self, vectors: Array) -> Array:
+    def slots_on_device_of(self, vectors: Array) -> Array:
         """The allowed rows on a GPU: int64 (n,); cached."""
         if self._slots_on_device is None:
-            self._slots_on_device = arrays.beside(self.slots(), vectors)
+            self._slots_on_device = arrays.on_device_of(self.slots(), vectors)
         return self._slots_on_device
 
     def in_lists(self, lists: InvertedLists) -> ListFilter:

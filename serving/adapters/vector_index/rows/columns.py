@@ -131,7 +131,7 @@ class Columns:
         window = slice(len(self), int(ends[-1]))
         slots = [range(end - count, end) for count, end in zip(counts, ends.tolist(), strict=True)]
         vectors = np.concatenate([row.vectors for row in rows])
-        self.vectors[window] = arrays.beside(vectors, self.vectors)
+        self.vectors[window] = arrays.on_device_of(vectors, self.vectors)
         self.importance[window] = np.repeat([row.importance for row in rows], counts)
         self.numbers[window] = np.repeat([numbers[row.item] for row in rows], counts)
         has_facts = any(row.item.kind is ItemKind.FACT for row in rows)
@@ -202,7 +202,7 @@ class Columns:
     def grown(self, capacity: int) -> Columns:
         """The same rows with a larger capacity; columns without a fixed width are shared."""
         grown, count = copy.copy(self), len(self)
-        vectors = arrays.empty_beside(self.vectors, capacity)
+        vectors = arrays.empty_like(self.vectors, capacity)
         vectors[:count] = self.vectors[:count]
         grown.vectors = vectors
         grown.importance = _with_room(self.importance[:count], capacity)
@@ -229,7 +229,7 @@ class Columns:
         result = Columns(capacity, self.vectors.shape[1], self.device)
         count = len(kept)
         for start in range(0, count, VECTORS_AT_ONCE):
-            slots = arrays.beside(kept[start : start + VECTORS_AT_ONCE], self.vectors)
+            slots = arrays.on_device_of(kept[start : start + VECTORS_AT_ONCE], self.vectors)
             result.vectors[start : start + len(slots)] = self.vectors[slots]
             pause()
         result.importance[:count] = self.importance[kept]

@@ -15,7 +15,7 @@ from serving.adapters.vector_index.rows.columns import Slots
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.records import ItemId
 
-LEAST_HEAD = 40
+MIN_HEAD = 40
 """The least number of rows scored again; with 40, no measurement lost one of the true 10."""
 
 GATHER_BELOW = 0.1
@@ -41,7 +41,7 @@ def scan_nearest(
         vector: float32 (dimension,), on the device of the rows.
         depth: At least 1.
     """
-    head = min(allowed.count, max(LEAST_HEAD, 2 * depth))
+    head = min(allowed.count, max(MIN_HEAD, 2 * depth))
     while True:
         rows = _nearest_rows(view, allowed, vector, head)
         found = best_rows(view, rows, vector)
@@ -65,7 +65,7 @@ def _nearest_on_gpu(view: PartitionView, allowed: AllowedRows, vector: Array, co
         # Copying all row numbers to the GPU would take longer than the scan.
         rows = (vectors @ query).float().topk(count).indices
     else:
-        chosen = allowed.slots_beside(vectors)
+        chosen = allowed.slots_on_device_of(vectors)
         if len(chosen) < GATHER_BELOW * view.count:
             scores = vectors[chosen] @ query
         else:
@@ -83,7 +83,7 @@ def scan_tail(view: PartitionView, allowed: AllowedRows, vector: Array, most: in
     if arrays.is_on_host(tail):
         return scan(tail, vector, most, allowed.mask[view.covered :]) + view.covered
     scores = tail @ vector.half()
-    scores = scores[arrays.beside(slots - view.covered, tail)]
+    scores = scores[arrays.on_device_of(slots - view.covered, tail)]
     head: Slots = slots[arrays.to_host(scores.float().topk(most).indices)]
     return head
 
@@ -95,7 +95,7 @@ def best_rows(view: PartitionView, rows: Slots, vector: Array) -> list[ScoredRow
     the last bits of a score depend on the row's position. Scores are rounded to 1e-6.
     """
     vectors = view.columns.vectors
-    chosen = arrays.as_float32(vectors[arrays.beside(rows, vectors)])
+    chosen = arrays.as_float32(vectors[arrays.on_device_of(rows, vectors)])
     items = view.columns.items
     scored = [
         (-round(score, 6), items[row], row)

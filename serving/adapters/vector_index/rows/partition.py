@@ -15,7 +15,7 @@ from serving.ports.index_engine import IndexRow
 
 FIRST_CAPACITY = 256
 
-LEAST_DEAD_TO_COMPACT = 64
+MIN_DEAD_TO_COMPACT = 64
 """Above this, a partition is compacted once more than a quarter of its rows are dead."""
 
 
@@ -124,7 +124,7 @@ class Partition:
             return  # lists identify rows by slot; only a rebuild renumbers them
         kept = np.flatnonzero(self.view.alive)
         dead = self.view.count - len(kept)
-        if dead <= LEAST_DEAD_TO_COMPACT or dead <= self.view.count / 4:
+        if dead <= MIN_DEAD_TO_COMPACT or dead <= self.view.count / 4:
             return
         room = max(FIRST_CAPACITY, 2 * len(kept))
         self._columns = self._columns.copied(kept, self.view.count, room)

@@ -57,7 +57,7 @@ def related_segments(
 
 def _shared_with(view: TenantView, question: str, seeds: Iterable[ItemId]) -> Iterator[_Sharing]:
     """The entities of the seeds that the question does not name and others mention too."""
-    asked = words_to_name_by(question)
+    question_words = words_to_name_by(question)
     segments = dict.fromkeys(item for item in seeds if item.kind is ItemKind.SEGMENT)
     for place, item in enumerate(segments):
         seed = view.row_of(item)
@@ -65,7 +65,7 @@ def _shared_with(view: TenantView, question: str, seeds: Iterable[ItemId]) -> It
             continue
         for key, name in view.segments.columns.mentioned(seed).items():
             rows = view.mentioning(key)
-            if len(rows) > 1 and not names_entity(asked, key):
+            if len(rows) > 1 and not names_entity(question_words, key):
                 yield _Sharing(-int(BILLION / ((place + 2) * len(rows))), key, name, seed, rows)
 
 

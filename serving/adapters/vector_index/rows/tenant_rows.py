@@ -46,12 +46,14 @@ class _TenantPartitions:
     def __init__(self, dimension: int, device: str) -> None:
         self.numbers = ItemNumbers()
         self.of_kind = {kind: Partition.empty(dimension, device, self.numbers) for kind in ItemKind}
-        self.witnesses = Partition.empty(0, device, self.numbers)
+        self.unembedded = Partition.empty(0, device, self.numbers)
 
     def change(self, change: RowChanges) -> None:
         """Puts each row into its partition, and removes it from the one it was in before."""
-        witnesses = [replace(row, vectors=NO_VECTOR) for row in change.rows if not len(row.vectors)]
-        self.witnesses.change(RowChanges(witnesses, change.items))
+        unembedded = [
+            replace(row, vectors=NO_VECTOR) for row in change.rows if not len(row.vectors)
+        ]
+        self.unembedded.change(RowChanges(unembedded, change.items))
         for kind, partition in self.of_kind.items():
             partition.change(
                 RowChanges(
@@ -62,20 +64,20 @@ class _TenantPartitions:
 
     @property
     def are_empty(self) -> bool:
-        return not any(partition.slots for partition in (self.witnesses, *self.of_kind.values()))
+        return not any(partition.slots for partition in (self.unembedded, *self.of_kind.values()))
 
     def hold(self, item: ItemId) -> bool:
-        return item in self.of_kind[item.kind].slots or item in self.witnesses.slots
+        return item in self.of_kind[item.kind].slots or item in self.unembedded.slots
 
     def view(self, generation: int) -> TenantView:
         segments, facts = self.of_kind[ItemKind.SEGMENT], self.of_kind[ItemKind.FACT]
         return TenantView(
             segments=segments.view,
             facts=facts.view,
-            witnesses=self.witnesses.view,
+            unembedded=self.unembedded.view,
             segment_slots=segments.slots,
             fact_slots=facts.slots,
-            witness_slots=self.witnesses.slots,
+            unembedded_slots=self.unembedded.slots,
             numbers=self.numbers,
             number_count=len(self.numbers),
             generation=generation,

@@ -28,16 +28,16 @@ FACT_TIMES = ("valid_from", "final_end", "retracted_at")
 class TenantView:
     """The partitions of a tenant at one moment, with a cache of masks.
 
-    `witnesses` are segments without vectors; they only decide which facts pass a filter.
+    `unembedded` are segments without vectors; they only decide which facts pass a filter.
     `generation` counts the list swaps of all tenants before this view was published.
     """
 
     segments: PartitionView
     facts: PartitionView
-    witnesses: PartitionView
+    unembedded: PartitionView
     segment_slots: dict[ItemId, range]
     fact_slots: dict[ItemId, range]
-    witness_slots: dict[ItemId, range]
+    unembedded_slots: dict[ItemId, range]
     numbers: ItemNumbers
     number_count: int
     generation: int
@@ -84,9 +84,9 @@ class TenantView:
         """The segments that pass the filter and are not later than `as_of`, in microseconds."""
         return self._accepted("segments", self.segments, filter_, as_of)
 
-    def accepted_witnesses(self, filter_: Filter, as_of: int) -> AllowedRows:
+    def accepted_unembedded(self, filter_: Filter, as_of: int) -> AllowedRows:
         """The same for the segments without vectors."""
-        return self._accepted("witnesses", self.witnesses, filter_, as_of)
+        return self._accepted("unembedded", self.unembedded, filter_, as_of)
 
     def _accepted(self, name: str, view: PartitionView, filter_: Filter, as_of: int) -> AllowedRows:
         key = (name, filter_key(filter_))
@@ -109,7 +109,7 @@ class TenantView:
 
         def span() -> Span:
             result = self.facts.unchanged_span(clocks.as_of, FACT_TIMES)
-            for evidence in (self.segments, self.witnesses):
+            for evidence in (self.segments, self.unembedded):
                 result = result.and_also(evidence.unchanged_span(clocks.as_of, EVENT_TIMES))
             return result
 
@@ -135,11 +135,11 @@ class TenantView:
         def look_up() -> Mask:
             numbers = [
                 self.segments.numbers_of(self.accepted_segments(filter_, as_of).mask),
-                self.witnesses.numbers_of(self.accepted_witnesses(filter_, as_of).mask),
+                self.unembedded.numbers_of(self.accepted_unembedded(filter_, as_of).mask),
             ]
             return self.facts.resting_on(np.concatenate(numbers), self.number_count)
 
-        if max(self.segments.latest_event, self.witnesses.latest_event) > as_of:
+        if max(self.segments.latest_event, self.unembedded.latest_event) > as_of:
             return look_up()
         return self._cached(("evidence", filter_key(filter_)), look_up).mask
 
@@ -151,7 +151,7 @@ class TenantView:
         filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
         known = [
             (self.segment_slots, self.accepted_segments(filter_, as_of).mask),
-            (self.witness_slots, self.accepted_witnesses(filter_, as_of).mask),
+            (self.unembedded_slots, self.accepted_unembedded(filter_, as_of).mask),
         ]
         unknown_pass = not scope.filter.restricts
 

@@ -167,7 +167,7 @@ def owned(rows: list[IndexRow]) -> list[ItemId]:
     return sorted(row.item for row in rows if len(row.vectors))
 
 
-def witnesses(rows: list[IndexRow]) -> list[ItemId]:
+def unembedded(rows: list[IndexRow]) -> list[ItemId]:
     """The items without vectors, which serve filters alone."""
     return sorted(row.item for row in rows if not len(row.vectors))
 
@@ -210,9 +210,9 @@ async def test_a_shard_has_what_its_facts_rest_on_without_vectors(postgres: Post
 
     _, rows = await rows_of(postgres.feed_of(home))
 
-    assert (owned(rows), witnesses(rows)) == ([fact_id("f")], [segment_id(elsewhere)])
-    (witness,) = (row for row in rows if not len(row.vectors))
-    assert witness.terms == segment_terms(segment(elsewhere, speaker="Ann"))
+    assert (owned(rows), unembedded(rows)) == ([fact_id("f")], [segment_id(elsewhere)])
+    (bare,) = (row for row in rows if not len(row.vectors))
+    assert bare.terms == segment_terms(segment(elsewhere, speaker="Ann"))
 
 
 async def test_a_delta_brings_the_evidence_of_its_facts_and_what_becomes_of_it(
@@ -234,7 +234,7 @@ async def test_a_delta_brings_the_evidence_of_its_facts_and_what_becomes_of_it(
     await postgres.store.erase(TENANT, Selector(items=(segment_id(elsewhere),)))
     erased = await feed.changes_since(renamed.position, MODEL)
 
-    assert (owned(stated.rows), witnesses(stated.rows)) == (
+    assert (owned(stated.rows), unembedded(stated.rows)) == (
         [fact_id("f")],
         [segment_id(elsewhere)],
     )
