@@ -22,6 +22,7 @@ from serving.adapters.neo4j.search import Search, candidates
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.languages import ENGLISH, Language
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.leg_options import Walk
 from serving.domain.ranking.profile import Yields
@@ -64,10 +65,15 @@ class Neo4jGraph:
     """Segments, facts and entities in Neo4j 5.
 
     Connects at the first call. After an outage of Neo4j the next call reconnects.
+
+    Args:
+        settings: How to connect.
+        language: The language of the questions.
     """
 
-    def __init__(self, settings: Neo4jSettings) -> None:
+    def __init__(self, settings: Neo4jSettings, language: Language = ENGLISH) -> None:
         self._settings = settings
+        self._language = language
         self._opened: neo4j.AsyncDriver | None = None
         self._has_schema = False
         self._preparing: asyncio.Task[None] | None = None
@@ -182,7 +188,7 @@ class Neo4jGraph:
     async def _search_by_names(
         self, query: Query, search: Search, deadline: Deadline
     ) -> list[Candidate]:
-        spans = question_spans(query.text)
+        spans = question_spans(query.text, self._language)
         if self._settings.near_names:
             spans += await self._near_spans(query, deadline, misspelt=False)
         found = await self._find(search, spans, deadline)
@@ -207,12 +213,13 @@ class Neo4jGraph:
         self, query: Query, deadline: Deadline, *, misspelt: bool
     ) -> list[NamedSpan]:
         tenant = query.scope.tenant
-        lucene = near_names_query(tenant, query.text, misspelt=misspelt)
+        lucene = near_names_query(tenant, query.text, self._language, misspelt=misspelt)
         if lucene is None:
             return []
         parameters: Row = {"tenant": tenant, "lucene": lucene}
         records = await self._run(walks.NEAR_NAMES, parameters, deadline.remaining())
-        return near_spans(query.text, cast(list[str], records[0][0]), misspelt=misspelt)
+        keys = cast(list[str], records[0][0])
+        return near_spans(query.text, keys, self._language, misspelt=misspelt)
 
     # ------------------------------------------------------------ writing
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from serving.domain.items.text import name_key
+from serving.domain.languages import ENGLISH, Language
 
 MAX_NAME_WORDS = 8
 """The longest name looked up. With 5, the graph leg alone loses 7 points of recall@10 on the dev
@@ -27,18 +28,6 @@ FUZZY_FROM_LETTERS = 4
 
 MAX_KEY_CHARACTERS = 512
 """A longer key is replaced by its prefix and hash: Neo4j rejects index keys beyond about 8 kB."""
-
-# Without "will", "may" and the like, which are also names of people.
-_STOP_WORDS = """
-    a about after again all also am an and any are as at be because been before being both but
-    by can could did do does doing done down during each ever few for from further get give go
-    had has have having he her here hers him his how i if in into is it its just let like me
-    more most much must my no nor not now of off on once only or other our ours out over own
-    same say shall she should so some such tell than that the their theirs them then there
-    these they this those through to too under until up us very was we were what when where
-    which while who whom whose why with would you your yours
-"""
-STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +57,7 @@ def tenant_token(tenant: str) -> str:
     return "t" + blake2b(tenant.encode(), digest_size=12).hexdigest()
 
 
-def question_spans(question: str) -> list[NamedSpan]:
+def question_spans(question: str, language: Language = ENGLISH) -> list[NamedSpan]:
     """The distinct runs of up to `MAX_NAME_WORDS` words, longest first; none of stop words only.
 
     A span's weight is its number of words, since longer names are more specific.
@@ -78,20 +67,22 @@ def question_spans(question: str) -> list[NamedSpan]:
     for length in range(min(MAX_NAME_WORDS, len(words)), 0, -1):
         for start in range(len(words) - length + 1):
             run = words[start : start + length]
-            if not STOP_WORDS.issuperset(run):
+            if not language.stop_words.issuperset(run):
                 key = " ".join(run)
                 spans.setdefault(key, NamedSpan(key, float(length), start, start + length))
     return list(spans.values())
 
 
-def near_names_query(tenant: str, question: str, *, misspelt: bool) -> str | None:
+def near_names_query(
+    tenant: str, question: str, language: Language = ENGLISH, *, misspelt: bool
+) -> str | None:
     """The Lucene query for the tenant's names that share words with the question.
 
     With `misspelt`, words may differ by one letter, which costs the server 2.5 ms more. None if
     the question has no content word. Words are lower-case letters and digits, so they contain no
     Lucene operators.
     """
-    words = content_words(question)
+    words = content_words(question, language)
     if not words:
         return None
     terms = " ".join(
@@ -103,18 +94,20 @@ def near_names_query(tenant: str, question: str, *, misspelt: bool) -> str | Non
     return f"+tenant_token:{tenant_token(tenant)} +({terms})"
 
 
-def content_words(text: str) -> list[str]:
+def content_words(text: str, language: Language = ENGLISH) -> list[str]:
     """The distinct words that are not stop words, split like Lucene's analyzer does."""
     words = re.findall(r"[^\W_]+", name_key(text))[:MAX_QUESTION_WORDS]
-    return [word for word in dict.fromkeys(words) if word not in STOP_WORDS]
+    return [word for word in dict.fromkeys(words) if word not in language.stop_words]
 
 
-def near_spans(question: str, keys: Iterable[str], *, misspelt: bool) -> list[NamedSpan]:
+def near_spans(
+    question: str, keys: Iterable[str], language: Language = ENGLISH, *, misspelt: bool
+) -> list[NamedSpan]:
     """The keys whose words are mostly in the question, best first."""
-    asked = frozenset(content_words(question))
+    asked = frozenset(content_words(question, language))
     spans = []
     for key in keys:
-        words = content_words(key)
+        words = content_words(key, language)
         shared = sum(
             word in asked or (misspelt and any(one_letter_apart(word, other) for other in asked))
             for word in words

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from serving.domain.items.records import Segment
 from serving.domain.items.text import name_key
+from serving.domain.languages import ENGLISH, Language
 
 MAX_NAMES = 64
 """The same limit as for names given by a client."""
@@ -29,51 +30,9 @@ MAX_CONNECTORS = 2
 ALL_CAPS_FROM_WORDS = 4
 """In a text of this many words or more that is mostly capitals, capitals are ignored."""
 
-# Words that are capitalised at the start of a sentence, or always, but are not names.
-_NO_NAMES = """
-a about absolutely actually after again all almost already also although always am amazing an
-and another any anyone anything anyway are as at aw awesome be because been before being best
-both btw but by bye can cheers come congrats congratulations could damn dear definitely did do does
-doing done each either else enjoy even ever every everyone everything exactly few finally for
-from fyi get give glad go god going good goodbye gosh got great had haha happy has have having he
-hello help her here hers hey hi him his hmm honestly hope how however i if in indeed instead into
-is it its just keep last lately later let life like lol look looking looks love many maybe me
-mine more most mr mrs ms much must my myself nah neither never next nice no nobody none nope nor
-not nothing now of off oh ok okay omg on once one only or other our ours out over part people
-perhaps please pretty probably quite rather really right same see she should since so some
-someone something sometimes soon sorry speaking still such sure take talk tell than thank thanks
-that the their theirs them then there these they thing things think this those though through to
-today together tomorrow tonight too totally true try two ugh under until up us use very wait was
-we well were what whatever when whenever where wherever whether which while who whoever whom
-whose why wish with without woah wonderful wow yeah year yep yes yesterday yet you your yours
-"""
-
-# Times are not entities: the segment has its event time, and the lexical leg finds times in texts.
-# They count within a longer name ("Black Friday"), and as a known name such as the person June.
-_TIMES = """
-monday tuesday wednesday thursday friday saturday sunday january february march april may june
-july august september october november december spring summer autumn fall winter
-tue tues wed thu thur thurs fri
-"""
-
-_SMALL_WORDS = """
-of the de del della den der des di do dos du da van von ten ter la le el al bin ibn y
-"""
-
-_CONNECTORS = frozenset(_SMALL_WORDS.split())
-_TIME = frozenset(_TIMES.split())
-_NO_NAME = frozenset(_NO_NAMES.split()) | _TIME | _CONNECTORS
-
-_OPENING = frozenset({"will", "may"})
-"""Names of people that are mostly verbs at the start of a sentence."""
-
-_ABBREVIATED = frozenset({"dr", "ft", "jr", "mt", "prof", "st"})
-"""Abbreviations whose full stop does not end a name; neither does that of an initial."""
-
 _BREAK = "\x1f"
-"""Replaces a possessive 's, which ends a name but not a sentence."""
+"""Replaces a possessive, which ends a name but not a sentence."""
 
-_POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"[.!?…:\n\"“”()\[\]*•]")
 _JOINING = frozenset({" ", "-", "&", " & ", "'", "’"})
@@ -102,7 +61,14 @@ class _Found(NamedTuple):
 
 
 class CapitalisedEntities:
-    """`EntityExtractor` by capitalisation and known names."""
+    """`EntityExtractor` by capitalisation and known names.
+
+    Args:
+        language: The language of the texts.
+    """
+
+    def __init__(self, language: Language = ENGLISH) -> None:
+        self._language = language
 
     def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
         """The speaker, then the distinct names in title and text, in their order.
@@ -113,37 +79,37 @@ class CapitalisedEntities:
         if speaker := name_key(segment.speaker):
             names[speaker] = segment.speaker
         for text in (segment.title, segment.text):
-            for found in _names_in(text, known_names) if text else ():
+            for found in _names_in(text, known_names, self._language) if text else ():
                 if len(found.name.encode()) <= MAX_NAME_BYTES:
                     names.setdefault(found.key, found.name)
         return tuple(names.values())[:MAX_NAMES]
 
 
-def _names_in(text: str, known_names: Mapping[str, str]) -> list[_Found]:
-    text = _POSSESSIVE.sub(_BREAK, unicodedata.normalize("NFKC", text))
-    words = list(_words(text))
-    found = list(_known(words, known_names)) if known_names else []
+def _names_in(text: str, known_names: Mapping[str, str], language: Language) -> list[_Found]:
+    text = language.possessive.sub(_BREAK, unicodedata.normalize("NFKC", text))
+    words = list(_words(text, language))
+    found = list(_known(words, known_names, language)) if known_names else []
     if not _is_all_caps(text, words):
-        found += _proper_names(text, words)
+        found += _proper_names(text, words, language)
     return sorted(found, key=lambda name: name.start)
 
 
-def _words(text: str) -> Iterator[_Word]:
+def _words(text: str, language: Language) -> Iterator[_Word]:
     end, before, opens, joined = 0, "", True, False
     for match in _WORD.finditer(text):
         start, written = match.start(), match.group()
         if end:
-            opens, joined = _after(before, text[end:start])
+            opens, joined = _after(before, text[end:start], language)
         end = match.end()
         before = written.casefold() if written.isascii() else name_key(written)
         yield _Word(start, end, before, _capitalised(written), opens, joined)
 
 
-def _after(word: str, gap: str) -> tuple[bool, bool]:
+def _after(word: str, gap: str, language: Language) -> tuple[bool, bool]:
     """Whether a sentence starts after the gap, and whether a name may continue over it."""
     if gap == " ":
         return False, True
-    if gap in _JOINING_ABBREVIATED and (len(word) == 1 or word in _ABBREVIATED):
+    if gap in _JOINING_ABBREVIATED and (len(word) == 1 or word in language.abbreviations):
         return False, True
     return _SENTENCE_END.search(gap) is not None, gap in _JOINING
 
@@ -165,11 +131,13 @@ def _is_all_caps(text: str, words: Sequence[_Word]) -> bool:
 # ---------------------------------------------------------------- known names
 
 
-def _known(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_Found]:
+def _known(
+    words: Sequence[_Word], known_names: Mapping[str, str], language: Language
+) -> Iterator[_Found]:
     """The known names among the runs of words: the longest at each place, without overlaps."""
     longest: dict[int, str] = {}
     for length in range(MAX_KNOWN_WORDS, 0, -1):
-        for place, key in _known_runs(words, length, known_names):
+        for place, key in _known_runs(words, length, known_names, language):
             longest.setdefault(place, key)
     end = 0
     for place, key in sorted(longest.items()):
@@ -179,7 +147,7 @@ def _known(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_
 
 
 def _known_runs(
-    words: Sequence[_Word], length: int, known_names: Mapping[str, str]
+    words: Sequence[_Word], length: int, known_names: Mapping[str, str], language: Language
 ) -> Iterator[tuple[int, str]]:
     """The places where a run of `length` words is a known name, with its key."""
     keys = [word.key for word in words]
@@ -188,29 +156,29 @@ def _known_runs(
     if known_names.keys().isdisjoint(runs):
         return
     for place, run in enumerate(runs):
-        if run in known_names and (length > 1 or _is_name(words[place])):
+        if run in known_names and (length > 1 or _is_name(words[place], language)):
             yield place, run
 
 
-def _is_name(word: _Word) -> bool:
+def _is_name(word: _Word, language: Language) -> bool:
     """Whether a known name is used as a name: Will, but not will."""
-    ordinary = word.key in _NO_NAME or word.key in _OPENING
+    ordinary = word.key in language.not_names or word.key in language.openings
     return not ordinary or (word.capitalised and not word.opens)
 
 
 # ---------------------------------------------------------------- capitals
 
 
-def _proper_names(text: str, words: Sequence[_Word]) -> Iterator[_Found]:
+def _proper_names(text: str, words: Sequence[_Word], language: Language) -> Iterator[_Found]:
     """The runs of capitalised words, including connectors between them."""
     within = {word.key for word in words if word.capitalised and not word.opens}
     place = 0
     while place < len(words):
         first = words[place]
-        if not _starts_name(first):
+        if not _starts_name(first, language):
             place += 1
             continue
-        end = _end_of_name(words, place)
+        end = _end_of_name(words, place, language)
         name = text[first.start : words[end - 1].end]
         if end - place > 1 or (len(name) > 1 and _named_alone(first, name, within)):
             key = " ".join(word.key for word in words[place:end])
@@ -218,10 +186,10 @@ def _proper_names(text: str, words: Sequence[_Word]) -> Iterator[_Found]:
         place = end
 
 
-def _starts_name(word: _Word) -> bool:
-    return (
-        word.capitalised and word.key not in _NO_NAME and not (word.opens and word.key in _OPENING)
-    )
+def _starts_name(word: _Word, language: Language) -> bool:
+    if not word.capitalised or word.key in language.not_names:
+        return False
+    return not (word.opens and word.key in language.openings)
 
 
 def _named_alone(word: _Word, written: str, within: set[str]) -> bool:
@@ -229,15 +197,17 @@ def _named_alone(word: _Word, written: str, within: set[str]) -> bool:
     return not word.opens or word.key in within or written[1:] != written[1:].lower()
 
 
-def _end_of_name(words: Sequence[_Word], place: int) -> int:
+def _end_of_name(words: Sequence[_Word], place: int, language: Language) -> int:
     """The end of the name that starts at a place; connectors must precede a capital."""
     end = place + 1
     ahead = end
     while ahead < len(words) and words[ahead].joined:
         word = words[ahead]
         ahead += 1
-        if word.capitalised and (word.key not in _NO_NAME or word.key in _TIME):
+        if word.capitalised:
+            if word.key in language.not_names and word.key not in language.calendar:
+                break
             end = ahead
-        elif word.capitalised or word.key not in _CONNECTORS or ahead - end > MAX_CONNECTORS:
+        elif word.key not in language.connectors or ahead - end > MAX_CONNECTORS:
             break
     return end

@@ -8,9 +8,9 @@ from enum import StrEnum
 from itertools import pairwise
 
 from serving.domain.items.records import Item, Segment
+from serving.domain.languages import ENGLISH
 
 _NOT_IN_A_NAME = re.compile(r"[^\w]+", re.UNICODE)
-_POSSESSIVE = re.compile(r"['’]s\b")
 # Latin, full-width and Arabic question marks, unless a quotation ends right after them.
 _ASKED = re.compile("[?\uff1f\u061f]++(?![\"'\u201d\u2019)])")
 _WORD = re.compile(r"\w")
@@ -74,12 +74,12 @@ def names_entity(words: frozenset[str], key: str) -> bool:
 def name_key(name: str) -> str:
     """Normalises a name to a key that all its spellings share.
 
-    Case, Unicode composition, punctuation and the possessive 's are ignored: `"Mary-Ann's"`
+    Case, Unicode composition, punctuation and the English possessive are ignored: `"Mary-Ann's"`
     and `"mary ann"` have the same key. A name without a letter or digit, such as an emoji, is
     its own key.
     """
     folded = unicodedata.normalize("NFKC", name).casefold().strip()
-    words = _NOT_IN_A_NAME.sub(" ", _POSSESSIVE.sub("", folded)).split()
+    words = _NOT_IN_A_NAME.sub(" ", ENGLISH.possessive.sub("", folded)).split()
     return " ".join(words or folded.split())
 
 

@@ -1,0 +1,74 @@
+"""English."""
+
+from __future__ import annotations
+
+import re
+
+from serving.domain.languages.language import Language
+
+# Without "will", "may" and the like, which are also names of people.
+_STOP_WORDS = """
+a about after again all also am an and any are as at be because been before being both but
+by can could did do does doing done down during each ever few for from further get give go
+had has have having he her here hers him his how i if in into is it its just let like me
+more most much must my no nor not now of off on once only or other our ours out over own
+same say shall she should so some such tell than that the their theirs them then there
+these they this those through to too under until up us very was we were what when where
+which while who whom whose why with would you your yours
+"""
+
+_NOT_NAMES = """
+a about absolutely actually after again all almost already also although always am amazing an
+and another any anyone anything anyway are as at aw awesome be because been before being best
+both btw but by bye can cheers come congrats congratulations could damn dear definitely did do does
+doing done each either else enjoy even ever every everyone everything exactly few finally for
+from fyi get give glad go god going good goodbye gosh got great had haha happy has have having he
+hello help her here hers hey hi him his hmm honestly hope how however i if in indeed instead into
+is it its just keep last lately later let life like lol look looking looks love many maybe me
+mine more most mr mrs ms much must my myself nah neither never next nice no nobody none nope nor
+not nothing now of off oh ok okay omg on once one only or other our ours out over part people
+perhaps please pretty probably quite rather really right same see she should since so some
+someone something sometimes soon sorry speaking still such sure take talk tell than thank thanks
+that the their theirs them then there these they thing things think this those though through to
+today together tomorrow tonight too totally true try two ugh under until up us use very wait was
+we well were what whatever when whenever where wherever whether which while who whoever whom
+whose why wish with without woah wonderful wow yeah year yep yes yesterday yet you your yours
+"""
+
+# Times are not entities: the segment has its event time, and the lexical leg finds times in texts.
+# They count within a longer name, and as a known name such as the person June.
+_CALENDAR = """
+monday tuesday wednesday thursday friday saturday sunday january february march april may june
+july august september october november december spring summer autumn fall winter
+tue tues wed thu thur thurs fri
+"""
+
+_CONNECTORS = """
+of the de del della den der des di do dos du da van von ten ter la le el al bin ibn y
+"""
+
+_MONTHS = """
+january february march april may june july august september october november december
+jan feb mar apr aug sept sep oct nov dec
+"""
+
+_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
+
+_COUNTS = "a an one two three four five six seven eight nine ten eleven twelve"
+
+_CALENDAR_SET = frozenset(_CALENDAR.split())
+_CONNECTOR_SET = frozenset(_CONNECTORS.split())
+
+ENGLISH = Language(
+    "english",
+    stop_words=frozenset(_STOP_WORDS.split()),
+    not_names=frozenset(_NOT_NAMES.split()) | _CALENDAR_SET | _CONNECTOR_SET,
+    openings=frozenset({"will", "may"}),
+    calendar=_CALENDAR_SET,
+    connectors=_CONNECTOR_SET,
+    abbreviations=frozenset({"dr", "ft", "jr", "mt", "prof", "st"}),
+    possessive=re.compile(r"['’]s\b", re.IGNORECASE),
+    months=tuple(_MONTHS.split()),
+    weekdays=tuple(_WEEKDAYS.split()),
+    counts=tuple(_COUNTS.split()),
+)

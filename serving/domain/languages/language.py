@@ -1,0 +1,40 @@
+"""The words of a language that parts of the service know."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NEVER = re.compile(r"(?!)")
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """The words of a language, in lower case; without any, each rule that needs them is off.
+
+    Args:
+        name: The text search configuration of PostgreSQL.
+        stop_words: Words of a question that name nothing.
+        not_names: Words that are capitalised without being names, at the start of a sentence or
+            always; `calendar` and `connectors` among them.
+        openings: Names that are mostly another word at the start of a sentence.
+        calendar: Days, months and seasons: no names, except within a longer one ("Black Friday").
+        connectors: Words within a name, between its capitals.
+        abbreviations: Words whose full stop ends no name.
+        possessive: What is added to a name to say that it owns something.
+        months: The names of months, short ones too.
+        weekdays: The names of the days of a week.
+        counts: Small numbers, spelled out.
+    """
+
+    name: str
+    stop_words: frozenset[str] = frozenset()
+    not_names: frozenset[str] = frozenset()
+    openings: frozenset[str] = frozenset()
+    calendar: frozenset[str] = frozenset()
+    connectors: frozenset[str] = frozenset()
+    abbreviations: frozenset[str] = frozenset()
+    possessive: re.Pattern[str] = _NEVER
+    months: tuple[str, ...] = ()
+    weekdays: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()

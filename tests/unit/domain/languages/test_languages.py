@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from serving.domain.languages import ENGLISH, language_of
+
+
+def test_configuration_names_its_language() -> None:
+    assert language_of("english") is ENGLISH
+
+
+@pytest.mark.parametrize("configuration", ["simple", "german", ""])
+def test_configuration_without_words_has_an_empty_language(configuration: str) -> None:
+    language = language_of(configuration)
+
+    assert language.name == configuration
+    assert not language.stop_words | language.not_names | language.calendar
+    assert language.possessive.search("Ann's") is None
+
+
+def test_words_are_in_lower_case() -> None:
+    words = ENGLISH.stop_words | ENGLISH.not_names | ENGLISH.openings | ENGLISH.abbreviations
+
+    assert all(word == word.casefold() for word in words)
+
+
+def test_calendar_and_connectors_are_no_names() -> None:
+    assert ENGLISH.calendar | ENGLISH.connectors <= ENGLISH.not_names
