@@ -17,7 +17,8 @@ from serving.composition.stores import open_postgres
 from serving.config.settings import Settings
 from serving.domain.shards import WHOLE, Shard
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.pipeline.index.vector_spaces import OpenSpace, VectorSpace
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import OpenSpace
 from serving.ports.embedding import Embedder
 from serving.ports.vector_index import RelatedSearch, TextSearch, VectorIndex, WholeIndex
 from serving.telemetry import INDEX_EPOCH, INDEX_LAG, INDEX_VECTORS, NoRecorder, Recorder

@@ -19,7 +19,7 @@ from serving.composition.index import SpaceParts
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError
 from serving.pipeline.index.sharding import ShardedIndex, ShardedSearch
-from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
+from serving.pipeline.index.vector_space import EmbeddedSearch
 from serving.ports.embedding import Embedder, EmbeddingModel
 from serving.ports.vector_index import TextSearch, VectorIndex, WholeIndex
 
@@ -149,7 +149,7 @@ def remote_space(handles: SpaceHandles | None) -> SpaceParts:
     related = indexes[0] if len(indexes) == 1 else None
     index: VectorIndex = related or ShardedIndex(indexes)
     if not handles.searches_text:
-        search: TextSearch = EmbeddedSearch(QuestionVectors(embedder), index)
+        search: TextSearch = EmbeddedSearch(embedder, index)
         return SpaceParts(embedder, index, search, related)
     searches = [Remote[TextSearch](handle, "text_search").port for handle in handles.index]
     search = searches[0] if len(searches) == 1 else ShardedSearch(searches)

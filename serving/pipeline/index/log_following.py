@@ -33,7 +33,6 @@ from serving.ports.index_engine import (
     IndexEngine,
     IndexFeed,
     IndexRow,
-    Neighbours,
     UnsoundRowsError,
 )
 from serving.ports.vector_index import IndexAnswer, IndexStatus, IndexTier, WantedNeighbours
@@ -164,8 +163,14 @@ class LogFollowingIndex:
         """
         stale = await self._is_stale(wanted.token, deadline)
         filled = self._require_ready()
-        async with asyncio.timeout(deadline.remaining()):
-            found = await self._search(filled.engine, vector, wanted)
+        engine = filled.engine
+        if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
+            found = self._watched(engine.search, vector, wanted)
+        else:
+            async with asyncio.timeout(deadline.remaining()):
+                found = await asyncio.get_running_loop().run_in_executor(
+                    self._threads, self._watched, engine.search, vector, wanted
+                )
         epoch = filled.first_epoch + found.generation
         return IndexAnswer(found.candidates, epoch, stale, found.evidence)
 
@@ -198,16 +203,6 @@ class LogFollowingIndex:
             return False
         reserve_s = min(ANSWER_RESERVE_S, deadline.remaining() / 2)
         return not await self.caught_up(token, deadline.earlier_by(reserve_s))
-
-    async def _search(
-        self, engine: IndexEngine, vector: VectorLike, wanted: WantedNeighbours
-    ) -> Neighbours:
-        if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
-            return self._watched(engine.search, vector, wanted)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, self._watched, engine.search, vector, wanted
-        )
 
     def _watched(self, use: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Uses the engine under the device watch."""

@@ -1,4 +1,4 @@
-"""Vector spaces: one model's embedder and index, or two of them while models are migrated.
+"""The vector space that answers: one, or two of them while models are migrated.
 
 Vectors of different models cannot be compared, so a question is embedded and searched in one
 space, which is chosen once. After a change of the model the previous space keeps answering and
@@ -9,54 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Self
 
-from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query
-from serving.domain.ranking.signals import Traits
 from serving.pipeline.index.merging import status_of
-from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
-from serving.ports.embedding import Embedder
-from serving.ports.vector_index import CandidateIndex, RelatedSearch, TextSearch, VectorIndex
-
-ItemTraits = Callable[[TenantName, Sequence[ItemId]], Mapping[ItemId, Traits]]
-"""What signals ask of those of the items that are known."""
+from serving.pipeline.index.vector_space import VectorSpace
 
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.25
 RELEASE_AFTER_S = 10.0
 """Requests that chose the previous space have ended by then."""
-
-
-@dataclass(frozen=True, slots=True)
-class VectorSpace:
-    """One model's embedder, and the index of the rows that it embedded.
-
-    `text_search` finds neighbours of a text: it embeds here and then asks `index`, or asks a
-    replica that does both in one call. `related` finds segments by shared mentions; an index in
-    shards cannot. `traits` knows the items of an index in this process.
-    """
-
-    embedder: Embedder
-    index: VectorIndex
-    text_search: TextSearch
-    related: RelatedSearch | None = None
-    traits: ItemTraits | None = None
-
-    @classmethod
-    def of(cls, embedder: Embedder, index: VectorIndex) -> Self:
-        """Makes a space whose questions are embedded here."""
-        return cls(embedder, index, EmbeddedSearch(QuestionVectors(embedder), index))
-
-    @classmethod
-    def here(cls, embedder: Embedder, index: CandidateIndex) -> Self:
-        """Makes a space whose index is in this process and holds all rows."""
-        search = EmbeddedSearch(QuestionVectors(embedder), index)
-        return cls(embedder, index, search, related=index, traits=index.traits)
 
 
 OpenSpace = Callable[[], AbstractAsyncContextManager[VectorSpace]]

@@ -29,6 +29,7 @@ from serving.domain.ranking.ranked_list import (
     depth_to_read,
     within_depth,
 )
+from serving.pipeline.index.vector_space import VectorLookup
 from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.leg import (
@@ -38,7 +39,6 @@ from serving.pipeline.retrieval.legs.leg import (
     LegSkippedError,
     Periods,
     UpstreamAnswer,
-    VectorLookup,
 )
 from serving.ports.change_log import Consistency, Projection
 

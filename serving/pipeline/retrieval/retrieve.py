@@ -32,10 +32,11 @@ from serving.domain.ranking.fusion import Fused, fuse
 from serving.domain.ranking.profile import Profile
 from serving.domain.ranking.ranked_list import RankedList
 from serving.domain.ranking.signals import ACCESS, TIME, Known, Named, Traits, ranked_by
+from serving.pipeline.index.vector_space import VectorLookup
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import NOTHING, RERANK, Admission
 from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
-from serving.pipeline.retrieval.legs.leg import Periods, VectorLookup
+from serving.pipeline.retrieval.legs.leg import Periods
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
 from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
 from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage

@@ -33,7 +33,8 @@ from serving.domain.items.records import (
 from serving.domain.questions.query import NO_FILTER
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.profile import LegSpec, Profile, Yields
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.legs import DenseLeg, FactsLeg, GraphLeg, LexicalLeg, TemporalLeg
 from serving.pipeline.retrieval.legs.leg import Leg

@@ -18,7 +18,7 @@ from serving.adapters.vector_index.lists import CpuLibrary
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemKind
 from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
-from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
+from serving.pipeline.index.vector_space import EmbeddedSearch
 from serving.pipeline.inference.embedder import BatchedEmbedder
 from serving.ports.embedding import TokenIds
 from serving.ports.index_engine import IndexEngine
@@ -91,7 +91,7 @@ async def test_a_query_vector_is_searched_on_its_device(
     ]
 
     async with BatchedEmbedder(encoder) as embedder:
-        search = EmbeddedSearch(QuestionVectors(embedder), EngineIndex(engine))
+        search = EmbeddedSearch(embedder, EngineIndex(engine))
         # The first rows are put into lists, and all of them into new ones.
         for end in (FEW, len(rows)):
             engine.apply(rows[:end], [])

@@ -21,8 +21,9 @@ from serving.domain.errors import (
 )
 from serving.domain.items.records import TenantName
 from serving.domain.items.text import TextForm
-from serving.pipeline.index.text_search import QuestionVectors
+from serving.pipeline.index.vector_space import EmbeddedSearch
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
+from tests.fakes.pipeline import FixedIndex
 from tests.fakes.simulation.openai_api import (
     EmbeddingsServer,
     answering,
@@ -145,12 +146,12 @@ async def test_a_silent_service_is_not_asked_by_legs_that_share_a_vector(
     server.answer = silence
     breaker = Breaker("embedder", clock=SteppedClock())
     async with ApiEmbedder.opened(server.url, MODEL, None, breaker=breaker) as embedder:
-        vectors = QuestionVectors(embedder)
+        search = EmbeddedSearch(embedder, FixedIndex())
         for text in "abc":
             with pytest.raises(TimeoutError):
-                await vectors.of(TenantName("t"), text, Deadline.after(2 * LEAST_PATIENCE_S))
+                await search.vector_of(TenantName("t"), text, Deadline.after(2 * LEAST_PATIENCE_S))
         with pytest.raises(BreakerOpenError):
-            await vectors.of(TenantName("t"), "d", soon())
+            await search.vector_of(TenantName("t"), "d", soon())
 
 
 async def test_a_silent_service_is_no_reason_to_blame_texts(server: EmbeddingsServer) -> None:

@@ -9,6 +9,7 @@ from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.ranked_list import above_floor
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.access import AccessLog
+from serving.ports.vector_index import WantedNeighbours
 
 
 class DenseLeg(Leg):
@@ -27,7 +28,9 @@ class DenseLeg(Leg):
         pool, only, lacking = request.spec.pool, None, ""
         if pool is not None:
             only, lacking = await self._members(pool, request)
-        answer = await request.nearest(ItemKind.SEGMENT, only)
+        query, depth = request.query, request.depth
+        wanted = WantedNeighbours(ItemKind.SEGMENT, query.scope, depth, only, query.token)
+        answer = await request.lookup.nearest(wanted, request.deadline)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         return LegAnswer(kept, below, answer.stale, answer.epoch, lacking, answer.unsearched)
 

@@ -8,7 +8,7 @@ from serving.domain.items.records import ItemId, ItemKind, segment_id
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, above_floor
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
-from serving.ports.vector_index import IndexAnswer
+from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 
 
 class FactsLeg(Leg):
@@ -21,7 +21,9 @@ class FactsLeg(Leg):
 
     async def find(self, request: LegRequest) -> LegAnswer:
         """Finds the facts nearest to the question, or their evidence in the facts' order."""
-        answer = await request.nearest(ItemKind.FACT)
+        query = request.query
+        wanted = WantedNeighbours(ItemKind.FACT, query.scope, request.depth, token=query.token)
+        answer = await request.lookup.nearest(wanted, request.deadline)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         if request.spec.yields is Yields.EVIDENCE:
             kept = evidence_in_order(kept, answer)[: request.depth]

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from serving.domain.budget import Deadline
-from serving.domain.items.records import ItemId, ItemKind
+from serving.domain.items.records import ItemId
 from serving.domain.questions.period import Period
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import LegSpec
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.index.merging import merged
-from serving.pipeline.index.vector_spaces import VectorSpace
+from serving.pipeline.index.vector_space import VectorLookup
 from serving.ports.change_log import Projection
-from serving.ports.embedding import Vector
-from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 
 
 class LegSkippedError(Exception):
@@ -61,44 +56,6 @@ class UpstreamAnswer:
         return list(dict.fromkeys(candidate.item for candidate in self.candidates))
 
 
-class VectorLookup:
-    """Looks one question up in a vector space, for every leg that needs it.
-
-    A text that asks several questions is embedded question by question, and an item's score is that
-    for the question it is nearest to: one vector of the whole text would be near to none of them.
-
-    Args:
-        query: The question; if it has a vector, that is looked up in place of the text.
-        space: The vector space.
-        parts: The texts to look up; by default the question's text.
-    """
-
-    def __init__(self, query: Query, space: VectorSpace, parts: Sequence[str] = ()) -> None:
-        self._space = space
-        self._vector: Vector | None = None
-        if query.vector is not None:
-            self._vector = np.asarray(query.vector, dtype=np.float32)
-        self._parts = tuple(parts) or (query.text,)
-        self.related = space.related
-        self.embedding_s = 0.0
-        """The longest that a search waited for a vector."""
-
-    async def nearest(self, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
-        """Finds the wanted neighbours, as `NeighbourSearch.search` does."""
-        if self._vector is not None:
-            return await self._space.index.search(self._vector, wanted, deadline)
-        search = self._space.text_search.search
-        if len(self._parts) == 1:
-            answer = await search(self._parts[0], wanted, deadline)
-        else:
-            answers = await asyncio.gather(
-                *(search(part, wanted, deadline) for part in self._parts)
-            )
-            answer = merged(answers, wanted.depth)
-        self.embedding_s = max(self.embedding_s, answer.embedding_s)
-        return answer
-
-
 Periods = Callable[[], tuple[Period, ...]]
 """Reads the times that a question names."""
 
@@ -120,12 +77,6 @@ class LegRequest:
     limit: int
     periods: Periods
     found_by: Mapping[str, Callable[[], Awaitable[UpstreamAnswer]]] = field(default_factory=dict)
-
-    async def nearest(self, kind: ItemKind, only: Collection[ItemId] | None = None) -> IndexAnswer:
-        """Finds the items nearest to the question, of all or of some."""
-        query = self.query
-        wanted = WantedNeighbours(kind, query.scope, self.depth, only, query.token)
-        return await self.lookup.nearest(wanted, self.deadline)
 
     async def found_before(self, legs: Sequence[str]) -> UpstreamAnswer:
         """Returns what these legs found, in their order; nothing from one that did not answer."""

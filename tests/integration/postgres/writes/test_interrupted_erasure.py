@@ -23,7 +23,8 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import fact_id, segment_id
 from serving.domain.questions.query import Filter
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser, Forgotten
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
 from serving.ports.memory_store import Selector

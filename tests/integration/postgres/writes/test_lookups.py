@@ -14,7 +14,8 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.lookups import LookupKey
 from serving.ports.embedding import VectorLike, Vectors

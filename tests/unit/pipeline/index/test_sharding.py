@@ -17,7 +17,8 @@ from serving.domain.questions.query import Filter
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.shards import Shard, all_shards
 from serving.pipeline.index.sharding import ShardedIndex, ShardedSearch
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.ports.embedding import VectorLike

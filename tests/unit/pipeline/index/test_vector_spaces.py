@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from serving.pipeline.index.vector_spaces import OpenSpace, VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import OpenSpace, VectorSpaces
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import FixedIndex
 from tests.support.builders import query

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
 from serving.pipeline.retrieval.legs.leg import Leg

@@ -9,7 +9,8 @@ from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import RelatedLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest

@@ -23,7 +23,8 @@ from serving.domain.questions.period import Period
 from serving.domain.questions.query import Filter
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, SignalSpec
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError

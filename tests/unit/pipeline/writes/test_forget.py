@@ -12,7 +12,8 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, TenantName, segment_id
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser, StoreReceipt
 from serving.pipeline.writes.lookups import Lookup, LookupKey
 from serving.ports.embedding import VectorLike

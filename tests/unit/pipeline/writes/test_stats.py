@@ -13,7 +13,8 @@ import pytest
 from serving.domain.breaker import FAILURES, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import StoreUnavailableError
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes import stats
 from serving.pipeline.writes.stats import UNKNOWN_COUNT, Observer
 from serving.ports.memory_store import TenantCounts

@@ -17,7 +17,8 @@ from serving.domain.items.records import Fact, Item, ItemId, ItemKind, segment_i
 from serving.domain.questions.query import Query as DomainQuery
 from serving.domain.ranking.profile import Profile
 from serving.domain.ranking.ranked_list import Candidate, above_floor
-from serving.pipeline.index.vector_spaces import VectorSpace, VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.legs import FactsLeg, RelatedLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest

@@ -10,10 +10,8 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import ItemKind, TenantName
 from serving.domain.questions.query import Query
-from serving.pipeline.index.text_search import EmbeddedSearch, QuestionVectors
 from serving.pipeline.index.vector_cache import VectorCache, bytes_of
-from serving.pipeline.index.vector_spaces import VectorSpace
-from serving.pipeline.retrieval.legs.leg import VectorLookup
+from serving.pipeline.index.vector_space import EmbeddedSearch, VectorLookup, VectorSpace
 from serving.ports.embedding import Vector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row
@@ -68,12 +66,12 @@ def soon() -> Deadline:
 
 async def test_a_question_is_embedded_once_for_all_that_ask_it() -> None:
     embedder = GatedEmbedder()
-    vectors = QuestionVectors(embedder)
-    together = [asyncio.create_task(vectors.of(TENANT, GOA, soon())) for _ in range(2)]
+    search = EmbeddedSearch(embedder, FixedIndex())
+    together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
     await asked(embedder)
 
     embedder.gate.set()
-    made = [*await asyncio.gather(*together), await vectors.of(TENANT, GOA, soon())]
+    made = [*await asyncio.gather(*together), await search.vector_of(TENANT, GOA, soon())]
 
     assert embedder.asked == [GOA]
     assert all(np.array_equal(each, made[0]) for each in made)
@@ -82,20 +80,20 @@ async def test_a_question_is_embedded_once_for_all_that_ask_it() -> None:
 async def test_no_tenant_can_tell_by_the_time_what_another_asked() -> None:
     embedder = GatedEmbedder()
     embedder.gate.set()
-    vectors = QuestionVectors(embedder)
+    search = EmbeddedSearch(embedder, FixedIndex())
 
-    await vectors.of(TENANT, GOA, soon())
-    await vectors.of(TenantName("other"), GOA, soon())
+    await search.vector_of(TENANT, GOA, soon())
+    await search.vector_of(TenantName("other"), GOA, soon())
 
     assert embedder.asked == [GOA, GOA]
 
 
 async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> None:
     embedder = GatedEmbedder()
-    vectors = QuestionVectors(embedder)
-    first = asyncio.create_task(vectors.of(TENANT, GOA, soon()))
+    search = EmbeddedSearch(embedder, FixedIndex())
+    first = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
     await asked(embedder)
-    second = asyncio.create_task(vectors.of(TENANT, GOA, soon()))
+    second = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
 
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
@@ -107,10 +105,10 @@ async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> N
 
 async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another() -> None:
     embedder = GatedEmbedder()
-    vectors = QuestionVectors(embedder)
-    hasty = asyncio.create_task(vectors.of(TENANT, GOA, Deadline.after(0.01)))
+    search = EmbeddedSearch(embedder, FixedIndex())
+    hasty = asyncio.create_task(search.vector_of(TENANT, GOA, Deadline.after(0.01)))
     await asked(embedder)
-    patient = asyncio.create_task(vectors.of(TENANT, GOA, soon()))
+    patient = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
 
     with pytest.raises(TimeoutError):
         await hasty
@@ -122,14 +120,14 @@ async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another(
 
 async def test_what_nobody_waits_for_any_more_is_not_embedded() -> None:
     embedder = GatedEmbedder()
-    vectors = QuestionVectors(embedder)
-    together = [asyncio.create_task(vectors.of(TENANT, GOA, soon())) for _ in range(2)]
+    search = EmbeddedSearch(embedder, FixedIndex())
+    together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
     await asked(embedder)
 
     for each in together:
         each.cancel()
     await asyncio.gather(*together, return_exceptions=True)
-    again = asyncio.create_task(vectors.of(TENANT, GOA, soon()))
+    again = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
     await asked(embedder, times=2)
     embedder.gate.set()
 
@@ -139,15 +137,15 @@ async def test_what_nobody_waits_for_any_more_is_not_embedded() -> None:
 
 async def test_an_error_is_told_to_those_who_wait_and_to_nobody_after_them() -> None:
     embedder = RefusingEmbedder()
-    vectors = QuestionVectors(embedder)
-    together = [asyncio.create_task(vectors.of(TENANT, GOA, soon())) for _ in range(2)]
+    search = EmbeddedSearch(embedder, FixedIndex())
+    together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
     await asked(embedder)
     embedder.gate.set()
 
     told = await asyncio.gather(*together, return_exceptions=True)
 
     assert [type(error) for error in told] == [OverloadedError] * 2
-    assert len(await vectors.of(TENANT, GOA, soon()))
+    assert len(await search.vector_of(TENANT, GOA, soon()))
 
 
 async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
@@ -156,10 +154,10 @@ async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> N
     cache = VectorCache(
         tenant_bytes=2 * bytes_of("a", await FakeEmbedder().embed_query("a", soon()))
     )
-    vectors = QuestionVectors(embedder, cache=cache)
+    search = EmbeddedSearch(embedder, FixedIndex(), cache)
 
     for text in ["a", "b", "a", "c", "a", "b"]:
-        await vectors.of(TENANT, text, soon())
+        await search.vector_of(TENANT, text, soon())
 
     assert embedder.asked == ["a", "b", "c", "b"]
 
@@ -169,7 +167,7 @@ async def test_what_is_nearest_to_the_text_is_found_and_the_time_for_its_vector_
     for id_, text in {"goa": GOA, "dog": "the dog sleeps"}.items():
         [vectors] = await embedder.embed_documents([text])
         engine.apply([segment_row(segment(id_, text), *vectors)], [])
-    search = EmbeddedSearch(QuestionVectors(embedder), EngineIndex(engine))
+    search = EmbeddedSearch(embedder, EngineIndex(engine))
 
     answer = await search.search(GOA, replace(WANTED, depth=1), soon())
 

@@ -1,0 +1,186 @@
+"""One vector space: a model's embedder, and the index of the rows that it embedded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from serving.domain.budget import Deadline
+from serving.domain.items.records import ItemId, TenantName
+from serving.domain.questions.query import Query
+from serving.domain.ranking.signals import Traits
+from serving.pipeline.index.merging import merged
+from serving.pipeline.index.vector_cache import VectorCache
+from serving.ports.embedding import Embedder, QuestionEmbedder, Vector, VectorLike
+from serving.ports.vector_index import (
+    CandidateIndex,
+    IndexAnswer,
+    RelatedSearch,
+    TextSearch,
+    VectorIndex,
+    WantedNeighbours,
+)
+
+ItemTraits = Callable[[TenantName, Sequence[ItemId]], Mapping[ItemId, Traits]]
+"""What signals ask of those of the items that are known."""
+
+
+class _Question(NamedTuple):
+    tenant: TenantName
+    text: str
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A vector in the making, and how many callers wait for it."""
+
+    task: asyncio.Task[VectorLike]
+    waiting: int = 0
+
+
+class EmbeddedSearch:
+    """A `TextSearch` over an embedder and an index, with a single-flight cache of vectors.
+
+    Every leg that looks a question up asks for its vector in a call of its own, so that the failure
+    or delay of one leg does not affect another. The question is embedded once for all of them. A
+    vector depends only on the text and the model, and an embedder keeps its model, so vectors
+    never expire. Each tenant has its own: a fast answer would tell it that another one asked.
+
+    Args:
+        embedder: Embeds the questions.
+        index: Where their vectors are looked up.
+        cache: Where vectors are kept.
+    """
+
+    def __init__(
+        self, embedder: QuestionEmbedder, index: VectorIndex, cache: VectorCache | None = None
+    ) -> None:
+        self._embedder = embedder
+        self._index = index
+        self._cache = cache or VectorCache()
+        self._entries: dict[_Question, _Entry] = {}
+
+    async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
+        """Embeds a question and finds its nearest neighbours."""
+        started = time.perf_counter()
+        vector = await self.vector_of(wanted.scope.tenant, text, deadline)
+        embedding_s = time.perf_counter() - started
+        answer = await self._index.search(vector, wanted, deadline)
+        return replace(answer, embedding_s=embedding_s)
+
+    async def vector_of(self, tenant: TenantName, text: str, deadline: Deadline) -> VectorLike:
+        """Returns the vector of a tenant's question.
+
+        Raises:
+            DependencyError: The embedder cannot be reached.
+            OverloadedError: The embedder's queue is full.
+            TimeoutError: The deadline passed first.
+        """
+        question = _Question(tenant, text)
+        if (cached := self._cache.get(*question)) is not None:
+            return cached
+        while True:
+            if (entry := self._entries.get(question)) is None:
+                entry = _Entry(asyncio.create_task(self._make(question, deadline)))
+                self._entries[question] = entry
+            entry.waiting += 1
+            try:
+                # A caller that gives up must not cancel the work for the others: `wait` does not.
+                await asyncio.wait((entry.task,), timeout=deadline.remaining())
+                if not entry.task.done():
+                    raise TimeoutError
+                return entry.task.result()
+            except TimeoutError:
+                if deadline.passed:
+                    raise
+                # The deadline of the caller that came first has passed, not this one.
+            finally:
+                entry.waiting -= 1
+                if not entry.waiting and not entry.task.done():
+                    self._drop(question, entry.task)
+                    entry.task.cancel()
+
+    async def _make(self, question: _Question, deadline: Deadline) -> VectorLike:
+        try:
+            vector = await self._embedder.embed_query(question.text, deadline)
+        finally:
+            # An error is for the callers that wait now, and not for later ones.
+            self._drop(question, asyncio.current_task())
+        self._cache.add(*question, vector)
+        return vector
+
+    def _drop(self, question: _Question, task: asyncio.Task[VectorLike] | None) -> None:
+        """Removes the entry of a task, unless another one has taken its place."""
+        entry = self._entries.get(question)
+        if entry is not None and entry.task is task:
+            del self._entries[question]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSpace:
+    """One model's embedder, and the index of the rows that it embedded.
+
+    `text_search` finds neighbours of a text: it embeds here and then asks `index`, or asks a
+    replica that does both in one call. `related` finds segments by shared mentions; an index in
+    shards cannot. `traits` knows the items of an index in this process.
+    """
+
+    embedder: Embedder
+    index: VectorIndex
+    text_search: TextSearch
+    related: RelatedSearch | None = None
+    traits: ItemTraits | None = None
+
+    @classmethod
+    def of(cls, embedder: Embedder, index: VectorIndex) -> Self:
+        """Makes a space whose questions are embedded here."""
+        return cls(embedder, index, EmbeddedSearch(embedder, index))
+
+    @classmethod
+    def here(cls, embedder: Embedder, index: CandidateIndex) -> Self:
+        """Makes a space whose index is in this process and holds all rows."""
+        search = EmbeddedSearch(embedder, index)
+        return cls(embedder, index, search, related=index, traits=index.traits)
+
+
+class VectorLookup:
+    """Looks one question up in a vector space, for every leg that needs it.
+
+    A text that asks several questions is embedded question by question, and an item's score is that
+    for the question it is nearest to: one vector of the whole text would be near to none of them.
+
+    Args:
+        query: The question; if it has a vector, that is looked up in place of the text.
+        space: The vector space.
+        parts: The texts to look up; by default the question's text.
+    """
+
+    def __init__(self, query: Query, space: VectorSpace, parts: Sequence[str] = ()) -> None:
+        self._space = space
+        self._vector: Vector | None = None
+        if query.vector is not None:
+            self._vector = np.asarray(query.vector, dtype=np.float32)
+        self._parts = tuple(parts) or (query.text,)
+        self.related = space.related
+        self.embedding_s = 0.0
+        """The longest that a search waited for a vector."""
+
+    async def nearest(self, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
+        """Finds the wanted neighbours, as `NeighbourSearch.search` does."""
+        if self._vector is not None:
+            return await self._space.index.search(self._vector, wanted, deadline)
+        search = self._space.text_search.search
+        if len(self._parts) == 1:
+            answer = await search(self._parts[0], wanted, deadline)
+        else:
+            answers = await asyncio.gather(
+                *(search(part, wanted, deadline) for part in self._parts)
+            )
+            answer = merged(answers, wanted.depth)
+        self.embedding_s = max(self.embedding_s, answer.embedding_s)
+        return answer
