@@ -95,7 +95,7 @@ def _configs(
     is_flag=True,
     help="Leave the facts of the sets out, to measure what the service extracts (or has without).",
 )
-@click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
+@click.option("--limit-queries", type=click.IntRange(min=1), help="At most this many of each set.")
 @click.option(
     "--skip-unreadable", is_flag=True, help="Leave out lines that cannot be read, and go on."
 )

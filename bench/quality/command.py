@@ -52,7 +52,7 @@ def read_sets(
 
     Args:
         folders: One for each set.
-        query_limit: At most so many questions of each; None takes all.
+        query_limit: At most this many questions of each; None takes all.
         skip_unreadable: Whether to leave out lines that cannot be read, and say so.
 
     Raises:

@@ -63,7 +63,7 @@ from trivium import tuning
     help="A running service, instead of starting one. Sets that it lacks are written to it.",
 )
 @click.option("--folds", type=click.IntRange(min=2), default=5, show_default=True)
-@click.option("--limit-queries", type=click.IntRange(min=1), help="At most so many of each set.")
+@click.option("--limit-queries", type=click.IntRange(min=1), help="At most this many of each set.")
 def main(
     folders: Sequence[Path],
     profile: str,

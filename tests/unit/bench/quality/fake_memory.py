@@ -28,7 +28,7 @@ class FakeMemory(FakeService):
         super().__init__()
         self.segments: defaultdict[str, list[segment_pb2.Segment]] = defaultdict(list)
         self.written: list[tuple[str, int]] = []
-        self.asked: list[retrieval_service_pb2.RetrieveRequest] = []
+        self.requests: list[retrieval_service_pb2.RetrieveRequest] = []
         self.forgets = False
         """Whether it finds nothing any more."""
         self._stale_answers = stale_answers
@@ -44,7 +44,7 @@ class FakeMemory(FakeService):
         return response
 
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.asked.append(request)
+        self.requests.append(request)
         if request.query.startswith("Fail"):
             context.abort(grpc.StatusCode.INTERNAL, "broken")
         response = retrieval_service_pb2.RetrieveResponse()

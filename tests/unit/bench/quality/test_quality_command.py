@@ -93,7 +93,7 @@ def test_misheard_names_reach_the_service(memory: FakeMemory, folder: Path, tmp_
     found = written(tmp_path / "out")
     assert found.name.startswith("quality-home-misheard-")
     assert "bench.quality home --names misheard --seed 3 " in (found / "summary.md").read_text()
-    assert {request.query for request in memory.asked}.isdisjoint({"Has Melanie the drill?"})
+    assert {request.query for request in memory.requests}.isdisjoint({"Has Melanie the drill?"})
 
 
 def test_configs_are_compared_with_the_baseline(

@@ -1,4 +1,4 @@
-"""Short ways to write answers of the service."""
+"""Short forms of answers of the service."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def best_first(scores: Scores, kind: ItemKind = ItemKind.SEGMENT) -> list[Candid
 
 @dataclass(frozen=True, slots=True)
 class ListedLeg(Leg):
-    """A leg that finds what it is given, to the depth and above the floor that it is asked for."""
+    """A leg with given results, to the depth and above the floor of the request."""
 
     scores: Scores
 

@@ -36,7 +36,7 @@ class Ranking(FakeMemory):
         self._misleading = misleading
 
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.asked.append(request)
+        self.requests.append(request)
         request.tenant, request.consistency_token = TENANT, ""
         if self._misleading and not request.profile_overrides.fields:
             self._misleading -= 1
