@@ -12,10 +12,21 @@ import click
 from bench.harness.results import Record, find, number, select, table
 from bench.peers.tables import summary as peers_table
 from bench.reports.baselines import BASELINES, baseline
-from bench.reports.report import estimate, figures, loads_table, markdown_table, writing_table
+from bench.reports.report import (
+    Column,
+    estimate,
+    figures,
+    latency,
+    loads_table,
+    markdown_table,
+    parameter,
+    table_of,
+    value,
+    writing_table,
+)
 from bench.speed.cpu.figures import cpu_table
 from bench.speed.faults.figures import faults_table
-from bench.speed.ghz.figures import open_loops_table
+from bench.speed.ghz import ghz_table
 from bench.speed.overload.figures import neighbours_table, overload_table, writes_table
 from bench.speed.recall.figures import recall_table
 
@@ -93,62 +104,53 @@ def source(records: Sequence[Record]) -> str:
 
 def quality_table(records: Sequence[Record]) -> str:
     """The default profile on each set, with intervals of 95 %."""
-    metrics = ("recall@10", "ndcg@10", "mrr@10")
-    rows = [
-        (
-            str(table(each, "collection")["name"]),
-            figures(number(each, "n")),
-            *(estimate(table(each, "measured", metric)) for metric in metrics),
-        )
-        for each in select(records, "quality")
-        if table(each, "parameters").get("way") == "default"
-    ]
-    return markdown_table(("set", "questions", *metrics), rows)
+
+    def metric(name: str) -> Column:
+        return lambda record: estimate(table(record, "measured", name))
+
+    columns: dict[str, Column] = {
+        "set": lambda record: str(table(record, "collection")["name"]),
+        "questions": value("n"),
+        **{name: metric(name) for name in ("recall@10", "ndcg@10", "mrr@10")},
+    }
+    default = [each for each in select(records, "quality") if parameter("way")(each) == "default"]
+    return table_of(default, columns)
 
 
 def index_table(records: Sequence[Record]) -> str:
     """Searches one at a time: CPU time, latency and recall."""
-    rows = [
-        (
-            f"{table(each, 'parameters')['corpus']}, {table(each, 'parameters')['way']}",
-            figures(number(each, "measured", "cpu_ms")),
-            figures(number(each, "latency", "p99_ms")),
-            f"{number(each, 'measured', 'recall'):.3f}",
-            figures(number(each, "measured", "scan_floor_ms")),
-        )
-        for each in select(records, "index")
-    ]
-    return markdown_table(("corpus, search", "CPU ms", "p99 ms", "recall@10", "floor, ms"), rows)
+    columns: dict[str, Column] = {
+        "corpus": parameter("corpus"),
+        "search": parameter("way"),
+        "CPU ms": value("measured", "cpu_ms"),
+        **latency("p99"),
+        "recall@10": value("measured", "recall"),
+        "floor, ms": value("measured", "scan_floor_ms"),
+    }
+    return table_of(select(records, "index"), columns)
 
 
 def rebuilds_table(records: Sequence[Record]) -> str:
     """Searches while an index is rebuilt."""
-    rows = [
-        (
-            f"{number(each, 'parameters', 'rows'):,.0f}",
-            figures(number(each, "parameters", "per_s")),
-            figures(number(each, "measured", "quiet_p99_ms")),
-            figures(number(each, "latency", "p99_ms")),
-            figures(number(each, "measured", "rebuild_s")),
-        )
-        for each in select(records, "index while it is rebuilt")
-    ]
-    columns = ("rows rebuilt", "searches/s", "quiet p99 ms", "p99 ms meanwhile", "rebuild s")
-    return markdown_table(columns, rows) if rows else ""
+    columns = {
+        "rows rebuilt": value("parameters", "rows"),
+        "searches/s": value("parameters", "per_s"),
+        "quiet p99 ms": value("measured", "quiet_p99_ms"),
+        "p99 ms meanwhile": value("latency", "p99_ms"),
+        "rebuild s": value("measured", "rebuild_s"),
+    }
+    return table_of(select(records, "index while it is rebuilt"), columns)
 
 
 def fill_table(records: Sequence[Record]) -> str:
     """An index filled from PostgreSQL."""
-    rows = [
-        (
-            f"{number(each, 'parameters', 'rows'):,.0f} "
-            f"x {number(each, 'parameters', 'dimension'):.0f}",
-            figures(number(each, "measured", "seconds")),
-            figures(number(each, "throughput_per_s")),
-        )
-        for each in records
-    ]
-    return markdown_table(("rows", "seconds until it serves", "rows/s"), rows)
+    columns = {
+        "rows": value("parameters", "rows"),
+        "dimension": value("parameters", "dimension"),
+        "seconds until it serves": value("measured", "seconds"),
+        "rows/s": value("throughput_per_s"),
+    }
+    return table_of(records, columns)
 
 
 def gpu_networks_table(records: Sequence[Record]) -> str:
@@ -177,39 +179,32 @@ def gpu_networks_table(records: Sequence[Record]) -> str:
 
 def gpu_index_table(records: Sequence[Record]) -> str:
     """A line for each scenario of the index."""
-    named = ("way", "batch", "callers", "per_s")
-    rows = []
-    for each in records:
-        its = table(each, "parameters")
-        if each["latency"] is None:
-            continue
-        about = ", ".join(f"{name} {its[name]}" for name in named if name in its)
-        rows.append(
-            (
-                f"{each['scenario']}: {about}".replace("way ", ""),
-                *(figures(number(each, "latency", f"{name}_ms")) for name in ("p50", "p99")),
-                figures(number(each, "throughput_per_s")),
-                figures(number(each, "measured", "recall")),
-            )
-        )
-    return markdown_table(("", "p50 ms", "p99 ms", "a second", "recall@10"), rows)
+
+    def name(record: Record) -> str:
+        its = table(record, "parameters")
+        named = [f"{each} {its[each]}" for each in ("batch", "callers", "per_s") if each in its]
+        return ", ".join(filter(None, (str(record["scenario"]), str(its.get("way", "")), *named)))
+
+    columns: dict[str, Column] = {
+        "what": name,
+        **latency("p50", "p99"),
+        "a second": value("throughput_per_s"),
+        "recall@10": value("measured", "recall"),
+    }
+    return table_of([each for each in records if each["latency"]], columns)
 
 
 def chaos_table(records: Sequence[Record]) -> str:
     """What happened in each run, and what was found."""
     found = ("lost", "double", "stale", "half_written", "resurrected", "unverified")
     counted = ("operations", "acknowledged", "retried", "answers", "rows", *found)
-    rows = [
-        (
-            str(table(each, "parameters")["placement"]),
-            figures(number(each, "parameters", "seed")),
-            figures(number(each, "n")),
-            *(figures(number(each, "measured", name)) for name in counted),
-        )
-        for each in records
-    ]
-    names = (name.replace("_", "-") for name in counted)
-    return markdown_table(("placement", "seed", "rounds", *names), rows)
+    columns: dict[str, Column] = {
+        "placement": parameter("placement"),
+        "seed": parameter("seed"),
+        "rounds": value("n"),
+        **{name.replace("_", "-"): value("measured", name) for name in counted},
+    }
+    return table_of(records, columns)
 
 
 def fuzz_table(records: Sequence[Record]) -> str:
@@ -302,7 +297,7 @@ SECTIONS = (
         command="python -m bench.speed.ghz --rate 375 --seconds 10 --budget 50",
         text="Three times the capacity by [ghz](https://ghz.sh), an independent tool, whose times "
         "begin when it sends a call.",
-        tables=(open_loops_table,),
+        tables=(ghz_table,),
     ),
     Section(
         title="Faults",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from bench.harness.results import Json, Record, number, select, table
 
@@ -26,6 +27,35 @@ def markdown_table(head: Row, rows: Iterable[Row]) -> str:
     lines = [_line(head), _line(["---", *("---:" for _ in head[1:])])]
     lines += [_line(row) for row in rows]
     return "\n".join(lines)
+
+
+Column: TypeAlias = Callable[[Record], str]
+
+
+def table_of(records: Sequence[Record], columns: Mapping[str, Column]) -> str:
+    """A table with a row for each record, by the columns of these names; empty for no records."""
+    rows = [[column(each) for column in columns.values()] for each in records]
+    return markdown_table([*columns], rows) if rows else ""
+
+
+def value(*path: str) -> Column:
+    """The number at a path of keys."""
+    return lambda record: figures(number(record, *path))
+
+
+def percent(*path: str) -> Column:
+    """The share at a path of keys; empty where there is none."""
+    return lambda record: "" if (share := number(record, *path)) is None else f"{share:.1%}"
+
+
+def parameter(name: str) -> Column:
+    """A parameter as text."""
+    return lambda record: str(table(record, "parameters").get(name))
+
+
+def latency(*names: str) -> dict[str, Column]:
+    """Columns of percentiles, such as "p95"."""
+    return {f"{name} ms": value("latency", f"{name}_ms") for name in names}
 
 
 def _line(cells: Row) -> str:
@@ -55,19 +85,15 @@ def head(record: Record) -> str:
 
 def loads_table(records: Sequence[Record]) -> str:
     """The latency, throughput and CPU time of every load; empty for none."""
-    rows = [
-        (
-            load_name(load),
-            figures(number(load, "throughput_per_s")),
-            *(figures(number(load, "latency", f"{name}_ms")) for name in ("p50", "p95", "p99")),
-            figures(number(load, "measured", "cpu", "total_ms")),
-            counts(table(load, "errors")),
-            counts(table(load, "measured", "leg_faults")),
-        )
-        for load in select(records, "load")
-    ]
-    head = ("", "answers/s", "p50 ms", "p95 ms", "p99 ms", "CPU ms", "errors", "legs not OK")
-    return markdown_table(head, rows) if rows else ""
+    columns: dict[str, Column] = {
+        "": load_name,
+        "answers/s": value("throughput_per_s"),
+        **latency("p50", "p95", "p99"),
+        "CPU ms": value("measured", "cpu", "total_ms"),
+        "errors": lambda load: counts(table(load, "errors")),
+        "legs not OK": lambda load: counts(table(load, "measured", "leg_faults")),
+    }
+    return table_of(select(records, "load"), columns)
 
 
 def load_name(load: Record) -> str:
@@ -80,17 +106,17 @@ def load_name(load: Record) -> str:
 
 def _splits(records: Sequence[Record]) -> str:
     loads = select(records, "load")
-    legs = list(table(loads[0], "measured", "split", "legs_ms")) if loads else []
+    legs = list(table(loads[0], *_SPLIT, "legs_ms")) if loads else []
     stages = ("embedding", "loading", "ranking", "server", "network")
-    rows = [
-        (
-            load_name(load),
-            *(figures(number(load, "measured", "split", "legs_ms", leg)) for leg in legs),
-            *(figures(number(load, "measured", "split", f"{stage}_ms")) for stage in stages),
-        )
-        for load in loads
-    ]
-    return markdown_table(("", *legs, *stages), rows) if rows else ""
+    columns = {
+        "": load_name,
+        **{leg: value(*_SPLIT, "legs_ms", leg) for leg in legs},
+        **{stage: value(*_SPLIT, f"{stage}_ms") for stage in stages},
+    }
+    return table_of(loads, columns)
+
+
+_SPLIT = ("measured", "split")
 
 
 def _cpu(records: Sequence[Record]) -> str:
@@ -122,29 +148,26 @@ def _with_idle(load: Record, role: str) -> str:
 
 def writing_table(records: Sequence[Record]) -> str:
     """Starts, writes and projections; empty for none."""
-    rows = list(_writing_rows(records))
-    return markdown_table(("", "n", "a second", "p50 ms", "p95 ms", ""), rows) if rows else ""
+    names = {
+        "healthy after": "start",
+        "ingest single": "",
+        "ingest batches": "kind",
+        "projected": "",
+        "visible after": "leg",
+    }
 
+    def name(record: Record) -> str:
+        scenario = str(record["scenario"])
+        return f"{scenario} {table(record, 'parameters').get(names[scenario], '')}".rstrip()
 
-def _writing_rows(records: Sequence[Record]) -> Iterator[Row]:
-    names = (
-        ("healthy after", "start"),
-        ("ingest single", ""),
-        ("ingest batches", "kind"),
-        ("projected", ""),
-        ("visible after", "leg"),
-    )
-    for scenario, parameter in names:
-        for record in select(records, scenario):
-            detail = table(record, "parameters").get(parameter, "")
-            yield (
-                f"{scenario} {detail}".rstrip(),
-                figures(number(record, "n")),
-                figures(number(record, "throughput_per_s")),
-                figures(number(record, "latency", "p50_ms")),
-                figures(number(record, "latency", "p95_ms")),
-                _remark(record),
-            )
+    columns: dict[str, Column] = {
+        "what": name,
+        "n": value("n"),
+        "a second": value("throughput_per_s"),
+        **latency("p50", "p95"),
+        "remark": _remark,
+    }
+    return table_of([each for scenario in names for each in select(records, scenario)], columns)
 
 
 def _remark(record: Record) -> str:
@@ -177,7 +200,7 @@ def figures(value: float | None) -> str:
     if value is None:
         return "-"
     if value == int(value) or abs(value) >= 1000:
-        return f"{value:.0f}"
+        return f"{value:,.0f}"
     return f"{value:.3g}"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.harness.results import Record, number, select, table
+from bench.harness.results import Record, number, select
 from bench.reports import plots
-from bench.reports.report import figures, markdown_table
+from bench.reports.report import Column, latency, parameter, table_of, value
 
 CPU = "cpu"
 """The scenario."""
@@ -24,17 +24,17 @@ ROLES = {
 
 def cpu_table(records: Sequence[Record]) -> str:
     """A row for each variant: answers a second, and milliseconds of CPU for each answer."""
-    rows = [
-        (
-            _name(each),
-            figures(number(each, "throughput_per_s")),
-            figures(number(each, "latency", "p50_ms")),
-            figures(number(each, "measured", "cpu", "total_ms")),
-            *(figures(_of(each, role)) for role in ROLES),
-        )
-        for each in select(records, CPU)
-    ]
-    return markdown_table(("asked", "answers/s", "p50 ms", "CPU ms", *ROLES.values()), rows)
+    columns: dict[str, Column] = {
+        "asked": parameter("variant"),
+        "answers/s": value("throughput_per_s"),
+        **latency("p50"),
+        "CPU ms": value("measured", "cpu", "total_ms"),
+        **{name: value(*_BY_ROLE, role) for role, name in ROLES.items()},
+    }
+    return table_of(select(records, CPU), columns)
+
+
+_BY_ROLE = ("measured", "cpu", "by_role_ms")
 
 
 def save_picture(records: Sequence[Record], path: Path) -> None:
@@ -45,18 +45,10 @@ def save_picture(records: Sequence[Record], path: Path) -> None:
     plots.prepare(axes)
     left = [0.0] * len(measured)
     for role, colour in zip(ROLES, plots.COLOURS, strict=False):
-        values = [_of(each, role) for each in measured]
+        values = [number(each, *_BY_ROLE, role) or 0.0 for each in measured]
         axes.barh(range(len(left)), values, left=left, height=0.62, color=colour, label=role)
         left = [before + value for before, value in zip(left, values, strict=True)]
-    plots.name_bars(axes, [_name(each) for each in measured])
+    plots.name_bars(axes, [parameter("variant")(each) for each in measured])
     axes.legend(frameon=False, loc="lower right")
     plots.head(axes, "CPU time of an answer", "ms, by process")
     plots.save(figure, path)
-
-
-def _name(record: Record) -> str:
-    return str(table(record, "parameters").get("variant"))
-
-
-def _of(record: Record, role: str) -> float:
-    return number(record, "measured", "cpu", "by_role_ms", role) or 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,7 @@ from bench.harness.latency import Latency, percentile
 from bench.harness.load import Call, Run
 from bench.harness.results import Json, Record, Result, number, select, table
 from bench.reports import plots
-from bench.reports.report import counts, figures, head, markdown_table
+from bench.reports.report import Column, counts, head, parameter, table_of, value
 from bench.speed.faults.dependencies import Fault
 from bench.speed.overload.figures import LATE, is_whole_in_time, leg_states
 from bench.speed.overload.loads import CALM_ANSWERS
@@ -119,47 +119,39 @@ def timeline(calls: Sequence[Call[Retrieval]], budget_s: float) -> dict[str, Jso
 
 def summary(records: Sequence[Record]) -> str:
     """The Markdown of a run; `records` has at least one."""
-    legs = markdown_table(
-        ("fault", "legs not OK", "errors"),
-        [
-            (
-                fault_name(each),
-                counts(table(each, "measured", "leg_states")) or "-",
-                counts(table(each, "errors")) or "-",
-            )
-            for each in select(records, FAULT)
-        ],
-    )
+    columns: dict[str, Column] = {
+        "fault": fault_name,
+        "legs not OK": lambda each: counts(table(each, "measured", "leg_states")),
+        "errors": lambda each: counts(table(each, "errors")),
+    }
+    legs = table_of(select(records, FAULT), columns)
     return f"{head(records[0])}\n{faults_table(records)}\n\n{legs}\n"
 
 
 def faults_table(records: Sequence[Record]) -> str:
     """A line for each fault; empty for none."""
-    columns = ("fault", "calls", *(each.value for each in Outcome))
-    return markdown_table(
-        (*columns, "answers p95 ms", "errors p95 ms", "as before after, s"),
-        [_row(each) for each in select(records, FAULT)],
-    )
+
+    def share(ended: Outcome) -> Column:
+        def written(record: Record) -> str:
+            count = number(record, "measured", "outcomes", ended.value) or 0.0
+            return f"{count / (number(record, 'n') or 1.0):.1%}"
+
+        return written
+
+    columns: dict[str, Column] = {
+        "fault": fault_name,
+        "calls": value("n"),
+        **{each.value: share(each) for each in Outcome},
+        "answers p95 ms": value("latency", "p95_ms"),
+        "errors p95 ms": value("measured", "errors_p95_ms"),
+        "as before after, s": value("measured", "back_s"),
+    }
+    return table_of(select(records, FAULT), columns)
 
 
 def fault_name(record: Record) -> str:
     """The name of a fault, such as "neo4j hung"."""
-    parameters = table(record, "parameters")
-    return f"{parameters.get('dependency')} {parameters.get('fault')}"
-
-
-def _row(record: Record) -> tuple[str, ...]:
-    calls = number(record, "n") or 0.0
-    ended: Mapping[str, Json] = table(record, "measured", "outcomes")
-    shares = [(number(ended, each.value) or 0.0) / calls if calls else 0.0 for each in Outcome]
-    return (
-        fault_name(record),
-        figures(calls),
-        *(f"{share:.1%}" for share in shares),
-        figures(number(record, "latency", "p95_ms")),
-        figures(number(record, "measured", "errors_p95_ms")),
-        figures(number(record, "measured", "back_s")),
-    )
+    return f"{parameter('dependency')(record)} {parameter('fault')(record)}"
 
 
 # ---------------------------------------------------------------- picture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -12,7 +12,7 @@ from bench.harness.latency import percentile
 from bench.harness.load import Call, Run
 from bench.harness.results import Json, Record, Result, number, select, table
 from bench.reports import plots
-from bench.reports.report import counts, figures, head, markdown_table
+from bench.reports.report import Column, counts, figures, head, latency, percent, table_of, value
 from trivium.values import LegState, Retrieval
 
 OVERLOAD = "overload"
@@ -101,71 +101,48 @@ def leg_states(answers: Sequence[Retrieval]) -> dict[str, Json]:
 
 def summary(records: Sequence[Record]) -> str:
     """The Markdown of a run; `records` has at least one."""
-    faults = markdown_table(
-        ("load", "legs not OK"),
-        [
-            (load_name(each), counts(table(each, "measured", "leg_states")))
-            for each in select(records, OVERLOAD)
-        ],
-    )
-    tables = (
-        overload_table(records),
-        neighbours_table(records),
-        writes_table(records),
-        faults,
-    )
+    legs: dict[str, Column] = {
+        "load": load_name,
+        "legs not OK": lambda each: counts(table(each, "measured", "leg_states")),
+    }
+    faults = table_of(select(records, OVERLOAD), legs)
+    tables = (overload_table(records), neighbours_table(records), writes_table(records), faults)
     return "\n\n".join((head(records[0]).rstrip(), *filter(None, tables))) + "\n"
 
 
 def overload_table(records: Sequence[Record]) -> str:
     """A line for each load, whose share is that of the measured capacity; empty for none."""
     capacity = next((number(each, "throughput_per_s") for each in select(records, CAPACITY)), None)
-    columns = (
-        f"share of {figures(capacity)}/s",
-        *("offered/s", "in time/s", "whole/s", "p50 ms", "p95 ms", "refused", "refused p95"),
-        *("late", "over, s"),
-    )
-    return markdown_table(columns, [_row(each) for each in select(records, OVERLOAD)])
+    columns = {
+        f"share of {figures(capacity)}/s": load_name,
+        **_ANSWERS,
+        "refused p95": value("measured", "refused_p95_ms"),
+        "late": percent("measured", "late_share"),
+        "over, s": value("measured", "recovery_s"),
+    }
+    return table_of(select(records, OVERLOAD), columns)
 
 
 def neighbours_table(records: Sequence[Record]) -> str:
     """A line for each load of another tenant; empty for none."""
-    loads = select(records, NEIGHBOUR)
-    columns = (
-        *("load of another tenant", "offered/s", "in time/s", "whole/s", "p50 ms", "p95 ms"),
-        *("refused", "late"),
-    )
-    return markdown_table(columns, [_neighbour_row(each) for each in loads]) if loads else ""
+    late = percent("measured", "late_share")
+    columns = {"load of another tenant": load_name, **_ANSWERS, "late": late}
+    return table_of(select(records, NEIGHBOUR), columns)
 
 
 def writes_table(records: Sequence[Record]) -> str:
     """A line for each number of writers of another tenant; empty for none."""
-    columns = (
-        *("batches at a time of another tenant", "items/s", "batches refused"),
-        *("answers p50 ms", "p95 ms", "in time", "visible after, p50 s", "p95 s"),
-    )
-    rows = [
-        (
-            figures(number(each, "parameters", "share")),
-            *(
-                figures(number(each, "measured", name))
-                for name in ("written_per_s", "batches_refused")
-            ),
-            *(figures(number(each, "latency", f"{name}_ms")) for name in ("p50", "p95")),
-            _percent(_in_time(each)),
-            *(figures(number(each, "measured", f"visible_{name}_s")) for name in ("p50", "p95")),
-        )
-        for each in select(records, WRITES)
-    ]
-    return markdown_table(columns, rows) if rows else ""
-
-
-def _in_time(record: Record) -> float | None:
-    goodput, rate = (
-        number(record, "measured", "goodput_per_s"),
-        number(record, "parameters", "rate_per_s"),
-    )
-    return None if goodput is None or not rate else min(1.0, goodput / rate)
+    columns: dict[str, Column] = {
+        "batches at a time of another tenant": value("parameters", "share"),
+        "items/s": value("measured", "written_per_s"),
+        "batches refused": value("measured", "batches_refused"),
+        "answers p50 ms": value("latency", "p50_ms"),
+        "p95 ms": value("latency", "p95_ms"),
+        "in time/s": value("measured", "goodput_per_s"),
+        "visible after, p50 s": value("measured", "visible_p50_s"),
+        "p95 s": value("measured", "visible_p95_s"),
+    }
+    return table_of(select(records, WRITES), columns)
 
 
 def load_name(record: Record) -> str:
@@ -174,27 +151,13 @@ def load_name(record: Record) -> str:
     return f"{parameters.get('budget_ms')} ms, {parameters.get('share')}x"
 
 
-def _row(record: Record) -> tuple[str, ...]:
-    measured = ("goodput_per_s", "whole_per_s")
-    return (
-        load_name(record),
-        figures(number(record, "parameters", "rate_per_s")),
-        *(figures(number(record, "measured", name)) for name in measured),
-        *(figures(number(record, "latency", f"{name}_ms")) for name in ("p50", "p95")),
-        _percent(number(record, "measured", "refused_share")),
-        figures(number(record, "measured", "refused_p95_ms")),
-        _percent(number(record, "measured", "late_share")),
-        figures(number(record, "measured", "recovery_s")),
-    )
-
-
-def _neighbour_row(record: Record) -> tuple[str, ...]:
-    name, *values, _, late, _ = _row(record)
-    return (name, *values, late)
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"
+_ANSWERS: Mapping[str, Column] = {
+    "offered/s": value("parameters", "rate_per_s"),
+    "in time/s": value("measured", "goodput_per_s"),
+    "whole/s": value("measured", "whole_per_s"),
+    **latency("p50", "p95"),
+    "refused": percent("measured", "refused_share"),
+}
 
 
 def _share(count: int, run: Run[Retrieval]) -> float:
@@ -222,22 +185,22 @@ def save_picture(records: Sequence[Record], path: Path) -> None:
     if not loads:
         return
     figure = plots.canvas(13.6, 8.8)
-    for place, (title, unit, value) in enumerate(PANELS, start=1):
+    for place, (title, unit, figure_at) in enumerate(PANELS, start=1):
         axes = figure.add_subplot(2, 2, place)
         plots.prepare(axes)
-        _draw(axes, loads, value)
+        _draw(axes, loads, figure_at)
         plots.head(axes, f"{title}, {unit}", "offered load, as a multiple of the capacity")
     plots.save(figure, path)
 
 
-def _draw(axes: Axes, loads: Sequence[Record], value: Sequence[str]) -> None:
+def _draw(axes: Axes, loads: Sequence[Record], figure_at: Sequence[str]) -> None:
     budgets = sorted({number(load, "parameters", "budget_ms") or 0.0 for load in loads})
     for budget, colour in zip(budgets, plots.COLOURS, strict=False):
         points = [
             (number(load, "parameters", "share") or 0.0, height)
             for load in loads
             if number(load, "parameters", "budget_ms") == budget
-            and (height := number(load, *value)) is not None
+            and (height := number(load, *figure_at)) is not None
         ]
         if points:
             label = f"budget of {budget:.0f} ms"

@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 
 from bench.harness.latency import Latency, curve_ms
-from bench.harness.results import Record, Result, number, select, table
+from bench.harness.results import Record, Result, select, table
 from bench.reports import plots
-from bench.reports.report import figures, head, markdown_table
+from bench.reports.report import Column, head, latency, parameter, percent, table_of, value
 from bench.speed.recall.calls import Call, Plan
 from trivium.conversation import Counts
 
@@ -56,25 +56,16 @@ def summary(records: Sequence[Record]) -> str:
 
 def recall_table(records: Sequence[Record]) -> str:
     """A line for each number of calls, with and without prefetch."""
-    columns = (
-        *("calls at once", "prefetch", "turns", "p50 ms", "p95 ms", "max ms"),
-        *("ready", "nothing injected", "transcripts/s"),
-    )
-    rows = [
-        (
-            str(table(each, "parameters").get("calls")),
-            "yes" if table(each, "parameters").get("prefetch") else "no",
-            figures(number(each, "n")),
-            *(figures(number(each, "latency", f"{name}_ms")) for name in ("p50", "p95", "max")),
-            *(
-                f"{number(each, 'measured', f'{name}_share') or 0:.1%}"
-                for name in ("ready", "nothing")
-            ),
-            figures(number(each, "measured", "transcripts_per_s")),
-        )
-        for each in select(records, RECALL)
-    ]
-    return markdown_table(columns, rows)
+    columns: dict[str, Column] = {
+        "calls at once": parameter("calls"),
+        "prefetch": lambda each: "yes" if table(each, "parameters").get("prefetch") else "no",
+        "turns": value("n"),
+        **latency("p50", "p95", "max"),
+        "ready": percent("measured", "ready_share"),
+        "nothing injected": percent("measured", "nothing_share"),
+        "transcripts/s": value("measured", "transcripts_per_s"),
+    }
+    return table_of(select(records, RECALL), columns)
 
 
 def save_picture(records: Sequence[Record], path: Path) -> None:

@@ -23,11 +23,10 @@ from bench.harness.service import ServiceStartError
 from bench.reports.baselines import promote
 from bench.reports.recording import recorded
 from bench.speed import __main__ as speed
+from bench.speed import ghz
 from bench.speed.cpu.__main__ import LEGS, VARIANTS
 from bench.speed.faults import figures as faults
 from bench.speed.faults.dependencies import Fault
-from bench.speed.ghz import __main__ as ghz
-from bench.speed.ghz.figures import open_loops_table
 from bench.speed.overload import __main__ as overload
 from bench.speed.recall import calls as recall
 from bench.speed.recall.figures import recall_table
@@ -150,16 +149,13 @@ def test_cpu_asks_with_legs_of_the_default_profile() -> None:
         assert profiles.changed("default", changes).legs
 
 
-def test_ghz_gets_requests_and_a_rate(tmp_path: Path) -> None:
-    queries = multiplied_sample(1).queries
-    ghz.write_requests(queries, tmp_path / "requests.json", 0.05)
-    settings = ghz.settings_of(100, budget_s=0.05, seconds=1)
+def test_ghz_calls_are_counted_by_status() -> None:
     calls = [{"latency": 3_000_000, "status": status} for status in ("OK", "ResourceExhausted")]
 
-    table = open_loops_table([ghz.summary_of({"count": 2, "details": calls}, settings)])
+    written = ghz.ghz_table([ghz.result_of(calls, rate=100, budget=50).as_record({})])
 
-    assert len(json.loads((tmp_path / "requests.json").read_text())) == len(queries)
-    assert table.splitlines()[-1] == "| 50ms | 100 | 50 | 3 | 3 | 50.0% | 3 | 0.0% |"
+    assert ghz.settings_of(100, 50, 2)["total"] == 200
+    assert written.splitlines()[-1] == "| 50 ms | 100 | 50 | 3 | 3 | 50.0% | 3 | 0.0% |"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

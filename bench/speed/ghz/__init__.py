@@ -1,1 +1,0 @@
-"""Measures with ghz, an independent load generator."""
