@@ -135,6 +135,8 @@ class CuvsLists:
         rows = queries.half().contiguous()
         slots = torch.full((len(rows), k), -1, dtype=torch.int64, device=rows.device)
         scores = torch.full((len(rows), k), torch.inf, device=rows.device)
+        if not self._end or not len(rows):
+            return slots
         with self._call(f"a search of {n_probes:,} lists") as resources:
             ivf_flat.search(
                 ivf_flat.SearchParams(n_probes=n_probes),

@@ -72,11 +72,6 @@ class IndexTier:
     rebuilding: str = ""
     failure: str = ""
 
-    @property
-    def dead_share(self) -> float:
-        """The share of dead rows among all rows; 0 if there are none."""
-        return self.dead / (self.rows + self.dead) if self.dead else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:

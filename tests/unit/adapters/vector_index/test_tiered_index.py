@@ -302,7 +302,7 @@ def test_each_swap_raises_the_generation() -> None:
 
     assert (exact, in_lists, tiered.find(1).generation) == (0, 1, 2)
     assert tiered.engine.generation == 2
-    assert tiered.tier.dead_share == 0
+    assert tiered.tier.dead == 0
 
 
 def test_rows_in_lists_keep_their_slots_until_a_rebuild() -> None:
@@ -313,7 +313,7 @@ def test_rows_in_lists_keep_their_slots_until_a_rebuild() -> None:
     tiered.remove(range(200))
 
     assert tiered.tier.approximate
-    assert tiered.tier.dead_share == 0.5
+    assert (tiered.tier.rows, tiered.tier.dead) == (200, 200)
     assert set(tiered.names(1, 300)) == {name(n) for n in range(200, 400)}
 
 
@@ -324,7 +324,7 @@ def test_few_remaining_rows_leave_the_lists() -> None:
     tiered.remove(range(85))
     tiered.engine.maintain()
 
-    assert (tiered.tier.approximate, tiered.tier.dead_share) == (False, 0)
+    assert (tiered.tier.approximate, tiered.tier.dead) == (False, 0)
     assert set(tiered.names(1, 50)) == {name(n) for n in range(85, 100)}
 
 
