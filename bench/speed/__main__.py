@@ -42,7 +42,7 @@ def _scenarios(_context: click.Context, _option: click.Parameter, given: str) ->
     type=click.IntRange(min=1),
     default=MIN_CALLS,
     show_default=True,
-    help="Each loop asks at least so many questions, going round.",
+    help="The minimum number of questions of each loop, going round.",
 )
 @out_option
 def main(

@@ -61,7 +61,7 @@ class Plan:
     Args:
         collection: The data.
         scenarios: Of `SCENARIOS`; the data is written whichever they are.
-        min_calls: Each loop asks at least so many questions, going round.
+        min_calls: The minimum number of questions of each loop, going round.
     """
 
     collection: Collection

@@ -31,7 +31,7 @@ MOST_PAUSE_S = 4.0
 
 LEAST_PATIENCE_S = 0.020
 PATIENCE_FACTOR = 3.0
-"""A call that ran out of time failed only if it had more than that, and so many times what calls
+"""A call that ran out of time failed only if it had more than that, and this multiple of what calls
 usually take: a caller with little time, or a busy service, is no fault of the dependency."""
 
 AMPLE_S = 0.25

@@ -80,7 +80,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenBound:
-    """The tokens of one request: about so many are sent, and at most so many come back."""
+    """The tokens of one request: about how many are sent, and at most how many come back."""
 
     sent: int = 0
     received: int = 0

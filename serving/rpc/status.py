@@ -98,7 +98,7 @@ def _size(text: str) -> int:
 
 
 def _cut(text: str, most: int) -> str:
-    """A text of at most so many bytes in a header."""
+    """A text of at most `most` bytes in a header."""
     if _size(text) <= most:
         return text
     kept, left = 0, most - _size(ELLIPSIS)

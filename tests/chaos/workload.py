@@ -81,7 +81,7 @@ class Workload:
                 self._over.set()
 
     async def until_acknowledged(self, operations: int) -> None:
-        """Waits until so many more writes and erasures were acknowledged."""
+        """Waits until `operations` more writes and erasures were acknowledged."""
         wanted = self.acknowledged + operations
         await asyncio.to_thread(until, lambda: self.acknowledged >= wanted, PATIENCE_S)
 

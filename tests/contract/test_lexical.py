@@ -22,25 +22,25 @@ from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, 
 OTHER = TenantName("other")
 
 
-class Asked(NamedTuple):
+class SearchCase(NamedTuple):
     """A mode, and how many finds are enough: one for each statement that PostgreSQL has."""
 
     words: WordsSearch = WordsSearch()
     enough: int = 10
 
 
-MODES: Mapping[str, Asked] = {
-    "bm25": Asked(),
-    "any": Asked(WordsSearch(mode=WordsMode.ANY)),
-    "all": Asked(WordsSearch(mode=WordsMode.ALL_THEN_ANY), enough=0),
-    "all, then any": Asked(WordsSearch(mode=WordsMode.ALL_THEN_ANY), enough=100),
+MODES: Mapping[str, SearchCase] = {
+    "bm25": SearchCase(),
+    "any": SearchCase(WordsSearch(mode=WordsMode.ANY)),
+    "all": SearchCase(WordsSearch(mode=WordsMode.ALL_THEN_ANY), enough=0),
+    "all, then any": SearchCase(WordsSearch(mode=WordsMode.ALL_THEN_ANY), enough=100),
 }
 
 
 class Stored(NamedTuple):
     store: MemoryStore
     lexical: LexicalSearch
-    asked: Asked = Asked()
+    asked: SearchCase = SearchCase()
 
     async def found(
         self, text: str, *, depth: int = 100, within_s: float = 10, **of_scope: object

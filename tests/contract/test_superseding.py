@@ -1,4 +1,4 @@
-"""How every memory store keeps what ended the truth of facts, the one in memory and PostgreSQL."""
+"""How every memory store keeps what ended facts, the one in memory and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ CLOSE = 1e-3
 """Vectors are kept in float16."""
 
 HEAD = 50
-"""So many of the nearest are reranked; a few more are as near, by what float16 loses."""
+"""The number of nearest that are reranked; a few more are as near, by what float16 loses."""
 
 ASKERS = 4
 REPLICA = "ray::ServeReplica:trivium:"

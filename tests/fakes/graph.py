@@ -25,7 +25,7 @@ Items = dict[ItemId, Item]
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Position:
     """Where a walk has come: what it passes on there, how it went, and over which facts."""
 
     at: str
@@ -38,14 +38,14 @@ class _Way:
 
 @dataclass(frozen=True)
 class _Gain:
-    """What one way gives to one item."""
+    """What one position gives to one item."""
 
     item: ItemId
     amount: float
     path: str
     facts: tuple[str, ...] = ()
     seed: int = 0
-    """The place of the segment that the way began at, among those given."""
+    """The place of the segment that the walk began at, among those given."""
 
 
 class InMemoryGraph:
@@ -83,7 +83,7 @@ class InMemoryGraph:
         if deadline.passed:
             raise TimeoutError
         memory = _Memory(self._tenants[query.scope.tenant], query.scope, walk)
-        starts = memory.named(query.text) if seeds is None else memory.standing_for(seeds)
+        starts = memory.named(query.text) if seeds is None else memory.represented_by(seeds)
         if walk.order is WalkOrder.DISTANCE:
             return _nearest(memory.by_distance(starts, yields))[:depth]
         find = memory.facts if yields is Yields.FACTS else memory.segments
@@ -132,7 +132,7 @@ class _Memory:
 
     # ------------------------------------------------------------ where to start
 
-    def named(self, question: str) -> list[_Way]:
+    def named(self, question: str) -> list[_Position]:
         """The entities named, a longer name for more, and for less within a longer one."""
         words = name_key(question).split()
         spans = {
@@ -146,17 +146,17 @@ class _Memory:
         for (start, end), key in named.items():
             within = any(a <= start and end <= b and (a, b) != (start, end) for a, b in named)
             weights[key] = max(weights.get(key, 0.0), (end - start) * (0.25 if within else 1.0))
-        return [_Way(key, weight, self._names[key]) for key, weight in weights.items()]
+        return [_Position(key, weight, self._names[key]) for key, weight in weights.items()]
 
-    def standing_for(self, seeds: Sequence[ItemId]) -> list[_Way]:
+    def represented_by(self, seeds: Sequence[ItemId]) -> list[_Position]:
         """The entities that the segments stand for."""
         given = [self._segments.get(item.id) for item in seeds if item.kind is ItemKind.SEGMENT]
         keys = dict.fromkeys(name_key(segment.entity) for segment in given if segment)
-        return [_Way(key, 1.0, self._names[key], seed=key) for key in keys if key]
+        return [_Position(key, 1.0, self._names[key], seed=key) for key in keys if key]
 
     # ------------------------------------------------------------ what is found
 
-    def segments(self, starts: Sequence[_Way]) -> Iterator[_Gain]:
+    def segments(self, starts: Sequence[_Position]) -> Iterator[_Gain]:
         """What arrives at segments."""
         for start in starts:
             yield from self._at(start, mentions=1.0)
@@ -167,85 +167,87 @@ class _Memory:
                     yield from self._evidence(second)
                     yield from self._at(second, mentions=0.0)
 
-    def facts(self, starts: Sequence[_Way]) -> Iterator[_Gain]:
+    def facts(self, starts: Sequence[_Position]) -> Iterator[_Gain]:
         """What arrives at facts."""
         for start in starts:
             for first in self._steps(start):
-                for way in (first, *self._further(first)):
-                    if self._passes(way.over[-1]):
-                        yield _Gain(way.over[-1].item, way.activation, way.path)
+                for position in (first, *self._further(first)):
+                    if self._passes(position.over[-1]):
+                        yield _Gain(position.over[-1].item, position.activation, position.path)
 
-    def by_distance(self, starts: Sequence[_Way], yields: Yields) -> Iterator[_Gain]:
-        """How near each is, on every way to it, and from which of the given segments."""
+    def by_distance(self, starts: Sequence[_Position], yields: Yields) -> Iterator[_Gain]:
+        """How near each is, on every path to it, and from which of the given segments."""
         for place, start in enumerate(starts):
             seed = place if start.seed else 0
             for first in self._steps(replace(start, seed=start.at)):
-                for way in (first, *self._further(first)):
-                    near = replace(way, activation=self._nearness(way))
+                for position in (first, *self._further(first)):
+                    near = replace(position, activation=self._nearness(position))
                     for gain in self._ended(near, yields):
                         yield replace(gain, seed=seed)
 
-    def _ended(self, way: _Way, yields: Yields) -> Iterator[_Gain]:
-        """What a way by distance brings."""
+    def _ended(self, position: _Position, yields: Yields) -> Iterator[_Gain]:
+        """What a walk by distance brings."""
         if yields is Yields.EVIDENCE:
-            yield from self._reached(way)
-        elif self._passes(way.over[-1]):
-            yield _Gain(way.over[-1].item, way.activation, way.path)
+            yield from self._reached(position)
+        elif self._passes(position.over[-1]):
+            yield _Gain(position.over[-1].item, position.activation, position.path)
 
-    def _nearness(self, way: _Way) -> float:
+    def _nearness(self, position: _Position) -> float:
         relations = self._relations
-        place = relations.index(way.over[-1].relation.lower()) if relations else 0
-        return 1 / (len(way.over) + place / (len(relations) + 1))
+        place = relations.index(position.over[-1].relation.lower()) if relations else 0
+        return 1 / (len(position.over) + place / (len(relations) + 1))
 
-    def _reached(self, way: _Way) -> Iterator[_Gain]:
-        """What is the entity that a way ends at, or the evidence for it where nothing is."""
-        is_there = any(name_key(segment.entity) == way.at for segment in self._segments.values())
-        yield from self._at(way, mentions=0.0) if is_there else self._evidence(way)
+    def _reached(self, position: _Position) -> Iterator[_Gain]:
+        """What is the entity that a walk ends at, or the evidence for it where nothing is."""
+        is_there = any(
+            name_key(segment.entity) == position.at for segment in self._segments.values()
+        )
+        yield from self._at(position, mentions=0.0) if is_there else self._evidence(position)
 
     # ------------------------------------------------------------ walking
 
-    def _further(self, way: _Way) -> list[_Way]:
-        return self._steps(way, HOP_DECAY) if self._hops > 1 else []
+    def _further(self, position: _Position) -> list[_Position]:
+        return self._steps(position, HOP_DECAY) if self._hops > 1 else []
 
-    def _steps(self, way: _Way, decay: float = 1.0) -> list[_Way]:
+    def _steps(self, position: _Position, decay: float = 1.0) -> list[_Position]:
         """On from an entity over every fact that holds, never back to where one was."""
-        leaving = [fact for fact in self._facts if way.at in _ends(fact)]
-        links = sum(_ends(fact).count(way.at) for fact in leaving)
-        been = {way.at, *(end for fact in way.over for end in _ends(fact))}
+        leaving = [fact for fact in self._facts if position.at in _ends(fact)]
+        links = sum(_ends(fact).count(position.at) for fact in leaving)
+        been = {position.at, *(end for fact in position.over for end in _ends(fact))}
         return [
-            self._step(way, fact, decay * way.activation / math.sqrt(links))
+            self._step(position, fact, decay * position.activation / math.sqrt(links))
             for fact in leaving
-            if self._followed(fact, way.at) and not been.issuperset(_ends(fact))
+            if self._followed(fact, position.at) and not been.issuperset(_ends(fact))
         ]
 
-    def _step(self, way: _Way, fact: Fact, share: float) -> _Way:
+    def _step(self, position: _Position, fact: Fact, share: float) -> _Position:
         subject, object_ = _ends(fact)
-        forward = subject == way.at
+        forward = subject == position.at
         reached = object_ if forward else subject
         arrow = f"-[{fact.relation}]->" if forward else f"<-[{fact.relation}]-"
-        path = f"{way.path} {arrow} {self._names[reached]}"
-        return _Way(reached, share * fact.weight, path, (*way.over, fact), way.seed)
+        path = f"{position.path} {arrow} {self._names[reached]}"
+        return _Position(reached, share * fact.weight, path, (*position.over, fact), position.seed)
 
-    def _evidence(self, way: _Way) -> Iterator[_Gain]:
-        fact = way.over[-1]
+    def _evidence(self, position: _Position) -> Iterator[_Gain]:
+        fact = position.over[-1]
         for id_ in fact.evidence:
             segment = self._segments.get(id_)
-            if segment is not None and self._found_from(way, segment):
-                yield _Gain(segment.item, way.activation, way.path, (fact.id,))
+            if segment is not None and self._found_from(position, segment):
+                yield _Gain(segment.item, position.activation, position.path, (fact.id,))
 
-    def _at(self, way: _Way, *, mentions: float) -> Iterator[_Gain]:
+    def _at(self, position: _Position, *, mentions: float) -> Iterator[_Gain]:
         """What mentions the entity that a walk has come to, and what is it."""
-        naming = [s for s in self._segments.values() if way.at in _mentioned(s)]
-        share = mentions * way.activation / math.sqrt(len(naming) or 1)
+        naming = [s for s in self._segments.values() if position.at in _mentioned(s)]
+        share = mentions * position.activation / math.sqrt(len(naming) or 1)
         for segment in naming:
-            if share and self._found_from(way, segment):
-                yield _Gain(segment.item, share, way.path)
+            if share and self._found_from(position, segment):
+                yield _Gain(segment.item, share, position.path)
         for segment in self._segments.values():
-            if name_key(segment.entity) == way.at and self._found_from(way, segment):
-                yield _Gain(segment.item, way.activation, way.path)
+            if name_key(segment.entity) == position.at and self._found_from(position, segment):
+                yield _Gain(segment.item, position.activation, position.path)
 
-    def _found_from(self, way: _Way, segment: Segment) -> bool:
-        its_own = bool(way.seed) and name_key(segment.entity) == way.seed
+    def _found_from(self, position: _Position, segment: Segment) -> bool:
+        its_own = bool(position.seed) and name_key(segment.entity) == position.seed
         return self._visible(segment) and not its_own
 
     def _followed(self, fact: Fact, at: str) -> bool:
@@ -300,29 +302,37 @@ def _added_up(gains: Iterator[_Gain]) -> list[Candidate]:
     """By what arrives in all."""
     return best_first(
         _candidate(
-            sorted(ways, key=lambda way: (not way.facts, -way.amount)),
-            round(math.fsum(way.amount for way in ways), 9),
+            sorted(group, key=lambda gain: (not gain.facts, -gain.amount)),
+            round(math.fsum(gain.amount for gain in group), 9),
         )
-        for ways in _by_item(gains)
+        for group in _by_item(gains)
     )
 
 
 def _nearest(gains: Iterator[_Gain]) -> list[Candidate]:
-    """By the nearest way; what is equally near by the first seed that leads there, then by id."""
+    """By the nearest path; what is equally near by the first seed that leads there, then by id."""
     nearest = [
-        sorted(ways, key=lambda way: (-way.amount, way.seed, way.path)) for ways in _by_item(gains)
+        sorted(group, key=lambda gain: (-gain.amount, gain.seed, gain.path))
+        for group in _by_item(gains)
     ]
-    ordered = sorted(nearest, key=lambda ways: (-ways[0].amount, ways[0].seed, ways[0].item))
-    return [_candidate(ways, ways[0].amount) for ways in ordered]
+    ordered = sorted(
+        nearest,
+        key=lambda group: (
+            -group[0].amount,
+            group[0].seed,
+            group[0].item,
+        ),
+    )
+    return [_candidate(group, group[0].amount) for group in ordered]
 
 
 def _by_item(gains: Iterator[_Gain]) -> list[list[_Gain]]:
-    ways: defaultdict[ItemId, list[_Gain]] = defaultdict(list)
+    group: defaultdict[ItemId, list[_Gain]] = defaultdict(list)
     for gain in gains:
-        ways[gain.item].append(gain)
-    return list(ways.values())
+        group[gain.item].append(gain)
+    return list(group.values())
 
 
-def _candidate(ways: list[_Gain], score: float) -> Candidate:
-    facts = dict.fromkeys(fact for way in ways for fact in way.facts)
-    return Candidate(ways[0].item, score, ways[0].path, tuple(facts))
+def _candidate(group: list[_Gain], score: float) -> Candidate:
+    facts = dict.fromkeys(fact for gain in group for fact in gain.facts)
+    return Candidate(group[0].item, score, group[0].path, tuple(facts))

@@ -104,7 +104,7 @@ class GatedEncoder(FakeEncoder):
         assert await asyncio.to_thread(self._entered.acquire, timeout=10), "no batch came"
 
     def release(self, batches: int = 1) -> None:
-        """Lets so many batches go on, now or when they come."""
+        """Lets `batches` batches go on, now or when they come."""
         self._released.release(batches)
 
 
@@ -452,7 +452,7 @@ class FakeFeed:
         self._changed.set()
 
     async def bootstrapped(self, times: int) -> None:
-        """Waits until the index has begun so many times."""
+        """Waits until the index has begun `times` times."""
         async with asyncio.timeout(10), self._bootstrapped:
             await self._bootstrapped.wait_for(lambda: self.bootstraps >= times)
 

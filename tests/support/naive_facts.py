@@ -11,7 +11,7 @@ from serving.domain.items.text import name_key
 
 
 def closes(closer: Fact, fact: Fact) -> bool:
-    """Whether one fact ends the truth of another."""
+    """Whether one fact ends another."""
     if closer.id == fact.id:
         return False
     if fact.id in closer.closes:

@@ -30,7 +30,7 @@ WINDOW = 512
 
 
 class Batch(NamedTuple):
-    """Rows of so many tokens each.
+    """Rows of these numbers of tokens each.
 
     `ragged` ones have from a quarter of them to all: what is wasted on padding shows there.
     """

@@ -144,7 +144,7 @@ def bert_reranker(its: BertShape, device: torch.device, precision: Precision) ->
 
 
 def random_windows(lengths: Sequence[int], vocabulary: int) -> list[Window]:
-    """Rows of so many random tokens each, none of them a special one."""
+    """Rows of these numbers of random tokens, none of them a special one."""
     draws = np.random.default_rng(sum(lengths))
     return [draws.integers(FIRST_TOKEN, vocabulary, length).tolist() for length in lengths]
 

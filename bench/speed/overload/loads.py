@@ -25,7 +25,7 @@ from trivium.values import Item, Retrieval, Segment
 
 CAPACITY_CALLERS = 32
 CALM_ANSWERS = 5
-"""So many whole answers in time, one after the other, end an overload."""
+"""The number of consecutive whole answers in time that ends an overload."""
 
 MAX_RECOVERY_S = 10.0
 NEIGHBOUR_SHARE = 0.1
@@ -92,7 +92,7 @@ async def measure(address: str, plan: Plan, take: Take) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """Open loops at shares of a capacity, with one budget, each of so many seconds."""
+    """Open loops at shares of a capacity, with one budget, each of `duration_s` seconds."""
 
     connections: Connections
     capacity_per_s: float

@@ -227,11 +227,11 @@ CALL (seeds) {{
 
 
 def _nearness(hops: int, fact: str) -> str:
-    """The score of an item at so many hops, reached over `fact`."""
+    """The score of an item at a number of hops, reached over `fact`."""
     return f"1.0 / ({hops} + coalesce($given.places[toLower({fact}.relation)], 0.0))"
 
 
-def _standing_for(fact: str, entity: str) -> str:
+def _representing(fact: str, entity: str) -> str:
     """The segments at the end of a step: what the entity is, or else the evidence of the fact."""
     return f"""
             CALL (seed, {fact}, {entity}) {{
@@ -304,7 +304,7 @@ FIND_FACTS = _find_facts(custom=False)
 FOLLOW_TO_SEGMENTS = _find_segments(custom=True)
 FOLLOW_TO_FACTS = _find_facts(custom=True)
 NEAREST_SEGMENTS = _by_distance(
-    "segment", _standing_for("first", "middle"), _standing_for("second", "end")
+    "segment", _representing("first", "middle"), _representing("second", "end")
 )
 NEAREST_FACTS = _by_distance(
     "fact",

@@ -1,1 +1,1 @@
-"""PostgreSQL: the truth, the leg of words, and the log that the projections follow."""
+"""PostgreSQL: the source of truth, the leg of words, and the log that the projections follow."""

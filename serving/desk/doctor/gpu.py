@@ -153,7 +153,7 @@ def _shares(settings: Settings, facts: GpuFacts) -> Iterator[CheckResult]:
 
 
 def fit(shares: list[float], gpus: int) -> bool:
-    """Whether shares fit on so many GPUs, each on one of them, placed largest first."""
+    """Whether shares fit on this number of GPUs, each on one of them, placed largest first."""
     left = [1.0] * gpus
     for share in sorted(shares, reverse=True):
         places = [number for number, free in enumerate(left) if free >= share - ROUNDING]

@@ -89,7 +89,7 @@ def within_depth(
     which is at most `depth` only if q is below 2 * `depth`: all of them have been read.
 
     Args:
-        candidates: Best first, as many as `depth_to_read` says, if there are so many.
+        candidates: Best first, at most as many as `depth_to_read` says.
         depth: The greatest rank.
         style: How equal scores are ranked.
     """

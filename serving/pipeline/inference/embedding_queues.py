@@ -38,8 +38,8 @@ OnBatch = Callable[[QueueName, int], None]
 """Called with the queue and the number of windows of each batch, before it is encoded."""
 
 LEAST_ACCELERATED_TOKENS = 256
-"""The least size of a bulk batch, however long it takes. Up to about so many tokens (263 on an
-H100, 366 on a GB10) an accelerator is bound by memory bandwidth and more tokens cost almost
+"""The least size of a bulk batch, however long it takes. Up to about this number of tokens (263 on
+an H100, 366 on a GB10) an accelerator is bound by memory bandwidth and more tokens cost almost
 nothing, so smaller batches would not reduce the delay of questions."""
 
 

@@ -35,7 +35,7 @@ MIN_SAVING = 0.75
 """A service time that is not measured, as a part of that with more work."""
 
 MAX_OUTLIER = 4.0
-"""A sample counts with at most so many times the mean: one slow query does not close a service."""
+"""A sample counts at most this multiple of the mean: one slow query does not close a service."""
 
 MIN_FRESHNESS = 0.25
 """What an old service time still counts: the first queries after a pause may be many."""

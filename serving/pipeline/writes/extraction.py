@@ -46,8 +46,8 @@ _SELF = frozenset({"i", "me", "my", "mine", "myself"})
 class ExtractionLimits:
     """How turns are put into requests.
 
-    `turns` of one session are read together, `before` of them are shown too, and so many sessions
-    are read at once.
+    `turns` of one session are read together, `before` of them are shown too, and `sessions`
+    sessions are read at once.
     """
 
     turns: int = 8

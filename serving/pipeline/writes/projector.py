@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 BATCH_CHANGES = 512
 EMBEDDING_CHUNK = 32
-"""Vectors are stored after so many texts, so that they are found before the batch is done."""
+"""The number of texts after which vectors are stored, before the whole batch is done."""
 GRAPH_CHUNK = 64
-"""So many changes are applied to the graph together."""
+"""The number of changes that are applied to the graph together."""
 EARLY_CHUNK = 16
-"""A batch larger than a chunk is part of a backlog. After each chunk of it, so many rows are taken
-out of turn: a tenant that writes little waits for one chunk, not for the backlog."""
+"""A batch larger than a chunk is part of a backlog. After each chunk of it, this number of rows is
+taken out of turn: a tenant that writes little waits for one chunk, not for the backlog."""
 MOST_EARLY = 10_000
 """How many rows taken out of turn are remembered, so that they are not taken again."""
 POLL_S = 1.0

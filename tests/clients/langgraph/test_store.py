@@ -124,19 +124,19 @@ def test_a_rejected_item_raises_with_the_reason(fake_service: FakeService, clien
         TriviumStore(client).put(NS, "diet", {"text": "x"})
 
 
-class Asked(TypedDict):
+class Message(TypedDict):
     question: str
     known: list[str]
 
 
-def recall(state: Asked, runtime: Runtime[None]) -> dict[str, Any]:
+def recall(state: Message, runtime: Runtime[None]) -> dict[str, Any]:
     assert runtime.store is not None
     found = runtime.store.search(NS, query=state["question"])
     return {"known": [each.value["text"] for each in found]}
 
 
 def test_a_graph_uses_it_as_its_store(store: TriviumStore) -> None:
-    graph = StateGraph(Asked)
+    graph = StateGraph(Message)
     graph.add_node("recall", recall)
     graph.add_edge(START, "recall")
     graph.add_edge("recall", END)

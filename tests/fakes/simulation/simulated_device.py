@@ -24,7 +24,7 @@ class Ran:
 class SimulatedEncoder:
     """A `TextEncoder` on an accelerator that takes a time for any batch and one for each token.
 
-    A text is written `NUMBER*TOKENS`: its tokens are its number, so many times. It is one window.
+    A text is written `NUMBER*TOKENS`: its tokens are its number, repeated. It is one window.
     """
 
     def __init__(

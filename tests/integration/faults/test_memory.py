@@ -37,8 +37,8 @@ MOST_BLOCKS = 20
 minute. A request takes thousands of them."""
 
 LONG = 20_000
-"""From so many requests on, memory is compared as the operating system sees it. Python's blocks
-were .4 % more in one run of 200,000 requests, and 3.4 % in another."""
+"""From this number of requests on, memory is compared as the operating system sees it. Python's
+blocks were .4 % more in one run of 200,000 requests, and 3.4 % in another."""
 
 
 @pytest.mark.usefixtures("sockets_collected")

@@ -91,7 +91,7 @@ def day(count: int) -> datetime:
 
 @dataclass(frozen=True)
 class Stores:
-    """The truth, and the legs that read it."""
+    """The expected items, and the legs that find them."""
 
     store: MemoryStore
     catalog: Catalog
@@ -112,7 +112,7 @@ def stores(request: pytest.FixtureRequest) -> Stores:
 
 
 class Question(NamedTuple):
-    """By which clocks to ask; a number is the instant when so many segments were recorded."""
+    """By which clocks to ask; a number is the instant when that number of segments was recorded."""
 
     as_of: datetime
     known_at: datetime | int | None = None
@@ -276,7 +276,7 @@ SPOKEN_OF_IT = segment("t", "We had a boat then.", event_time=day(-2))
 
 
 def closer(id_: str, valid_from: int, recorded: int, retracted: int | None = None) -> Fact:
-    """What ends the truth of `OLD`."""
+    """What ends `OLD`."""
     retracted_at = None if retracted is None else day(retracted)
     times = {"valid_from": day(valid_from), "recorded_at": day(recorded)}
     return fact(id_, "Bob", "left", "Goa", closes=("a",), retracted_at=retracted_at, **times)

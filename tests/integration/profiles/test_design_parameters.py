@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.standing import NOW, Remember, Standing, ago
+from tests.fixtures.shared_service import NOW, Remember, SharedService, ago
 from tests.support.answers import by_id, counts, ids, ledger, ranks
 from trivium import (
     AsyncClient,
@@ -77,8 +77,8 @@ HARBOUR_LOGITS = {f"of berth {number}": -9.0 for number in range(FULL)}
 
 
 @pytest.fixture(scope="module")
-async def harbour(standing: Standing) -> AsyncClient:
-    return await standing.remember("harbour", HARBOUR, HARBOUR_COSINES, HARBOUR_LOGITS)
+async def harbour(shared_service: SharedService) -> AsyncClient:
+    return await shared_service.remember("harbour", HARBOUR, HARBOUR_COSINES, HARBOUR_LOGITS)
 
 
 async def asked(
@@ -367,8 +367,8 @@ AS_FAR_AS_NEEDED = {"dense": LegOverride(depth=25), "lexical": LegOverride(weigh
 
 
 @pytest.fixture(scope="module")
-async def alike(standing: Standing) -> AsyncClient:
-    return await standing.remember("alike", ALIKE, ALIKE_COSINES, {})
+async def alike(shared_service: SharedService) -> AsyncClient:
+    return await shared_service.remember("alike", ALIKE, ALIKE_COSINES, {})
 
 
 async def of_alike(memory: AsyncClient, limit: int = 0) -> Retrieval:

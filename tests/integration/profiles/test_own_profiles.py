@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.placed import PlacedEmbedder
 from tests.fixtures.local_service import local_service
-from tests.fixtures.standing import NOW, ago, remember
+from tests.fixtures.shared_service import NOW, ago, remember
 from tests.support.answers import ids
 from trivium import Segment
 from trivium.aio import AsyncClient

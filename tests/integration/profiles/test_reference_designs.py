@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.placed import DeafEmbedder, PlacedEmbedder
 from tests.fixtures.local_service import local_service
-from tests.fixtures.standing import NOW, Remember, ago, remember
+from tests.fixtures.shared_service import NOW, Remember, ago, remember
 from tests.support.answers import aged, by_id, ids, ledger, ranks, states
 from trivium import (
     AsyncClient,

@@ -297,9 +297,9 @@ def test_item_without_rank_or_rival_is_reported_so() -> None:
 
 
 def test_representing_fact_is_named_by_its_id() -> None:
-    standing_in = Absence(loss=Loss.FOLDED, reason="", by=fact_id("f2"))
+    by_another = Absence(loss=Loss.FOLDED, reason="", by=fact_id("f2"))
 
-    assert read_absence(standing_in).by == ItemRef(ItemKind.FACT, "f2")
+    assert read_absence(by_another).by == ItemRef(ItemKind.FACT, "f2")
 
 
 def test_a_hit_that_is_a_fact_is_read_as_one() -> None:

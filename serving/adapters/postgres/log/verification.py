@@ -1,4 +1,4 @@
-"""PostgreSQL as the truth that the projections are compared with, and their repair."""
+"""PostgreSQL as the source that the projections are compared with, and their repair."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def _find(
 
 @cache
 def _statement(words: int) -> str:
-    """The search for so many words.
+    """The search for a number of words.
 
     A term per word, since a subquery over an array of them, for each row, takes PostgreSQL longer.
     The numeric casts matter: psycopg sends a small integer as int2, which cannot use the index on

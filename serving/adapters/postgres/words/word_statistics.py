@@ -124,7 +124,7 @@ async def count_words(connection: Connection, tenant_id: int, segments: int) -> 
 
 
 async def estimate_words(connection: Connection, segments: int) -> WordStatistics:
-    """Estimates the statistics of a tenant of so many segments from those of all tenants."""
+    """Estimates the statistics of a tenant with `segments` segments from all tenants."""
     cursor = await connection.execute(_SHARES, binary=True)
     shares: dict[str, float] = dict(await cursor.fetchall())
     rare_share = min(shares.values()) / 2 if shares else UNKNOWN_SHARE

@@ -21,7 +21,7 @@ def microseconds(instant: datetime) -> int:
 
 
 def instant_of(microseconds: int) -> datetime:
-    """The instant of so many microseconds since 1970."""
+    """The instant at a number of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 

@@ -224,7 +224,7 @@ async def test_unembeddable_row_does_not_hold_its_turn(postgres: Postgres) -> No
 
 
 class LimitedEmbedder(NotingEmbedder):
-    """An embedder that answers so many calls, and is busy then; it fails on one text."""
+    """An embedder that answers a number of calls, and is busy then; it fails on one text."""
 
     def __init__(self, bad: str, limit: int) -> None:
         super().__init__(bad)

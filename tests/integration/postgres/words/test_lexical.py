@@ -27,30 +27,30 @@ ANY = WordsSearch(mode=WordsMode.ANY)
 ALL_THEN_ANY = WordsSearch(mode=WordsMode.ALL_THEN_ANY)
 
 
-class Way(NamedTuple):
+class SearchCase(NamedTuple):
     """A mode, and how many results are enough."""
 
     words: WordsSearch
     enough: int = 10
 
 
-BY_BM25 = Way(BM25)
+BY_BM25 = SearchCase(BM25)
 
-EVERY_WAY = {
+CASES = {
     "bm25": BY_BM25,
-    "any": Way(ANY),
-    "all": Way(ALL_THEN_ANY, enough=0),
-    "all, then any": Way(ALL_THEN_ANY, enough=100),
+    "any": SearchCase(ANY),
+    "all": SearchCase(ALL_THEN_ANY, enough=0),
+    "all, then any": SearchCase(ALL_THEN_ANY, enough=100),
 }
 """One per statement."""
 
-WAYS = pytest.mark.parametrize("way", EVERY_WAY.values(), ids=EVERY_WAY)
+EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 async def found(
     postgres: Postgres,
     text: str,
-    way: Way = BY_BM25,
+    case: SearchCase = BY_BM25,
     *,
     tenant: str = TENANT,
     filter_: Filter = NO_FILTER,
@@ -60,8 +60,8 @@ async def found(
         await search(
             postgres.lexical,
             text,
-            way.words,
-            enough=way.enough,
+            case.words,
+            enough=case.enough,
             tenant=tenant,
             filter_=filter_,
         )
@@ -71,14 +71,14 @@ async def found(
 # ---------------------------------------------------------------- in every mode
 
 
-@WAYS
-async def test_title_and_speaker_are_searched_too(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_title_and_speaker_are_searched_too(postgres: Postgres, case: SearchCase) -> None:
     await postgres.store.write(
         TENANT, [segment("a", title="Voyages"), segment("b", speaker="Ann"), segment("c", "no")]
     )
 
-    assert await found(postgres, "voyage", way) == ["a"]
-    assert await found(postgres, "ANN", way) == ["b"]
+    assert await found(postgres, "voyage", case) == ["a"]
+    assert await found(postgres, "ANN", case) == ["b"]
 
 
 async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> None:
@@ -88,23 +88,27 @@ async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> N
     assert await found(postgres, "Goa") == ["b", "c", "a"]
 
 
-@WAYS
-async def test_updated_text_is_found_by_new_words_only(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_updated_text_is_found_by_new_words_only(
+    postgres: Postgres, case: SearchCase
+) -> None:
     await postgres.store.write(TENANT, [segment("a", "sailing")])
     await postgres.store.write(TENANT, [segment("a", "flying")])
 
-    assert await found(postgres, "sailing", way) == []
-    assert await found(postgres, "flying", way) == ["a"]
+    assert await found(postgres, "sailing", case) == []
+    assert await found(postgres, "flying", case) == ["a"]
 
 
-@WAYS
-async def test_words_are_those_of_the_tenants_language(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_words_are_those_of_the_tenants_language(
+    postgres: Postgres, case: SearchCase
+) -> None:
     german = TenantName("german")
     await postgres.store.write(german, [segment("a", "Die Häuser am Meer")], "german")
     await postgres.store.write(TENANT, [segment("a", "Die Häuser am Meer")])
 
-    assert await found(postgres, "Haus", way, tenant=german) == ["a"]
-    assert await found(postgres, "Haus", way) == []
+    assert await found(postgres, "Haus", case, tenant=german) == ["a"]
+    assert await found(postgres, "Haus", case) == []
 
 
 @pytest.mark.parametrize(
@@ -129,87 +133,89 @@ async def test_words_are_those_of_the_tenants_language(postgres: Postgres, way: 
 async def test_no_text_is_an_error(postgres: Postgres, text: str) -> None:
     await postgres.store.write(TENANT, [segment("a", "Goa")])
 
-    for way in EVERY_WAY.values():
-        assert set(await found(postgres, text, way)) <= {"a"}
-        assert await found(postgres, "goa", way) == ["a"]
+    for case in CASES.values():
+        assert set(await found(postgres, text, case)) <= {"a"}
+        assert await found(postgres, "goa", case) == ["a"]
 
 
-@WAYS
+@EVERY_CASE
 @pytest.mark.parametrize(
     "address",
     ["x.org/it's", "http://x.org/a&b=c'd", "x.org/it''s", "x.org/%(any)s"],
 )
 async def test_a_word_is_found_whatever_characters_it_has(
-    postgres: Postgres, way: Way, address: str
+    postgres: Postgres, case: SearchCase, address: str
 ) -> None:
     await postgres.store.write(TENANT, [segment("a", address), segment("b", "x.com/b&c")])
 
-    assert await found(postgres, address, way) == ["a"]
+    assert await found(postgres, address, case) == ["a"]
 
 
-@WAYS
+@EVERY_CASE
 async def test_the_longest_question_of_different_words_is_no_error(
-    postgres: Postgres, way: Way
+    postgres: Postgres, case: SearchCase
 ) -> None:
     words = [first + second for first, second in product(ascii_lowercase + digits, repeat=2)]
     words += [f"q{word}" for word in words]
     await postgres.store.write(TENANT, [segment("a", " ".join(words))])
 
-    assert await found(postgres, " ".join(words)[:8192], way) == ["a"]
+    assert await found(postgres, " ".join(words)[:8192], case) == ["a"]
 
 
-@WAYS
-async def test_stop_words_alone_find_nothing(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_stop_words_alone_find_nothing(postgres: Postgres, case: SearchCase) -> None:
     await postgres.store.write(TENANT, [segment("a", "What did she do when?")])
 
-    assert await found(postgres, "What did she do when?", way) == []
+    assert await found(postgres, "What did she do when?", case) == []
 
 
-@WAYS
-async def test_an_unknown_tenant_has_nothing_to_find(postgres: Postgres, way: Way) -> None:
-    assert await found(postgres, "goa", way, tenant="nobody") == []
+@EVERY_CASE
+async def test_an_unknown_tenant_has_nothing_to_find(postgres: Postgres, case: SearchCase) -> None:
+    assert await found(postgres, "goa", case, tenant="nobody") == []
 
 
-@WAYS
-async def test_tenants_do_not_find_each_others_segments(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_tenants_do_not_find_each_others_segments(
+    postgres: Postgres, case: SearchCase
+) -> None:
     await postgres.store.write(TENANT, [segment("mine")])
     await postgres.store.write(TenantName("other"), [segment("theirs")])
 
-    assert await found(postgres, "Goa", way) == ["mine"]
-    assert await found(postgres, "Goa", way, tenant="other") == ["theirs"]
+    assert await found(postgres, "Goa", case) == ["mine"]
+    assert await found(postgres, "Goa", case, tenant="other") == ["theirs"]
 
 
-@WAYS
-async def test_later_segment_is_hidden(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_later_segment_is_hidden(postgres: Postgres, case: SearchCase) -> None:
     await postgres.store.write(
         TENANT, [segment("now"), segment("later", event_time=NOON + days(1.01))]
     )
 
-    assert await found(postgres, "Goa", way) == ["now"]
+    assert await found(postgres, "Goa", case) == ["now"]
 
 
-@WAYS
-async def test_equal_scores_are_ordered_by_id(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_equal_scores_are_ordered_by_id(postgres: Postgres, case: SearchCase) -> None:
     # One by one, and among others, so that they are not read in the order of their ids.
     for id_ in "dacb":
         await postgres.store.write(TENANT, [segment(id_)])
     await postgres.store.write(TENANT, [segment(f"e{n}", "Rome") for n in range(300)])
     async with postgres.database.work() as connection:
         await connection.execute("ANALYZE segment")
-    text = "Goa unmentioned" if way == EVERY_WAY["all, then any"] else "Goa"
+    text = "Goa unmentioned" if case == CASES["all, then any"] else "Goa"
 
-    candidates = await search(postgres.lexical, text, way.words, depth=3, enough=way.enough)
+    candidates = await search(postgres.lexical, text, case.words, depth=3, enough=case.enough)
 
     assert ids_of(candidates) == ["a", "b", "c"]
     assert len({candidate.score for candidate in candidates}) == 1
 
 
-@WAYS
-async def test_a_passed_deadline_is_a_timeout(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_a_passed_deadline_is_a_timeout(postgres: Postgres, case: SearchCase) -> None:
     await postgres.store.write(TENANT, [segment("a")])
 
     with pytest.raises(TimeoutError):
-        await search(postgres.lexical, "Goa", way.words, enough=way.enough, within_s=0)
+        await search(postgres.lexical, "Goa", case.words, enough=case.enough, within_s=0)
 
 
 async def test_names_of_any_script_can_be_filtered(postgres: Postgres) -> None:
@@ -256,8 +262,10 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-@WAYS
-async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_filters_mean_what_the_domain_says_they_mean(
+    postgres: Postgres, case: SearchCase
+) -> None:
     chance = random.Random(7)
     segments = [random_segment(chance, place) for place in range(80)]
     await postgres.store.write(TENANT, segments)
@@ -268,25 +276,25 @@ async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres, w
         expected = [stored.id for stored in segments if filter_.accepts(stored)]
         partly += 0 < len(expected) < len(segments)
 
-        assert sorted(await found(postgres, "Goa", way, filter_=filter_)) == expected
+        assert sorted(await found(postgres, "Goa", case, filter_=filter_)) == expected
         listed = await postgres.catalog.list_segments(TENANT, filter_, "", 100)
         assert [stored.id for stored in listed] == expected
 
     assert partly > 50
 
 
-@WAYS
-async def test_times_of_storing_filter_too(postgres: Postgres, way: Way) -> None:
+@EVERY_CASE
+async def test_times_of_storing_filter_too(postgres: Postgres, case: SearchCase) -> None:
     await postgres.store.write(TENANT, [segment("a")])
     (stored,) = await postgres.catalog.list_segments(TENANT, Filter(), "", 1)
     assert stored.created_at is not None
 
     since, before = TimeRange(stored.created_at), TimeRange(None, stored.created_at)
 
-    assert await found(postgres, "Goa", way, filter_=Filter(created_at=since)) == ["a"]
-    assert await found(postgres, "Goa", way, filter_=Filter(created_at=before)) == []
-    assert await found(postgres, "Goa", way, filter_=Filter(updated_at=since)) == ["a"]
-    assert await found(postgres, "Goa", way, filter_=Filter(updated_at=before)) == []
+    assert await found(postgres, "Goa", case, filter_=Filter(created_at=since)) == ["a"]
+    assert await found(postgres, "Goa", case, filter_=Filter(created_at=before)) == []
+    assert await found(postgres, "Goa", case, filter_=Filter(updated_at=since)) == ["a"]
+    assert await found(postgres, "Goa", case, filter_=Filter(updated_at=before)) == []
 
 
 # ---------------------------------------------------------------- BM25

@@ -288,7 +288,7 @@ async def test_vectors_are_repaired_of_one_tenant(both: Postgres) -> None:
 async def test_words_are_counted_and_estimated_of_one_tenant(
     both: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await both.store.write(OTHER, [segment("long", "so many more words than mine has")])
+    await both.store.write(OTHER, [segment("long", "many more words than mine has")])
     found = {}
     for most in (1, 0):  # which counts a tenant of one segment, and estimates it
         monkeypatch.setattr(word_statistics, "LARGEST_COUNTED_AT_ONCE", most)

@@ -44,7 +44,7 @@ def network(ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 class FakeDevice:
-    """A `GraphDevice` with room for so many tokens a pass, and for so many recorded in all.
+    """A `GraphDevice` with memory for a number of tokens a pass, and a number recorded in all.
 
     The first pass of a shape takes a second, others so long for each token; nothing else does.
     """

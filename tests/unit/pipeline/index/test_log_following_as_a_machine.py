@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
                 self.token = self.feed.put()
 
     async def spread(self, count: int) -> None:
-        """Ends all, and starts so many shards."""
+        """Ends all, and starts `count` shards."""
         await self.stop_all()
         self.shards = all_shards(count)
         self.replicas = [self.replica(shard) for shard in self.shards]

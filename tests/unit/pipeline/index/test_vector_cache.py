@@ -17,7 +17,7 @@ ONE = bytes_of("q1", VECTOR)
 
 
 def cache_of(vectors: int, *, of_a_tenant: int) -> VectorCache:
-    """A cache with room for so many vectors of questions of two letters."""
+    """A cache that holds a number of vectors of questions of two letters."""
     return VectorCache(tenant_bytes=of_a_tenant * ONE, total_bytes=vectors * ONE)
 
 

@@ -41,7 +41,7 @@ ROUNDING = 1 + 1e-6
 
 
 @dataclass
-class Asked:
+class Request:
     """A question or a call with documents: what it had, and when it came and was answered."""
 
     at: float
@@ -80,7 +80,7 @@ class Simulation:
         self.device = SimulatedEncoder(self.clock, batch_s=batch_s, token_s=token_s)
         limits = BatchLimits.for_device(self.device.device())
         self.query_tokens = query_tokens or limits.query_tokens
-        self.asked: list[Asked] = []
+        self.asked: list[Request] = []
         self._workers: list[QueueName] = []
         self._events: list[tuple[float, Callable[[], object]]] = []
         self._questions = QuestionQueue(self.device, self.query_tokens, self._note)
@@ -93,17 +93,17 @@ class Simulation:
             clock=self.clock,
         )
 
-    def query(self, at: float, text: str, budget_s: float = AMPLE_S) -> Asked:
+    def query(self, at: float, text: str, budget_s: float = AMPLE_S) -> Request:
         """A question that comes at a time."""
         question = Question(text, Deadline(at + budget_s, self.clock))
         self.at(at, lambda: self._questions.add(question))
-        return self._watched(Asked(at, [text]), question.future)
+        return self._watched(Request(at, [text]), question.future)
 
-    def documents(self, at: float, texts: Sequence[str]) -> Asked:
+    def documents(self, at: float, texts: Sequence[str]) -> Request:
         """A call with documents that comes at a time."""
         documents = Documents(texts)
         self.at(at, lambda: self._bulk.add(documents))
-        return self._watched(Asked(at, texts), documents.future)
+        return self._watched(Request(at, texts), documents.future)
 
     def cancelled_query(self, at: float, text: str, after_s: float) -> None:
         """A question whose caller goes away."""
@@ -140,7 +140,7 @@ class Simulation:
     def _note(self, worker: QueueName, windows: int) -> None:
         self._workers.append(worker)
 
-    def _watched(self, asked: Asked, future: Future[Result]) -> Asked:
+    def _watched(self, asked: Request, future: Future[Result]) -> Request:
         def note(answered: Future[Result]) -> None:
             if answered.exception() is None:
                 asked.done_at = self.clock.now
@@ -156,7 +156,7 @@ def windows_until(simulation: Simulation, seconds: float) -> int:
 
 
 def numbered(sizes: Sequence[int], first: int = 1) -> list[str]:
-    """Texts of so many tokens, no two alike."""
+    """Texts with these numbers of tokens, no two alike."""
     return [f"{number}*{tokens}" for number, tokens in enumerate(sizes, start=first)]
 
 
@@ -173,7 +173,7 @@ def loaded(
     simulation: Simulation,
     asked: Sequence[tuple[float, int]],
     called: Sequence[tuple[float, Sequence[int]]],
-) -> tuple[list[Asked], list[Asked]]:
+) -> tuple[list[Request], list[Request]]:
     """Runs a load of questions and of calls with documents; both in the order they came."""
     queries = [
         simulation.query(at, text)

@@ -122,7 +122,7 @@ class SlowStore(InMemoryStore):
 
 
 @dataclass(frozen=True)
-class Asked:
+class TimedQuery:
     """A question: when it comes, its budget, and when its caller goes away, if it does."""
 
     at_s: float
@@ -148,7 +148,7 @@ async def faulty(
     return retriever(store, legs, admission=Admission(clock=clock), breakers=breakers or {})
 
 
-async def ask(answering: Retriever, asked: Asked) -> Outcome:
+async def ask(answering: Retriever, asked: TimedQuery) -> Outcome:
     loop = asyncio.get_running_loop()
     await asyncio.sleep(asked.at_s - loop.time())
     started = loop.time()
@@ -175,7 +175,7 @@ def test_a_question_ends_in_time_and_each_leg_is_labelled_as_what_happened_to_it
     legs = {name: FaultyLeg([fault]) for name, fault in zip(LEGS, faults, strict=True)}
 
     async def one() -> Outcome:
-        return await ask(await faulty(legs, store_s), Asked(0, budget_s))
+        return await ask(await faulty(legs, store_s), TimedQuery(0, budget_s))
 
     outcome = run_in_virtual_time(one())
 
@@ -192,7 +192,7 @@ def test_a_question_ends_in_time_and_each_leg_is_labelled_as_what_happened_to_it
 
 
 QUESTIONS = st.lists(
-    st.builds(Asked, SECONDS.map(lambda seconds: 4 * seconds), BUDGETS, st.none() | SECONDS),
+    st.builds(TimedQuery, SECONDS.map(lambda seconds: 4 * seconds), BUDGETS, st.none() | SECONDS),
     min_size=1,
     max_size=30,
 )
@@ -205,7 +205,7 @@ QUESTIONS = st.lists(
     store_s=st.just(0.0) | SECONDS,
 )
 def test_many_questions_with_any_faults_each_end_in_time_and_leave_nothing_running(
-    questions: Sequence[Asked], faults: Sequence[Sequence[Fault]], store_s: float
+    questions: Sequence[TimedQuery], faults: Sequence[Sequence[Fault]], store_s: float
 ) -> None:
     legs = {name: FaultyLeg(each) for name, each in zip(LEGS, faults, strict=True)}
 
@@ -245,7 +245,7 @@ def test_a_leg_that_hangs_takes_its_share_of_three_questions_and_then_nothing(na
         clock = asyncio.get_running_loop().time
         breakers = {each: Breaker(each, clock=clock) for each in BREAKERS}
         answering = await faulty(legs, 0, breakers=breakers)
-        return [await ask(answering, Asked(clock(), budget_s)) for _ in range(10)]
+        return [await ask(answering, TimedQuery(clock(), budget_s)) for _ in range(10)]
 
     outcomes = run_in_virtual_time(ten())
 
@@ -265,7 +265,7 @@ def test_a_store_that_hangs_takes_the_budget_of_three_questions_and_then_they_fa
         clock = asyncio.get_running_loop().time
         breakers = {each: Breaker(each, clock=clock) for each in BREAKERS}
         answering = await faulty(legs, NEVER_S, breakers=breakers)
-        return [await ask(answering, Asked(clock(), budget_s)) for _ in range(10)]
+        return [await ask(answering, TimedQuery(clock(), budget_s)) for _ in range(10)]
 
     first, then = (outcomes := run_in_virtual_time(ten()))[:FAILURES], outcomes[FAILURES:]
 

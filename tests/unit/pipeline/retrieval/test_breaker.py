@@ -33,7 +33,7 @@ GONE = DependencyError("graph", "refused")
 PATIENCE_S = 0.08
 
 
-class Asked:
+class Dependency:
     """A dependency behind a breaker."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Asked:
 
 
 def test_a_dependency_that_hangs_costs_three_questions_and_then_nothing() -> None:
-    asked = Asked()
+    asked = Dependency()
     for _ in range(FAILURES):
         assert not asked.breaker.trouble
         asked.hang()
@@ -92,7 +92,7 @@ def test_a_dependency_that_hangs_costs_three_questions_and_then_nothing() -> Non
 
 
 def test_the_calls_of_one_question_count_once() -> None:
-    asked, question = Asked(), object()
+    asked, question = Dependency(), object()
     for _ in range(2 * FAILURES):
         asked.hang(question=question)
 
@@ -100,7 +100,7 @@ def test_the_calls_of_one_question_count_once() -> None:
 
 
 def test_an_answer_in_between_keeps_it_closed() -> None:
-    asked = Asked()
+    asked = Dependency()
     for _ in range(3):
         asked.hang()
         asked.hang()
@@ -111,7 +111,7 @@ def test_an_answer_in_between_keeps_it_closed() -> None:
 
 
 def test_errors_count_as_no_answer_does() -> None:
-    asked = Asked()
+    asked = Dependency()
     for _ in range(FAILURES):
         with suppress(DependencyError):
             asked.call(GONE)
@@ -131,7 +131,7 @@ def test_errors_count_as_no_answer_does() -> None:
     ],
 )
 def test_what_says_nothing_of_the_dependency_does_not_count(end: BaseException) -> None:
-    asked = Asked()
+    asked = Dependency()
     for _ in range(2 * FAILURES):
         with suppress(BaseException):
             asked.call(end)
@@ -140,7 +140,7 @@ def test_what_says_nothing_of_the_dependency_does_not_count(end: BaseException) 
 
 
 def test_a_caller_that_gives_up_at_the_deadline_had_no_answer_in_time() -> None:
-    asked = Asked()
+    asked = Dependency()
     for _ in range(FAILURES):
         with suppress(asyncio.CancelledError):
             asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S)
@@ -149,7 +149,7 @@ def test_a_caller_that_gives_up_at_the_deadline_had_no_answer_in_time() -> None:
 
 
 def test_callers_with_little_time_do_not_open_it() -> None:
-    asked = Asked()
+    asked = Dependency()
     for _ in range(2 * FAILURES):
         asked.hang(within_s=0.010)
 
@@ -157,7 +157,7 @@ def test_callers_with_little_time_do_not_open_it() -> None:
 
 
 def test_a_dependency_that_is_only_slower_than_the_budget_is_still_asked() -> None:
-    asked = Asked()
+    asked = Dependency()
     for _ in range(50):
         asked.call(takes_s=0.060, within_s=0.5)
     for _ in range(2 * FAILURES):
@@ -167,7 +167,7 @@ def test_a_dependency_that_is_only_slower_than_the_budget_is_still_asked() -> No
 
 
 def test_a_dependency_that_was_slow_at_first_is_given_up_when_it_hangs() -> None:
-    asked = Asked()
+    asked = Dependency()
     for _ in range(50):
         asked.call(takes_s=0.9, within_s=2)
     for _ in range(FAILURES):
@@ -177,7 +177,7 @@ def test_a_dependency_that_was_slow_at_first_is_given_up_when_it_hangs() -> None
 
 
 def test_one_probe_passes_when_it_is_time_and_its_answer_closes_the_breaker() -> None:
-    asked = Asked()
+    asked = Dependency()
     asked.open()
     asked.clock.now += FIRST_PAUSE_S
 
@@ -193,7 +193,7 @@ def test_one_probe_passes_when_it_is_time_and_its_answer_closes_the_breaker() ->
 
 
 def test_a_probe_that_fails_waits_longer_for_the_next_up_to_a_bound() -> None:
-    asked = Asked()
+    asked = Dependency()
     asked.open()
     pauses = []
     for _ in range(6):
@@ -213,7 +213,7 @@ def test_a_probe_that_fails_waits_longer_for_the_next_up_to_a_bound() -> None:
 
 
 def test_a_probe_whose_caller_went_away_makes_way_for_the_next() -> None:
-    asked = Asked()
+    asked = Dependency()
     asked.open()
     asked.clock.now += FIRST_PAUSE_S
     with suppress(asyncio.CancelledError):
@@ -225,7 +225,7 @@ def test_a_probe_whose_caller_went_away_makes_way_for_the_next() -> None:
 
 
 def test_after_an_answer_it_takes_three_failures_again() -> None:
-    asked = Asked()
+    asked = Dependency()
     asked.open()
     asked.clock.now += FIRST_PAUSE_S
     asked.call()

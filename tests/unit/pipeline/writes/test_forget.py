@@ -124,7 +124,7 @@ async def test_a_vector_is_asked_for_in_the_index_of_its_model_alone() -> None:
             pairs = zip(erased.sample, models, strict=True)
             return replace(erased, sample=[replace(one, vectors=two) for one, two in pairs])
 
-    class AskedIndex(FixedIndex):
+    class QueriedIndex(FixedIndex):
         async def search(
             self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
         ) -> IndexAnswer:
@@ -134,7 +134,7 @@ async def test_a_vector_is_asked_for_in_the_index_of_its_model_alone() -> None:
     store = EmbeddedStore()
     await store.write(TENANT, [segment("a"), segment("b")])
 
-    receipts = await forgotten(store, AskedIndex(), Selector(everything=True))
+    receipts = await forgotten(store, QueriedIndex(), Selector(everything=True))
 
     assert receipts["vector_index"].lookups == (by_id(2), Lookup(LookupKey.VECTOR, 1, 1))
 

@@ -66,7 +66,7 @@ class Held:
 
 @asynccontextmanager
 async def calling(held: Held, behavior: Any, calls: int) -> AsyncIterator[None]:
-    """So many calls, which have arrived."""
+    """A number of calls, which have arrived."""
     server = grpc.aio.server()
     handler: Any = grpc.unary_unary_rpc_method_handler(
         behavior,
