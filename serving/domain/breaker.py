@@ -26,10 +26,10 @@ from serving.domain.errors import (
 
 FAILURES = 3
 FIRST_PAUSE_S = 0.5
-MOST_PAUSE_S = 4.0
+MAX_PAUSE_S = 4.0
 """Doubled by each probe that fails."""
 
-LEAST_PATIENCE_S = 0.020
+MIN_PATIENCE_S = 0.020
 PATIENCE_FACTOR = 3.0
 """A call that ran out of time failed only if it had more than that, and this multiple of what calls
 usually take: a caller with little time, or a busy service, is no fault of the dependency."""
@@ -110,7 +110,7 @@ class Breaker:
         except (TimeoutError, asyncio.CancelledError) as error:
             # A caller that gives up at the deadline cancels what has the same deadline.
             withdrawn = isinstance(error, asyncio.CancelledError) and not deadline.passed
-            if not withdrawn and patience_s >= self._least_patience_s():
+            if not withdrawn and patience_s >= self._min_patience_s():
                 known = True
                 self._take_failure(question, "no answer in time")
             raise
@@ -143,8 +143,8 @@ class Breaker:
         self.require_closed()
         return False
 
-    def _least_patience_s(self) -> float:
-        return min(AMPLE_S, max(LEAST_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
+    def _min_patience_s(self) -> float:
+        return min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
 
     def _take_answer(self, seconds: float) -> None:
         self._usual_s = MEMORY * self._usual_s + (1 - MEMORY) * seconds
@@ -157,7 +157,7 @@ class Breaker:
             self._failed.append(question)
         self._why = why
         if self._state is BreakerState.HALF_OPEN:
-            self._pause_s = min(2 * self._pause_s, MOST_PAUSE_S)
+            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
         if len(self._failed) == FAILURES and self._state is not BreakerState.OPEN:
             self._open_until = self._clock() + self._pause_s
             self._enter(BreakerState.OPEN)

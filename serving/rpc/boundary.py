@@ -20,7 +20,7 @@ import grpc
 from google.protobuf.message import Message
 from google.rpc import code_pb2, status_pb2
 
-from serving.domain.budget import Deadline
+from serving.domain.budget import RESPONSE, Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.identity import Caller
 from serving.rpc.identity.access import (
@@ -37,9 +37,6 @@ from serving.rpc.status import internal_status, to_status
 from serving.telemetry import RPC_LATENCY, Recorder
 
 logger = logging.getLogger(__name__)
-
-WAY_BACK = 0.1
-"""The part of the time of a call that its response has for the way back."""
 
 _DEADLINE: ContextVar[Deadline | None] = ContextVar("call_deadline", default=None)
 
@@ -178,7 +175,7 @@ def deadline_after(budget_s: float) -> Deadline:
     deadline, of_call = Deadline.after(budget_s), _DEADLINE.get()
     if of_call is None:
         return deadline
-    return min(deadline, of_call.earlier_by(WAY_BACK * of_call.remaining()), key=lambda it: it.at)
+    return min(deadline, RESPONSE.before(of_call), key=lambda it: it.at)
 
 
 @contextmanager

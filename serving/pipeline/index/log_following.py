@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import ParamSpec, Self, TypeVar
 
-from serving.domain.budget import Deadline
+from serving.domain.budget import VECTOR_SEARCH, Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import NotReadyError, UnavailableError
 from serving.domain.items.records import ItemId, TenantName
@@ -44,9 +44,6 @@ INLINE_ROWS = 20_000
 
 INLINE_CHANGES = 32
 """More changes are applied in a thread; a row takes about 0.02 ms."""
-
-ANSWER_RESERVE_S = 0.02
-"""The time that a search which waits for a write reserves for the search itself."""
 
 SHARE_EVERY_S = 1.0
 """The least time between two counts of embedded rows, each of which reads all rows."""
@@ -201,8 +198,7 @@ class LogFollowingIndex:
         self._require_ready()
         if token is None:
             return False
-        reserve_s = min(ANSWER_RESERVE_S, deadline.remaining() / 2)
-        return not await self.caught_up(token, deadline.earlier_by(reserve_s))
+        return not await self.caught_up(token, VECTOR_SEARCH.before(deadline))
 
     def _watched(self, use: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """Uses the engine under the device watch."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from serving.domain.budget import Deadline
+from serving.domain.budget import MERGING, Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.items.records import ItemId, TenantName
@@ -22,10 +22,6 @@ from serving.ports.vector_index import (
     VectorIndex,
     WantedNeighbours,
 )
-
-MOST_RESERVE_S = 0.05
-"""The most that is reserved for merging: a tenth of the time, and no more than this.
-Without it, a shard that hangs would make the other shards' answers late too."""
 
 Question = TypeVar("Question")
 
@@ -53,7 +49,7 @@ class ShardedSearch(Generic[Question]):
             DependencyError: No shard answered.
             TimeoutError: No shard answered before the deadline.
         """
-        until = deadline.earlier_by(min(MOST_RESERVE_S, deadline.remaining() / 10))
+        until = MERGING.before(deadline)
         results = await asyncio.gather(
             *(_ask(shard, question, wanted, until) for shard in self._shards)
         )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from serving.domain.budget import Deadline
+from serving.domain.budget import RERANKED_ORDER, Deadline
 from serving.domain.errors import TooSlowError, TriviumError
 from serving.domain.items.text import text_of
 from serving.pipeline.retrieval.admission import SHED_REASON
@@ -16,9 +16,6 @@ from serving.pipeline.retrieval.ordering import Ordering, Stage
 from serving.ports.reranking import Reranker
 
 logger = logging.getLogger(__name__)
-
-RESERVE_S = 0.003
-"""The time reserved for ordering the reranked hits and sending the answer."""
 
 FORGETTING = 0.98
 """The factor that each rejection applies to the learned least time, so that one delay of the
@@ -94,7 +91,7 @@ class RerankStage:
             raise _NotDoneError("the request has a vector and no text")
         if not texts:
             raise _NotStartedError("no hit may be reranked")
-        left = deadline.earlier_by(RESERVE_S)
+        left = RERANKED_ORDER.before(deadline)
         characters = sum(map(len, texts)) + len(texts) * len(question)
         self._require_time(characters, left)
         started = time.perf_counter()

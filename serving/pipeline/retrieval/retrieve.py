@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from serving.domain.breaker import Breaker
-from serving.domain.budget import Deadline
+from serving.domain.budget import NAME_CORRECTION, RANKING, Deadline
 from serving.domain.errors import (
     BreakerOpenError,
     BudgetExhaustedError,
@@ -45,11 +45,6 @@ from serving.ports.memory_store import MemoryStore
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader
 from serving.ports.words import NameResolver
-
-LEAST_RESERVE_S = 0.010
-MOST_RESERVE_S = 0.100
-"""The time reserved for reading rows and ranking: a tenth of the budget, between these bounds.
-They take 2-4 ms on an idle machine; on a busy one they must not exhaust the budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,8 +216,7 @@ class Retriever:
         """Returns the query with corrected names, and the corrections."""
         if self._names is None or not profile.resolve_names:
             return query, ()
-        patience = Deadline.after(_reserve(deadline.remaining()))
-        return await correct_names(query, self._names, patience)
+        return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
 
     def _periods_of(self, query: Query) -> Periods:
         """Reads the dates of a question when first asked for: reading one takes milliseconds."""
@@ -237,10 +231,11 @@ class Retriever:
         shed: frozenset[str] = NOTHING,
     ) -> tuple[list[LegResult], float]:
         """Returns the legs' results, and how long they waited for embeddings, in seconds."""
-        for_legs = deadline.earlier_by(_reserve(deadline.remaining()))
         parts = questions_of(query.text) if profile.split_questions else ()
         lookup = VectorLookup(query, self._spaces.for_query(query), parts)
-        results = await self._legs.run(query, profile, lookup, periods, for_legs, shed)
+        results = await self._legs.run(
+            query, profile, lookup, periods, RANKING.before(deadline), shed
+        )
         return results, lookup.embedding_s
 
     async def _retrieve(
@@ -411,8 +406,3 @@ def _fuse(profile: Profile, lists: Sequence[RankedList]) -> list[Fused]:
         rank_style=profile.rank_style,
         least_scores=profile.least_scores,
     )
-
-
-def _reserve(budget_s: float) -> float:
-    tenth = min(max(budget_s / 10, LEAST_RESERVE_S), MOST_RESERVE_S)
-    return min(tenth, budget_s / 4)

@@ -11,7 +11,7 @@ import pytest
 
 from serving.adapters.openai_api import ApiEmbedder, ApiModel
 from serving.adapters.openai_api.embedder import USUAL_TEXT
-from serving.domain.breaker import FAILURES, FIRST_PAUSE_S, LEAST_PATIENCE_S, Breaker
+from serving.domain.breaker import FAILURES, FIRST_PAUSE_S, MIN_PATIENCE_S, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     BreakerOpenError,
@@ -149,7 +149,7 @@ async def test_a_silent_service_is_not_asked_by_legs_that_share_a_vector(
         search = EmbeddedSearch(embedder, FixedIndex())
         for text in "abc":
             with pytest.raises(TimeoutError):
-                await search.vector_of(TenantName("t"), text, Deadline.after(2 * LEAST_PATIENCE_S))
+                await search.vector_of(TenantName("t"), text, Deadline.after(2 * MIN_PATIENCE_S))
         with pytest.raises(BreakerOpenError):
             await search.vector_of(TenantName("t"), "d", soon())
 

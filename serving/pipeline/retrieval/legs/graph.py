@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.domain.budget import Deadline
+from serving.domain.budget import GRAPH_WALK
 from serving.domain.items.records import ItemId, segment_id
 from serving.domain.ranking.ranked_list import above_floor
 from serving.pipeline.retrieval.legs.leg import (
@@ -57,6 +57,5 @@ async def graph_is_stale(consistency: Consistency, request: LegRequest) -> bool:
     """Waits until the graph has seen the caller's write; True if it did not in time."""
     if request.query.token is None:
         return False
-    # Half of the remaining time, so that a stale answer still fits.
-    patience = Deadline.after(request.deadline.remaining() / 2)
-    return not await consistency.graph_has_seen(request.query.token, patience)
+    waiting = GRAPH_WALK.before(request.deadline)
+    return not await consistency.graph_has_seen(request.query.token, waiting)

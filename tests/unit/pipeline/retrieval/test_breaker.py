@@ -10,7 +10,7 @@ import pytest
 from serving.domain.breaker import (
     FAILURES,
     FIRST_PAUSE_S,
-    MOST_PAUSE_S,
+    MAX_PAUSE_S,
     Breaker,
     BreakerState,
 )
@@ -209,7 +209,7 @@ def test_a_probe_that_fails_waits_longer_for_the_next_up_to_a_bound() -> None:
         pauses.append(asked.clock.now - opened)
 
     assert pauses == [0.5, 1, 2, 4, 4, 4]
-    assert pauses[-1] == MOST_PAUSE_S
+    assert pauses[-1] == MAX_PAUSE_S
 
 
 def test_a_probe_whose_caller_went_away_makes_way_for_the_next() -> None:
