@@ -1,4 +1,4 @@
-"""The tokenizers of tiny random models: of the real ones' kinds, for a handful of words.
+"""The layers and tokenizers of tiny random models: of the real ones' kinds, for a handful of words.
 
 Pieces of words are listed, since the trainers of two kinds end otherwise in each run; pairs of
 bytes are trained.
@@ -6,7 +6,8 @@ bytes are trained.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tokenizers import (
     Regex,
@@ -23,6 +24,16 @@ WORDS = (
     "we sailed to goa with the family and then went home when did caroline visit the adoption "
     "agency memory retrieval over many years of talk is hard but a b c 1 2 3 ! ? . , :"
 )
+
+LAYERS: Mapping[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    # With the usual 0.02 all texts nearly coincide, and no comparison could fail.
+    "initializer_range": 0.2,
+}
+"""The configuration that all tiny models share."""
 
 VOCABULARY = 300
 """The most tokens of each, and so what a tiny model must at least have embeddings for."""

@@ -7,33 +7,20 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.fakes.retrievals import retrieval
 from trivium import (
     AsyncClient,
     Client,
     Filter,
     ForgetResult,
-    Hit,
     IngestResult,
     Item,
     Retrieval,
     Segment,
     SegmentsFound,
-    Statistics,
 )
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-ZERO = timedelta()
-NO_STATISTICS = Statistics(
-    total=ZERO,
-    embedding=ZERO,
-    loading=ZERO,
-    ranking=ZERO,
-    reranking=ZERO,
-    candidate_count=0,
-    folded_count=0,
-    vanished_count=0,
-    index_epoch=0,
-)
 
 
 class FakeClient(Client):
@@ -85,15 +72,7 @@ class FakeClient(Client):
             for segment in self.list_segments(filter=options["filter"])
             if words & set(segment.text.lower().replace('"', " ").split())
         ]
-        hits = (Hit(item=segment, rank=1, score=1.0) for segment in found[: options["limit"]])
-        return Retrieval(
-            hits=tuple(hits),
-            leg_reports=(),
-            statistics=NO_STATISTICS,
-            briefing="",
-            coercions=(),
-            profile="default",
-        )
+        return retrieval(*found[: options["limit"]])
 
 
 def passes(filter: Filter, segment: Segment) -> bool:

@@ -6,19 +6,17 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import grpc
 
+from tests.fakes.retrievals import NO_TIME, retrieval
 from trivium import (
     BriefingOptions,
-    Hit,
     IngestResult,
     Item,
     Retrieval,
     Segment,
-    Statistics,
     StreamedRetrieval,
     Transcript,
     TriviumError,
@@ -26,19 +24,6 @@ from trivium import (
     WarmPart,
 )
 from trivium.values import ItemKind, ItemOutcome, ItemRef, ItemState
-
-NO_TIME = timedelta()
-STATISTICS = Statistics(
-    total=NO_TIME,
-    embedding=NO_TIME,
-    loading=NO_TIME,
-    ranking=NO_TIME,
-    reranking=NO_TIME,
-    candidate_count=0,
-    folded_count=0,
-    vanished_count=0,
-    index_epoch=1,
-)
 
 
 def unavailable() -> UnavailableError:
@@ -51,15 +36,7 @@ def block(text: str) -> str:
 
 
 def answer_to(text: str, *, found: bool = True) -> Retrieval:
-    hit = Hit(item=Segment(id="a", text=text), rank=1, score=1.0)
-    return Retrieval(
-        hits=(hit,) if found else (),
-        leg_reports=(),
-        statistics=STATISTICS,
-        briefing=block(text) if found else "",
-        coercions=(),
-        profile="default",
-    )
+    return retrieval(Segment(id="a", text=text), briefing=block(text)) if found else retrieval()
 
 
 @dataclass
