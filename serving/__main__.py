@@ -177,7 +177,7 @@ def extract(*, dry_run: bool, failed: bool) -> None:
 @main.command()
 def doctor() -> None:
     """Show what this machine has and what the service would use for each part."""
-    from serving.desk.doctor.checks import examine
+    from serving.desk.doctor import examine
 
     settings = _settings()
     findings = examine(settings)

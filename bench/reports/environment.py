@@ -17,8 +17,8 @@ from bench.harness.collection import Collection
 from bench.harness.results import Json
 from serving.config.profiles.book import SHIPPED
 from serving.config.settings import Settings, load_settings
-from serving.desk.doctor.gpu_facts import gather
 from serving.desk.embedded_neo4j import jars
+from serving.desk.gpu_facts import gather
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 
-from serving.desk.doctor.gpu import LEAST_DRIVER
-from serving.desk.doctor.gpu_facts import GpuFacts, gather
+from serving.desk.gpu_facts import GpuFacts, gather
 
 SELECTED = ("-m", "gpu")
 
@@ -38,8 +37,7 @@ def plan(facts: GpuFacts, tests: list[str]) -> str:
     files = Counter(test.partition("::")[0] for test in tests)
     return "\n".join(
         [
-            "Needs: an NVIDIA GPU with 8 GiB, driver "
-            f"{LEAST_DRIVER[13]} or later for CUDA 13, `make install-gpu`.",
+            "Needs: an NVIDIA GPU with 8 GiB, driver 580 or later for CUDA 13, `make install-gpu`.",
             f"Found: driver {facts.driver or 'none'}, {len(facts.devices)} CUDA devices, "
             f"{versions}.",
             "",

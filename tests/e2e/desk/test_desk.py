@@ -132,7 +132,7 @@ def test_doctor_says_what_will_be_used(run_command: RunCommand) -> None:
 
     assert doctor.code == 0, doctor.said
     parts = [line.split()[1] for line in doctor.said.splitlines()]
-    assert {"python", "ray", "postgres", "neo4j", "grpc_port", "model"} <= set(parts)
+    assert {"python", "postgres", "neo4j", "grpc_port", "gpu", "model"} <= set(parts)
     assert "FAIL" not in doctor.said
     assert doctor.leaves_nothing, doctor
 

@@ -63,7 +63,7 @@ def run_without_extras(program: str) -> str:
 def test_every_deployment_and_the_desk_can_be_imported_without_the_extras() -> None:
     assert "composed" in run_without_extras(
         """
-import serving.__main__, serving.desk.desk, serving.desk.demo, serving.desk.doctor.checks
+import serving.__main__, serving.desk.desk, serving.desk.demo, serving.desk.doctor
 import serving.deployments.app, serving.deployments.ingress, serving.deployments.embedder
 import serving.deployments.index, serving.deployments.reranker, serving.deployments.projector
 import serving.composition.service
@@ -181,7 +181,7 @@ def find_spec(name, package=None):
         return None
 importlib.util.find_spec = find_spec
 from serving.config.settings import load_settings
-from serving.desk.doctor.checks import examine
+from serving.desk.doctor import examine
 given = {"embedder": {"model": "some/bert"}, "reranker": {"model": "some/reranker"}}
 for each in examine(load_settings(given)):
     if each.part in ("model", "reranker", "extra models"):

@@ -10,8 +10,7 @@ import pytest
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.published import PUBLISHED
 from serving.config.settings import load_settings
-from serving.desk.doctor.check_result import CheckResult
-from serving.desk.doctor.checks import examine
+from serving.desk.doctor import CheckResult, examine
 
 pytestmark = pytest.mark.model
 

@@ -1,4 +1,4 @@
-"""Facts about the GPU tier of a machine: devices, driver and packages."""
+"""Facts about the GPUs of a machine: devices, driver and packages."""
 
 from __future__ import annotations
 
@@ -8,36 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-Version = tuple[int, ...]
-"""Such as (26, 10); the rest of a version is ignored."""
-
 DRIVER_FILE = Path("/proc/driver/nvidia/version")
 DRIVER_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 """Device files that exist if a driver is loaded: on Linux, and on WSL."""
 
-PACKAGES = (
-    "torch",
-    "cuvs-cu12",
-    "cuvs-cu13",
-    "cupy-cuda12x",
-    "cupy-cuda13x",
-)
+PACKAGES = ("torch", "cuvs-cu12", "cuvs-cu13", "cupy-cuda12x", "cupy-cuda13x")
 
 GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class GpuDevice:
-    """A CUDA device.
-
-    `capability` is its compute capability, (12, 1) for sm_121. `shares_memory` says whether it
-    shares its memory with the CPU.
-    """
+    """A CUDA device; `capability` is its compute capability, (12, 1) for sm_121."""
 
     name: str
-    capability: Version
+    capability: tuple[int, int]
     memory_gib: float
-    shares_memory: bool = False
 
     @property
     def architecture(self) -> str:
@@ -53,29 +39,13 @@ class GpuFacts:
         driver: The version of the NVIDIA driver, "" if unknown; None without a driver.
         devices: The devices that torch can see.
         torch_cuda: The CUDA version that torch was built for; None for a CPU build.
-        built_for: The architectures that torch has code for, such as "sm_90".
         versions: The versions of the installed packages.
     """
 
     driver: str | None = None
     devices: tuple[GpuDevice, ...] = ()
     torch_cuda: str | None = None
-    built_for: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
-
-    def version(self, package: str) -> Version:
-        """The first two numbers of a package's version; empty if it is not installed."""
-        return first_two(self.versions.get(package, ""))
-
-    @property
-    def cuda_major(self) -> int | None:
-        """The major CUDA version of torch."""
-        return None if self.torch_cuda is None else first_two(self.torch_cuda)[0]
-
-
-def first_two(version: str) -> Version:
-    """The first two numbers of a version: (26, 10) of "26.10.0"."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def gather() -> GpuFacts:
@@ -90,7 +60,6 @@ def gather() -> GpuFacts:
         driver=driver,
         devices=tuple(_device(number) for number in range(torch.cuda.device_count())),
         torch_cuda=torch.version.cuda,
-        built_for=tuple(torch.cuda.get_arch_list()),
         versions=versions,
     )
 
@@ -125,5 +94,4 @@ def _device(number: int) -> GpuDevice:
         name=its.name,
         capability=(its.major, its.minor),
         memory_gib=its.total_memory / GIB,
-        shares_memory=bool(getattr(its, "is_integrated", False)),
     )

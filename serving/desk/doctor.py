@@ -1,14 +1,14 @@
-"""The checks of the doctor: the machine, packages, stores, ports and models."""
+"""The doctor: what this machine has, and what the service would use for each part."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
 import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -20,15 +20,11 @@ from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranke
 from serving.composition.extras import missing_modules, require_encoder, require_reranker
 from serving.composition.gpu import runtime_of
 from serving.config.settings import EmbeddingsApiSettings, Settings
-from serving.desk.doctor.check_result import CheckResult
-from serving.desk.doctor.gpu import examine_gpus
-from serving.desk.doctor.gpu_facts import GpuFacts, gather
-from serving.desk.doctor.index import examine_index
+from serving.desk.gpu_facts import GpuFacts, gather
 from serving.desk.ray_environment import LOOPBACK
 from serving.domain.errors import DependencyError
 
 ENOUGH_MEMORY_GIB = 4
-PACKAGES = ("ray", "onnxruntime", "psycopg", "neo4j", "grpcio")
 USES_OF_EXTRAS = {
     "models": "other encoders, rerankers and Qwen3",
     "gpu": "inverted lists on a GPU",
@@ -46,6 +42,15 @@ HOW_OF_RERANKERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The outcome of one check."""
+
+    part: str
+    ok: bool
+    text: str
+
+
 def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[CheckResult]:
     """Checks the machine without starting anything.
 
@@ -56,14 +61,14 @@ def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[CheckResul
     facts = gpus or gather()
     return [
         *_machine(),
-        *_packages(),
         *_extras(),
         *_stores(settings),
         *_ports(settings),
-        *examine_gpus(settings, facts),
+        _gpus(facts),
+        *_missing_devices(settings, facts),
         _model(settings),
         _reranker(settings),
-        examine_index(settings, facts),
+        _index(settings),
     ]
 
 
@@ -78,14 +83,6 @@ def _machine() -> Iterator[CheckResult]:
         f"{platform.machine()}, {os.cpu_count()} cores, {memory_gib:.0f} GiB "
         f"(required: {ENOUGH_MEMORY_GIB} GiB)",
     )
-
-
-def _packages() -> Iterator[CheckResult]:
-    for name in PACKAGES:
-        try:
-            yield CheckResult(name, True, importlib.metadata.version(name))
-        except importlib.metadata.PackageNotFoundError:
-            yield CheckResult(name, False, "not installed: `make demo` installs it")
 
 
 def _extras() -> Iterator[CheckResult]:
@@ -119,6 +116,35 @@ def _ports(settings: Settings) -> Iterator[CheckResult]:
 def _in_use(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def _gpus(facts: GpuFacts) -> CheckResult:
+    if facts.driver is None:
+        return CheckResult("gpu", True, "none: everything runs on the CPU")
+    driver = f"driver {facts.driver or 'of unknown version'}"
+    if "torch" not in facts.versions:
+        text = f"{driver}; nothing uses it without torch, which `make install-models` installs"
+        return CheckResult("gpu", True, text)
+    if not facts.devices:
+        built = f"for CUDA {facts.torch_cuda}" if facts.torch_cuda else "without CUDA"
+        return CheckResult("gpu", False, f"{driver}; torch is built {built} and finds no device")
+    devices = ", ".join(
+        f"{device.name} ({device.architecture}, {device.memory_gib:.0f} GiB)"
+        for device in facts.devices
+    )
+    return CheckResult("gpu", True, f"{devices}; {driver}, torch for CUDA {facts.torch_cuda}")
+
+
+def _missing_devices(settings: Settings, facts: GpuFacts) -> Iterator[CheckResult]:
+    """The devices in the settings that do not exist."""
+    named = {"embedder": settings.embedder.device, "index": settings.index.device}
+    if settings.reranker.model is not None:
+        named["reranker"] = settings.reranker.device
+    for part, device in named.items():
+        kind, _, number = device.partition(":")
+        if kind == "cuda" and int(number or 0) >= len(facts.devices):
+            text = f"{part}.device is {device}, and torch finds {len(facts.devices)} CUDA devices"
+            yield CheckResult(part, False, text)
 
 
 def _model(settings: Settings) -> CheckResult:
@@ -174,3 +200,15 @@ def _reranker(settings: Settings) -> CheckResult:
         return CheckResult("reranker", _may_be_fetched(reranker.model), error.why)
     how = HOW_OF_RERANKERS[checkpoint.kind].format(device=reranker.device)
     return CheckResult("reranker", True, f"{reranker.model} through {how}")
+
+
+def _index(settings: Settings) -> CheckResult:
+    index = settings.index
+    where = "on the CPU" if index.device == "cpu" else f"on {index.device}"
+    every = f"every vector is read, {where}"
+    if index.kind == "exact":
+        return CheckResult("index", True, every)
+    if index.device != "cpu" and (missing := missing_modules("gpu")):
+        why = f"{every}: lists need {', '.join(missing)}, which `make install-gpu` installs"
+        return CheckResult("index", index.kind != "ivf", why)
+    return CheckResult("index", True, f"inverted lists, {where}; few vectors are all read")

@@ -1,1 +1,0 @@
-"""The doctor: what this machine has, and what the service would use for each part."""
