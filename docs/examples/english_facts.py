@@ -22,7 +22,7 @@ from serving.ports.text_analysis import (
     TokenBound,
 )
 
-MOST_WORDS = 16
+MAX_WORDS = 16
 """The longest object, in words; the rest is cut."""
 
 _SINGLE_VALUED = {
@@ -175,4 +175,4 @@ def _about(text: str, speaker: str) -> str:
 def _cut(text: str, end: re.Pattern[str]) -> str:
     """The object up to its end, without marks."""
     clause = end.split(text)[0]
-    return " ".join(clause.strip(" .!?\"'*-").split()[:MOST_WORDS])
+    return " ".join(clause.strip(" .!?\"'*-").split()[:MAX_WORDS])

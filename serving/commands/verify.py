@@ -20,7 +20,7 @@ from serving.domain.items.records import ItemId
 from serving.pipeline.writes.verification import Verification, Verifier
 from serving.ports.verification import Finding
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """The most items that are named for each difference."""
 
 Result = TypeVar("Result")
@@ -73,8 +73,8 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
         of_tenant = f"tenant {each.tenant!r}" if each.tenant else "no tenant"
         groups[f"{of_tenant}, {each.store}: {each.difference}"].append(_name(each.subject))
     return [
-        f"{group}: {len(names)} ({', '.join(names[:MOST_NAMED])}"
-        f"{', ...' if len(names) > MOST_NAMED else ''})"
+        f"{group}: {len(names)} ({', '.join(names[:MAX_NAMED])}"
+        f"{', ...' if len(names) > MAX_NAMED else ''})"
         for group, names in groups.items()
     ]
 

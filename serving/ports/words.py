@@ -45,7 +45,7 @@ class NameResolver(Protocol):
 
         Args:
             tenant: The tenant.
-            words: Single words, as written in the question, of `LEAST_LETTERS` and more.
+            words: Single words, as written in the question, of `MIN_LETTERS` and more.
             deadline: When to give up.
         """
         ...

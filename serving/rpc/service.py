@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 READ_BUDGET_S = 5.0
 FORGET_BUDGET_S = 10.0
 HEALTH_POLL_S = 1.0
-MOST_STREAMS = 32
+MAX_STREAMS = 32
 MAX_REJECTED_LISTED = 100
 
 
@@ -117,7 +117,7 @@ class TriviumService:
         self.rejected_profiles = ""
         self.recorder = recorder or NoRecorder()
         self.access = access
-        self.streams = streams or Streams(MOST_STREAMS)
+        self.streams = streams or Streams(MAX_STREAMS)
         self._now = now
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:

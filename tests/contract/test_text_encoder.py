@@ -22,7 +22,7 @@ from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
 from serving.gpu.encoders.torch_encoder import TorchEncoder
 from serving.ports.embedding import TextEncoder, Vectors
 
-LEAST_COSINE = 0.9999
+MIN_COSINE = 0.9999
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -84,7 +84,7 @@ def rows(encoder: TextEncoder, *texts: str) -> Vectors:
     return encoder.encode([encoder.tokenize_document(text)[0] for text in texts])
 
 
-def assert_same(made: Vectors, wanted: Vectors, cosine: float = LEAST_COSINE) -> None:
+def assert_same(made: Vectors, wanted: Vectors, cosine: float = MIN_COSINE) -> None:
     assert made.shape == wanted.shape
     assert (made * wanted).sum(axis=1).min() >= cosine
 
@@ -98,7 +98,7 @@ def test_rows_are_what_sentence_transformers_makes(
     wanted = library.encode(list(PROBE_TEXTS), prompt_name=None, normalize_embeddings=True)
 
     # The probes are odd texts; of common ones, int8 keeps 0.98 (probes.py).
-    assert_same(rows(encoder, *PROBE_TEXTS), wanted, 0.97 if is_int8 else LEAST_COSINE)
+    assert_same(rows(encoder, *PROBE_TEXTS), wanted, 0.97 if is_int8 else MIN_COSINE)
 
 
 def test_a_question_carries_the_prompt_of_the_model(

@@ -18,7 +18,7 @@ from serving.pipeline.retrieval.ordering import visible
 from serving.ports.graph import GraphChanges
 
 HOP_DECAY = 0.5
-MOST_MENTIONS = 50
+MAX_MENTIONS = 50
 STOP_WORDS = frozenset({"a", "does", "in", "is", "of", "on", "the", "what", "when", "where", "who"})
 
 Items = dict[ItemId, Item]
@@ -104,7 +104,7 @@ class InMemoryGraph:
                 if names_entity(asked, key):
                     continue
                 mentioning = [segment for segment in segments if key in _mentioned(segment)]
-                for segment in mentioning if len(mentioning) <= MOST_MENTIONS else ():
+                for segment in mentioning if len(mentioning) <= MAX_MENTIONS else ():
                     if segment is not seed and visible(segment, scope):
                         found[segment.item].append((1 / ((rank + 1) * len(mentioning)), key))
         return best_first(_sharing(item, gains, names) for item, gains in found.items())[:depth]

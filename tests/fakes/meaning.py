@@ -19,8 +19,8 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
 from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
 from serving.domain.items.text import (
-    MOST_MENTIONS,
-    MOST_NAMES_SHOWN,
+    MAX_MENTIONS,
+    MAX_NAMES_SHOWN,
     name_key,
     names_entity,
     words_to_name_by,
@@ -202,7 +202,7 @@ def _first_names(gains: list[tuple[int, str, str]]) -> str:
     names: dict[str, str] = {}
     for _, key, name in sorted(gains, key=lambda gain: gain[:2]):
         names.setdefault(key, name)
-    return ", ".join([*names.values()][:MOST_NAMES_SHOWN])
+    return ", ".join([*names.values()][:MAX_NAMES_SHOWN])
 
 
 def _unknown_or_in(instant: datetime | None, allowed: TimeRange) -> bool:
@@ -262,7 +262,7 @@ class InMemoryIndex:
         for place, seed in enumerate(dict.fromkeys(i for i in seeds if i.kind is ItemKind.SEGMENT)):
             for key, name in _mentioned(rows[seed]).items() if seed in rows else ():
                 mentioning = [row for row in rows.values() if key in _mentioned(row)]
-                if len(mentioning) > MOST_MENTIONS or names_entity(asked, key):
+                if len(mentioning) > MAX_MENTIONS or names_entity(asked, key):
                     continue
                 for row in mentioning:
                     if row.item != seed and self._accepts(row, query.scope):
@@ -470,7 +470,7 @@ class FakeFeed:
             complete=self.complete,
         )
 
-    def _fail_if_told(self) -> None:
+    def _fail_if_asked(self) -> None:
         if self.failures:
             raise self.failures.pop(0)
 
@@ -478,7 +478,7 @@ class FakeFeed:
     async def bootstrap(
         self, model: EmbeddingModel
     ) -> AsyncIterator[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
-        self._fail_if_told()
+        self._fail_if_asked()
         async with self._bootstrapped:
             self.bootstraps += 1
             self._bootstrapped.notify_all()
@@ -496,7 +496,7 @@ class FakeFeed:
         return float(len(since))
 
     async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
-        self._fail_if_told()
+        self._fail_if_asked()
         if position.epoch != self.epoch or position.log.xmax < self._pruned_below:
             raise FeedLostError
         names = {

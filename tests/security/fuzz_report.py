@@ -11,13 +11,13 @@ from pathlib import Path
 from bench.harness.results import Result, append_record
 from bench.reports.environment import describe
 
-MOST_MEMORY_MIB = 1024
+MAX_MEMORY_MIB = 1024
 MIB = 1024 * 1024
 ACCEPTED, UNDECODABLE = "accepted", "undecodable"
 
 
 class Run:
-    """A run that starts now, and cannot take more than `MOST_MEMORY_MIB`.
+    """A run that starts now, and cannot take more than `MAX_MEMORY_MIB`.
 
     Args:
         fuzzer: Its name.
@@ -28,7 +28,7 @@ class Run:
         self._fuzzer = fuzzer
         self._seed = seed
         self._started = time.perf_counter()
-        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY_MIB * MIB,) * 2)
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_MIB * MIB,) * 2)
 
     def report(self, outcomes: Mapping[str, int], folder: Path) -> None:
         """Prints what became of the inputs, and writes it into a folder."""

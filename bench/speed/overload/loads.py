@@ -1,4 +1,4 @@
-"""Loads a service at shares of its capacity, and a tenant beside one that floods the service."""
+"""Loads a service at shares of its capacity, and a tenant while another floods the service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CALM_ANSWERS = 5
 
 MAX_RECOVERY_S = 10.0
 NEIGHBOUR_SHARE = 0.1
-"""Of the capacity, what a tenant offers beside one that floods the service."""
+"""Of the capacity, what a tenant offers while another floods the service."""
 
 BATCH = 64
 WRITE_TIMEOUT_S = 30.0
@@ -61,7 +61,7 @@ class Plan:
 
 
 async def measure(address: str, plan: Plan, take: Take) -> None:
-    """Measures the capacity, each share of it with each budget, and a tenant beside a flood."""
+    """Measures the capacity, each share of it with each budget, and a tenant during a flood."""
     queries = cycle(plan.queries)
     async with connected(address, MAX_CONNECTIONS) as connections:
         reached = await capacity(connections, queries, plan.capacity_calls)
@@ -83,11 +83,11 @@ async def measure(address: str, plan: Plan, take: Take) -> None:
                 take(await offered.load(queries, share))
             tenants = _queries_of_two(plan.queries)
             for flood in (0.0, max(plan.shares)) if len(tenants) == 2 else ():
-                take(await offered.beside_a_flood(tenants[0], tenants[1], flood))
+                take(await offered.during_a_flood(tenants[0], tenants[1], flood))
         # At the end, since what was written is projected for a while.
         offered = Offered(connections, capacity_per_s, max(plan.budgets_s), plan.seconds)
         for writers in (0, plan.writers) if plan.writers else ():
-            take(await offered.beside_writes(queries, writers))
+            take(await offered.during_writes(queries, writers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Offered:
         recovery_s = await recovery(self.ask, queries, self.budget_s, since=since)
         return self._result(run, share, share, arrivals, recovery_s)
 
-    async def beside_a_flood(
+    async def during_a_flood(
         self, queries: cycle[Query], others: cycle[Query], flood: float
     ) -> Result:
         """Offers a tenth for one tenant, and `flood` times the capacity for another."""
@@ -124,7 +124,7 @@ class Offered:
         result = self._result(run, flood, NEIGHBOUR_SHARE, arrivals)
         return replace(result, scenario=NEIGHBOUR)
 
-    async def beside_writes(self, queries: cycle[Query], writers: int) -> Result:
+    async def during_writes(self, queries: cycle[Query], writers: int) -> Result:
         """Offers a tenth for one tenant while another one writes as much as it can.
 
         A third one writes an item now and then, and asks each leg for it until it is found.

@@ -48,7 +48,7 @@ WRITE_ATTEMPTS = 4
 FIRST_RETRY_S = 0.5
 """A write that fails is tried again after this time, then after twice as long, and so on."""
 
-MOST_WAITING_WRITES = 256
+MAX_WAITING_WRITES = 256
 CLOSE_S = 5.0
 """How long `close` waits for writes."""
 
@@ -441,7 +441,7 @@ class _Writer:
         self._session = session
         self._counts = counts
         self._known: set[str] = set()
-        self._waiting: asyncio.Queue[Segment] = asyncio.Queue(MOST_WAITING_WRITES)
+        self._waiting: asyncio.Queue[Segment] = asyncio.Queue(MAX_WAITING_WRITES)
         self._writing: asyncio.Task[None] | None = None
 
     def add(self, speaker: str, text: str, turn: str, event_time: datetime) -> None:

@@ -19,7 +19,7 @@ GRAPH_FILE = "onnx/model.onnx"
 WINDOW_OVERLAP = 32
 """The tokens that consecutive windows share."""
 
-LEAST_DIMENSIONS = {"qwen3": 32}
+MIN_DIMENSIONS = {"qwen3": 32}
 """The shortest prefix that a model was trained for (Matryoshka), by `model_type`."""
 
 LONGEST_WINDOW = 2048
@@ -218,7 +218,7 @@ def _native_dimension(folder: Path, modules: list[tuple[str, str]]) -> int:
 
 
 def _least_dimension(folder: Path) -> int:
-    return LEAST_DIMENSIONS.get(_read_json(folder / "config.json").get("model_type", ""), 1)
+    return MIN_DIMENSIONS.get(_read_json(folder / "config.json").get("model_type", ""), 1)
 
 
 def _pooling(folder: Path, modules: list[tuple[str, str]]) -> str:

@@ -88,11 +88,11 @@ QUESTIONS = (
 )
 """Questions about some of them."""
 
-LEAST_COSINE = 0.9999
+MIN_COSINE = 0.9999
 """Below this, vectors of two runtimes must not share an index."""
 
 
-LEAST_INT8_COSINE, LEAST_INT8_OVERLAP = 0.98, 0.9
+MIN_INT8_COSINE, MIN_INT8_OVERLAP = 0.98, 0.9
 """Of an int8 graph's vectors to those of float32, and of the neighbours that they find.
 
 At a cosine of 0.98, random errors cost no recall@10 on LoCoMo, and at 0.97 to 0.95 a hundredth.
@@ -124,7 +124,7 @@ def require_same(made: Vectors, expected: Vectors, what: str, remedy: str) -> No
     if made.shape != expected.shape:
         raise DependencyError("embedder", f"{what} is of another model; {remedy}")
     least = float((made * expected).sum(axis=1).min())
-    if not least >= LEAST_COSINE:
+    if not least >= MIN_COSINE:
         why = f"{what} differs from its checkpoint (cosine {least:.4f}); {remedy}"
         raise DependencyError("embedder", why)
 
@@ -150,11 +150,11 @@ def require_close(made: Vectors, expected: Vectors) -> None:
         raise DependencyError("embedder", f"the int8 graph is of another model; {remedy}")
     cosine = float((made * expected).sum(axis=1).min())
     overlap = neighbour_overlap(made, expected)
-    if not (cosine >= LEAST_INT8_COSINE and overlap >= LEAST_INT8_OVERLAP):
+    if not (cosine >= MIN_INT8_COSINE and overlap >= MIN_INT8_OVERLAP):
         why = (
             f"the int8 graph differs from float32 (least cosine {cosine:.3f}, at least "
-            f"{LEAST_INT8_COSINE}; overlap of neighbours {overlap:.2f}, at least "
-            f"{LEAST_INT8_OVERLAP}); {remedy}"
+            f"{MIN_INT8_COSINE}; overlap of neighbours {overlap:.2f}, at least "
+            f"{MIN_INT8_OVERLAP}); {remedy}"
         )
         raise DependencyError("embedder", why)
 

@@ -138,7 +138,7 @@ class Neo4jGraph:
     ) -> list[Candidate]:
         """Finds segments that share mentions with the seeds; a segment mentions its speaker.
 
-        Entities with more than `MOST_MENTIONS` mentions are ignored.
+        Entities with more than `MAX_MENTIONS` mentions are ignored.
         """
         parameters = related.parameters(query, _segment_ids(seeds), depth)
         with driver_errors():

@@ -10,8 +10,8 @@ from serving.adapters.neo4j.rows import Row
 from serving.adapters.neo4j.search import scope_parameters
 from serving.domain.items.records import segment_id
 from serving.domain.items.text import (
-    MOST_MENTIONS,
-    MOST_NAMES_SHOWN,
+    MAX_MENTIONS,
+    MAX_NAMES_SHOWN,
     NAMED_SHARE,
     words_to_name_by,
 )
@@ -49,8 +49,8 @@ def parameters(query: Query, seeds: Sequence[str], depth: int) -> Row:
         "named_share": NAMED_SHARE,
         "segments": list(seeds),
         "depth": depth,
-        "most_mentions": MOST_MENTIONS,
-        "names": MOST_NAMES_SHOWN,
+        "most_mentions": MAX_MENTIONS,
+        "names": MAX_NAMES_SHOWN,
     }
 
 

@@ -22,7 +22,7 @@ REQUEST_REFUSED = {
 RETRY_AFTER_S = 1.0
 """When to try again if a busy service does not say it."""
 
-MOST_RETRY_AFTER_S = 60.0
+MAX_RETRY_AFTER_S = 60.0
 
 
 class RequestRefusedError(Exception):
@@ -94,6 +94,6 @@ async def session_with_key(key: str | None) -> AsyncIterator[aiohttp.ClientSessi
 def _retry_after_s(headers: Mapping[str, str]) -> float:
     """Reads the header `Retry-After` in seconds; a date counts as if it were not there."""
     try:
-        return min(max(0.0, float(headers["Retry-After"])), MOST_RETRY_AFTER_S)
+        return min(max(0.0, float(headers["Retry-After"])), MAX_RETRY_AFTER_S)
     except (KeyError, ValueError):
         return RETRY_AFTER_S

@@ -39,7 +39,7 @@ EXAMPLE = (
 )
 """Question, texts and logits in float32, from the model card of ms-marco-MiniLM-L12-v2."""
 
-MOST_DEVIATION = 0.25
+MAX_DEVIATION = 0.25
 """From the card's logits, which are in float32; 0.054 was measured."""
 
 
@@ -109,6 +109,6 @@ def _checked(file: Path, sha256: str) -> Path:
 
 def _require_close(made: Sequence[float], expected: Sequence[float]) -> None:
     deviation = max(abs(one - other) for one, other in zip(made, expected, strict=True))
-    if not deviation <= MOST_DEVIATION:
+    if not deviation <= MAX_DEVIATION:
         why = f"the logits differ by {deviation:.2f} from those of the model card"
         raise DependencyError("reranker", why)

@@ -44,10 +44,10 @@ def text_to_embed(item: Item, form: TextForm) -> str:
     return f"{title}{item.speaker}: {said}"
 
 
-MOST_MENTIONS = 50
+MAX_MENTIONS = 50
 """An entity that more segments mention relates none of them to another."""
 
-MOST_NAMES_SHOWN = 4
+MAX_NAMES_SHOWN = 4
 """The shared entities that the path of a related segment names."""
 
 NAMED_SHARE = 0.6
@@ -83,7 +83,7 @@ def name_key(name: str) -> str:
     return " ".join(words or folded.split())
 
 
-MOST_QUESTIONS = 4
+MAX_QUESTIONS = 4
 """Each question is embedded and searched separately; further ones stay in the last part."""
 
 
@@ -95,5 +95,5 @@ def questions_of(text: str) -> tuple[str, ...]:
     """
     marks = [0, *(mark.end() for mark in _ASKED.finditer(text))]
     ends = [end for start, end in pairwise(marks) if _WORD.search(text, start, end)]
-    bounds = [0, *ends[:-1][: MOST_QUESTIONS - 1], len(text)]
+    bounds = [0, *ends[:-1][: MAX_QUESTIONS - 1], len(text)]
     return tuple(text[start:end].strip() for start, end in pairwise(bounds))

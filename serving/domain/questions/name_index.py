@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from jellyfish import damerau_levenshtein_distance, metaphone
 
-LEAST_LETTERS = 3
+MIN_LETTERS = 3
 """Shorter words match too many names by sound and by prefix."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def words_of(text: str) -> Iterator[str]:
-    """The words of a text that have at least `LEAST_LETTERS` letters, as written."""
-    return (word for word in _WORD.findall(text) if len(word) >= LEAST_LETTERS)
+    """The words of a text that have at least `MIN_LETTERS` letters, as written."""
+    return (word for word in _WORD.findall(text) if len(word) >= MIN_LETTERS)
 
 
 class _Spelling(NamedTuple):
@@ -48,7 +48,7 @@ class NameIndex:
                 if (folded := word.casefold()) != word:
                     spelling = _Spelling(folded, word.capitalize())
                     self._by_sound[metaphone(folded)].add(spelling)
-                    self._by_beginning[folded[:LEAST_LETTERS]].add(spelling)
+                    self._by_beginning[folded[:MIN_LETTERS]].add(spelling)
 
     def meant_by(self, word: str) -> str | None:
         """The word of a name that this word probably stands for: misheard, or shortened.
@@ -56,7 +56,7 @@ class NameIndex:
         None if there is none, or if the word itself belongs to a name.
 
         Args:
-            word: As the question writes it, with at least `LEAST_LETTERS` letters.
+            word: As the question writes it, with at least `MIN_LETTERS` letters.
         """
         folded = word.casefold()
         if any(each.folded == folded for each in self._beginning_with(folded)):
@@ -80,7 +80,7 @@ class NameIndex:
         return longer[0].written if len(longer) == 1 else None
 
     def _beginning_with(self, folded: str) -> list[_Spelling]:
-        begun = self._by_beginning.get(folded[:LEAST_LETTERS], ())
+        begun = self._by_beginning.get(folded[:MIN_LETTERS], ())
         return [each for each in begun if each.folded.startswith(folded)]
 
 

@@ -35,7 +35,7 @@ BODY = "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {text}"
 
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 
-LEAST_ROOM = 32
+MIN_ROOM = 32
 """The least tokens of question and text together that a window must leave."""
 
 
@@ -62,7 +62,7 @@ class Qwen3Reranker:
         self._before, self._after = self._tokens(BEFORE), self._tokens(AFTER)
         self._room = checkpoint.window - len(self._before) - len(self._after)
         self._most_query = (self._room - len(self._tokens(_body("", "")))) // 2
-        if self._most_query < LEAST_ROOM // 2:
+        if self._most_query < MIN_ROOM // 2:
             raise DependencyError("reranker", "the model's window is too short for its prompt")
         config = checkpoint.config
         architecture = Qwen3Architecture.read(config)

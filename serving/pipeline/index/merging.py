@@ -49,5 +49,5 @@ async def status_of(index: VectorIndex, tenant: TenantName | None = None) -> Ind
             return await index.status(tenant)
     except (TriviumError, TimeoutError) as error:
         reason = error.why if isinstance(error, DependencyError) else str(error)
-        reason = reason or "it did not answer in time"
+        reason = reason or "no answer in time"
         return IndexStatus(ready=False, vector_count=0, epoch=0, reason=reason)

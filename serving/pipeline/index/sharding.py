@@ -123,7 +123,7 @@ def _one_answer(results: Sequence[Result], depth: int) -> IndexAnswer:
 
 
 def _reason(error: Exception) -> str:
-    return error.why if isinstance(error, DependencyError) else "it did not answer in time"
+    return error.why if isinstance(error, DependencyError) else "no answer in time"
 
 
 def _none_answered(errors: Sequence[Exception]) -> Exception:

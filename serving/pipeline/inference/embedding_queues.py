@@ -37,7 +37,7 @@ QueueName = Literal["query", "bulk"]
 OnBatch = Callable[[QueueName, int], None]
 """Called with the queue and the number of windows of each batch, before it is encoded."""
 
-LEAST_ACCELERATED_TOKENS = 256
+MIN_ACCELERATED_TOKENS = 256
 """The least size of a bulk batch, however long it takes. Up to about this number of tokens (263 on
 an H100, 366 on a GB10) an accelerator is bound by memory bandwidth and more tokens cost almost
 nothing, so smaller batches would not reduce the delay of questions."""
@@ -378,7 +378,7 @@ class DocumentQueue:
         if limits.seconds is None:
             return limits.tokens
         fitting = self._latency_model.tokens_within(limits.seconds)
-        return min(limits.tokens, max(LEAST_ACCELERATED_TOKENS, fitting))
+        return min(limits.tokens, max(MIN_ACCELERATED_TOKENS, fitting))
 
     def _encode(self, batch: list[_Piece]) -> None:
         self._on_batch("bulk", len(batch))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 REMEMBERED = 16
 """The number of batches that a prediction is based on."""
 
-LEAST_SPREAD = 2
+MIN_SPREAD = 2
 """The least ratio of two batch sizes from which a slope is estimated."""
 
 GROWTH = 2
@@ -92,7 +92,7 @@ def _fit(batches: Sequence[_Batch]) -> _Fit:
     slopes = [
         (large_s - small_s) / (large - small)
         for (small, small_s), (large, large_s) in combinations(by_size, 2)
-        if large >= LEAST_SPREAD * small
+        if large >= MIN_SPREAD * small
     ]
     if not slopes:
         return _Fit(0.0, median(batch.seconds / batch.tokens for batch in batches), largest)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from serving.domain.errors import DependencyError
 
-LEAST_STEP_S = 0.01
+MIN_STEP_S = 0.01
 """The least retry delay that a rejected caller is given."""
 
 
@@ -55,7 +55,7 @@ class Worker:
         self._name = name
         self._changed = threading.Condition()
         self._closed = False
-        self._step_s = LEAST_STEP_S
+        self._step_s = MIN_STEP_S
         self._queues: Sequence[WorkQueue] = ()
         self._schedule: Schedule = lambda: None
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -112,7 +112,7 @@ class Worker:
             while (queue := self._next_queue()) is not None:
                 started = time.perf_counter()
                 queue.step()
-                self._step_s = max(LEAST_STEP_S, time.perf_counter() - started)
+                self._step_s = max(MIN_STEP_S, time.perf_counter() - started)
         finally:
             # No caller may wait for ever, whatever ended the thread.
             with self._changed:

@@ -196,7 +196,7 @@ class LegRunner:
         if leg is None:
             raise LegSkippedError("this service has no such leg")
         if request.spec.weight == 0:
-            raise LegSkippedError("its weight is 0")
+            raise LegSkippedError("the weight of the leg is 0")
         if shed:
             raise LegSkippedError(SHED_REASON)
         with self._guard(request):

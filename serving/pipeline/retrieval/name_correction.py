@@ -13,7 +13,7 @@ from serving.domain.questions.name_index import words_of
 from serving.domain.questions.query import Query
 from serving.ports.words import NameResolver
 
-MOST_WORDS = 128
+MAX_WORDS = 128
 """The most words of a question that are looked up."""
 
 
@@ -32,7 +32,7 @@ async def correct_names(
     Only words that occur in none of the tenant's segments are replaced, so lexical and graph search
     lose nothing. If the names cannot be read the question stays as it is.
     """
-    words = list(dict.fromkeys(words_of(query.text)))[:MOST_WORDS]
+    words = list(dict.fromkeys(words_of(query.text)))[:MAX_WORDS]
     if not words:
         return query, ()
     try:

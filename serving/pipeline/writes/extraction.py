@@ -33,7 +33,7 @@ MAX_OBJECT_BYTES = 1024
 MAX_SENTENCE_BYTES = 4096
 """The same limits as for facts given by a client."""
 
-MOST_KNOWN_FACTS = 16
+MAX_KNOWN_FACTS = 16
 """The known facts that an extractor is shown."""
 
 PAGE_TURNS = 512
@@ -189,7 +189,7 @@ class ExtractionWork:
         turns = _shown(turn.segment for turn in unread)
         before = await self._extractions.before(tenant, unread[0].segment, self._limits.before)
         names = sorted({name for turn in turns for name in (*turn.entities, turn.speaker) if name})
-        facts = await self._extractions.facts_about(tenant, names, MOST_KNOWN_FACTS)
+        facts = await self._extractions.facts_about(tenant, names, MAX_KNOWN_FACTS)
         return Conversation(
             turns=turns,
             before=_shown(before),

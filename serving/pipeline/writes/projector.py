@@ -29,7 +29,7 @@ GRAPH_CHUNK = 64
 EARLY_CHUNK = 16
 """A batch larger than a chunk is part of a backlog. After each chunk of it, this number of rows is
 taken out of turn: a tenant that writes little waits for one chunk, not for the backlog."""
-MOST_EARLY = 10_000
+MAX_EARLY = 10_000
 """How many rows taken out of turn are remembered, so that they are not taken again."""
 POLL_S = 1.0
 """Writers announce their changes; this finds those whose announcement was lost."""
@@ -137,7 +137,7 @@ class GraphWork:
 
         What was applied out of turn is applied again in its turn, which changes nothing.
         """
-        if len(changes) <= GRAPH_CHUNK or len(self._early) > MOST_EARLY:
+        if len(changes) <= GRAPH_CHUNK or len(self._early) > MAX_EARLY:
             self._early.clear()
         for end in range(GRAPH_CHUNK, len(changes) + GRAPH_CHUNK, GRAPH_CHUNK):
             await self._apply(changes[end - GRAPH_CHUNK : end])

@@ -32,7 +32,7 @@ PHASES = 10
 """In every second of them Neo4j refuses connections."""
 
 LONGEST_S = 0.06
-MOST_BLOCKS = 20
+MAX_BLOCKS = 20
 """Of Python's memory that may stay of a request: what is known of a tenant that asked lately, for a
 minute. A request takes thousands of them."""
 
@@ -83,7 +83,7 @@ async def test_requests_leave_no_memory_behind(
 
     print(f"\n{count} requests: second half {more_blocks / blocks:+.2%} blocks, ", end="")
     print(f"{more_rss / rss:+.2%} of {rss / 2**20:.0f} MiB")
-    assert more_blocks < MOST_BLOCKS * (count // 2)
+    assert more_blocks < MAX_BLOCKS * (count // 2)
     if count >= LONG:
         assert more_rss / rss < 0.01
 

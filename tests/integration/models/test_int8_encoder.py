@@ -24,8 +24,8 @@ from serving.adapters.encoder.onnx_encoder import (
     quantized_folder,
 )
 from serving.adapters.encoder.probes import (
-    LEAST_INT8_COSINE,
-    LEAST_INT8_OVERLAP,
+    MIN_INT8_COSINE,
+    MIN_INT8_OVERLAP,
     PROBE_TEXTS,
     QUESTIONS,
     REMARKS,
@@ -164,8 +164,8 @@ def test_int8_vectors_are_close_to_float32(published: EncoderCheckpoint, float32
     encoder = OnnxEncoder(published, default_cache_dir(), precision="int8")
     made = encoder.encode(quantization_windows(WindowTokenizer(published)))
 
-    assert LEAST_INT8_COSINE <= (made * float32).sum(axis=1).min() < 0.9999
-    assert neighbour_overlap(made, float32) >= LEAST_INT8_OVERLAP
+    assert MIN_INT8_COSINE <= (made * float32).sum(axis=1).min() < 0.9999
+    assert neighbour_overlap(made, float32) >= MIN_INT8_OVERLAP
     assert encoder.model().fingerprint != published.model.fingerprint
 
 
@@ -211,7 +211,7 @@ def test_either_bound_alone_refuses(float32: Vectors) -> None:
     crowded /= np.linalg.norm(crowded, axis=1, keepdims=True)
     shuffled = np.roll(float32, 1, axis=0) + shared
     shuffled /= np.linalg.norm(shuffled, axis=1, keepdims=True)
-    assert (crowded * shuffled).sum(axis=1).min() >= LEAST_INT8_COSINE
+    assert (crowded * shuffled).sum(axis=1).min() >= MIN_INT8_COSINE
     with pytest.raises(DependencyError, match=r"overlap of neighbours 0\.[0-8]"):
         require_close(shuffled, crowded)
 

@@ -22,7 +22,7 @@ LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#\s]*)(?:#(?P<section>[^)]*))?\)"
 NAMED = re.compile(r"^\|(?:.*\|)? `(?P<file>[\w./]+\.py)` \| `(?P<name>[\w.]+)` \|", re.M)
 WRITTEN_BY_A_RUN = ("bench/results/",)
 NAMES_OF_BEFORE = ("CHANGELOG.md",)
-MOST_CHARACTERS = 119
+MAX_CHARACTERS = 119
 
 
 def text_of(page: str) -> str:
@@ -114,4 +114,4 @@ def test_the_lines_of_a_page_are_not_too_long(page: str) -> None:
         if not line.startswith("|") and "<!-- " not in line
     ]
 
-    assert [line for line in lines if len(line) > MOST_CHARACTERS] == []
+    assert [line for line in lines if len(line) > MAX_CHARACTERS] == []

@@ -31,7 +31,7 @@ from serving.ports.embedding import EmbeddingModel
 from serving.ports.index_engine import FeedDelta, FeedLostError, FeedPosition, IndexRow
 
 BATCH_ROWS = 1000
-MOST_CHANGES = 100_000
+MAX_CHANGES = 100_000
 """A reader further behind bootstraps again, which streams, instead of one huge delta."""
 
 
@@ -140,11 +140,11 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
 
 async def _changed_names(connection: Connection, position: Snapshot) -> list[Name]:
     cursor = await connection.execute(
-        _CHANGED, {"position": str(position), "most": MOST_CHANGES + 1}, binary=True
+        _CHANGED, {"position": str(position), "most": MAX_CHANGES + 1}, binary=True
     )
     rows = await cursor.fetchall()
-    if len(rows) > MOST_CHANGES:
-        raise FeedLostError(f"more than {MOST_CHANGES} changes are pending")
+    if len(rows) > MAX_CHANGES:
+        raise FeedLostError(f"more than {MAX_CHANGES} changes are pending")
     return [(TenantName(tenant), ItemId(ItemKind(kind), id_)) for tenant, kind, id_ in rows]
 
 

@@ -26,7 +26,7 @@ from serving.domain.questions.query import Scope
 logger = logging.getLogger(__name__)
 
 FLUSH_EVERY_S = 1.0
-MOST_PENDING = 50_000
+MAX_PENDING = 50_000
 """Pending items during an outage; accesses of further items are not counted."""
 
 
@@ -59,7 +59,7 @@ class PostgresAccessLog:
     def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
         once = Shown(1, datetime.now(UTC))
         for item in items:
-            if len(self._pending) < MOST_PENDING or (tenant, item) in self._pending:
+            if len(self._pending) < MAX_PENDING or (tenant, item) in self._pending:
                 self._pending.add(tenant, item, once)
             else:
                 self.dropped += 1

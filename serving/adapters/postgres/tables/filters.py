@@ -28,7 +28,7 @@ IS_HIDDEN = {
 sensitive."""
 
 WEEK_S = 7 * 24 * 3600
-MOST_WEEK_TERMS = 27
+MAX_WEEK_TERMS = 27
 """A longer range (half a year) is filtered by the comparison of times alone."""
 
 _WEEK = "w:"
@@ -103,7 +103,7 @@ def _week_terms(range_: TimeRange, as_of: datetime | None) -> list[str]:
     if range_.start is None or not ends:
         return []
     weeks = range(_week_of(range_.start), _week_of(min(ends)) + 1)
-    return [_week_term(week) for week in weeks] if len(weeks) <= MOST_WEEK_TERMS else []
+    return [_week_term(week) for week in weeks] if len(weeks) <= MAX_WEEK_TERMS else []
 
 
 def _week_of(instant: datetime) -> int:

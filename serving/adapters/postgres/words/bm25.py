@@ -9,7 +9,7 @@ from serving.adapters.postgres.words.query_plan import Budget, QueryPlan, WordSt
 from serving.adapters.postgres.words.question_words import PartWeights, QuestionWords, find_segments
 from serving.domain.ranking.ranked_list import Candidate
 
-MOST_SCORED = 4000
+MAX_SCORED = 4000
 """A limit on the rows scored; words that always occur together can exceed any estimate."""
 
 
@@ -59,6 +59,6 @@ SELECT id, ({score}) / (%(base)s::float4 + %(slope)s::float4 * dl) AS score
   FROM (SELECT id, event_time, tsv, dl FROM segment
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
            AND tsv @@ %(candidates)s::tsquery{{conditions}}
-         LIMIT {MOST_SCORED}) AS candidate
+         LIMIT {MAX_SCORED}) AS candidate
  ORDER BY score DESC, event_time, id LIMIT %(depth)s::int4
 """

@@ -28,10 +28,10 @@ from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
 from serving.domain.questions.name_index import NameIndex
 
-MOST_NAMES = 500_000
+MAX_NAMES = 500_000
 """The capacity over all tenants; the least recently used tenants are evicted."""
 
-MOST_LEXEMES = 4096
+MAX_LEXEMES = 4096
 """Of one tenant; all are dropped when there are more."""
 
 UNCHECKED_S = 1.0
@@ -143,7 +143,7 @@ class KnownNames:
             return None
         entry, lexemes = found
         read = dict(zip(words, lexemes, strict=True))
-        if len(entry.lexemes) + len(read) > MOST_LEXEMES:
+        if len(entry.lexemes) + len(read) > MAX_LEXEMES:
             entry.lexemes.clear()
         entry.lexemes.update(read)
         return NamesAndWords(entry.version[0], entry.index, read)
@@ -158,7 +158,7 @@ class KnownNames:
         self._entries[tenant] = found[0]
         self._entries.move_to_end(tenant)
         total = sum(len(entry.names) for entry in self._entries.values())
-        while total > MOST_NAMES and len(self._entries) > 1:
+        while total > MAX_NAMES and len(self._entries) > 1:
             _, evicted = self._entries.popitem(last=False)
             total -= len(evicted.names)
         return found

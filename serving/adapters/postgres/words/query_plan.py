@@ -22,7 +22,7 @@ of all segments, so each new segment could change the order of others."""
 RANK_SCALE = 1.645
 """With equal weights, ts_rank is (1 / 1.645) * the sum of 1 / j^2 over a word's occurrences; it
 saturates like BM25's term frequency."""
-MOST_WORDS = 32
+MAX_WORDS = 32
 """The rarest words of a question that are used; each costs about 0.35 us per candidate."""
 COLLOCATION = 1.5
 """How much more often than by chance two words of a question occur in the same row."""
@@ -100,7 +100,7 @@ def plan_query(
         budget: The limits.
         complete: Makes every matching row a candidate, ignoring the budget.
     """
-    rarest = sorted(words, key=lambda word: (statistics.frequency(word), word))[:MOST_WORDS]
+    rarest = sorted(words, key=lambda word: (statistics.frequency(word), word))[:MAX_WORDS]
     complete = complete or sum(map(statistics.frequency, rarest)) <= budget.all_rows
     candidates = any_of(rarest) if complete else _within_budget(rarest, statistics, budget)
     return QueryPlan(

@@ -27,8 +27,8 @@ LIFE_PER_SEGMENT_S = 6e-3
 """Lifetime of a count per segment, so that counting takes a thousandth of the time."""
 SHORTEST_LIFE_S = 1.0
 LIFE_OF_ESTIMATE_S = 300.0
-MOST_TENANTS = 256
-MOST_WORDS = 5000
+MAX_TENANTS = 256
+MAX_WORDS = 5000
 """The most common words of a tenant that are kept; the others count as if they occurred once."""
 UNKNOWN_SHARE = 0.01
 """The share of every word before the first ANALYZE: all words weigh the same."""
@@ -74,7 +74,7 @@ class WordStatisticsCache:
 
     def _store(self, tenant_id: int, entry: _Entry) -> None:
         self._entries[tenant_id] = entry
-        while len(self._entries) > MOST_TENANTS:
+        while len(self._entries) > MAX_TENANTS:
             self._entries.popitem(last=False)
 
     async def _read_first(self, connection: Connection, tenant_id: int) -> _Entry:
@@ -117,7 +117,7 @@ async def count_words(connection: Connection, tenant_id: int, segments: int) -> 
          WHERE ndoc > 1
          ORDER BY ndoc DESC LIMIT %s::int4
         """,
-        [tenant_id, MOST_WORDS],
+        [tenant_id, MAX_WORDS],
         binary=True,
     )
     return WordStatistics(segments, dict(await cursor.fetchall()))

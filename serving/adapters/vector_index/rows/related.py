@@ -9,7 +9,7 @@ from typing import NamedTuple
 from serving.adapters.vector_index.rows.instants import BEFORE_ALL, instant_of, microseconds
 from serving.adapters.vector_index.rows.tenant_view import TenantView
 from serving.domain.items.records import ItemId, ItemKind
-from serving.domain.items.text import MOST_NAMES_SHOWN, names_entity, words_to_name_by
+from serving.domain.items.text import MAX_NAMES_SHOWN, names_entity, words_to_name_by
 from serving.domain.questions.query import Query
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
@@ -50,7 +50,7 @@ def related_segments(
     items = view.segments.columns.items
     best = sorted((-score, items[row], row) for row, score in scores.items())[:depth]
     return [
-        Candidate(item, -score / BILLION, ", ".join([*names[row].values()][:MOST_NAMES_SHOWN]))
+        Candidate(item, -score / BILLION, ", ".join([*names[row].values()][:MAX_NAMES_SHOWN]))
         for score, item, row in best
     ]
 

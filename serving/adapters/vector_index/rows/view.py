@@ -30,7 +30,7 @@ from serving.adapters.vector_index.rows.instants import (
     Span,
     microseconds,
 )
-from serving.domain.items.text import MOST_MENTIONS
+from serving.domain.items.text import MAX_MENTIONS
 from serving.domain.questions.query import Filter, TimeRange
 
 ANY_TIME = TimeRange()
@@ -150,7 +150,7 @@ class PartitionView:
             for slot in reversed(postings.get(term, _NO_ROWS)):
                 if slot < self.count and self.alive[slot] and slot not in others:
                     first[int(numbers[slot])] = slot
-                    if len(first) > MOST_MENTIONS:
+                    if len(first) > MAX_MENTIONS:
                         return []
         return list(first.values())
 

@@ -47,7 +47,7 @@ class GraphLeg(Leg):
         if leg := request.spec.walk.seeds_from:
             brought = await request.found_before([leg])
             for why in (*brought.broken, *brought.skipped):
-                raise LegSkippedError(f"nothing to start from; {why}")
+                raise LegSkippedError(f"no entity to start from; {why}")
             return brought.items
         require_text(request.query)
         return None

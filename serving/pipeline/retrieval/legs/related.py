@@ -53,7 +53,7 @@ class RelatedLeg(Leg):
         broken = [why for each in brought.values() for why in each.broken]
         skipped = [why for each in brought.values() for why in each.skipped]
         if len(broken) + len(skipped) == len(brought):
-            raise LegSkippedError(f"nothing to begin with; {'; '.join([*broken, *skipped])}")
+            raise LegSkippedError(f"no candidate to start from; {'; '.join([*broken, *skipped])}")
         candidates = {leg: each.candidates for leg, each in brought.items()}
         seeds = seeds_of(expansion, candidates)
         duplicates = duplicates_of(seeds, candidates)

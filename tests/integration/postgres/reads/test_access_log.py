@@ -76,7 +76,7 @@ async def test_remaining_accesses_are_stored_at_the_end(postgres: Postgres) -> N
 async def test_memory_for_counts_is_bounded(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.adapters.postgres.reads.access_log.MOST_PENDING", 1)
+    monkeypatch.setattr("serving.adapters.postgres.reads.access_log.MAX_PENDING", 1)
     await postgres.store.write(TENANT, [segment("a"), segment("b")])
 
     postgres.access.record(TENANT, ids("a", "b", "a"))

@@ -60,7 +60,7 @@ async def test_names_erased_elsewhere_are_forgotten_at_once(
 async def test_memory_for_names_is_bounded(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.adapters.postgres.words.known_names.MOST_NAMES", 2)
+    monkeypatch.setattr("serving.adapters.postgres.words.known_names.MAX_NAMES", 2)
     tenants = [TenantName(name) for name in "abc"]
     for tenant in tenants:
         await postgres.store.write(tenant, [segment("a", entities=(f"Goa {tenant}", "Rome"))])

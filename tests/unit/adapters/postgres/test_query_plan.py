@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.adapters.postgres.words.query_plan import (
-    MOST_WORDS,
+    MAX_WORDS,
     Budget,
     WordStatistics,
     plan_query,
@@ -68,7 +68,7 @@ def test_a_long_question_keeps_its_rarest_words() -> None:
 
     plan = plan_query(once(*frequencies), statistics(**frequencies), Budget())
 
-    assert plan.words == [f"'word{place:02}'" for place in range(1, MOST_WORDS + 1)]
+    assert plan.words == [f"'word{place:02}'" for place in range(1, MAX_WORDS + 1)]
 
 
 def test_a_word_weighs_its_inverse_document_frequency() -> None:
@@ -128,7 +128,7 @@ def test_every_plan_has_candidates_and_a_weight_for_each_word(frequencies: dict[
     plan = plan_query(once(*frequencies), statistics(**frequencies), SMALL)
 
     assert plan.candidates
-    assert len(plan.words) == len(plan.weights) == min(len(frequencies), MOST_WORDS)
+    assert len(plan.words) == len(plan.weights) == min(len(frequencies), MAX_WORDS)
     assert all(weight > 0 for weight in plan.weights)
 
 

@@ -115,14 +115,14 @@ def test_every_answer_is_that_of_one_moment_while_rows_and_lists_are_replaced() 
     engine.apply([*background, *(row(number, 0) for number in range(TOGETHER))], [])
     callers = [Answers(engine), Answers(engine)]
     maintenance = Repeated(engine.maintain)
-    beside = [maintenance, *(Repeated(caller.ask) for caller in callers)]
-    for thread in beside:
+    threads = [maintenance, *(Repeated(caller.ask) for caller in callers)]
+    for thread in threads:
         thread.start()
     for version in range(1, VERSIONS):
         gone = [(TENANT, segment_id(f"b{version}"))]
         engine.apply([row(number, version) for number in range(TOGETHER)], gone)
         maintenance.rounds.acquire(timeout=10)
-    for thread in beside:
+    for thread in threads:
         thread.end()
 
     assert len(library.made) >= 3

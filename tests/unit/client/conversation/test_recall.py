@@ -16,7 +16,7 @@ from trivium import DeadlineError, InvalidRequestError, Transcript
 from trivium.conversation import (
     DEBOUNCE_S,
     EARLY_BUDGET_S,
-    MOST_WAITING_WRITES,
+    MAX_WAITING_WRITES,
     WRITE_ATTEMPTS,
     Counts,
     Recall,
@@ -268,11 +268,11 @@ def test_waiting_writes_are_bounded_and_end_at_close() -> None:
     memory = FakeMemory(delay_s=1000)
 
     async def talk(recall: Recall) -> None:
-        for turn in range(MOST_WAITING_WRITES + 2):
+        for turn in range(MAX_WAITING_WRITES + 2):
             recall.said("Nora", "hello", turn=str(turn))
         await asyncio.sleep(0)
 
-    assert conversed(memory, talk).write_failures == MOST_WAITING_WRITES + 2
+    assert conversed(memory, talk).write_failures == MAX_WAITING_WRITES + 2
 
 
 def test_words_are_equal_without_case_and_punctuation() -> None:

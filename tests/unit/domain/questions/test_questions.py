@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.items.text import MOST_QUESTIONS, questions_of
+from serving.domain.items.text import MAX_QUESTIONS, questions_of
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_every_word_is_in_exactly_one_part(text: str) -> None:
     parts = questions_of(text)
 
     assert "".join("".join(parts).split()) == "".join(text.split())
-    assert len(parts) <= MOST_QUESTIONS
+    assert len(parts) <= MAX_QUESTIONS
 
 
 def test_the_last_part_has_all_further_questions() -> None:

@@ -156,7 +156,7 @@ async def test_one_stale_shard_makes_the_answer_stale_and_the_oldest_epoch_is_to
     [
         (LOST, "the replica cannot be reached"),
         (FILLING, "starting"),
-        (HANGING, "it did not answer in time"),
+        (HANGING, "no answer in time"),
     ],
 )
 async def test_a_lost_shard_takes_its_rows_and_the_answer_says_so(lost: OneIndex, why: str) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from serving.domain.budget import Deadline
 from serving.pipeline.inference.embedder import BatchLimits
 from serving.pipeline.inference.embedding_queues import (
-    LEAST_ACCELERATED_TOKENS,
+    MIN_ACCELERATED_TOKENS,
     BulkLimits,
     DocumentQueue,
     Documents,
@@ -235,7 +235,7 @@ def test_a_bulk_batch_takes_no_longer_than_a_question_may_wait(
     loaded(simulation, [], called)
 
     # What costs next to nothing on an accelerator goes, and so does a window that is longer.
-    least_s = simulation.device.cost_s(max(LEAST_ACCELERATED_TOKENS, WINDOW))
+    least_s = simulation.device.cost_s(max(MIN_ACCELERATED_TOKENS, WINDOW))
     assert simulation.longest_s("bulk") <= max(BULK_S, least_s) * ROUNDING
 
 
@@ -356,6 +356,6 @@ def test_on_devices_that_were_measured_bulk_batches_fill_the_time_they_have(
     simulation.documents(0, numbered([128] * 2000))
     simulation.run()
 
-    fitting = max(LEAST_ACCELERATED_TOKENS, int((BULK_S - batch_s) / token_s))
+    fitting = max(MIN_ACCELERATED_TOKENS, int((BULK_S - batch_s) / token_s))
     later = [sum(map(len, ran.windows)) for ran in simulation.ran("bulk")[20:-1]]
     assert all(fitting * 0.9 - 128 <= tokens <= fitting for tokens in later)

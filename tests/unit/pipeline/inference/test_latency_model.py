@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.pipeline.inference.latency_model import GROWTH, LEAST_SPREAD, REMEMBERED, LatencyModel
+from serving.pipeline.inference.latency_model import GROWTH, MIN_SPREAD, REMEMBERED, LatencyModel
 
 BATCH_S = 0.0008
 TOKEN_S = 0.018e-3 / 16
@@ -55,7 +55,7 @@ def test_what_is_said_to_fit_does_fit(
 
     # Below what ran, or among sizes too like to tell batch from token, it is an estimate.
     least, most = min(sizes[-REMEMBERED:]), max(sizes[-REMEMBERED:])
-    if fitting > (least if most >= LEAST_SPREAD * least else most):
+    if fitting > (least if most >= MIN_SPREAD * least else most):
         assert batch_s + token_s * fitting <= seconds * (1 + 1e-6)
     assert fitting <= GROWTH * max(sizes[-REMEMBERED:])
 

@@ -223,12 +223,15 @@ async def test_what_no_leg_finds_is_not_matched_or_not_projected_yet() -> None:
 async def test_a_leg_that_was_not_asked_says_so() -> None:
     legs: dict[str, Leg] = {
         "lexical": FixedLeg("a"),
-        "dense": BrokenLeg(LegSkippedError("its weight is 0")),
+        "dense": BrokenLeg(LegSkippedError("the weight of the leg is 0")),
     }
 
     absence = await explained(await store_of(*texts()), legs, "b")
 
-    assert [leg.reason for leg in absence.legs] == ["not among its best 1000", "its weight is 0"]
+    assert [leg.reason for leg in absence.legs] == [
+        "not among its best 1000",
+        "the weight of the leg is 0",
+    ]
 
 
 async def test_a_leg_that_the_profile_silences_is_none_that_did_not_answer() -> None:
@@ -237,7 +240,10 @@ async def test_a_leg_that_the_profile_silences_is_none_that_did_not_answer() -> 
 
     absence = await explained(await store_of(*texts()), legs, "b", profile)
 
-    assert (absence.loss, absence.legs[1].reason) == (Loss.NOT_MATCHED, "its weight is 0")
+    assert (absence.loss, absence.legs[1].reason) == (
+        Loss.NOT_MATCHED,
+        "the weight of the leg is 0",
+    )
 
 
 async def test_a_near_duplicate_that_stands_for_it_is_named() -> None:

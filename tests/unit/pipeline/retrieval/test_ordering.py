@@ -153,7 +153,7 @@ POOLED = replace(
             LegState.PARTIAL,
             "upstream leg failed: lexical: the budget ran out",
         ),
-        (BrokenLeg(LegSkippedError("its weight is 0")), LegState.OK, ""),
+        (BrokenLeg(LegSkippedError("the weight of the leg is 0")), LegState.OK, ""),
     ],
 )
 async def test_a_pool_without_the_finds_of_a_leg_that_broke_is_partial(
@@ -175,12 +175,12 @@ async def test_a_pool_without_the_finds_of_a_leg_that_broke_is_partial(
         (
             BrokenLeg(DependencyError("index", "is down")),
             LegState.SKIPPED,
-            "nothing to start from; dense: index: is down",
+            "no entity to start from; dense: index: is down",
         ),
         (
-            BrokenLeg(LegSkippedError("its weight is 0")),
+            BrokenLeg(LegSkippedError("the weight of the leg is 0")),
             LegState.SKIPPED,
-            "nothing to start from; dense: its weight is 0",
+            "no entity to start from; dense: the weight of the leg is 0",
         ),
     ],
 )

@@ -215,7 +215,7 @@ def test_long_budgets_are_preferred_to_short_ones() -> None:
     assert short.goodput_per_s < long.goodput_per_s
 
 
-async def _beside_a_flood(service: Service, share: float, budget_s: float = 0.1) -> Seen:
+async def _during_a_flood(service: Service, share: float, budget_s: float = 0.1) -> Seen:
     quiet, _ = await asyncio.gather(
         service.load(0.2 * CAPACITY_PER_S, budget_s, TenantName("quiet")),
         service.load(share * CAPACITY_PER_S, budget_s, TenantName("flooding")),
@@ -224,9 +224,9 @@ async def _beside_a_flood(service: Service, share: float, budget_s: float = 0.1)
 
 
 @pytest.mark.parametrize("share", [2, 3, 10])
-def test_quiet_tenant_beside_a_flood_is_answered(share: float) -> None:
+def test_quiet_tenant_during_a_flood_is_answered(share: float) -> None:
     async def with_others() -> Seen:
-        return await _beside_a_flood(Service(), share)
+        return await _during_a_flood(Service(), share)
 
     quiet = run_in_virtual_time(with_others())
 
@@ -237,7 +237,7 @@ def test_quiet_tenant_beside_a_flood_is_answered(share: float) -> None:
 @pytest.mark.parametrize("share", [2, 3])
 def test_quiet_tenant_beside_pending_calls_is_answered(share: float, budget_s: float) -> None:
     async def with_others() -> Seen:
-        return await _beside_a_flood(OneAtATime(arriving_turns=1), share, budget_s)
+        return await _during_a_flood(OneAtATime(arriving_turns=1), share, budget_s)
 
     quiet = run_in_virtual_time(with_others())
 

@@ -101,7 +101,7 @@ async def test_without_all_of_the_others_it_is_skipped_and_says_why() -> None:
     answer = await ask(lexical="film", dense=None, found_by=("dense",))
 
     assert states(answer)["related"] is LegState.SKIPPED
-    assert answer.reports[2].reason == "nothing to begin with; dense: internal error"
+    assert answer.reports[2].reason == "no candidate to start from; dense: internal error"
 
 
 class NoGraph(InMemoryGraph):

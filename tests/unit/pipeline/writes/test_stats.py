@@ -72,7 +72,7 @@ async def test_lost_parts_are_named_and_the_others_reported(
     assert set(found.degraded) == {
         "embedder: no answer in time",
         "graph: no answer in time",
-        "index: it did not answer in time",
+        "index: no answer in time",
     }
     assert (well.entities, well.degraded) == (7, [])
 
