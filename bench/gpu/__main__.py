@@ -78,7 +78,7 @@ def of_batch(
     windows = random_windows(batch.lengths, case.vocabulary)
     bytes_each = getattr(torch, precision).itemsize
     floor_ms = speed.floor_s(network.body, batch.lengths, bytes_each) * 1e3
-    for way, run in network.ways.items():
+    for way, run in network.runs.items():
         seconds = timed(run, windows, device, rounds)
         latency = Latency.of(seconds)
         yield Result(

@@ -44,7 +44,7 @@ class Network:
     """A network on a device, the ways to run it, and what it has to do at least."""
 
     body: Body
-    ways: Mapping[str, Run]
+    runs: Mapping[str, Run]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def qwen3_reranker(
     def scored(run: Run) -> Run:
         return lambda windows: run(windows) @ head
 
-    return Network(embedder.body, {name: scored(run) for name, run in embedder.ways.items()})
+    return Network(embedder.body, {name: scored(run) for name, run in embedder.runs.items()})
 
 
 def bert_reranker(its: BertShape, device: torch.device, precision: Precision) -> Network:

@@ -22,7 +22,7 @@ def test_contenders_give_the_same_rows(case: Case) -> None:
     network = case.make(CPU, "float32")
     windows = random_windows([38, 3, 120, 1], case.vocabulary)
 
-    rows = {way: run(windows) for way, run in network.ways.items()}
+    rows = {way: run(windows) for way, run in network.runs.items()}
 
     assert rows.keys() == {"here", "transformers"}
     here = rows["here"]
