@@ -162,7 +162,6 @@ class Recorder(Protocol):
 
     def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
         """Adds to a counter, sets a gauge, or observes a value in a histogram."""
-        ...
 
 
 class NoRecorder:

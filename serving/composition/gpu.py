@@ -94,7 +94,6 @@ class LibraryOfGpu(ListsLibrary, Protocol):
 
     def warm_up(self, dimension: int) -> None:
         """Compiles every kernel that a search of this dimension may need."""
-        ...
 
 
 @functools.cache

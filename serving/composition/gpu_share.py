@@ -27,11 +27,9 @@ class Cuda(Protocol):
 
     def is_available(self) -> bool:
         """Returns whether there is a device."""
-        ...
 
     def set_per_process_memory_fraction(self, fraction: float) -> None:
         """Caps what torch allocates on the current device."""
-        ...
 
 
 def share_of_index(settings: Settings) -> float:

@@ -16,20 +16,17 @@ class AccessLog(Protocol):
 
     def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
         """Counts one access of each item; returns at once."""
-        ...
 
     async def shown_counts(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
     ) -> Mapping[ItemId, int]:
         """Returns how often each item was shown, pending counts included; zeros may be omitted."""
-        ...
 
     async def recently_accessed(self, scope: Scope, limit: int, deadline: Deadline) -> list[ItemId]:
         """Returns the segments of the scope that were shown last, latest first; no sensitive ones.
 
         A segment that was never shown, or is newer than that, counts by its event time.
         """
-        ...
 
 
 class Timeline(Protocol):
@@ -37,4 +34,3 @@ class Timeline(Protocol):
 
     async def latest(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
         """Returns the latest segments of the scope, scored by event time in seconds."""
-        ...

@@ -16,7 +16,6 @@ class AccessKeys(Protocol):
         Raises:
             StoreUnavailableError: PostgreSQL cannot be reached.
         """
-        ...
 
     async def revoke(self, key_id: str) -> bool:
         """Revokes a key; False if there is none with this id. Idempotent.
@@ -24,7 +23,6 @@ class AccessKeys(Protocol):
         Raises:
             StoreUnavailableError: PostgreSQL cannot be reached.
         """
-        ...
 
     async def all(self) -> list[AccessKey]:
         """All keys, also expired and revoked ones, in the order of their creation.
@@ -32,4 +30,3 @@ class AccessKeys(Protocol):
         Raises:
             StoreUnavailableError: PostgreSQL cannot be reached.
         """
-        ...

@@ -80,7 +80,6 @@ class ChangeLog(Protocol):
         Leadership is lost with the connection: then the next call of the log raises
         `StoreUnavailableError`.
         """
-        ...
 
     async def next_batch(
         self, projection: Projection, model: EmbeddingModel | None, limit: int
@@ -90,7 +89,6 @@ class ChangeLog(Protocol):
         `model` is that of the embedding projection (each model has its own position) and None for
         the graph. An empty batch still advances the position.
         """
-        ...
 
     async def newest_waiting(
         self,
@@ -104,29 +102,24 @@ class ChangeLog(Protocol):
         So a tenant with few does not wait behind one with many. Rows that have a vector of `model`
         are left out, and those with a key in `done`.
         """
-        ...
 
     async def embedding_tasks(
         self, changes: Sequence[Change], model: EmbeddingModel
     ) -> list[EmbeddingTask]:
         """Returns the rows that need a vector: existing, not sensitive, not up to date."""
-        ...
 
     async def save_embeddings(
         self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]
     ) -> None:
         """Stores vectors (fp16) of the rows that have not changed, and logs that."""
-        ...
 
     async def graph_changes(self, changes: Sequence[Change]) -> GraphChanges:
         """Returns the state of the changed rows in the graph; sensitive rows are removed."""
-        ...
 
     async def dead_letter(
         self, projection: Projection, model: EmbeddingModel | None, change: Change, reason: str
     ) -> None:
         """Records that the row could not be projected; replaces an older record."""
-        ...
 
     async def advance(
         self,
@@ -145,19 +138,15 @@ class ChangeLog(Protocol):
             complete: Whether every row has a vector of `model`. From then on only the latest rows
                 lack one, until another model is complete.
         """
-        ...
 
     async def wait(self, timeout_s: float) -> None:
         """Returns when something changed, or after the timeout."""
-        ...
 
     async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
         """Returns how far each projection is; the extraction only if it ever ran."""
-        ...
 
     async def compact(self) -> int:
         """Deletes entries that no reader needs any more; returns how many."""
-        ...
 
 
 class Consistency(Protocol):
@@ -165,11 +154,9 @@ class Consistency(Protocol):
 
     async def graph_has_seen(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         """Waits until the graph holds the write; False if the deadline passes first."""
-        ...
 
     async def dead_letter_counts(self, token: ConsistencyToken) -> Mapping[Projection, int]:
         """Returns how many rows of the write each projection has dead-lettered."""
-        ...
 
     async def pending_counts(
         self, tenant: TenantName, deadline: Deadline
@@ -178,8 +165,6 @@ class Consistency(Protocol):
 
         It may be a second old, and raises nothing: it is for reports.
         """
-        ...
 
     async def epoch(self) -> str:
         """Returns the log's epoch."""
-        ...

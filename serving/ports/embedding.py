@@ -13,14 +13,9 @@ from serving.domain.budget import Deadline
 from serving.domain.items.text import TextForm
 
 Vector = NDArray[np.float32]
-
-
 """float32 (dimension,), of unit length, on the host."""
 
-
 Vectors = NDArray[np.float32]
-
-
 """float32 (n, dimension), rows of unit length, C-contiguous, on the host."""
 
 
@@ -32,11 +27,9 @@ class VectorLike(Protocol):
 
     def __len__(self) -> int:
         """Its dimension."""
-        ...
 
     def __array__(self) -> Vector:
         """Its values, on the host."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +57,6 @@ class Device:
 
 
 TokenIds = Sequence[int]
-
-
 """The tokens of one window, special ones included."""
 
 
@@ -77,23 +68,18 @@ class TextEncoder(Protocol):
 
     def model(self) -> EmbeddingModel:
         """Returns the model of the vectors."""
-        ...
 
     def device(self) -> Device:
         """Returns the device that computes it."""
-        ...
 
     def tokenize_query(self, text: str) -> TokenIds:
         """Tokenizes a question with the model's prompt, truncated to its window."""
-        ...
 
     def tokenize_document(self, text: str) -> list[TokenIds]:
         """Tokenizes a text into one or more overlapping windows."""
-        ...
 
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         """Encodes one row per window, in order; a row does not depend on the others."""
-        ...
 
     def encode_queries(self, windows: Sequence[TokenIds]) -> Sequence[VectorLike | None]:
         """Encodes the same rows, which stay on the device.
@@ -101,7 +87,6 @@ class TextEncoder(Protocol):
         Returns:
             One per window, in order; None for a row that is zero or not finite.
         """
-        ...
 
 
 class QuestionEmbedder(Protocol):
@@ -114,7 +99,6 @@ class QuestionEmbedder(Protocol):
             OverloadedError: The queue is full.
             TimeoutError: The deadline passed first.
         """
-        ...
 
 
 class Embedder(QuestionEmbedder, Protocol):
@@ -122,7 +106,6 @@ class Embedder(QuestionEmbedder, Protocol):
 
     async def model(self) -> EmbeddingModel:
         """Returns the model of the vectors."""
-        ...
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         """Embeds texts as bulk work; a text longer than the model's window has a row per window.
@@ -130,4 +113,3 @@ class Embedder(QuestionEmbedder, Protocol):
         Raises:
             OverloadedError: The queue is full.
         """
-        ...

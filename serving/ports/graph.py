@@ -65,7 +65,6 @@ class Graph(Protocol):
             yields: Whether to return facts or segments.
             deadline: When to give up.
         """
-        ...
 
     async def related(
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
@@ -86,20 +85,15 @@ class Graph(Protocol):
         Returns:
             Segments, best first, each with the entities that it shares.
         """
-        ...
 
     async def apply(self, changes: GraphChanges) -> None:
         """Applies the changes in one transaction; idempotent."""
-        ...
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """Returns how many of the items it still holds."""
-        ...
 
     async def count_entities(self, tenant: TenantName) -> int:
         """Returns how many entities the tenant has."""
-        ...
 
     async def prepare(self) -> None:
         """Creates constraints and indexes; idempotent."""
-        ...

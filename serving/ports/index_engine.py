@@ -99,7 +99,6 @@ class IndexEngine(Protocol):
             ValueError: A row's vectors have another dimension than the engine; nothing changed.
             UnsoundRowsError: A vector is zero or not finite; nothing changed.
         """
-        ...
 
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         """Finds the wanted neighbours of a vector; scores are cosines.
@@ -107,40 +106,32 @@ class IndexEngine(Protocol):
         Raises:
             ValueError: `vector` has another dimension than the engine, or is zero or not finite.
         """
-        ...
 
     def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
         """Finds segments with vectors that mention entities of the seeds, as `Graph.related` does.
 
         The index must hold all rows of the tenant, not a shard of them.
         """
-        ...
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that have vectors."""
-        ...
 
     def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
         """Returns the most vectors that a search of the tenant reads."""
-        ...
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """Returns how many of the items it holds."""
-        ...
 
     @property
     def vector_count(self) -> int:
         """The number of vectors."""
-        ...
 
     @property
     def generation(self) -> int:
         """How often it has restructured its rows; constant once it is closed."""
-        ...
 
     def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
         """Returns how rows are searched, by tenant and kind, for one tenant or all."""
-        ...
 
     def maintain(self) -> None:
         """Restructures its rows if that is due; may take minutes.
@@ -148,11 +139,9 @@ class IndexEngine(Protocol):
         One thread calls it, while others apply changes and search. Returns early when the engine
         is closed.
         """
-        ...
 
     def close(self) -> None:
         """Stops maintenance, even under way. Returns at once; searches still work."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +177,6 @@ class IndexFeed(Protocol):
         self, model: EmbeddingModel
     ) -> AbstractAsyncContextManager[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
         """Reads all rows with a current vector of `model`, in batches of one database snapshot."""
-        ...
 
     async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
         """Returns the changes since a position: removals at once, rows once they have vectors.
@@ -198,16 +186,12 @@ class IndexFeed(Protocol):
         Raises:
             FeedLostError: The position is of another epoch, or too old.
         """
-        ...
 
     async def lag_s(self, position: FeedPosition) -> float:
         """Returns the age in seconds of the oldest change since; 0 if there is none."""
-        ...
 
     async def embedded_share(self, model: EmbeddingModel) -> float:
         """Returns the share, 0 to 1, of the rows to embed that have a vector of `model`."""
-        ...
 
     async def wait(self, timeout_s: float) -> None:
         """Returns when something changed, or after the timeout."""
-        ...

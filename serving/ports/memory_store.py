@@ -118,33 +118,26 @@ class MemoryStore(Protocol):
             TextSearchConfigConflictError: The tenant has another one.
             InvalidRequestError: `text_search_config` names none that exists.
         """
-        ...
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
         """Erases what is selected, and facts that are left without evidence."""
-        ...
 
     async def load(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
     ) -> dict[ItemId, Item]:
         """Reads the rows of the items that exist."""
-        ...
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         """Returns the names of the tenant's entities, by `name_key`."""
-        ...
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """Returns how many of the items it still holds."""
-        ...
 
     async def count_derived(self, keys: Sequence[int]) -> Mapping[str, int]:
         """Returns how many rows each derived store has of the keys of an `EraseReceipt`."""
-        ...
 
     async def ready(self) -> bool:
         """Returns whether a call would succeed now. Never raises."""
-        ...
 
 
 class Catalog(Protocol):
@@ -154,7 +147,6 @@ class Catalog(Protocol):
         self, tenant: TenantName, filter_: Filter, after: str, limit: int
     ) -> list[Segment]:
         """Returns the segments whose id follows `after`, by id."""
-        ...
 
     async def list_facts(
         self,
@@ -165,15 +157,12 @@ class Catalog(Protocol):
         limit: int,
     ) -> list[Fact]:
         """Returns the facts whose id follows `after`, by id."""
-        ...
 
     async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
         """Returns the row counts of the tenant."""
-        ...
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
         """Returns the tenant's dead letters, newest first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,17 +191,14 @@ class Extractions(Protocol):
 
         Sensitive turns are left out.
         """
-        ...
 
     async def before(self, tenant: TenantName, turn: Segment, limit: int) -> tuple[Segment, ...]:
         """Returns the last turns of the session before this one, in order, sensitive ones not."""
-        ...
 
     async def facts_about(
         self, tenant: TenantName, names: Sequence[str], limit: int
     ) -> tuple[Fact, ...]:
         """Returns the latest facts about entities that hold; sensitive ones are left out."""
-        ...
 
     async def save(
         self, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
@@ -223,16 +209,12 @@ class Extractions(Protocol):
         fact with a segment as evidence that is so is not stored: its outcome is None. Of a turn
         that was read with another text, the facts extracted then and not now are retracted.
         """
-        ...
 
     async def waiting(self, after: int, limit: int) -> list[Change]:
         """Returns turns to be read whose key follows `after`, by key."""
-        ...
 
     async def progress(self) -> ExtractionProgress:
         """Counts the turns of all tenants."""
-        ...
 
     async def read_failed_again(self) -> int:
         """Lets the turns that failed be read again; returns how many."""
-        ...

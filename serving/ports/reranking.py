@@ -29,15 +29,12 @@ class CrossEncoder(Protocol):
 
     def device(self) -> Device:
         """Returns the device that computes it."""
-        ...
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
         """Tokenizes the question with each text; texts are truncated to the model's window."""
-        ...
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         """Returns the raw logit of each text's relevance, in the order of the pairs."""
-        ...
 
 
 class Reranker(Protocol):
@@ -53,4 +50,3 @@ class Reranker(Protocol):
             TooSlowError: It would take longer than until the deadline.
             TimeoutError: The deadline passed first.
         """
-        ...

@@ -21,7 +21,6 @@ class EntityExtractor(Protocol):
             segment: The segment.
             known_names: The tenant's names, by `name_key`.
         """
-        ...
 
 
 class DateReader(Protocol):
@@ -34,7 +33,6 @@ class DateReader(Protocol):
             question: Any text.
             as_of: The time of the question, with its zone, to which "last week" is relative.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +109,6 @@ class Extractor(Protocol):
             OverloadedError: It is busy; says when to try again.
             DependencyError: It cannot be reached, or fails whatever it is asked.
         """
-        ...
 
     def cost(self, conversation: Conversation) -> TokenBound:
         """Estimates the tokens of `extract`, without asking."""
-        ...

@@ -109,7 +109,6 @@ class NeighbourSearch(Protocol[Question]):
             TimeoutError: The deadline passed first.
             DependencyError: The index is not ready; `why` says why.
         """
-        ...
 
 
 class VectorIndex(NeighbourSearch[VectorLike], Protocol):
@@ -117,15 +116,12 @@ class VectorIndex(NeighbourSearch[VectorLike], Protocol):
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """Returns how many of the items it still holds."""
-        ...
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         """Waits until the index has seen the write; False if the deadline passes first."""
-        ...
 
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         """Returns its state; `tiers` are filled if a tenant is named."""
-        ...
 
 
 class RelatedSearch(Protocol):
@@ -142,7 +138,6 @@ class RelatedSearch(Protocol):
             TimeoutError: The deadline passed first.
             DependencyError: The index is not ready; `why` says why.
         """
-        ...
 
 
 class WholeIndex(VectorIndex, RelatedSearch, Protocol):
@@ -154,7 +149,6 @@ class CandidateIndex(WholeIndex, Protocol):
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those items that it has; none before it is filled."""
-        ...
 
 
 class TextSearch(NeighbourSearch[str], Protocol):

@@ -40,15 +40,12 @@ class Truth(Protocol):
 
     async def tenants(self) -> list[TenantName]:
         """Returns all tenants."""
-        ...
 
     def items(self, tenant: TenantName) -> AsyncIterator[list[ItemId]]:
         """Iterates over all items of a tenant, in batches."""
-        ...
 
     async def rows(self, tenant: TenantName, items: Sequence[ItemId]) -> GraphChanges:
         """Returns the items as the graph should hold them; hidden and absent ones as removed."""
-        ...
 
     async def embedding_findings(self) -> list[Finding]:
         """Returns where the embeddings differ from the items, for the model in use.
@@ -56,22 +53,18 @@ class Truth(Protocol):
         A vector is stale if it is of another text or not of the model's length. Dead letters are
         not missing.
         """
-        ...
 
     async def projected(self, timeout_s: float) -> bool:
         """Waits until the projections have followed the log; False if they have not in time."""
-        ...
 
     async def repair(self, findings: Sequence[Finding]) -> None:
         """Logs the items of the findings, so that all projections read them again.
 
         Vectors that are stale or left over are deleted.
         """
-        ...
 
     async def log_everything(self) -> None:
         """Logs all items, so that the projections read them again."""
-        ...
 
 
 class GraphContents(Protocol):
@@ -79,11 +72,9 @@ class GraphContents(Protocol):
 
     async def tenants(self) -> list[TenantName]:
         """Returns all tenants that have a node."""
-        ...
 
     def items(self, tenant: TenantName) -> AsyncIterator[list[ItemId]]:
         """Iterates over all items of a tenant, in batches; without segments that are only cited."""
-        ...
 
     async def differing(
         self, tenant: TenantName, rows: GraphChanges
@@ -92,12 +83,9 @@ class GraphContents(Protocol):
 
         Content is all that was written: properties, names, and the nodes that it is related to.
         """
-        ...
 
     async def unsound_entities(self, tenant: TenantName) -> list[str]:
         """Returns the keys of entities that nothing uses, or whose properties are not theirs."""
-        ...
 
     async def remove_entities(self, tenant: TenantName, keys: Sequence[str]) -> None:
         """Removes entities with their relations."""
-        ...

@@ -29,7 +29,6 @@ class LexicalSearch(Protocol):
             enough: With fewer of them ALL_THEN_ANY takes rows with any of the words.
             deadline: When to give up.
         """
-        ...
 
 
 class NameResolver(Protocol):
@@ -48,4 +47,3 @@ class NameResolver(Protocol):
             words: Single words, as written in the question, of `MIN_LETTERS` and more.
             deadline: When to give up.
         """
-        ...

@@ -54,15 +54,12 @@ class CallContext(CallMetadata, Protocol):
 
     def set_code(self, code: grpc.StatusCode) -> None:
         """Sets the status code."""
-        ...
 
     def set_details(self, details: str) -> None:
         """Sets the status message."""
-        ...
 
     def set_trailing_metadata(self, metadata: Sequence[tuple[str, str | bytes]]) -> None:
         """Sets the trailing metadata of the response."""
-        ...
 
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -72,12 +69,10 @@ class _Guarded(Protocol):
     @property
     def recorder(self) -> Recorder:
         """Where measurements go."""
-        ...
 
     @property
     def access(self) -> Access:
         """Who may call."""
-        ...
 
 
 Service = TypeVar("Service", bound=_Guarded)

@@ -46,7 +46,6 @@ class Server(Protocol):
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """Adds services."""
-        ...
 
 
 def add_retrieval_service(servicer: Any, server: Server) -> None:

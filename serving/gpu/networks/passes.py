@@ -45,7 +45,6 @@ class Passes(Protocol):
     @property
     def token_budget(self) -> int:
         """The most tokens of a batch, padding included; one window may have more."""
-        ...
 
     def run(self, windows: Sequence[Window]) -> Rows:
         """Makes one row per window, in their order; later passes do not overwrite them.
@@ -56,7 +55,6 @@ class Passes(Protocol):
         Raises:
             DeviceMemoryError: The device is out of memory.
         """
-        ...
 
 
 class GraphDevice(Protocol):
@@ -68,7 +66,6 @@ class GraphDevice(Protocol):
         Raises:
             DeviceMemoryError: The device is out of memory.
         """
-        ...
 
     def capture(self, bucket: Bucket) -> None:
         """Records a pass of a shape.
@@ -76,11 +73,9 @@ class GraphDevice(Protocol):
         Raises:
             DeviceMemoryError: The device is out of memory; its state is unchanged.
         """
-        ...
 
     def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
         """Runs a batch of exactly this shape, which was captured before."""
-        ...
 
 
 class DirectPasses:

@@ -27,11 +27,9 @@ class PairModel(Protocol):
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
         """Makes one pair of each text; what exceeds the window is cut from the text."""
-        ...
 
     def logits(self, batch: Sequence[Pair]) -> list[float]:
         """The logit of each pair of a batch, which has at least one."""
-        ...
 
 
 KINDS: Mapping[Kind, Callable[[RerankerCheckpoint, str, Precision], PairModel]] = {

@@ -29,15 +29,12 @@ class WorkQueue(Protocol):
     @property
     def has_work(self) -> bool:
         """Whether a step would do something."""
-        ...
 
     def step(self) -> None:
         """Does one short piece of work. Never raises: errors go to the callers' futures."""
-        ...
 
     def fail_all(self, error: Exception) -> None:
         """Fails all queued work."""
-        ...
 
 
 Schedule = Callable[[], WorkQueue | None]

@@ -46,15 +46,12 @@ class ProjectionWork(Protocol):
 
     async def model(self) -> EmbeddingModel | None:
         """Returns the model whose position is read, if the projection has one."""
-        ...
 
     async def start(self) -> None:
         """Prepares the projection, once in each leadership."""
-        ...
 
     async def project(self, changes: Sequence[Change]) -> None:
         """Projects the current rows of these changes."""
-        ...
 
 
 class EmbeddingWork:

@@ -58,12 +58,10 @@ class Troubled(Protocol):
     @property
     def name(self) -> str:
         """Its name."""
-        ...
 
     @property
     def trouble(self) -> str:
         """Why it is not asked; empty if it is."""
-        ...
 
 
 class Observer:

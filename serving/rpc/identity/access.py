@@ -26,11 +26,9 @@ class CallMetadata(Protocol):
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None:
         """The caller's metadata."""
-        ...
 
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
         """How the connection is secured, and by which certificate."""
-        ...
 
 
 Verify = Callable[[str], Caller]
