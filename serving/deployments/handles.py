@@ -50,7 +50,7 @@ class Remote(Generic[Port]):
 
     Args:
         handle: The deployment, which is `Exposed`.
-        name: The name of the port there.
+        name: The name of the port there, and in errors.
     """
 
     def __init__(self, handle: DeploymentHandle[Any], name: str) -> None:
@@ -151,6 +151,6 @@ def remote_space(handles: SpaceHandles | None) -> SpaceParts:
     if not handles.searches_text:
         search: TextSearch = EmbeddedSearch(embedder, index)
         return SpaceParts(embedder, index, search, related)
-    searches = [Remote[TextSearch](handle, "text_search").port for handle in handles.index]
+    searches = [Remote[TextSearch](handle, "text search").port for handle in handles.index]
     search = searches[0] if len(searches) == 1 else ShardedSearch(searches)
     return SpaceParts(embedder, index, search, related)

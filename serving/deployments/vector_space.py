@@ -42,5 +42,5 @@ class VectorSpace(Replica, Exposed):
         self._ports = {
             "embedder": space.embedder,
             "index": space.index,
-            "text_search": space.text_search,
+            "text search": space.text_search,
         }

@@ -57,7 +57,8 @@ def handles(*, together: bool, lost: bool) -> SpaceHandles:
     """Two shards, the second of which may be lost; and an embedder, with the first or apart."""
     shards: list[Any] = []
     for part in (Shard("first"), Shard("second", lost=lost)):
-        shards.append(FakeHandle(index=part, text_search=part, embedder=part))
+        ports: dict[str, Any] = {"index": part, "text search": part, "embedder": part}
+        shards.append(FakeHandle(**ports))
     apart: Any = FakeHandle(embedder=Shard("embedder", lost=lost))
     return SpaceHandles(shards[0] if together else apart, shards, together)
 
