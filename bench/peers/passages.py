@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from bench.harness.collection import Collection
@@ -17,17 +17,12 @@ _UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def passages_of(
-    collection: Collection, embedder: Embedder, advance: Callable[[int], None]
+    collection: Collection, embedder: Embedder
 ) -> Mapping[str, Sequence[Passage]]:
     """Embeds the segments of each tenant, in the form that the service embeds.
 
     A text longer than the model's window is searched by its first window: a peer has one vector
     for each text. Sensitive segments are left out, because they are never embedded.
-
-    Args:
-        collection: The set.
-        embedder: The service's encoder, in this process.
-        advance: Called with the number of texts that were embedded.
     """
     form = (await embedder.model()).text_form
     memories: dict[str, list[Passage]] = {}
@@ -41,7 +36,6 @@ async def passages_of(
                 Passage(item.id, text_of(item), windows[0])
                 for item, windows in zip(chunk, rows, strict=True)
             ]
-            advance(len(chunk))
     return memories
 
 

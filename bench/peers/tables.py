@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from bench.harness.results import Record, find, number, select, table
 from bench.peers.turns import CALLERS, LOAD, RECALL
-from bench.reports.plots import COLOURS, head, name_bars, prepare
+from bench.reports import plots
 from bench.reports.report import estimate, figures, markdown_table
 
 
@@ -44,17 +41,16 @@ def save_picture(records: Sequence[Record], path: Path) -> None:
             [_median(records, name, 1, "latency", "p50_ms") for name in names],
         ),
     )
-    figure = Figure(figsize=(15, 0.6 * len(names) + 1.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = plots.canvas(15, 0.6 * len(names) + 1.4)
     for place, (title, unit, values) in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), place)
-        prepare(axes)
-        bars = axes.barh(range(len(names)), values, height=0.62, color=COLOURS[: len(names)])
+        plots.prepare(axes)
+        bars = axes.barh(range(len(names)), values, height=0.62, color=plots.COLOURS[: len(names)])
         axes.bar_label(bars, [figures(value) for value in values], padding=4)
         axes.margins(x=0.15)
-        name_bars(axes, names)
-        head(axes, title, unit)
-    figure.savefig(path, dpi=130, facecolor="white")
+        plots.name_bars(axes, names)
+        plots.head(axes, title, unit)
+    plots.save(figure, path)
 
 
 def _row(records: Sequence[Record], name: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.harness.collection import Query
 from bench.harness.connections import LIMIT, Connections
-from bench.harness.load import Advance, closed_loop, silent
+from bench.harness.load import closed_loop, silent
 from bench.harness.processes import ServiceProcesses, machine_busy_s
 from bench.harness.results import Result
 from bench.peers.peer import Peer
@@ -77,7 +77,6 @@ async def take_turns(
     *,
     turns: int,
     calls: int,
-    advance: Advance,
 ) -> AsyncIterator[Result]:
     """Measures every system under every load, `turns` times.
 
@@ -89,7 +88,6 @@ async def take_turns(
         queries: Asked again and again.
         turns: How often.
         calls: The questions of each load.
-        advance: Called after each question.
     """
     streams = {system.name: itertools.cycle(queries) for system in systems}
     for callers in CALLERS:
@@ -98,14 +96,12 @@ async def take_turns(
                 stream = streams[system.name]
                 settling = islice(stream, SETTLING_CALLS)
                 await closed_loop(system.ask, settling, callers, silent)
-                yield await _loaded(system, islice(stream, calls), callers, turn, advance)
+                yield await _loaded(system, islice(stream, calls), callers, turn)
 
 
-async def _loaded(
-    system: System, asked: Iterable[Query], callers: int, turn: int, advance: Advance
-) -> Result:
+async def _loaded(system: System, asked: Iterable[Query], callers: int, turn: int) -> Result:
     cpu_s, busy_s, started = system.cpu_s(), machine_busy_s(), time.perf_counter()
-    run = await closed_loop(system.ask, asked, callers, advance)
+    run = await closed_loop(system.ask, asked, callers, silent)
     wall_s = time.perf_counter() - started
     used_s, all_s = system.cpu_s() - cpu_s, machine_busy_s() - busy_s
     return Result(
@@ -123,7 +119,7 @@ async def _loaded(
     )
 
 
-async def recall(system: System, judged: Sequence[Query], advance: Advance) -> Result:
+async def recall(system: System, judged: Sequence[Query]) -> Result:
     """Asks each judged question once, and scores the first ten ids."""
     found: dict[str, float] = {}
 
@@ -131,7 +127,7 @@ async def recall(system: System, judged: Sequence[Query], advance: Advance) -> R
         ranked = await system.ask(query)
         found[query.id] = len(query.relevant.intersection(ranked[:LIMIT])) / len(query.relevant)
 
-    run = await closed_loop(ask, judged, CALLERS[1], advance)
+    run = await closed_loop(ask, judged, CALLERS[1], silent)
     scored = [query for query in judged if query.id in found]
     clusters = [query.tenant for query in scored]
     return Result(

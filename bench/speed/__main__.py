@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -13,7 +12,6 @@ from bench.harness.options import HELP, address_option, chosen, data_option, out
 from bench.harness.results import Result
 from bench.harness.service import Target
 from bench.reports.plots import save_picture
-from bench.reports.progress import progress_bars
 from bench.reports.recording import console, recorded
 from bench.reports.report import summary
 from bench.speed.suite import MIN_CALLS, SCENARIOS, Plan, Suite, service
@@ -64,21 +62,12 @@ def main(
 
 
 async def _measure(plan: Plan, target: Target | None, take: Callable[[Result], None]) -> None:
-    async with _running(plan, target, take) as running:
-        with progress_bars(console) as bars:
-            await Suite(plan, running, take, bars).run()
-
-
-@contextlib.asynccontextmanager
-async def _running(
-    plan: Plan, target: Target | None, take: Callable[[Result], None]
-) -> AsyncIterator[Target]:
     if target is not None:
-        yield target
+        await Suite(plan, target, take).run()
         return
     console.print("starting the service")
     async with service(plan, take) as running:
-        yield running
+        await Suite(plan, running, take).run()
         console.print("stopping the service")
 
 

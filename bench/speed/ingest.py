@@ -10,7 +10,6 @@ from itertools import islice
 
 from bench.harness.connections import Connections
 from bench.harness.latency import Latency
-from bench.harness.load import Advance
 from bench.harness.results import Result
 from serving.pipeline.retrieval.legs import RelatedLeg
 from trivium.aio import AsyncClient
@@ -31,9 +30,7 @@ def only(*legs: str) -> dict[str, LegOverride]:
     return {leg: LegOverride(weight=0.0) for leg in (*LEGS, RelatedLeg.name) if leg not in legs}
 
 
-async def measure_singles(
-    connections: Connections, segments: Sequence[Segment], advance: Advance
-) -> Result:
+async def measure_singles(connections: Connections, segments: Sequence[Segment]) -> Result:
     """Writes segments one by one, each when the one before is acknowledged; then forgets them."""
     client = connections.client(SINGLE_TENANT)
     seconds: list[float] = []
@@ -41,7 +38,6 @@ async def measure_singles(
         started = time.perf_counter()
         await client.ingest([segment])
         seconds.append(time.perf_counter() - started)
-        advance()
     await client.forget(everything=True)
     measured = seconds[WARM_UP:] or seconds
     return Result(
@@ -52,7 +48,7 @@ async def measure_singles(
     )
 
 
-async def measure_visibility(connections: Connections, advance: Advance) -> list[Result]:
+async def measure_visibility(connections: Connections) -> list[Result]:
     """Writes to an idle service, and queries each leg until it finds the write.
 
     Each leg is queried alone, with the token of the write, all of them concurrently.
@@ -72,7 +68,6 @@ async def measure_visibility(connections: Connections, advance: Advance) -> list
                 missed[leg] += 1
             else:
                 seconds[leg].append(after_s)
-        advance()
     await client.forget(everything=True)
     return [
         Result(

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 
-from rich.progress import Progress
-
 from bench.harness.collection import Collection
 from bench.harness.connections import (
     LIMIT,
@@ -21,19 +19,20 @@ from bench.harness.connections import (
 from bench.harness.cpu import CpuMeter, CpuUse, per_request
 from bench.harness.latency import curve_ms
 from bench.harness.load import (
-    Advance,
     Run,
     closed_loop,
     leg_faults,
     open_loop,
     poisson_arrivals,
     repeated,
+    silent,
     split,
 )
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Result
 from bench.harness.service import Target, fresh_data, started
 from bench.harness.writing import BatchLoader, measure_projection
+from bench.reports.recording import console
 from bench.speed import ingest
 from trivium.values import Retrieval
 
@@ -95,14 +94,12 @@ def _healthy_after(start: str, target: Target) -> Result:
 class Suite:
     """The scenarios against one running service."""
 
-    def __init__(self, plan: Plan, target: Target, take: Take, bars: Progress) -> None:
+    def __init__(self, plan: Plan, target: Target, take: Take) -> None:
         self._plan = plan
         self._collection = plan.collection
         self._target = target
         self._take = take
-        self._bars = bars
-        self._processes = None if target.pid is None else ServiceProcesses(target.pid)
-        self._meter = CpuMeter(self._processes)
+        self._meter = CpuMeter(None if target.pid is None else ServiceProcesses(target.pid))
         self._idle: CpuUse | None = None
         self._queries = list(repeated(plan.collection.queries, plan.min_calls))
 
@@ -118,33 +115,22 @@ class Suite:
     async def _write(self, connections: Connections) -> None:
         measured = "ingest" in self._plan.scenarios
         if measured:
-            await self._singles(connections)
+            memories = self._collection.memories.values()
+            segments = max((memory.segments for memory in memories), key=len)
+            self._take(await ingest.measure_singles(connections, segments))
+        console.print("writing the collection")
         since = time.perf_counter()
-        written = self._collection.segment_count + self._collection.fact_count
-        task = self._bars.add_task("writing the collection", total=written)
-        loader = BatchLoader(connections, lambda count: self._bars.advance(task, count))
+        loader = BatchLoader(connections, lambda _: None)
         results = await loader.load(self._collection)
-        bar = self._bar("waiting for the projections", 1)
         projected = await measure_projection(connections, self._collection, loader.tokens, since)
-        bar()
         if measured:
-            self._take_all([*results, projected])
-            bar = self._bar("writing to an idle service", ingest.MARKS)
-            self._take_all(await ingest.measure_visibility(connections, bar))
-
-    async def _singles(self, connections: Connections) -> None:
-        memories = self._collection.memories.values()
-        segments = max((memory.segments for memory in memories), key=len)
-        count = min(len(segments), ingest.SINGLES + ingest.WARM_UP)
-        bar = self._bar("writing single segments", count)
-        self._take(await ingest.measure_singles(connections, segments, bar))
+            for result in [*results, projected, *await ingest.measure_visibility(connections)]:
+                self._take(result)
 
     # ---------------------------------------------------------------- load
 
     async def _load(self) -> None:
-        bar = self._bar("idling", 1)
         self._idle = await self._meter.idle(IDLE_S)
-        bar()
         reached_per_s = 0.0
         async with connected(self._target.address, 1) as connections:
             await self._unmeasured(connections, CALLERS[1], WARM_UP_ROUNDS * self._plan.min_calls)
@@ -158,18 +144,22 @@ class Suite:
 
     async def _unmeasured(self, connections: Connections, callers: int, calls: int) -> None:
         queries = islice(repeated(self._collection.queries, calls), calls)
-        await closed_loop(connections.ask, queries, callers, self._bar("warming up", calls))
+        await closed_loop(connections.ask, queries, callers, silent)
 
     async def _closed_loop(self, connections: Connections, callers: int) -> float:
-        bar = self._bar(f"load, {callers} callers", len(self._queries))
-        run, use = await self._meter.over(closed_loop(connections.ask, self._queries, callers, bar))
+        console.print(f"load, {callers} callers")
+        run, use = await self._meter.over(
+            closed_loop(connections.ask, self._queries, callers, silent)
+        )
         self._take(self._load_result({"loop": "closed", "callers": callers}, run, use))
         return run.throughput_per_s
 
     async def _open_loop(self, connections: Connections, rate_per_s: float, share: float) -> None:
-        bar = self._bar(f"load, {rate_per_s:.0f} per second", len(self._queries))
+        console.print(f"load, {rate_per_s:.0f} per second")
         arrivals = poisson_arrivals(rate_per_s, len(self._queries))
-        run, use = await self._meter.over(open_loop(connections.ask, self._queries, arrivals, bar))
+        run, use = await self._meter.over(
+            open_loop(connections.ask, self._queries, arrivals, silent)
+        )
         parameters: dict[str, Json] = {"loop": "open", "share": share, "rate_per_s": rate_per_s}
         self._take(self._load_result(parameters, run, use))
 
@@ -190,13 +180,3 @@ class Suite:
                 "curve_ms": curve_ms([seconds for seconds, _ in run.answered]),
             },
         )
-
-    # ---------------------------------------------------------------- the rest
-
-    def _take_all(self, results: Sequence[Result]) -> None:
-        for result in results:
-            self._take(result)
-
-    def _bar(self, description: str, total: int) -> Advance:
-        task = self._bars.add_task(description, total=total)
-        return lambda: self._bars.advance(task)

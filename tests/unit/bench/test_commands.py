@@ -155,7 +155,7 @@ def test_ghz_calls_are_counted_by_status() -> None:
     written = ghz.ghz_table([ghz.result_of(calls, rate=100, budget=50).as_record({})])
 
     assert ghz.settings_of(100, 50, 2)["total"] == 200
-    assert written.splitlines()[-1] == "| 50 ms | 100 | 50 | 3 | 3 | 50.0% | 3 | 0.0% |"
+    assert written.splitlines()[-1] == "| 50 | 100 | 50.0% | 3 | 3 | 50.0% | 3 | 0.0% |"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

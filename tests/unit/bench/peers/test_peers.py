@@ -114,13 +114,10 @@ async def test_the_first_window_of_each_text_that_may_be_embedded_is_its_vector(
     secret = Segment(id="s", text="my pin is 1234", sensitive=True)
     memory = Memory([Segment(id="g", text="We sailed to Goa.", speaker="Mel"), secret])
     collection = Collection(name="c", memories={"t": memory}, queries=[])
-    counted: list[int] = []
-
-    memories = await passages_of(collection, FakeEmbedder(), counted.append)
+    memories = await passages_of(collection, FakeEmbedder())
 
     assert [(each.id, each.text) for each in memories["t"]] == [("g", "Mel: We sailed to Goa.")]
     assert memories["t"][0].vector.ndim == 1
-    assert counted == [1]
 
 
 class Answering:
@@ -152,9 +149,9 @@ async def test_every_system_is_asked_the_same_and_has_a_row_and_a_bar(tmp_path: 
     other = Answering("other", ["b"], asked).system()
     records: list[Record] = []
     for system in (one, other):
-        records.append((await recall(system, QUERIES, lambda: None)).as_record({}))
+        records.append((await recall(system, QUERIES)).as_record({}))
     order = []
-    async for result in take_turns([one, other], QUERIES, turns=2, calls=5, advance=lambda: None):
+    async for result in take_turns([one, other], QUERIES, turns=2, calls=5):
         records.append(result.as_record({}))
         order.append(result.parameters["system"])
 
@@ -169,8 +166,8 @@ async def test_every_system_is_asked_the_same_and_has_a_row_and_a_bar(tmp_path: 
 
 async def test_a_run_that_ends_early_has_no_row(tmp_path: Path) -> None:
     system = Answering("one", ["a"], Counter()).system()
-    records = [(await recall(system, QUERIES, lambda: None)).as_record({})]
-    async for result in take_turns([system], QUERIES, turns=1, calls=5, advance=lambda: None):
+    records = [(await recall(system, QUERIES)).as_record({})]
+    async for result in take_turns([system], QUERIES, turns=1, calls=5):
         records.append(result.as_record({}))
         break
 
@@ -183,7 +180,7 @@ async def test_a_run_that_ends_early_has_no_row(tmp_path: Path) -> None:
 async def test_no_load_asks_again_what_the_one_before_has_asked() -> None:
     answering = Answering("one", ["a"], Counter())
 
-    loads = take_turns([answering.system()], QUERIES, turns=1, calls=5, advance=lambda: None)
+    loads = take_turns([answering.system()], QUERIES, turns=1, calls=5)
     async for _ in loads:
         pass
 
