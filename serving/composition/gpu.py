@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
-from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
 from serving.config.settings import EmbedderSettings, RerankerSettings
@@ -45,6 +44,9 @@ def open_encoder(
     """
     backend, chosen = runtime_of(embedder, checkpoint)
     if backend == "onnx":
+        # Its import writes a file of telemetry into the temporary folder.
+        from serving.adapters.encoder.onnx_encoder import OnnxEncoder
+
         return OnnxEncoder(
             checkpoint,
             cache_dir,
