@@ -45,6 +45,8 @@ from serving.pipeline.retrieval.legs import (
 )
 from serving.pipeline.retrieval.newest import Streams
 from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.steps import RetrievalSteps
+from serving.pipeline.retrieval.trace import Tracer
 from serving.pipeline.retrieval.warm import QUESTION, Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
@@ -113,10 +115,12 @@ async def running_service(
             )
         if reranker is None:
             reranker = await stack.enter_async_context(open_reranker(settings))
-        use_cases = _use_cases(settings, postgres, graph, spaces, reranker, recorder)
+        breakers = _breakers(recorder)
+        steps = _steps(postgres, graph, spaces, reranker, breakers)
+        use_cases = _use_cases(settings, postgres, graph, spaces, steps, breakers)
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
-        await _warm_up(use_cases.retriever, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
+        await _warm_up(Tracer(steps), profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
         access = await stack.enter_async_context(open_access(settings, postgres.access_keys))
         yield TriviumService(
             use_cases,
@@ -127,7 +131,7 @@ async def running_service(
         )
 
 
-async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) -> None:
+async def _warm_up(tracer: Tracer, profile: Profile, give_up: Deadline) -> None:
     """Sends a query for an empty tenant until every leg has answered, or the time is up.
 
     A store's first query is its slowest by far (Neo4j takes seconds to plan the statement), so no
@@ -138,7 +142,7 @@ async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) ->
     while not give_up.passed:
         try:
             # Traced, since the time of a first query must not count as its usual cost.
-            answer = (await retriever.trace(query, profile, give_up)).retrieval
+            answer = (await tracer.trace(query, profile, give_up)).retrieval
         except TriviumError as error:
             logger.info("warm-up query failed, retrying", extra={"reason": str(error)})
         else:
@@ -147,22 +151,14 @@ async def _warm_up(retriever: Retriever, profile: Profile, give_up: Deadline) ->
         await asyncio.sleep(RETRY_S)
 
 
-def _use_cases(
-    settings: Settings,
+def _steps(
     postgres: Postgres,
     graph: Neo4jGraph,
     spaces: VectorSpaces,
     reranker: Reranker | None,
-    recorder: Recorder,
-) -> UseCases:
-    about = About(
-        version=importlib.metadata.version("trivium"),
-        placement=settings.serve.placement,
-        ingress=RayEnvironment().ingress,
-        started_at=now_utc(),
-    )
-    breakers = _breakers(recorder)
-    retriever = Retriever(
+    breakers: Mapping[str, Breaker],
+) -> RetrievalSteps:
+    return RetrievalSteps(
         legs=_legs(postgres, graph, breakers),
         spaces=spaces,
         store=postgres.store,
@@ -170,13 +166,29 @@ def _use_cases(
         dates=EnglishDates(),
         names=postgres.names,
         reranker=reranker,
-        admission=admission_of(settings),
         store_breaker=breakers[STORE],
     )
+
+
+def _use_cases(
+    settings: Settings,
+    postgres: Postgres,
+    graph: Neo4jGraph,
+    spaces: VectorSpaces,
+    steps: RetrievalSteps,
+    breakers: Mapping[str, Breaker],
+) -> UseCases:
+    about = About(
+        version=importlib.metadata.version("trivium"),
+        placement=settings.serve.placement,
+        ingress=RayEnvironment().ingress,
+        started_at=now_utc(),
+    )
+    retriever = Retriever(steps, postgres.access, admission_of(settings))
     return UseCases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names),
-        explainer=AbsenceExplainer(retriever, postgres.store, spaces, graph),
+        explainer=AbsenceExplainer(Tracer(steps), postgres.store, spaces, graph),
         ingestor=Ingestor(postgres.store, CapitalisedEntities(), write_slots_of(settings)),
         eraser=Eraser(postgres.store, postgres.lexical, spaces, graph, postgres.consistency),
         observer=Observer(

@@ -18,7 +18,7 @@ from serving.pipeline.retrieval.explain_leg_absence import LegAbsence
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.ordering import Hit, Stage
 from serving.pipeline.retrieval.rerank_stage import RerankReport
-from serving.pipeline.retrieval.retrieve import Retrieval
+from serving.pipeline.retrieval.steps import Retrieval
 from serving.pipeline.retrieval.warm import Warmed
 from serving.rpc.items import duration, from_fact, from_reference, from_segment
 from serving.rpc.questions import CompareCall, RetrieveCall, StreamedCall

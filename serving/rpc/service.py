@@ -21,7 +21,8 @@ from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.newest import Streams, newest_answers
-from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
+from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.steps import Retrieval
 from serving.pipeline.retrieval.warm import Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingested, Ingestor

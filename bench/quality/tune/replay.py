@@ -55,7 +55,7 @@ class Replay:
 
     def scores(self, profile: Profile) -> dict[ItemId, float]:
         """The score of every candidate that is not folded."""
-        hits = self._ordered(profile, thorough=True).before_the_cut()
+        hits = self._ordered(profile, thorough=True).uncut()
         return {hit.item.item: hit.score for hit in hits}
 
     def ranked(self, profile: Profile) -> list[str]:
@@ -75,7 +75,7 @@ class Replay:
         )
         ordering = Ordering(profile, self.found.scope, fused, thorough=thorough)
         while batch := ordering.next_to_load():
-            ordering.take(batch, self.found.rows)
+            ordering.add_rows(batch, self.found.rows)
         return ordering
 
     def _list(self, spec: LegSpec, profile: Profile) -> RankedList:

@@ -16,7 +16,8 @@ from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, LegAbsenceExplainer, Miss
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.ordering import Hit, Stage, hidden_by
-from serving.pipeline.retrieval.retrieve import Retriever, Traced
+from serving.pipeline.retrieval.steps import Traced
+from serving.pipeline.retrieval.trace import Tracer
 from serving.ports.graph import Graph
 from serving.ports.memory_store import MemoryStore
 
@@ -87,10 +88,10 @@ class AbsenceExplainer:
     """Finds out where one item was lost, by repeating the query with changed profiles."""
 
     def __init__(
-        self, retriever: Retriever, store: MemoryStore, spaces: VectorSpaces, graph: Graph
+        self, tracer: Tracer, store: MemoryStore, spaces: VectorSpaces, graph: Graph
     ) -> None:
-        self._retriever = retriever
-        self._legs = LegAbsenceExplainer(retriever)
+        self._tracer = tracer
+        self._legs = LegAbsenceExplainer(tracer)
         self._store = store
         self._spaces = spaces
         self._graph = graph
@@ -112,7 +113,7 @@ class AbsenceExplainer:
         evidence = await self._evidence(query.scope, row, deadline)
         if reason := hidden_by(row, query.scope, evidence):
             return Absence(loss=Loss.FILTERED, reason=reason)
-        traced = await self._retriever.trace(query, profile, deadline)
+        traced = await self._tracer.trace(query, profile, deadline)
         legs = await self._legs.explain(query, profile, row, traced.results, deadline)
         if all(fused.item != item for fused in traced.fused):
             return await self._not_found(query, row, evidence, legs)
@@ -152,13 +153,13 @@ class AbsenceExplainer:
         self, profile: Profile, item: ItemId, traced: Traced, deadline: Deadline
     ) -> Absence:
         """Finds the step that cost the item its place: the last without which it would be a hit."""
-        order = traced.ordering.before_the_cut()
+        order = traced.ordering.uncut()
         place = _place(item, order)
         assert place is not None, "an item that is not folded must be in the order; this is a bug"
         hit = order[place - 1]
         where = f"the item is at rank {place}, and the limit is {profile.limit}"
         below = Absence(loss=Loss.CUT, reason=where, rank=place, hit=hit)
-        if by := traced.ordering.gave_way().get(item):
+        if by := traced.ordering.displaced_hits().get(item):
             took = f"{by.item.id!r} took the place reserved for {by.ledger.reserved_by}"
             reason = f"the item is at rank {place}; {took}"
             return replace(below, loss=Loss.DISPLACED, reason=reason, by=by.item.item)
@@ -166,7 +167,7 @@ class AbsenceExplainer:
             without = step.without(profile)
             if without == profile:
                 continue
-            answer = await self._retriever.reorder(traced, without, deadline)
+            answer = await self._tracer.reorder(traced, without, deadline)
             if kept_at := _place(item, answer):
                 reason = f"{where}; {step.said.format(kept_at)}"
                 return replace(below, loss=step.loss, reason=reason, by=step.by(hit))

@@ -19,7 +19,7 @@ from serving.domain.ranking.profile import MAX_DEPTH, LegSpec, Profile
 from serving.domain.ranking.ranked_list import RankStyle
 from serving.pipeline.retrieval.leg_runner import LegResult, LegState
 from serving.pipeline.retrieval.legs import LEGS
-from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.trace import Tracer
 
 
 class Miss(StrEnum):
@@ -64,8 +64,8 @@ class LegAbsence:
 class LegAbsenceExplainer:
     """Runs the legs of a profile with more depth and fewer restrictions than the profile has."""
 
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
 
     async def explain(
         self,
@@ -121,7 +121,7 @@ class LegAbsenceExplainer:
             )
             with contextlib.suppress(AllLegsFailedError):
                 asked = replace(profile, legs=legs, rerank=None)
-                results = await self._retriever.run_legs(query, asked, deadline)
+                results = await self._tracer.run_legs(query, asked, deadline)
                 found |= {
                     result.report.leg: result for result in results if result.report.leg in names
                 }

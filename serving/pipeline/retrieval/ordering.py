@@ -113,8 +113,8 @@ class Ordering:
         tied = takewhile(lambda fused: fused.score == wanted[-1].score, rest)
         return [fused.item for fused in chain(wanted, tied)]
 
-    def take(self, batch: Sequence[ItemId], rows: Mapping[ItemId, Item]) -> None:
-        """Takes the rows that were read for `next_to_load()`."""
+    def add_rows(self, batch: Sequence[ItemId], rows: Mapping[ItemId, Item]) -> None:
+        """Adds the rows that were read for `next_to_load()`."""
         self._rows.update(rows)
         taken, self._waiting = self._waiting[: len(batch)], self._waiting[len(batch) :]
         present = [
@@ -160,8 +160,8 @@ class Ordering:
             return []
         return [hit for hit in self._hits if not hit.item.sensitive][: self.profile.rerank.head]
 
-    def take_logits(self, logits: Mapping[ItemId, float]) -> None:
-        """Takes the logits of `head()`; the other hits follow in coarse order."""
+    def add_logits(self, logits: Mapping[ItemId, float]) -> None:
+        """Adds the logits of `head()`; the other hits follow in coarse order."""
         rerank = self.profile.rerank
         assert rerank is not None, "only called for a profile that reranks; this is a bug"
         self._logits = logits
@@ -185,7 +185,7 @@ class Ordering:
         ]
         self._hits = [*sorted(reranked, key=self._place), *coarse]
 
-    def leave_coarse(self, stage: Stage) -> None:
+    def mark_coarse(self, stage: Stage) -> None:
         """Marks all hits as not reranked: the coarse order stands.
 
         Args:
@@ -204,10 +204,10 @@ class Ordering:
 
     # ------------------------------------------------------------ looking back
 
-    def under(self, profile: Profile) -> Ordering:
+    def with_profile(self, profile: Profile) -> Ordering:
         """Returns the same candidates and rows under another profile, not reranked yet."""
         again = Ordering(profile, self.scope, self._fused, thorough=True)
-        again.take(again.next_to_load(), self._rows)
+        again.add_rows(again.next_to_load(), self._rows)
         return again
 
     def known_logits(self, hits: Sequence[Hit]) -> dict[ItemId, float] | None:
@@ -217,19 +217,19 @@ class Ordering:
             return None
         return {hit.item.item: known[hit.item.item] for hit in hits}
 
-    def gave_way(self) -> dict[ItemId, Hit]:
+    def displaced_hits(self) -> dict[ItemId, Hit]:
         """Returns the hits that lost their place to a reserved one, by the item that lost it."""
-        return _with_reserved(self.before_the_cut(), self.profile)[1]
+        return _with_reserved(self.uncut(), self.profile)[1]
 
     # ------------------------------------------------------------ the answer
 
-    def before_the_cut(self) -> list[Hit]:
+    def uncut(self) -> list[Hit]:
         """Returns all hits in their final order, without a limit."""
         return _diversified(self._hits, self.profile)
 
     def hits(self) -> tuple[Hit, ...]:
         """Returns the hits, best first, at most the profile's limit."""
-        return tuple(_with_reserved(self.before_the_cut(), self.profile)[0])
+        return tuple(_with_reserved(self.uncut(), self.profile)[0])
 
 
 def _fused_order_is_final(profile: Profile) -> bool:

@@ -71,13 +71,11 @@ class RerankStage:
                 raise _NotStartedError(SHED_REASON)
             logits = await self._logits(question, [text_of(hit.item) for hit in head], deadline)
         except _NotDoneError as error:
-            ordering.leave_coarse(error.stage)
+            ordering.mark_coarse(error.stage)
             return RerankReport(
                 stage=error.stage, reason=str(error), elapsed_s=time.perf_counter() - started
             )
-        ordering.take_logits(
-            {hit.item.item: logit for hit, logit in zip(head, logits, strict=True)}
-        )
+        ordering.add_logits({hit.item.item: logit for hit, logit in zip(head, logits, strict=True)})
         return RerankReport(
             stage=Stage.RERANKED, hits=len(head), elapsed_s=time.perf_counter() - started
         )

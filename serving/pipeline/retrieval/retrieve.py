@@ -1,133 +1,34 @@
-"""Answers a question: legs, then fusion, priors, folding, reranking and diversification.
-
-1. Correct misspelt and shortened names to known ones, if the profile enables that.
-2. Run every leg of the profile concurrently, until the deadline less a reserve.
-3. Rank the candidates by the profile's signals, and fuse all lists. Signals ask the index; rows are
-   read only of candidates that it lacks.
-4. Read the rows of the best candidates; rows that are gone or outside the scope are dropped.
-5. Weigh by importance and age, fold near-duplicates, rerank, diversify, cut to the limit.
-"""
+"""Answers queries, as long as the service is not too busy."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import cache, partial
-
-from serving.domain.breaker import Breaker
-from serving.domain.budget import NAME_CORRECTION, RANKING, Deadline
-from serving.domain.errors import (
-    BreakerOpenError,
-    BudgetExhaustedError,
-    RequiredLegsError,
-    StoreUnavailableError,
-)
-from serving.domain.items.records import Item, ItemId, Segment, segment_id
-from serving.domain.items.text import questions_of
+from serving.domain.budget import Deadline
 from serving.domain.questions.query import Query
-from serving.domain.ranking.fusion import Fused, fuse
 from serving.domain.ranking.profile import Profile
-from serving.domain.ranking.ranked_list import RankedList
-from serving.domain.ranking.signals import ACCESS, TIME, Known, Named, Traits, ranked_by
-from serving.pipeline.index.vector_space import VectorLookup
-from serving.pipeline.index.vector_spaces import VectorSpaces
-from serving.pipeline.retrieval.admission import NOTHING, RERANK, Admission
-from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
-from serving.pipeline.retrieval.legs.leg import Periods
-from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
-from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
-from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
+from serving.pipeline.retrieval.admission import Admission
+from serving.pipeline.retrieval.leg_runner import LegReport
+from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
 from serving.ports.access import AccessLog
-from serving.ports.memory_store import MemoryStore
-from serving.ports.reranking import Reranker
-from serving.ports.text_analysis import DateReader
-from serving.ports.words import NameResolver
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
-    """Where the time of one retrieval went, in seconds."""
-
-    total_s: float
-    embedding_s: float
-    loading_s: float
-    reranking_s: float
-    ranking_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retrieval:
-    """The answer to a question."""
-
-    profile: str
-    hits: tuple[Hit, ...]
-    reports: tuple[LegReport, ...]
-    rerank: RerankReport | None
-    timings: Timings
-    candidates: int
-    folded: int
-    vanished: int
-    index_epoch: int
-    name_corrections: tuple[NameCorrection, ...] = ()
-    shed: frozenset[str] = NOTHING
-    """The reranker and the legs that were shed because the service was busy."""
-
-    unknown_seeds: tuple[str, ...] = ()
-    """The seeds of the query that are no segments which represent an entity."""
-
-    @property
-    def legs_alone(self) -> set[str]:
-        """The legs that found a hit which no other leg found."""
-        ran = {report.leg for report in self.reports}
-        found_by = [{term.leg for term in hit.ledger.leg_terms} & ran for hit in self.hits]
-        return {leg for legs in found_by if len(legs) == 1 for leg in legs}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traced:
-    """A retrieval with its intermediate results, to explain what happened to one item.
-
-    `query` is the query that the legs ran, with corrected names.
-    """
-
-    retrieval: Retrieval
-    query: Query
-    results: Sequence[LegResult]
-    fused: Sequence[Fused]
-    ordering: Ordering
 
 
 class Retriever:
-    """Answers questions from legs, a store and a profile."""
+    """Answers admitted queries.
+
+    Args:
+        steps: How an answer is made.
+        access: Records which items were shown.
+        admission: Decides what is answered; None for the usual one.
+    """
 
     def __init__(
-        self,
-        *,
-        legs: LegRunner,
-        spaces: VectorSpaces,
-        store: MemoryStore,
-        access: AccessLog,
-        dates: DateReader,
-        names: NameResolver | None = None,
-        reranker: Reranker | None = None,
-        admission: Admission | None = None,
-        store_breaker: Breaker | None = None,
+        self, steps: RetrievalSteps, access: AccessLog, admission: Admission | None = None
     ) -> None:
-        self._legs = legs
-        self._spaces = spaces
-        self._store = store
+        self._steps = steps
         self._access = access
-        self._dates = dates
-        self._names = names
-        self._rerank = RerankStage(reranker)
         self._admission = admission or Admission()
-        self._store_breaker = store_breaker or Breaker("store")
 
     async def retrieve(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
-        """Answers within the deadline, from the legs that answered by then.
+        """Answers from the legs that answer in time, and records that the hits were shown.
 
         Raises:
             AllLegsFailedError: Every leg that ran failed.
@@ -141,268 +42,27 @@ class Retriever:
         return retrieval
 
     async def preview(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
-        """Does the same and is not recorded as an access, which would change later answers.
+        """Answers like `retrieve`, without recording accesses, which change later answers.
 
         Raises:
             As `retrieve`.
         """
         tenant = query.scope.tenant
         with self._admission.admitted(tenant, profile, deadline, query.required) as shed:
-            traced = await self._retrieve(query, profile, deadline, thorough=False, shed=shed)
-        return traced.retrieval
+            return (await self._steps.run(query, profile, deadline, shed=shed)).retrieval
 
     def record_access(self, query: Query, retrieval: Retrieval) -> None:
-        """Records that the hits of a preview were used."""
+        """Records that the hits of a preview were shown."""
         self._access.record(query.scope.tenant, [hit.item.item for hit in retrieval.hits])
 
-    async def trace(self, query: Query, profile: Profile, deadline: Deadline) -> Traced:
-        """Does the same and keeps every step, with all rows read; is not recorded as an access.
-
-        It is for tuning and is always admitted.
-
-        Raises:
-            AllLegsFailedError: Every leg that ran failed.
-            StoreUnavailableError: The candidates' rows cannot be read.
-            BudgetExhaustedError: The time ran out between the legs and the rows.
-        """
-        return await self._retrieve(query, profile, deadline, thorough=True)
-
-    async def reorder(
-        self, traced: Traced, profile: Profile, deadline: Deadline
-    ) -> tuple[Hit, ...]:
-        """Returns the answer of a traced retrieval under a profile with other steps after fusion.
-
-        Legs and rows are not read again; the reranker is called only for hits it has not scored.
-        """
-        ordering = traced.ordering.under(profile)
-        report = traced.retrieval.rerank
-        if profile.rerank is None or report is None:
-            return ordering.hits()
-        if report.stage is not Stage.RERANKED:
-            ordering.leave_coarse(report.stage)
-        elif (logits := traced.ordering.known_logits(ordering.head())) is not None:
-            ordering.take_logits(logits)
-        else:
-            await self._rerank.rerank(traced.query.text, ordering, deadline)
-        return ordering.hits()
-
     async def warm(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegReport]:
-        """Only runs the legs, if the service is not too busy; in the profile's order.
+        """Runs the legs without an answer, and reports each; in the profile's order.
 
         Raises:
             AllLegsFailedError: Every leg that ran failed.
             StoreUnavailableError: A leg could not reach PostgreSQL.
-            OverloadedError: The service is too busy to answer within the deadline.
+            OverloadedError: The service is too busy to run them within the deadline.
         """
         with self._admission.admitted(query.scope.tenant, profile, deadline) as shed:
-            periods = self._periods_of(query)
-            results, _ = await self._run_legs(query, profile, periods, deadline, shed)
+            results = await self._steps.run_legs(query, profile, deadline, shed)
         return [result.report for result in results]
-
-    async def run_legs(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegResult]:
-        """Only runs the legs, until the deadline less a reserve; in the profile's order.
-
-        Raises:
-            AllLegsFailedError: Every leg that ran failed.
-            StoreUnavailableError: A leg could not reach PostgreSQL.
-        """
-        query, _ = await self._with_corrected_names(query, profile, deadline)
-        results, _ = await self._run_legs(query, profile, self._periods_of(query), deadline)
-        return results
-
-    async def _with_corrected_names(
-        self, query: Query, profile: Profile, deadline: Deadline
-    ) -> tuple[Query, tuple[NameCorrection, ...]]:
-        """Returns the query with corrected names, and the corrections."""
-        if self._names is None or not profile.resolve_names:
-            return query, ()
-        return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
-
-    def _periods_of(self, query: Query) -> Periods:
-        """Reads the dates of a question when first asked for: reading one takes milliseconds."""
-        return cache(partial(self._dates.periods, query.text, query.scope.as_of))
-
-    async def _run_legs(
-        self,
-        query: Query,
-        profile: Profile,
-        periods: Periods,
-        deadline: Deadline,
-        shed: frozenset[str] = NOTHING,
-    ) -> tuple[list[LegResult], float]:
-        """Returns the legs' results, and how long they waited for embeddings, in seconds."""
-        parts = questions_of(query.text) if profile.split_questions else ()
-        lookup = VectorLookup(query, self._spaces.for_query(query), parts)
-        results = await self._legs.run(
-            query, profile, lookup, periods, RANKING.before(deadline), shed
-        )
-        return results, lookup.embedding_s
-
-    async def _retrieve(
-        self,
-        query: Query,
-        profile: Profile,
-        deadline: Deadline,
-        *,
-        thorough: bool,
-        shed: frozenset[str] = NOTHING,
-    ) -> Traced:
-        started = time.perf_counter()
-        query, corrections = await self._with_corrected_names(query, profile, deadline)
-        periods = self._periods_of(query)
-        results, embedding_s = await self._run_legs(query, profile, periods, deadline, shed)
-        _check_required(query, results)
-        found = [result.ranked for result in results if result.ranked is not None]
-
-        loading = _Loading(self._store, self._store_breaker, query, deadline)
-        signals = await self._signals(query, profile, found, periods, loading)
-        fused = _fuse(profile, [*found, *signals])
-        ordering = Ordering(profile, query.scope, fused, thorough=thorough)
-        while batch := ordering.next_to_load():
-            ordering.take(batch, await loading.rows(batch))
-        rerank = await self._rerank.rerank(query.text, ordering, deadline, shed=RERANK in shed)
-        unknown_seeds = await _unknown_seeds(query, loading)
-
-        hits = ordering.hits()
-        total_s = time.perf_counter() - started
-        legs_s = max((result.report.elapsed_s for result in results), default=0.0)
-        reranking_s = rerank.elapsed_s if rerank is not None else 0.0
-        retrieval = Retrieval(
-            profile=profile.name,
-            hits=hits,
-            reports=tuple(result.report for result in results),
-            rerank=rerank,
-            timings=Timings(
-                total_s=total_s,
-                embedding_s=embedding_s,
-                loading_s=loading.elapsed_s,
-                reranking_s=reranking_s,
-                ranking_s=max(0.0, total_s - legs_s - loading.elapsed_s - reranking_s),
-            ),
-            candidates=len(fused),
-            folded=len(ordering.folded_into),
-            vanished=len(ordering.vanished),
-            index_epoch=max((result.index_epoch or 0 for result in results), default=0),
-            name_corrections=corrections,
-            shed=shed,
-            unknown_seeds=unknown_seeds,
-        )
-        return Traced(
-            retrieval=retrieval, query=query, results=results, fused=fused, ordering=ordering
-        )
-
-    async def _signals(
-        self,
-        query: Query,
-        profile: Profile,
-        found: Sequence[RankedList],
-        periods: Periods,
-        loading: _Loading,
-    ) -> list[RankedList]:
-        """Returns a list per signal, of the candidates that still exist."""
-        named = Named.of(query.text)
-        names = [signal.name for signal in profile.signals if signal.weight]
-        if TIME in names:
-            named = Named(named.words, periods())
-            if not named.periods:
-                names.remove(TIME)  # it ranks nothing
-        if not names:
-            return []
-        items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
-        counted = items if ACCESS in names else []
-        traits = self._traits(query, items)
-        unknown = [item for item in items if item not in traits]
-        rows, shown = await asyncio.gather(
-            loading.rows(unknown), loading.shown(self._access, counted)
-        )
-        traits |= {item: Traits.of(rows[item]) for item in unknown if item in rows}
-        known = [Known(traits[item], named, shown.get(item, 0)) for item in items if item in traits]
-        return [ranked_by(name, known) for name in names]
-
-    def _traits(self, query: Query, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
-        """Returns what an index in this process knows of the items, without reading rows."""
-        known_by = self._spaces.for_query(query).traits
-        return {} if known_by is None else dict(known_by(query.scope.tenant, items))
-
-
-class _Loading:
-    """Reads the candidates' rows, each once, and measures the time that takes."""
-
-    def __init__(
-        self, store: MemoryStore, breaker: Breaker, query: Query, deadline: Deadline
-    ) -> None:
-        self._store = store
-        self._breaker = breaker
-        self._tenant = query.scope.tenant
-        self._deadline = deadline
-        self._rows: dict[ItemId, Item] = {}
-        self._read: set[ItemId] = set()
-        self.elapsed_s = 0.0
-
-    async def rows(self, items: Sequence[ItemId]) -> Mapping[ItemId, Item]:
-        """Returns the rows that exist.
-
-        Raises:
-            BudgetExhaustedError: The time ran out.
-            StoreUnavailableError: The store cannot be reached, or did not answer before.
-        """
-        unread = [item for item in items if item not in self._read]
-        if unread:
-            started = time.perf_counter()
-            async with self._in_time():
-                self._rows |= await self._store.load(self._tenant, unread, self._deadline)
-            self._read.update(unread)
-            self.elapsed_s += time.perf_counter() - started
-        return self._rows
-
-    async def shown(self, access: AccessLog, items: Sequence[ItemId]) -> Mapping[ItemId, int]:
-        """Returns how often each was shown.
-
-        Raises:
-            BudgetExhaustedError: The time ran out.
-        """
-        if not items:
-            return {}
-        async with self._in_time():
-            return await access.shown_counts(self._tenant, items, self._deadline)
-
-    @asynccontextmanager
-    async def _in_time(self) -> AsyncIterator[None]:
-        try:
-            with self._breaker.guard(self, self._deadline):
-                async with asyncio.timeout(self._deadline.remaining()):
-                    yield
-        except TimeoutError as error:
-            raise BudgetExhaustedError("reading the candidates") from error
-        except BreakerOpenError as error:
-            raise StoreUnavailableError(error.why) from error
-
-
-def _check_required(query: Query, results: Sequence[LegResult]) -> None:
-    """Raises `RequiredLegsError` if a leg that the query requires is not OK."""
-    missing = {
-        report.leg: report.reason or report.state.value.replace("_", " ")
-        for report in (result.report for result in results)
-        if report.leg in query.required and report.state is not LegState.OK
-    }
-    if missing:
-        raise RequiredLegsError(missing)
-
-
-async def _unknown_seeds(query: Query, loading: _Loading) -> tuple[str, ...]:
-    if not query.seeds:
-        return ()
-    rows = await loading.rows([segment_id(id_) for id_ in query.seeds])
-    known = {row.id for row in rows.values() if isinstance(row, Segment) and row.entity}
-    return tuple(id_ for id_ in query.seeds if id_ not in known)
-
-
-def _fuse(profile: Profile, lists: Sequence[RankedList]) -> list[Fused]:
-    return fuse(
-        lists,
-        weights=profile.weights,
-        method=profile.fusion,
-        rank_constant=profile.rank_constant,
-        rank_style=profile.rank_style,
-        least_scores=profile.least_scores,
-    )

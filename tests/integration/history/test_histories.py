@@ -38,7 +38,8 @@ from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.legs import DenseLeg, FactsLeg, GraphLeg, LexicalLeg, TemporalLeg
 from serving.pipeline.retrieval.legs.leg import Leg
-from serving.pipeline.retrieval.retrieve import Retriever, Traced
+from serving.pipeline.retrieval.steps import RetrievalSteps, Traced
+from serving.pipeline.retrieval.trace import Tracer
 from serving.ports.access import AccessLog, Timeline
 from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
 from serving.ports.memory_store import Catalog, MemoryStore, Selector
@@ -127,7 +128,7 @@ class History:
         self._table = Table()
         self._recorded: dict[str, datetime] = {}
 
-    async def change(self, change: list[Item] | ItemId) -> Retriever:
+    async def change(self, change: list[Item] | ItemId) -> Tracer:
         """Writes items, or erases one. Returns what answers from the stores as they are then."""
         if isinstance(change, ItemId):
             self._table.erase(change)
@@ -148,7 +149,7 @@ class History:
         self._recorded = {id_: self._recorded.get(id_) or at for id_, at in stored.items() if at}
         assert self._recorded == stored
 
-    async def _retriever(self, segments: list[Segment], facts: list[Fact]) -> Retriever:
+    async def _retriever(self, segments: list[Segment], facts: list[Fact]) -> Tracer:
         tenant, stores = self._tenant, self._stores
         engine, graph = ExactIndex(FAKE_MODEL.dimension), InMemoryGraph()
         rows = [segment_row(one, unit(n), tenant=tenant) for n, one in enumerate(segments)]
@@ -167,22 +168,23 @@ class History:
             "facts": FactsLeg(),
             "graph": GraphLeg(graph, FixedConsistency()),
         }
-        return Retriever(
+        steps = RetrievalSteps(
             legs=LegRunner(legs, FixedConsistency()),
             spaces=VectorSpaces(VectorSpace.of(FakeEmbedder(), EngineIndex(engine))),
             store=stores.store,
             access=stores.access,
             dates=FixedDates(),
         )
+        return Tracer(steps)
 
     # ------------------------------------------------------------ what should be found
 
-    async def check(self, retriever: Retriever, question: Question) -> None:
+    async def check(self, tracer: Tracer, question: Question) -> None:
         """Compares what each leg finds and what is shown with what the table says."""
         known_at = self._instant(question.known_at)
         asked = query(QUESTION, scope=scope(self._tenant, as_of=question.as_of, known_at=known_at))
-        facts = await retriever.trace(asked, FACTS, Deadline.after(30))
-        segments = await retriever.trace(asked, SEGMENTS, Deadline.after(30))
+        facts = await tracer.trace(asked, FACTS, Deadline.after(30))
+        segments = await tracer.trace(asked, SEGMENTS, Deadline.after(30))
         true = held(self._table.facts.values(), question.as_of, known_at)
         near = walked([self._table.facts[id_] for id_ in true], "Ann")
         said = self._said(question.as_of, known_at)

@@ -22,7 +22,7 @@ from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Miss
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.name_correction import NameCorrection
 from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
-from serving.pipeline.retrieval.retrieve import Retrieval, Timings
+from serving.pipeline.retrieval.steps import Retrieval, Timings
 from serving.rpc.answers import from_absence, from_retrieval
 from serving.rpc.questions import Coercion, RetrieveCall
 from tests.support.builders import NOON, days, fact, query, ranked, scope, segment
@@ -145,7 +145,7 @@ def test_hit_on_the_wire_recomputes_its_score(
     answer = read(profile, hits)
 
     assert len(answer.hits) == len(hits) <= profile.limit
-    whole_order = ordering.before_the_cut()
+    whole_order = ordering.uncut()
     said = {hit.item.id: hit.item.text for hit in whole_order if isinstance(hit.item, Segment)}
     best = max((hit.score for hit in whole_order if hit.ledger.diversity), default=0)
     for sent, hit in zip(hits, answer.hits, strict=True):
@@ -194,9 +194,9 @@ def ordered(
     )
     ordering = Ordering(profile, scope(), fused)
     while batch := ordering.next_to_load():
-        ordering.take(batch, rows)
+        ordering.add_rows(batch, rows)
     if profile.rerank is not None:
-        ordering.take_logits(
+        ordering.add_logits(
             {hit.item.item: of for hit, of in zip(ordering.head(), logits, strict=False)}
         )
     return ordering

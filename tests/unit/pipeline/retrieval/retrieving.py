@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
@@ -13,7 +14,9 @@ from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
 from serving.pipeline.retrieval.legs.leg import Leg
-from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
+from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
+from serving.pipeline.retrieval.trace import Tracer
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader
 from serving.ports.words import NameResolver
@@ -33,7 +36,7 @@ def some_spaces() -> VectorSpaces:
     return VectorSpaces(VectorSpace.of(FakeEmbedder(), FixedIndex()))
 
 
-def retriever(
+def steps(
     store: InMemoryStore,
     legs: Mapping[str, Leg],
     *,
@@ -42,11 +45,10 @@ def retriever(
     dates: DateReader | None = None,
     names: NameResolver | None = None,
     reranker: Reranker | None = None,
-    admission: Admission | None = None,
     breakers: Mapping[str, Breaker] = MappingProxyType({}),
     spaces: VectorSpaces | None = None,
-) -> Retriever:
-    return Retriever(
+) -> RetrievalSteps:
+    return RetrievalSteps(
         legs=LegRunner(legs, consistency or FixedConsistency(), breakers),
         spaces=spaces or some_spaces(),
         store=store,
@@ -54,9 +56,24 @@ def retriever(
         dates=dates or FixedDates(),
         names=names,
         reranker=reranker,
-        admission=admission,
         store_breaker=breakers.get("store"),
     )
+
+
+def retriever(
+    store: InMemoryStore,
+    legs: Mapping[str, Leg],
+    *,
+    access: RecordingAccess | None = None,
+    admission: Admission | None = None,
+    **parts: Any,
+) -> Retriever:
+    access = access or RecordingAccess()
+    return Retriever(steps(store, legs, access=access, **parts), access, admission)
+
+
+def tracer(store: InMemoryStore, legs: Mapping[str, Leg], **parts: Any) -> Tracer:
+    return Tracer(steps(store, legs, **parts))
 
 
 def hit_ids(answer: Retrieval) -> list[str]:

@@ -31,7 +31,8 @@ from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS as LEGS_BY_NAME
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
-from serving.pipeline.retrieval.retrieve import Retrieval, Retriever
+from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.steps import Retrieval
 from tests.fakes.pipeline import FixedLeg
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.store import InMemoryStore

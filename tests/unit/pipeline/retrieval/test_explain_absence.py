@@ -24,7 +24,7 @@ from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedReranker
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 from tests.support.examples import examples
-from tests.unit.pipeline.retrieval.retrieving import retriever, some_spaces, soon, store_of
+from tests.unit.pipeline.retrieval.retrieving import retriever, some_spaces, soon, store_of, tracer
 
 PLAIN = Profile(
     name="plain",
@@ -46,7 +46,7 @@ async def explained(
 ) -> Absence:
     reranker = FixedReranker(logits) if logits else None
     explainer = AbsenceExplainer(
-        retriever(store, legs, reranker=reranker), store, some_spaces(), InMemoryGraph()
+        tracer(store, legs, reranker=reranker), store, some_spaces(), InMemoryGraph()
     )
     return await explainer.explain(
         query("?", scope=scope(filter_=filter_, known_at=known_at)),
@@ -346,7 +346,7 @@ async def test_reranking_that_cost_it_its_place_is_told(name: str, loss: Loss, s
 async def test_to_look_deeper_asks_the_legs_alone_and_reranks_nothing_again() -> None:
     store = await store_of(*texts("abcd"))
     reranker = FixedReranker(LOGITS)
-    asked = retriever(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
+    asked = tracer(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
     explainer = AbsenceExplainer(asked, store, some_spaces(), InMemoryGraph())
 
     await explainer.explain(query("?"), RERANKED, segment_id("d"), soon())
@@ -724,7 +724,7 @@ async def test_what_the_graph_has_not_got_yet_is_told_and_what_it_has_is_not() -
     store = await store_of(*texts())
     graph = InMemoryGraph()
     profile = replace(PLAIN, legs=(LegSpec(name="graph"),))
-    answering = retriever(store, {"graph": FixedLeg()})
+    answering = tracer(store, {"graph": FixedLeg()})
     explainer = AbsenceExplainer(answering, store, some_spaces(), graph)
 
     before = await explainer.explain(query("?"), profile, segment_id("a"), soon())

@@ -10,7 +10,7 @@ from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
 from tests.fakes.pipeline import FixedLeg, FixedNames
 from tests.support.builders import query, segment
-from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of
+from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of, tracer
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
 CORRECTING = Profile(name="correcting", legs=(LegSpec(name="lexical"),), resolve_names=True)
@@ -89,7 +89,7 @@ async def test_a_profile_that_does_not_ask_for_it_hears_the_question_as_it_is_wr
 async def test_legs_that_are_asked_alone_are_asked_what_was_meant_too() -> None:
     store = await store_of(segment("a", "one"))
     leg = ListeningLeg("a")
-    service = retriever(store, {"lexical": leg}, names=FixedNames(Melony="Melanie"))
+    service = tracer(store, {"lexical": leg}, names=FixedNames(Melony="Melanie"))
 
     await service.run_legs(query("Where is Melony?"), CORRECTING, soon())
 

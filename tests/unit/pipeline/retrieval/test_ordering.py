@@ -34,7 +34,7 @@ from tests.fakes.pipeline import (
     RecordingAccess,
 )
 from tests.support.builders import NOON, days, fact, ids, query, scope, segment
-from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of
+from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of, tracer
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_from=None)
 
@@ -346,11 +346,9 @@ async def test_what_lies_beyond_the_diversified_pool_follows_as_it_was() -> None
     store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
     profile = replace(PLAIN, legs=(LegSpec(name="dense"),), limit=2, diversity=Diversity(pool=2))
 
-    traced = await retriever(store, {"dense": FixedLeg("a b c d")}).trace(
-        query("?"), profile, soon()
-    )
+    traced = await tracer(store, {"dense": FixedLeg("a b c d")}).trace(query("?"), profile, soon())
 
-    assert [hit.item.id for hit in traced.ordering.before_the_cut()] == ["a", "b", "c", "d"]
+    assert [hit.item.id for hit in traced.ordering.uncut()] == ["a", "b", "c", "d"]
 
 
 async def test_an_answer_longer_than_the_pool_is_diversified_as_a_whole() -> None:

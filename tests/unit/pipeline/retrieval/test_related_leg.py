@@ -15,7 +15,7 @@ from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import RelatedLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.legs.related import duplicates_of
-from serving.pipeline.retrieval.retrieve import Retrieval
+from serving.pipeline.retrieval.steps import Retrieval
 from serving.ports.graph import GraphChanges, GraphSegment
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit

@@ -23,6 +23,7 @@ from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.legs import FactsLeg, RelatedLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.steps import RetrievalSteps
 from serving.ports.embedding import VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from serving.ports.words import NameResolver
@@ -149,16 +150,17 @@ class ListedService:
     ) -> retrieval_service_pb2.RetrieveResponse:
         """Answers as the service would."""
         call = to_retrieve_call(request, self.book, A_DAY_LATER)
-        retriever = Retriever(
+        access = RecordingAccess()
+        steps = RetrievalSteps(
             legs=self._legs,
             spaces=self._spaces,
             store=await store_of(*self.items),
-            access=RecordingAccess(),
+            access=access,
             dates=EnglishDates(),
             names=self.names,
         )
         deadline = Deadline.after(call.time_budget_s)
-        retrieval = await retriever.retrieve(call.query, call.profile, deadline)
+        retrieval = await Retriever(steps, access).retrieve(call.query, call.profile, deadline)
         return from_retrieval(call, retrieval)
 
     @property
