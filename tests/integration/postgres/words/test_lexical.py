@@ -170,31 +170,6 @@ async def test_stop_words_alone_find_nothing(postgres: Postgres, case: SearchCas
 
 
 @EVERY_CASE
-async def test_an_unknown_tenant_has_nothing_to_find(postgres: Postgres, case: SearchCase) -> None:
-    assert await found(postgres, "goa", case, tenant="nobody") == []
-
-
-@EVERY_CASE
-async def test_tenants_do_not_find_each_others_segments(
-    postgres: Postgres, case: SearchCase
-) -> None:
-    await postgres.store.write(TENANT, [segment("mine")])
-    await postgres.store.write(TenantName("other"), [segment("theirs")])
-
-    assert await found(postgres, "Goa", case) == ["mine"]
-    assert await found(postgres, "Goa", case, tenant="other") == ["theirs"]
-
-
-@EVERY_CASE
-async def test_later_segment_is_hidden(postgres: Postgres, case: SearchCase) -> None:
-    await postgres.store.write(
-        TENANT, [segment("now"), segment("later", event_time=NOON + days(1.01))]
-    )
-
-    assert await found(postgres, "Goa", case) == ["now"]
-
-
-@EVERY_CASE
 async def test_equal_scores_are_ordered_by_id(postgres: Postgres, case: SearchCase) -> None:
     # One by one, and among others, so that they are not read in the order of their ids.
     for id_ in "dacb":
@@ -208,14 +183,6 @@ async def test_equal_scores_are_ordered_by_id(postgres: Postgres, case: SearchCa
 
     assert ids_of(candidates) == ["a", "b", "c"]
     assert len({candidate.score for candidate in candidates}) == 1
-
-
-@EVERY_CASE
-async def test_a_passed_deadline_is_a_timeout(postgres: Postgres, case: SearchCase) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
-
-    with pytest.raises(TimeoutError):
-        await search(postgres.lexical, "Goa", case.words, enough=case.enough, within_s=0)
 
 
 async def test_names_of_any_script_can_be_filtered(postgres: Postgres) -> None:
