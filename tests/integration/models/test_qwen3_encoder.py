@@ -159,90 +159,6 @@ def test_the_side_on_which_the_tokenizer_pads_does_not_matter(
     assert distance(made, encoder.encode(first_windows(encoder, RAGGED))) < CLOSE
 
 
-def test_padding_of_the_tokenizer_is_its_end_token(
-    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
-) -> None:
-    """So that the tests above would notice who takes the one for the other."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(tiny_qwen3.folder)
-
-    assert encoder.tokenize_document("a")[0][-1] == tokenizer.pad_token_id
-    assert tokenizer.eos_token_id != tokenizer.pad_token_id
-    assert tokenizer.padding_side == "left"
-
-
-# ---------------------------------------------------------------- what the tests above would catch
-
-
-@torch.inference_mode()
-def masked_by_the_padding_token(library: Any, windows: Sequence[TokenIds]) -> Vectors:
-    longest = max(map(len, windows))
-    ids = torch.tensor([[0] * (longest - len(window)) + [*window] for window in windows])
-    states = library(ids, attention_mask=(ids != 0).long()).last_hidden_state
-    return at_unit_length(states[:, -1])
-
-
-@torch.inference_mode()
-def padded_at_the_left_without_a_mask(library: Any, windows: Sequence[TokenIds]) -> Vectors:
-    longest = max(map(len, windows))
-    ids = torch.tensor([[0] * (longest - len(window)) + [*window] for window in windows])
-    states = library(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    return at_unit_length(states[:, -1])
-
-
-@torch.inference_mode()
-def pooled_at_the_end_of_the_row(library: Any, windows: Sequence[TokenIds]) -> Vectors:
-    longest = max(map(len, windows))
-    ids = torch.tensor([[*window] + [0] * (longest - len(window)) for window in windows])
-    states = library(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    return at_unit_length(states[:, -1])
-
-
-def without_the_end_token(library: Any, windows: Sequence[TokenIds]) -> Vectors:
-    return one_by_one(library, [window[:-1] or window for window in windows])
-
-
-def looking_ahead(library: Any, windows: Sequence[TokenIds]) -> Vectors:
-    """Without the causal mask, as servers that leave out padding have done it."""
-    with torch.inference_mode():
-        states = []
-        for window in windows:
-            sees_all = torch.zeros(1, 1, len(window), len(window))
-            made = library(
-                torch.tensor([window]), attention_mask={"full_attention": sees_all}
-            ).last_hidden_state
-            states.append(made[0, -1])
-    return at_unit_length(torch.stack(states))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        masked_by_the_padding_token,
-        padded_at_the_left_without_a_mask,
-        pooled_at_the_end_of_the_row,
-        without_the_end_token,
-        looking_ahead,
-    ],
-)
-def test_known_mistakes_give_distant_vectors(
-    encoder: Qwen3Encoder, library: Any, wrong: Callable[[Any, Sequence[TokenIds]], Vectors]
-) -> None:
-    windows = first_windows(encoder, RAGGED)
-
-    assert distance(encoder.encode(windows), wrong(library, windows)) > FAR
-
-
-def test_truncation_after_normalizing_gives_distant_vectors(
-    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
-) -> None:
-    short = Qwen3Encoder(open_checkpoint(str(tiny_qwen3.folder), dimension=32))
-    windows = first_windows(encoder, RAGGED)
-
-    assert distance(short.encode(windows), encoder.encode(windows)[:, :32]) > FAR
-
-
 # ---------------------------------------------------------------- precision
 
 
@@ -423,11 +339,6 @@ def test_tokenizer_without_end_token_is_rejected(folder: Path) -> None:
 
     with pytest.raises(DependencyError, match="ends a text with 'a', expected"):
         Qwen3Encoder(open_checkpoint(str(folder)))
-
-
-def test_a_checkpoint_of_another_architecture_is_refused(tiny_bert: EncoderCheckpoint) -> None:
-    with pytest.raises(DependencyError, match="model_type is 'bert', which this Qwen3 does not"):
-        Qwen3Encoder(tiny_bert)
 
 
 @pytest.mark.parametrize("dimension", [31, 65])
