@@ -22,45 +22,24 @@ from serving.pipeline.retrieval.steps import Retrieval
 from serving.pipeline.retrieval.warm import Warmed
 from serving.rpc.items import duration, from_fact, from_reference, from_segment
 from serving.rpc.questions import CompareCall, RetrieveCall, StreamedCall
-from trivium.v1 import retrieval_service_pb2
+from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
-_LEG_STATES = {
-    LegState.OK: retrieval_service_pb2.LEG_STATE_OK,
-    LegState.TIMED_OUT: retrieval_service_pb2.LEG_STATE_TIMED_OUT,
-    LegState.FAILED: retrieval_service_pb2.LEG_STATE_FAILED,
-    LegState.SKIPPED: retrieval_service_pb2.LEG_STATE_SKIPPED,
-    LegState.STALE: retrieval_service_pb2.LEG_STATE_STALE,
-    LegState.PARTIAL: retrieval_service_pb2.LEG_STATE_PARTIAL,
-}
-
-_STAGES = {
-    None: retrieval_service_pb2.STAGE_UNSPECIFIED,
-    Stage.RERANKED: retrieval_service_pb2.STAGE_RERANKED,
-    Stage.COARSE: retrieval_service_pb2.STAGE_COARSE,
-    Stage.COARSE_FALLBACK: retrieval_service_pb2.STAGE_COARSE_FALLBACK,
-}
-
-_METHODS = {
-    FusionMethod.RECIPROCAL_RANK: retrieval_service_pb2.FUSION_METHOD_RECIPROCAL_RANK,
-    FusionMethod.CONVEX: retrieval_service_pb2.FUSION_METHOD_CONVEX,
-    FusionMethod.SCORE: retrieval_service_pb2.FUSION_METHOD_SCORE,
-}
-
-_LOSSES = {loss: getattr(retrieval_service_pb2, f"LOSS_{loss.name}") for loss in Loss}
+_LEG_STATES = {state: getattr(retrieval_pb, f"LEG_STATE_{state.name}") for state in LegState}
+_STAGES = {stage: getattr(retrieval_pb, f"STAGE_{stage.name}") for stage in Stage}
+_METHODS = {each: getattr(retrieval_pb, f"FUSION_METHOD_{each.name}") for each in FusionMethod}
+_LOSSES = {loss: getattr(retrieval_pb, f"LOSS_{loss.name}") for loss in Loss}
 
 
-def from_retrieval(
-    call: RetrieveCall, retrieval: Retrieval
-) -> retrieval_service_pb2.RetrieveResponse:
+def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> retrieval_pb.RetrieveResponse:
     """Writes the result of a retrieval."""
     timings = retrieval.timings
-    return retrieval_service_pb2.RetrieveResponse(
+    return retrieval_pb.RetrieveResponse(
         hits=[
             _hit(rank, hit, explain=call.explain)
             for rank, hit in enumerate(retrieval.hits, start=1)
         ],
         leg_reports=[_report(report) for report in retrieval.reports],
-        statistics=retrieval_service_pb2.Statistics(
+        statistics=retrieval_pb.Statistics(
             total=duration(timings.total_s),
             embedding=duration(timings.embedding_s),
             loading=duration(timings.loading_s),
@@ -75,7 +54,7 @@ def from_retrieval(
         if call.briefing
         else "",
         coercions=[
-            retrieval_service_pb2.Coercion(field=field, given=given, used=used)
+            retrieval_pb.Coercion(field=field, given=given, used=used)
             for field, given, used in (
                 *call.coercions,
                 *(("query", name.given, name.used) for name in retrieval.name_corrections),
@@ -89,9 +68,9 @@ def from_retrieval(
 
 def from_profiles(
     profiles: ProfileBook, names: Sequence[str], next_page_token: str
-) -> retrieval_service_pb2.ListProfilesResponse:
+) -> retrieval_pb.ListProfilesResponse:
     """Writes a page of the profiles."""
-    response = retrieval_service_pb2.ListProfilesResponse(next_page_token=next_page_token)
+    response = retrieval_pb.ListProfilesResponse(next_page_token=next_page_token)
     for name in names:
         profile = profiles[name]
         message = response.profiles.add(name=name, description=profile.description)
@@ -101,22 +80,20 @@ def from_profiles(
     return response
 
 
-def from_streamed(
-    call: StreamedCall, retrieval: Retrieval
-) -> retrieval_service_pb2.RetrieveStreamResponse:
+def from_streamed(call: StreamedCall, retrieval: Retrieval) -> retrieval_pb.RetrieveStreamResponse:
     """Writes an answer of a stream."""
-    return retrieval_service_pb2.RetrieveStreamResponse(
+    return retrieval_pb.RetrieveStreamResponse(
         retrieved=from_retrieval(call.retrieve, retrieval),
         request_number=call.number,
         final=call.final,
     )
 
 
-def from_warmed(call: RetrieveCall, warmed: Sequence[Warmed]) -> retrieval_service_pb2.WarmResponse:
+def from_warmed(call: RetrieveCall, warmed: Sequence[Warmed]) -> retrieval_pb.WarmResponse:
     """Writes what was prepared."""
-    return retrieval_service_pb2.WarmResponse(
+    return retrieval_pb.WarmResponse(
         parts=[
-            retrieval_service_pb2.WarmPart(
+            retrieval_pb.WarmPart(
                 part=each.part,
                 warm=each.warm,
                 reason=each.reason,
@@ -130,17 +107,17 @@ def from_warmed(call: RetrieveCall, warmed: Sequence[Warmed]) -> retrieval_servi
 
 def from_comparison(
     call: CompareCall, retrieved: Retrieval, against: Retrieval
-) -> retrieval_service_pb2.CompareResponse:
+) -> retrieval_pb.CompareResponse:
     """Writes the results of one query under two profiles."""
     comparison = compare(
         [hit.item.item for hit in retrieved.hits], [hit.item.item for hit in against.hits]
     )
-    return retrieval_service_pb2.CompareResponse(
+    return retrieval_pb.CompareResponse(
         retrieved=from_retrieval(call.retrieve, retrieved),
         against=from_retrieval(call.against, against),
         overlap=comparison.overlap,
         rank_changes=[
-            retrieval_service_pb2.RankChange(
+            retrieval_pb.RankChange(
                 item=from_reference(change.item), rank=change.left, against_rank=change.right
             )
             for change in comparison.changes
@@ -148,9 +125,9 @@ def from_comparison(
     )
 
 
-def from_absence(absence: Absence) -> retrieval_service_pb2.ExplainAbsenceResponse:
+def from_absence(absence: Absence) -> retrieval_pb.ExplainAbsenceResponse:
     """Writes why an item is missing."""
-    return retrieval_service_pb2.ExplainAbsenceResponse(
+    return retrieval_pb.ExplainAbsenceResponse(
         loss=_LOSSES[absence.loss],
         reason=absence.reason,
         by=from_reference(absence.by) if absence.by is not None else None,
@@ -160,8 +137,8 @@ def from_absence(absence: Absence) -> retrieval_service_pb2.ExplainAbsenceRespon
     )
 
 
-def _leg_absence(leg: LegAbsence) -> retrieval_service_pb2.LegAbsence:
-    return retrieval_service_pb2.LegAbsence(
+def _leg_absence(leg: LegAbsence) -> retrieval_pb.LegAbsence:
+    return retrieval_pb.LegAbsence(
         leg=leg.leg,
         state=_LEG_STATES[leg.state],
         rank=leg.rank,
@@ -171,8 +148,8 @@ def _leg_absence(leg: LegAbsence) -> retrieval_service_pb2.LegAbsence:
     )
 
 
-def _rerank_report(report: RerankReport) -> retrieval_service_pb2.RerankReport:
-    return retrieval_service_pb2.RerankReport(
+def _rerank_report(report: RerankReport) -> retrieval_pb.RerankReport:
+    return retrieval_pb.RerankReport(
         stage=_STAGES[report.stage],
         reason=report.reason,
         hit_count=report.hits,
@@ -180,14 +157,14 @@ def _rerank_report(report: RerankReport) -> retrieval_service_pb2.RerankReport:
     )
 
 
-def _hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_service_pb2.Hit:
-    message = retrieval_service_pb2.Hit(
+def _hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
+    message = retrieval_pb.Hit(
         rank=rank,
         score=hit.score,
         legs=[term.leg for term in hit.ledger.leg_terms if term.leg not in SIGNALS],
         folded=map(from_reference, hit.folded),
         ledger=_ledger(hit.ledger) if explain else None,
-        stage=_STAGES[hit.stage],
+        stage=_STAGES[hit.stage] if hit.stage else None,
     )
     if isinstance(hit.item, Segment):
         message.segment.CopyFrom(from_segment(hit.item))
@@ -196,8 +173,8 @@ def _hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_service_pb2.Hit:
     return message
 
 
-def _ledger(ledger: Ledger) -> retrieval_service_pb2.Ledger:
-    message = retrieval_service_pb2.Ledger(
+def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
+    message = retrieval_pb.Ledger(
         leg_terms=[_leg_term(term, ledger) for term in ledger.leg_terms],
         fused_score=ledger.fused_score,
         rank_constant=ledger.rank_constant,
@@ -227,8 +204,8 @@ def _ledger(ledger: Ledger) -> retrieval_service_pb2.Ledger:
     return message
 
 
-def _leg_term(term: LegTerm, ledger: Ledger) -> retrieval_service_pb2.LegTerm:
-    return retrieval_service_pb2.LegTerm(
+def _leg_term(term: LegTerm, ledger: Ledger) -> retrieval_pb.LegTerm:
+    return retrieval_pb.LegTerm(
         leg=term.leg,
         rank=term.rank,
         weight=term.weight,
@@ -241,8 +218,8 @@ def _leg_term(term: LegTerm, ledger: Ledger) -> retrieval_service_pb2.LegTerm:
     )
 
 
-def _report(report: LegReport) -> retrieval_service_pb2.LegReport:
-    return retrieval_service_pb2.LegReport(
+def _report(report: LegReport) -> retrieval_pb.LegReport:
+    return retrieval_pb.LegReport(
         leg=report.leg,
         state=_LEG_STATES[report.state],
         reason=report.reason,

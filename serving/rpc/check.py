@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.errors import InvalidRequestError, Violation
@@ -32,13 +33,16 @@ class Checker:
         self.violations.append(Violation(field, description))
 
     def finish(self) -> None:
-        """Rejects the request if there are violations.
-
-        Raises:
-            InvalidRequestError: There are; it has all of them.
-        """
+        """Raises `InvalidRequestError` with all violations, if there are any."""
         if self.violations:
             raise InvalidRequestError(self.violations)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self.finish()
 
     def text(self, field: str, value: str, max_bytes: int, *, required: bool = False) -> str:
         """Checks that a string is not too long, has no NUL, and is not blank if required."""
@@ -86,10 +90,15 @@ class Checker:
             self.reject(field, "must be between the years 1 and 9999")
             return datetime.min.replace(tzinfo=UTC)
 
+    def optional_instant(self, field: str, message: Message) -> datetime | None:
+        """Reads the instant in the field of a message that the path `field` ends with."""
+        name = field.rpartition(".")[2]
+        return self.instant(field, getattr(message, name)) if message.HasField(name) else None
+
     def time_range(self, field: str, value: filter_pb2.TimeRange) -> TimeRange:
         """Reads a half-open interval."""
-        start = self.instant(f"{field}.start", value.start) if value.HasField("start") else None
-        end = self.instant(f"{field}.end", value.end) if value.HasField("end") else None
+        start = self.optional_instant(f"{field}.start", value)
+        end = self.optional_instant(f"{field}.end", value)
         if start is not None and end is not None and end <= start:
             self.reject(f"{field}.end", "must be after start")
         return TimeRange(start, end)

@@ -22,7 +22,8 @@ from serving.domain.items.records import (
 from serving.domain.items.validity import Closing
 from serving.ports.embedding import EmbeddingModel, Vector
 from serving.rpc.check import MAX_ID_BYTES, Checker
-from trivium.v1 import fact_pb2, ingest_service_pb2, item_pb2, segment_pb2
+from trivium.v1 import fact_pb2, item_pb2, segment_pb2
+from trivium.v1 import ingest_service_pb2 as ingest_pb
 
 NANOSECONDS = 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,7 +44,7 @@ LENGTH_TOLERANCE = 1e-3
 
 
 def to_item(
-    check: Checker, field: str, message: ingest_service_pb2.IngestItem, now: datetime
+    check: Checker, field: str, message: ingest_pb.IngestItem, now: datetime
 ) -> Segment | Fact | None:
     """Reads one item; None if it is neither a segment nor a fact."""
     match message.WhichOneof("item"):
@@ -56,7 +57,7 @@ def to_item(
             return None
 
 
-def is_dated(message: ingest_service_pb2.IngestItem) -> bool:
+def is_dated(message: ingest_pb.IngestItem) -> bool:
     """Whether a segment has its `event_time`, or a fact its `recorded_at`."""
     if message.WhichOneof("item") == "segment":
         return message.segment.HasField("event_time")
@@ -80,9 +81,7 @@ def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: da
         kind=check.text(f"{field}.kind", message.kind, 64) or DEFAULT_KIND,
         speaker=check.text(f"{field}.speaker", message.speaker, MAX_NAME_BYTES),
         session=check.text(f"{field}.session", message.session, MAX_NAME_BYTES),
-        event_time=check.instant(f"{field}.event_time", message.event_time)
-        if message.HasField("event_time")
-        else now,
+        event_time=check.optional_instant(f"{field}.event_time", message) or now,
         importance=check.number(f"{field}.importance", message.importance, 0, 1)
         if message.HasField("importance")
         else DEFAULT_IMPORTANCE,
@@ -92,8 +91,8 @@ def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: da
         entity=check.text(f"{field}.entity", message.entity, MAX_NAME_BYTES),
         keywords=check.texts(f"{field}.keywords", message.keywords, MAX_KEYWORDS, MAX_NAME_BYTES),
         # The clock of the service that it was exported from may be ahead.
-        created_at=min(check.instant(f"{field}.created_at", message.created_at), now)
-        if message.HasField("created_at")
+        created_at=min(created, now)
+        if (created := check.optional_instant(f"{field}.created_at", message))
         else None,
     )
 
@@ -134,9 +133,7 @@ def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -
     """Reads a fact; violations go to `check`."""
 
     def instant(name: str) -> datetime | None:
-        if not message.HasField(name):
-            return None
-        return check.instant(f"{field}.{name}", getattr(message, name))
+        return check.optional_instant(f"{field}.{name}", message)
 
     fact = Fact(
         id=check.text(f"{field}.id", message.id, MAX_ID_BYTES, required=True),

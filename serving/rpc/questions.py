@@ -1,4 +1,7 @@
-"""Converts the requests of RetrievalService into domain values."""
+"""Converts the requests of RetrievalService into domain values.
+
+Invalid fields are collected, and then raise one `InvalidRequestError`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from serving.pipeline.retrieval.warm import QUESTION
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.items import to_reference
 from serving.rpc.requests import to_filter
-from trivium.v1 import retrieval_service_pb2
+from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 MAX_QUERY_BYTES = 8192
 DEFAULT_TIME_BUDGET_S = 2.0
@@ -63,7 +66,7 @@ class StreamedCall:
     """A checked RetrieveStreamRequest, with its message and its number."""
 
     retrieve: RetrieveCall
-    message: retrieval_service_pb2.RetrieveRequest
+    message: retrieval_pb.RetrieveRequest
     number: int
     final: bool
 
@@ -89,23 +92,17 @@ class ExplainAbsenceCall:
 
 
 def to_retrieve_call(
-    request: retrieval_service_pb2.RetrieveRequest, profiles: ProfileBook, now: datetime
+    request: retrieval_pb.RetrieveRequest, profiles: ProfileBook, now: datetime
 ) -> RetrieveCall:
-    """Reads a RetrieveRequest.
-
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
+    """Reads a RetrieveRequest."""
     check = Checker()
     coercions: list[Coercion] = []
     query = Query(
         scope=Scope(
             tenant=check.tenant(request.tenant),
-            as_of=check.instant("as_of", request.as_of) if request.HasField("as_of") else now,
+            as_of=check.optional_instant("as_of", request) or now,
             filter=to_filter(check, "filter", request.filter),
-            known_at=check.instant("known_at", request.known_at)
-            if request.HasField("known_at")
-            else None,
+            known_at=check.optional_instant("known_at", request),
         ),
         text=check.text("query", request.query, MAX_QUERY_BYTES, required=not request.vector),
         vector=to_vector(check, request.vector),
@@ -131,16 +128,12 @@ def to_retrieve_call(
 
 
 def to_streamed_call(
-    request: retrieval_service_pb2.RetrieveStreamRequest,
+    request: retrieval_pb.RetrieveStreamRequest,
     number: int,
     profiles: ProfileBook,
     now: datetime,
 ) -> StreamedCall:
-    """Reads a RetrieveStreamRequest, which is the given one of its stream, from 1.
-
-    Raises:
-        InvalidRequestError: Fields are invalid, or the stream has too many requests.
-    """
+    """Reads a RetrieveStreamRequest, which is the given one of its stream, from 1."""
     if number >= MAX_STREAMED and not request.final:
         raise InvalidRequestError(
             [Violation("final", f"must be true in request {MAX_STREAMED} at the latest")]
@@ -154,14 +147,10 @@ def to_streamed_call(
 
 
 def to_warm_call(
-    request: retrieval_service_pb2.WarmRequest, profiles: ProfileBook, now: datetime
+    request: retrieval_pb.WarmRequest, profiles: ProfileBook, now: datetime
 ) -> RetrieveCall:
-    """Reads a WarmRequest, as a RetrieveRequest that asks nothing in particular.
-
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
-    asking = retrieval_service_pb2.RetrieveRequest(
+    """Reads a WarmRequest, as a RetrieveRequest that asks nothing in particular."""
+    asking = retrieval_pb.RetrieveRequest(
         tenant=request.tenant,
         query=QUESTION,
         profile=request.profile,
@@ -171,14 +160,10 @@ def to_warm_call(
 
 
 def to_compare_call(
-    request: retrieval_service_pb2.CompareRequest, profiles: ProfileBook, now: datetime
+    request: retrieval_pb.CompareRequest, profiles: ProfileBook, now: datetime
 ) -> CompareCall:
-    """Reads a CompareRequest.
-
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
-    other = retrieval_service_pb2.RetrieveRequest()
+    """Reads a CompareRequest."""
+    other = retrieval_pb.RetrieveRequest()
     other.CopyFrom(request.retrieve)
     other.profile = request.against or request.retrieve.profile
     other.ClearField("leg_overrides")
@@ -191,16 +176,11 @@ def to_compare_call(
 
 
 def to_explain_absence_call(
-    request: retrieval_service_pb2.ExplainAbsenceRequest, profiles: ProfileBook, now: datetime
+    request: retrieval_pb.ExplainAbsenceRequest, profiles: ProfileBook, now: datetime
 ) -> ExplainAbsenceCall:
-    """Reads an ExplainAbsenceRequest.
-
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
-    check = Checker()
-    item = to_reference(check, "item", request.item)
-    check.finish()
+    """Reads an ExplainAbsenceRequest."""
+    with Checker() as check:
+        item = to_reference(check, "item", request.item)
     call = _within({}, lambda: to_retrieve_call(request.retrieve, profiles, now))
     return ExplainAbsenceCall(retrieve=call, item=item)
 
@@ -261,7 +241,7 @@ def to_token(check: Checker, text: str) -> ConsistencyToken | None:
 
 def _profile(
     check: Checker,
-    request: retrieval_service_pb2.RetrieveRequest,
+    request: retrieval_pb.RetrieveRequest,
     profiles: ProfileBook,
     limit: int,
 ) -> Profile | None:
@@ -285,7 +265,7 @@ def _profile(
 
 
 def _required_legs(
-    check: Checker, request: retrieval_service_pb2.RetrieveRequest, profile: Profile | None
+    check: Checker, request: retrieval_pb.RetrieveRequest, profile: Profile | None
 ) -> None:
     if profile is None:
         return
@@ -297,7 +277,7 @@ def _required_legs(
 
 
 def _overridden_profile(
-    check: Checker, request: retrieval_service_pb2.RetrieveRequest, profiles: ProfileBook
+    check: Checker, request: retrieval_pb.RetrieveRequest, profiles: ProfileBook
 ) -> Profile | None:
     name = request.profile or DEFAULT_PROFILE
     if name not in profiles:
@@ -342,7 +322,7 @@ def _plain_value(value: Value) -> object:
 
 
 def _leg_overrides(
-    check: Checker, request: retrieval_service_pb2.RetrieveRequest, names: Sequence[str]
+    check: Checker, request: retrieval_pb.RetrieveRequest, names: Sequence[str]
 ) -> dict[str, LegOverride]:
     overrides: dict[str, LegOverride] = {}
     if (count := len(request.leg_overrides)) > MAX_LEG_OVERRIDES:
@@ -360,7 +340,7 @@ def _leg_overrides(
     return overrides
 
 
-def _override(check: Checker, path: str, message: retrieval_service_pb2.LegOverride) -> LegOverride:
+def _override(check: Checker, path: str, message: retrieval_pb.LegOverride) -> LegOverride:
     return LegOverride(
         weight=check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
         if message.HasField("weight")
@@ -383,7 +363,7 @@ def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:
 
 def _time_budget(
     check: Checker,
-    request: retrieval_service_pb2.RetrieveRequest,
+    request: retrieval_pb.RetrieveRequest,
     coercions: list[Coercion],
 ) -> float:
     if not request.HasField("time_budget"):
@@ -394,9 +374,7 @@ def _time_budget(
     return min(given, MAX_TIME_BUDGET_S)
 
 
-def _briefing(
-    check: Checker, request: retrieval_service_pb2.RetrieveRequest
-) -> BriefingLimits | None:
+def _briefing(check: Checker, request: retrieval_pb.RetrieveRequest) -> BriefingLimits | None:
     if not request.HasField("briefing"):
         return None
     given, usual = request.briefing, BriefingLimits()

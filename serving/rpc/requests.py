@@ -1,4 +1,7 @@
-"""Converts the requests of IngestService and CatalogService into domain values."""
+"""Converts the requests of IngestService and CatalogService into domain values.
+
+Invalid fields are collected, and then raise one `InvalidRequestError`.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,10 @@ from serving.rpc.items import (
     to_given_vector,
     to_item,
 )
-from trivium.v1 import (
-    catalog_service_pb2,
-    filter_pb2,
-    ingest_service_pb2,
-    retrieval_service_pb2,
-)
+from trivium.v1 import catalog_service_pb2 as catalog_pb
+from trivium.v1 import filter_pb2
+from trivium.v1 import ingest_service_pb2 as ingest_pb
+from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 MAX_ITEMS = 1000
 DEFAULT_PAGE_SIZE = 100
@@ -90,7 +91,7 @@ class IngestCall:
     """The vectors that came with items; None if none did."""
 
 
-IngestMessage: TypeAlias = ingest_service_pb2.IngestRequest | ingest_service_pb2.IngestStreamRequest
+IngestMessage: TypeAlias = ingest_pb.IngestRequest | ingest_pb.IngestStreamRequest
 
 
 def has_vectors(request: IngestMessage) -> bool:
@@ -107,18 +108,14 @@ def to_ingest_call(
         request: The batch.
         now: The time of items without one.
         model: The model of the service, if the batch has vectors.
-
-    Raises:
-        InvalidRequestError: The batch itself is invalid.
     """
-    check = Checker()
-    tenant = check.tenant(request.tenant)
-    check.text("text_search_config", request.text_search_config, 63)
-    if not request.items:
-        check.reject("items", "must not be empty")
-    if len(request.items) > MAX_ITEMS:
-        check.reject("items", f"must be at most {MAX_ITEMS}, are {len(request.items)}")
-    check.finish()
+    with Checker() as check:
+        tenant = check.tenant(request.tenant)
+        check.text("text_search_config", request.text_search_config, 63)
+        if not request.items:
+            check.reject("items", "must not be empty")
+        if len(request.items) > MAX_ITEMS:
+            check.reject("items", f"must be at most {MAX_ITEMS}, are {len(request.items)}")
 
     vectors: dict[ItemId, Vector] = {}
     call = IngestCall(
@@ -147,34 +144,31 @@ def to_ingest_call(
     return call
 
 
-def to_selector(request: ingest_service_pb2.ForgetRequest) -> tuple[TenantName, Selector]:
-    """Reads a ForgetRequest.
+def to_selector(request: ingest_pb.ForgetRequest) -> tuple[TenantName, Selector]:
+    """Reads a ForgetRequest."""
+    with Checker() as check:
+        return check.tenant(request.tenant), _selector(check, request)
 
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
-    check = Checker()
-    tenant = check.tenant(request.tenant)
-    selector = Selector()
+
+def _selector(check: Checker, request: ingest_pb.ForgetRequest) -> Selector:
     match request.WhichOneof("selector"):
         case "ids":
-            selector = Selector(items=_item_ids(check, request.ids))
+            return Selector(items=_item_ids(check, request.ids))
         case "session":
             session = check.text("session", request.session, MAX_NAME_BYTES, required=True)
-            selector = Selector(session=session)
+            return Selector(session=session)
         case "speaker":
             speaker = check.text("speaker", request.speaker, MAX_NAME_BYTES, required=True)
-            selector = Selector(speaker=speaker)
+            return Selector(speaker=speaker)
         case "everything":
             if not request.everything:
                 check.reject("everything", "must be true")
-            selector = Selector(everything=True)
+            return Selector(everything=True)
         case "filter":
-            selector = Selector(filter=_restricting_filter(check, request.filter))
+            return Selector(filter=_restricting_filter(check, request.filter))
         case _:
             check.reject("selector", "must be one of ids, session, speaker, everything, filter")
-    check.finish()
-    return tenant, selector
+            return Selector()
 
 
 def _restricting_filter(check: Checker, message: filter_pb2.Filter) -> Filter:
@@ -192,7 +186,7 @@ def _restricting_filter(check: Checker, message: filter_pb2.Filter) -> Filter:
     return filter_
 
 
-def _item_ids(check: Checker, message: ingest_service_pb2.ItemIds) -> tuple[ItemId, ...]:
+def _item_ids(check: Checker, message: ingest_pb.ItemIds) -> tuple[ItemId, ...]:
     segments = check.texts("ids.segment_ids", message.segment_ids, MAX_ITEMS, MAX_ID_BYTES)
     facts = check.texts("ids.fact_ids", message.fact_ids, MAX_ITEMS, MAX_ID_BYTES)
     if not segments and not facts:
@@ -200,18 +194,13 @@ def _item_ids(check: Checker, message: ingest_service_pb2.ItemIds) -> tuple[Item
     return (*map(segment_id, segments), *map(fact_id, facts))
 
 
-def to_ids(request: catalog_service_pb2.GetSegmentsRequest) -> tuple[TenantName, tuple[str, ...]]:
-    """Reads a GetSegmentsRequest.
-
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
-    check = Checker()
-    tenant = check.tenant(request.tenant)
-    ids = check.texts("ids", request.ids, MAX_ITEMS, MAX_ID_BYTES)
-    if not request.ids:
-        check.reject("ids", "must not be empty")
-    check.finish()
+def to_ids(request: catalog_pb.GetSegmentsRequest) -> tuple[TenantName, tuple[str, ...]]:
+    """Reads a GetSegmentsRequest."""
+    with Checker() as check:
+        tenant = check.tenant(request.tenant)
+        ids = check.texts("ids", request.ids, MAX_ITEMS, MAX_ID_BYTES)
+        if not request.ids:
+            check.reject("ids", "must not be empty")
     return tenant, ids
 
 
@@ -237,70 +226,44 @@ class ListCall:
     valid_at: datetime | None = None
 
 
-def to_list_segments_call(request: catalog_service_pb2.ListSegmentsRequest) -> ListCall:
-    """Reads a ListSegmentsRequest.
-
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
-    check = Checker()
-    call = ListCall(
-        tenant=check.tenant(request.tenant),
-        page=_page(check, request),
-        filter=to_filter(check, "filter", request.filter),
-    )
-    check.finish()
-    return call
+def to_list_segments_call(request: catalog_pb.ListSegmentsRequest) -> ListCall:
+    """Reads a ListSegmentsRequest."""
+    with Checker() as check:
+        return ListCall(
+            tenant=check.tenant(request.tenant),
+            page=_page(check, request),
+            filter=to_filter(check, "filter", request.filter),
+        )
 
 
-def to_list_facts_call(request: catalog_service_pb2.ListFactsRequest) -> ListCall:
-    """Reads a ListFactsRequest.
-
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
-    check = Checker()
-    call = ListCall(
-        tenant=check.tenant(request.tenant),
-        page=_page(check, request),
-        entities=check.texts("entities", request.entities, MAX_FILTER_VALUES, MAX_NAME_BYTES),
-        valid_at=check.instant("valid_at", request.valid_at)
-        if request.HasField("valid_at")
-        else None,
-    )
-    check.finish()
-    return call
+def to_list_facts_call(request: catalog_pb.ListFactsRequest) -> ListCall:
+    """Reads a ListFactsRequest."""
+    with Checker() as check:
+        return ListCall(
+            tenant=check.tenant(request.tenant),
+            page=_page(check, request),
+            entities=check.texts("entities", request.entities, MAX_FILTER_VALUES, MAX_NAME_BYTES),
+            valid_at=check.optional_instant("valid_at", request),
+        )
 
 
-def to_stats_tenant(request: catalog_service_pb2.GetStatsRequest) -> TenantName:
-    """Reads a GetStatsRequest.
-
-    Raises:
-        InvalidRequestError: It names no tenant.
-    """
-    check = Checker()
-    tenant = check.tenant(request.tenant)
-    check.finish()
-    return tenant
+def to_stats_tenant(request: catalog_pb.GetStatsRequest) -> TenantName:
+    """Reads a GetStatsRequest."""
+    with Checker() as check:
+        return check.tenant(request.tenant)
 
 
-def to_profile_page(request: retrieval_service_pb2.ListProfilesRequest) -> Page:
-    """Reads a ListProfilesRequest.
-
-    Raises:
-        InvalidRequestError: Fields are invalid.
-    """
-    check = Checker()
-    page = _page(check, request)
-    check.finish()
-    return page
+def to_profile_page(request: retrieval_pb.ListProfilesRequest) -> Page:
+    """Reads a ListProfilesRequest."""
+    with Checker() as check:
+        return _page(check, request)
 
 
 def _page(
     check: Checker,
-    request: catalog_service_pb2.ListSegmentsRequest
-    | catalog_service_pb2.ListFactsRequest
-    | retrieval_service_pb2.ListProfilesRequest,
+    request: catalog_pb.ListSegmentsRequest
+    | catalog_pb.ListFactsRequest
+    | retrieval_pb.ListProfilesRequest,
 ) -> Page:
     token, size = request.page_token, request.page_size
     if token and not token.startswith(_PAGE_TOKEN_PREFIX):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from serving.domain.errors import Violation
 from serving.domain.items.records import ItemId
@@ -10,25 +11,20 @@ from serving.pipeline.writes.forget import Forgotten
 from serving.pipeline.writes.ingest import Ingested
 from serving.pipeline.writes.lookups import LookupKey
 from serving.pipeline.writes.stats import Overview
-from serving.ports.memory_store import TenantCounts
+from serving.ports.memory_store import Outcome, TenantCounts
 from serving.ports.vector_index import IndexTier
 from serving.rpc.items import duration, from_reference, timestamp
 from serving.rpc.requests import IngestCall
-from trivium.v1 import catalog_service_pb2, ingest_service_pb2
+from trivium.v1 import catalog_service_pb2 as catalog_pb
+from trivium.v1 import ingest_service_pb2 as ingest_pb
 
 _ITEM_STATES = {
-    "created": ingest_service_pb2.ITEM_STATE_CREATED,
-    "updated": ingest_service_pb2.ITEM_STATE_UPDATED,
-    "unchanged": ingest_service_pb2.ITEM_STATE_UNCHANGED,
+    outcome: getattr(ingest_pb, f"ITEM_STATE_{outcome.upper()}") for outcome in get_args(Outcome)
 }
-_LOOKUP_KEYS = {
-    LookupKey.ID: ingest_service_pb2.LOOKUP_KEY_ID,
-    LookupKey.TEXT: ingest_service_pb2.LOOKUP_KEY_TEXT,
-    LookupKey.VECTOR: ingest_service_pb2.LOOKUP_KEY_VECTOR,
-}
+_LOOKUP_KEYS = {key: getattr(ingest_pb, f"LOOKUP_KEY_{key.name}") for key in LookupKey}
 
 
-def from_ingested(call: IngestCall, ingested: Ingested | None) -> ingest_service_pb2.IngestResponse:
+def from_ingested(call: IngestCall, ingested: Ingested | None) -> ingest_pb.IngestResponse:
     """Writes the outcomes of a batch; `ingested` is None if every item was rejected."""
     outcomes = {
         place: rejected_outcome(place, rejected, violations)
@@ -36,10 +32,10 @@ def from_ingested(call: IngestCall, ingested: Ingested | None) -> ingest_service
     }
     if ingested is not None:
         for (place, item), outcome in zip(call.items, ingested.outcomes, strict=True):
-            outcomes[place] = ingest_service_pb2.ItemOutcome(
+            outcomes[place] = ingest_pb.ItemOutcome(
                 index=place, item=from_reference(item.item), state=_ITEM_STATES[outcome]
             )
-    return ingest_service_pb2.IngestResponse(
+    return ingest_pb.IngestResponse(
         outcomes=[outcome for _, outcome in sorted(outcomes.items())],
         consistency_token=str(ingested.token) if ingested is not None else "",
     )
@@ -47,33 +43,33 @@ def from_ingested(call: IngestCall, ingested: Ingested | None) -> ingest_service
 
 def rejected_outcome(
     place: int, item: ItemId | None, violations: Sequence[Violation]
-) -> ingest_service_pb2.ItemOutcome:
+) -> ingest_pb.ItemOutcome:
     """Writes why an item was rejected."""
-    return ingest_service_pb2.ItemOutcome(
+    return ingest_pb.ItemOutcome(
         index=place,
         item=from_reference(item) if item is not None else None,
-        state=ingest_service_pb2.ITEM_STATE_REJECTED,
+        state=ingest_pb.ITEM_STATE_REJECTED,
         violations=[
-            ingest_service_pb2.ItemViolation(field=field, description=description)
+            ingest_pb.ItemViolation(field=field, description=description)
             for field, description in violations
         ],
     )
 
 
-def from_forgotten(forgotten: Forgotten) -> ingest_service_pb2.ForgetResponse:
+def from_forgotten(forgotten: Forgotten) -> ingest_pb.ForgetResponse:
     """Writes the result of an erasure."""
-    return ingest_service_pb2.ForgetResponse(
+    return ingest_pb.ForgetResponse(
         segment_count=forgotten.segments,
         fact_count=forgotten.facts,
         receipts=[
-            ingest_service_pb2.StoreReceipt(
+            ingest_pb.StoreReceipt(
                 store=receipt.store,
                 verified=receipt.verified,
                 remaining_count=receipt.remaining,
                 reason=receipt.reason,
                 removed_count=receipt.removed,
                 lookups=[
-                    ingest_service_pb2.Lookup(
+                    ingest_pb.Lookup(
                         key=_LOOKUP_KEYS[lookup.key],
                         asked_count=lookup.asked,
                         found_count=lookup.found,
@@ -87,12 +83,12 @@ def from_forgotten(forgotten: Forgotten) -> ingest_service_pb2.ForgetResponse:
     )
 
 
-def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
+def from_overview(overview: Overview) -> catalog_pb.GetStatsResponse:
     """Writes the state of the service."""
-    return catalog_service_pb2.GetStatsResponse(
+    return catalog_pb.GetStatsResponse(
         tenant=_tenant_stats(overview.tenant, overview.entities) if overview.tenant else None,
         projections=[
-            catalog_service_pb2.ProjectionStats(
+            catalog_pb.ProjectionStats(
                 projection=status.projection,
                 pending_count=status.pending,
                 lag=duration(status.lag_s),
@@ -100,14 +96,14 @@ def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
             )
             for status in overview.projections
         ],
-        index=catalog_service_pb2.IndexStats(
+        index=catalog_pb.IndexStats(
             ready=overview.index.ready,
             vector_count=overview.index.vector_count,
             epoch=overview.index.epoch,
             reason=overview.index.reason,
             tiers=[_tier(tier) for tier in overview.index.tiers],
         ),
-        service=catalog_service_pb2.ServiceStats(
+        service=catalog_pb.ServiceStats(
             version=overview.about.version,
             placement=overview.about.placement,
             ingress=overview.about.ingress,
@@ -117,7 +113,7 @@ def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
             degraded=overview.degraded,
         ),
         dead_letters=[
-            catalog_service_pb2.DeadLetter(
+            catalog_pb.DeadLetter(
                 projection=row.projection,
                 item=from_reference(row.item),
                 reason=row.reason,
@@ -128,8 +124,8 @@ def from_overview(overview: Overview) -> catalog_service_pb2.GetStatsResponse:
     )
 
 
-def _tenant_stats(counts: TenantCounts, entities: int) -> catalog_service_pb2.TenantStats:
-    return catalog_service_pb2.TenantStats(
+def _tenant_stats(counts: TenantCounts, entities: int) -> catalog_pb.TenantStats:
+    return catalog_pb.TenantStats(
         segment_count=counts.segments,
         sensitive_segment_count=counts.sensitive_segments,
         fact_count=counts.facts,
@@ -140,8 +136,8 @@ def _tenant_stats(counts: TenantCounts, entities: int) -> catalog_service_pb2.Te
     )
 
 
-def _tier(tier: IndexTier) -> catalog_service_pb2.IndexTier:
-    return catalog_service_pb2.IndexTier(
+def _tier(tier: IndexTier) -> catalog_pb.IndexTier:
+    return catalog_pb.IndexTier(
         kind=tier.kind.value,
         vector_count=tier.rows,
         dead_count=tier.dead,

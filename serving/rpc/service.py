@@ -47,7 +47,9 @@ from serving.telemetry import (
     NoRecorder,
     Recorder,
 )
-from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+from trivium.v1 import catalog_service_pb2 as catalog_pb
+from trivium.v1 import ingest_service_pb2 as ingest_pb
+from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 logger = logging.getLogger(__name__)
 
@@ -142,10 +144,10 @@ class TriviumService:
             self.profiles = changed
             self.rejected_profiles = ""
 
-    @rpc(retrieval_service_pb2.RetrieveResponse)
-    async def Retrieve(  # noqa: N802 - the name of the RPC
-        self, request: retrieval_service_pb2.RetrieveRequest
-    ) -> retrieval_service_pb2.RetrieveResponse:
+    @rpc(retrieval_pb.RetrieveResponse)
+    async def Retrieve(
+        self, request: retrieval_pb.RetrieveRequest
+    ) -> retrieval_pb.RetrieveResponse:
         """Runs a query."""
         call = questions.to_retrieve_call(request, self.profiles, self._now())
         return answers.from_retrieval(
@@ -153,9 +155,9 @@ class TriviumService:
         )
 
     @streaming_rpc
-    async def RetrieveStream(  # noqa: N802
-        self, stream: AsyncIterator[retrieval_service_pb2.RetrieveStreamRequest | Malformed]
-    ) -> AsyncGenerator[retrieval_service_pb2.RetrieveStreamResponse, None]:
+    async def RetrieveStream(
+        self, stream: AsyncIterator[retrieval_pb.RetrieveStreamRequest | Malformed]
+    ) -> AsyncGenerator[retrieval_pb.RetrieveStreamResponse, None]:
         """Runs the newest query of a stream."""
         answered = newest_answers(self._streamed(stream), self._anticipate)
         with self.streams.opened():
@@ -166,7 +168,7 @@ class TriviumService:
                     yield answers.from_streamed(call, retrieval)
 
     async def _streamed(
-        self, stream: AsyncIterator[retrieval_service_pb2.RetrieveStreamRequest | Malformed]
+        self, stream: AsyncIterator[retrieval_pb.RetrieveStreamRequest | Malformed]
     ) -> AsyncIterator[StreamedCall]:
         number = 0
         async for request in stream:
@@ -178,29 +180,25 @@ class TriviumService:
     async def _anticipate(self, call: StreamedCall) -> Retrieval:
         return await self._answer(call.retrieve, self.use_cases.retriever.preview)
 
-    @rpc(retrieval_service_pb2.WarmResponse)
-    async def Warm(  # noqa: N802
-        self, request: retrieval_service_pb2.WarmRequest
-    ) -> retrieval_service_pb2.WarmResponse:
+    @rpc(retrieval_pb.WarmResponse)
+    async def Warm(self, request: retrieval_pb.WarmRequest) -> retrieval_pb.WarmResponse:
         """Prepares for the first query of a tenant."""
         call = questions.to_warm_call(request, self.profiles, self._now())
         deadline = deadline_after(call.time_budget_s)
         warmed = await self.use_cases.warmer.warm(call.query, call.profile, deadline)
         return answers.from_warmed(call, warmed)
 
-    @rpc(retrieval_service_pb2.ListProfilesResponse)
-    async def ListProfiles(  # noqa: N802
-        self, request: retrieval_service_pb2.ListProfilesRequest
-    ) -> retrieval_service_pb2.ListProfilesResponse:
+    @rpc(retrieval_pb.ListProfilesResponse)
+    async def ListProfiles(
+        self, request: retrieval_pb.ListProfilesRequest
+    ) -> retrieval_pb.ListProfilesResponse:
         """Lists the ranking profiles in pages."""
         page = requests.to_profile_page(request)
         names = sorted(name for name in self.profiles if name > page.after)[: page.size]
         return answers.from_profiles(self.profiles, names, page.next_token(names))
 
-    @rpc(retrieval_service_pb2.CompareResponse)
-    async def Compare(  # noqa: N802
-        self, request: retrieval_service_pb2.CompareRequest
-    ) -> retrieval_service_pb2.CompareResponse:
+    @rpc(retrieval_pb.CompareResponse)
+    async def Compare(self, request: retrieval_pb.CompareRequest) -> retrieval_pb.CompareResponse:
         """Runs a query under two profiles."""
         call = questions.to_compare_call(request, self.profiles, self._now())
         preview = self.use_cases.retriever.preview
@@ -209,10 +207,10 @@ class TriviumService:
         )
         return answers.from_comparison(call, retrieved, against)
 
-    @rpc(retrieval_service_pb2.ExplainAbsenceResponse)
-    async def ExplainAbsence(  # noqa: N802
-        self, request: retrieval_service_pb2.ExplainAbsenceRequest
-    ) -> retrieval_service_pb2.ExplainAbsenceResponse:
+    @rpc(retrieval_pb.ExplainAbsenceResponse)
+    async def ExplainAbsence(
+        self, request: retrieval_pb.ExplainAbsenceRequest
+    ) -> retrieval_pb.ExplainAbsenceResponse:
         """Reports why an item is not a hit."""
         call = questions.to_explain_absence_call(request, self.profiles, self._now())
         asked = call.retrieve
@@ -223,26 +221,24 @@ class TriviumService:
         )
         return answers.from_absence(absence)
 
-    @rpc(ingest_service_pb2.IngestResponse)
-    async def Ingest(  # noqa: N802
-        self, request: ingest_service_pb2.IngestRequest
-    ) -> ingest_service_pb2.IngestResponse:
+    @rpc(ingest_pb.IngestResponse)
+    async def Ingest(self, request: ingest_pb.IngestRequest) -> ingest_pb.IngestResponse:
         """Stores a batch."""
         call = await self._read(request)
         return responses.from_ingested(call, await self._store(call))
 
-    @rpc(ingest_service_pb2.IngestStreamResponse)
-    async def IngestStream(  # noqa: N802
-        self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest | Malformed]
-    ) -> ingest_service_pb2.IngestStreamResponse:
+    @rpc(ingest_pb.IngestStreamResponse)
+    async def IngestStream(
+        self, stream: AsyncIterator[ingest_pb.IngestStreamRequest | Malformed]
+    ) -> ingest_pb.IngestStreamResponse:
         """Stores a stream of batches."""
         with self.streams.opened():
             return await self._store_stream(stream)
 
     async def _store_stream(
-        self, stream: AsyncIterator[ingest_service_pb2.IngestStreamRequest | Malformed]
-    ) -> ingest_service_pb2.IngestStreamResponse:
-        response = ingest_service_pb2.IngestStreamResponse()
+        self, stream: AsyncIterator[ingest_pb.IngestStreamRequest | Malformed]
+    ) -> ingest_pb.IngestStreamResponse:
+        response = ingest_pb.IngestStreamResponse()
         token: ConsistencyToken | None = None
         before = 0
         async for request in stream:
@@ -265,60 +261,54 @@ class TriviumService:
         response.consistency_token = str(token) if token is not None else ""
         return response
 
-    @rpc(ingest_service_pb2.ForgetResponse)
-    async def Forget(  # noqa: N802
-        self, request: ingest_service_pb2.ForgetRequest
-    ) -> ingest_service_pb2.ForgetResponse:
+    @rpc(ingest_pb.ForgetResponse)
+    async def Forget(self, request: ingest_pb.ForgetRequest) -> ingest_pb.ForgetResponse:
         """Erases items."""
         tenant, selector = requests.to_selector(request)
         deadline = Deadline.after(FORGET_BUDGET_S)
         forgotten = await self.use_cases.eraser.forget(tenant, selector, deadline)
         return responses.from_forgotten(forgotten)
 
-    @rpc(catalog_service_pb2.GetSegmentsResponse)
-    async def GetSegments(  # noqa: N802
-        self, request: catalog_service_pb2.GetSegmentsRequest
-    ) -> catalog_service_pb2.GetSegmentsResponse:
+    @rpc(catalog_pb.GetSegmentsResponse)
+    async def GetSegments(
+        self, request: catalog_pb.GetSegmentsRequest
+    ) -> catalog_pb.GetSegmentsResponse:
         """Reads segments by id."""
         tenant, ids = requests.to_ids(request)
         names = [segment_id(id_) for id_ in ids]
         rows = await self.use_cases.store.load(tenant, names, Deadline.after(READ_BUDGET_S))
         found = [row for name in names if isinstance(row := rows.get(name), Segment)]
-        return catalog_service_pb2.GetSegmentsResponse(
+        return catalog_pb.GetSegmentsResponse(
             segments=[from_segment(row) for row in found],
             missing_ids=[name.id for name in names if name not in rows],
         )
 
-    @rpc(catalog_service_pb2.ListSegmentsResponse)
-    async def ListSegments(  # noqa: N802
-        self, request: catalog_service_pb2.ListSegmentsRequest
-    ) -> catalog_service_pb2.ListSegmentsResponse:
+    @rpc(catalog_pb.ListSegmentsResponse)
+    async def ListSegments(
+        self, request: catalog_pb.ListSegmentsRequest
+    ) -> catalog_pb.ListSegmentsResponse:
         """Lists segments in pages."""
         call = requests.to_list_segments_call(request)
         rows = await self.use_cases.catalog.list_segments(call.tenant, call.filter, *call.page)
-        return catalog_service_pb2.ListSegmentsResponse(
+        return catalog_pb.ListSegmentsResponse(
             segments=[from_segment(row) for row in rows],
             next_page_token=call.page.next_token([row.id for row in rows]),
         )
 
-    @rpc(catalog_service_pb2.ListFactsResponse)
-    async def ListFacts(  # noqa: N802
-        self, request: catalog_service_pb2.ListFactsRequest
-    ) -> catalog_service_pb2.ListFactsResponse:
+    @rpc(catalog_pb.ListFactsResponse)
+    async def ListFacts(self, request: catalog_pb.ListFactsRequest) -> catalog_pb.ListFactsResponse:
         """Lists facts in pages."""
         call = requests.to_list_facts_call(request)
         rows = await self.use_cases.catalog.list_facts(
             call.tenant, call.entities, call.valid_at, *call.page
         )
-        return catalog_service_pb2.ListFactsResponse(
+        return catalog_pb.ListFactsResponse(
             facts=[from_fact(row) for row in rows],
             next_page_token=call.page.next_token([row.id for row in rows]),
         )
 
-    @rpc(catalog_service_pb2.GetStatsResponse)
-    async def GetStats(  # noqa: N802
-        self, request: catalog_service_pb2.GetStatsRequest
-    ) -> catalog_service_pb2.GetStatsResponse:
+    @rpc(catalog_pb.GetStatsResponse)
+    async def GetStats(self, request: catalog_pb.GetStatsRequest) -> catalog_pb.GetStatsResponse:
         """Reports the state of the service."""
         tenant = requests.to_stats_tenant(request)
         overview = await self.use_cases.observer.overview(tenant)
@@ -326,14 +316,14 @@ class TriviumService:
             overview.degraded.append(f"profiles: {self.rejected_profiles}")
         return responses.from_overview(overview)
 
-    async def Check(  # noqa: N802
+    async def Check(
         self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext
     ) -> health_pb2.HealthCheckResponse:
         """Reports whether the service can answer: whether PostgreSQL is reachable."""
         del request, grpc_context
         return health_pb2.HealthCheckResponse(status=await self._health())
 
-    async def List(  # noqa: N802
+    async def List(
         self, request: health_pb2.HealthListRequest, grpc_context: CallContext
     ) -> health_pb2.HealthListResponse:
         """Reports the health of all services, which is that of the server."""
@@ -341,7 +331,7 @@ class TriviumService:
         check = await self.Check(health_pb2.HealthCheckRequest(), grpc_context)
         return health_pb2.HealthListResponse(statuses={"": check})
 
-    async def Watch(  # noqa: N802
+    async def Watch(
         self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         """Streams the health, and each change of it."""
