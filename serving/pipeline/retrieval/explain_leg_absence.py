@@ -270,9 +270,9 @@ def _why_never(row: Item, spec: LegSpec, after: LegResult | None) -> tuple[Miss,
         found_by = "words only" if isinstance(row, Segment) else "no leg"
         return Miss.NEVER, f"the item is sensitive, and so found by {found_by}"
     if after is None:
-        return Miss.UNANSWERED, "asked to look deeper, it did not answer"
+        return Miss.UNANSWERED, "no answer to a deeper search"
     if not after.report.state.answered:
         _, ended = _why_unanswered(after)
-        return Miss.UNANSWERED, f"asked to look deeper, it did not answer: {ended}"
+        return Miss.UNANSWERED, f"no answer to a deeper search: {ended}"
     start = f", from what {spec.walk.seeds_from} found" if spec.walk.seeds_from else ""
     return Miss.NEVER, f"not among its best {MAX_DEPTH}{start}"

@@ -523,7 +523,7 @@ async def test_a_leg_that_fails_when_asked_deeper_is_not_said_to_find_nothing() 
         replace(PLAIN, legs=(LegSpec(name="dense"),)),
     )
 
-    said = "dense: asked to look deeper, it did not answer"
+    said = "dense: no answer to a deeper search"
     assert (both.loss, alone.loss) == (Loss.UNANSWERED, Loss.UNANSWERED)
     assert both.reason.startswith(f"{said}: index")
     assert alone.reason == said
