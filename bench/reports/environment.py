@@ -76,15 +76,13 @@ def about_device(device: str) -> dict[str, Json]:
     """
     facts = gather()
     kind, _, number = device.partition(":")
-    found = facts.devices[int(number or 0)] if kind == "cuda" else None
-    return {
-        "name": found.name if found else kind,
-        "architecture": found.architecture if found else "",
-        "memory_gib": round(found.memory_gib, 1) if found else None,
-        "driver": facts.driver,
-        "cuda": facts.torch_cuda,
-        "libraries": dict(facts.versions),
-    }
+    about: dict[str, Json] = {"name": kind}
+    if kind == "cuda":
+        found = facts.devices[int(number or 0)]
+        memory_gib = round(found.memory_gib, 1)
+        about = {"name": found.name, "architecture": found.architecture, "memory_gib": memory_gib}
+    libraries = dict(facts.versions)
+    return {**about, "driver": facts.driver, "cuda": facts.torch_cuda, "libraries": libraries}
 
 
 def commit() -> str:

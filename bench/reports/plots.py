@@ -1,4 +1,4 @@
-"""Draws a run as one picture: latency, CPU time and visibility of writes."""
+"""Draws a run as one picture: latency and CPU time."""
 
 from __future__ import annotations
 
@@ -126,20 +126,6 @@ def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
 _CPU = ("measured", "cpu")
 
 
-def _draw_visibility(axes: Axes, legs: Sequence[Record]) -> None:
-    slowest = 0.0
-    for place, leg in enumerate(legs):
-        p50, p95 = (number(leg, "latency", f"{name}_ms") or 0.0 for name in ("p50", "p95"))
-        slowest = max(slowest, p95)
-        axes.plot([p50, p95], [place, place], color=COLOURS[0], linewidth=5, alpha=0.35)
-        axes.plot([p50], [place], "o", color=COLOURS[0])
-        axes.text(p95, place, f"   p50 {p50:.0f}, p95 {p95:.0f}", va="center", color=INK, size=8)
-    name_bars(axes, [str(table(leg, "parameters").get("leg")) for leg in legs])
-    axes.set_xlim(0, 1.35 * slowest)
-    axes.margins(y=0.15)
-    head(axes, "A write is found after", "ms from its acknowledgement, idle service, p50 to p95")
-
-
 def _has(record: Record, part: str) -> bool:
     return bool(record.get(part) or table(record, "measured").get(part))
 
@@ -149,6 +135,5 @@ Draw = Callable[[Axes, Sequence[Record]], None]
 PANELS: Sequence[tuple[str, str, Draw]] = (
     ("load", "latency", _draw_latency),
     ("load", "cpu", _draw_cpu),
-    ("visible after", "latency", _draw_visibility),
 )
 """Scenario, the part of its results that the panel needs, and how it is drawn."""

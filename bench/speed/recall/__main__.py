@@ -16,7 +16,7 @@ from bench.harness.results import Result
 from bench.harness.service import running
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
-from bench.speed.recall.calls import BUDGET_S, SILENCE_S, Plan, run_calls
+from bench.speed.recall.calls import Plan, run_calls
 from bench.speed.recall.figures import result_of, save_picture, summary
 
 
@@ -33,41 +33,17 @@ from bench.speed.recall.figures import result_of, save_picture, summary
     show_default=True,
     help="For how long new turns begin, for each number of calls, with prefetch and without.",
 )
-@click.option(
-    "--silence-ms",
-    type=click.FloatRange(min=0),
-    default=SILENCE_S * 1e3,
-    show_default=True,
-    help="From the last word to the final transcript.",
-)
-@click.option(
-    "--budget-ms",
-    type=click.FloatRange(min=1),
-    default=BUDGET_S * 1e3,
-    show_default=True,
-    help="How long the bot waits.",
-)
 @out_option
 def main(
     data: Path | None,
     address: str | None,
     calls: Sequence[float],
     seconds: float,
-    silence_ms: float,
-    budget_ms: float,
     out: Path,
 ) -> None:
     """Simulate calls, and measure from the final transcript of a turn to the prompt block."""
     collection = chosen(data)
-    plans = [
-        Plan(
-            prefetch=prefetch,
-            seconds=seconds,
-            silence_s=silence_ms / 1e3,
-            budget_s=budget_ms / 1e3,
-        )
-        for prefetch in (True, False)
-    ]
+    plans = [Plan(prefetch=prefetch, seconds=seconds) for prefetch in (True, False)]
     with recorded("recall", collection, out, summary, save_picture) as take:
         asyncio.run(_measure(address, collection, [round(each) for each in calls], plans, take))
 
