@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.shared_service import NOW, Remember, SharedService, ago
+from tests.fixtures.shared_service import (
+    NOW,
+    Remember,
+    SharedService,
+    absence_of,
+    ago,
+    explained,
+    without,
+)
 from tests.support.answers import by_id, counts, ids, ledger, ranks
 from trivium import (
     AsyncClient,
@@ -88,14 +96,7 @@ async def asked(
     limit: int = 0,
     changes: Mapping[str, Any] | None = None,
 ) -> Retrieval:
-    return await memory.retrieve(
-        QUESTION,
-        profile=profile,
-        as_of=NOW,
-        limit=limit,
-        profile_overrides=changes or {},
-        explain=True,
-    )
+    return await explained(memory, profile, QUESTION, limit=limit, profile_overrides=changes or {})
 
 
 # ------------------------------------------------------------------ how long the lists are
@@ -141,7 +142,7 @@ async def test_recollection_pools_200_recent_and_50_by_words(
     ]
     memory = await remembering([*recent, *barometers], {})
 
-    answer = await memory.retrieve("barometer", profile="recollection", as_of=NOW, explain=True)
+    answer = await explained(memory, "recollection", "barometer")
 
     assert counts(answer) == {"lexical": 50, "dense": 250}
     assert len(answer.hits) == 3
@@ -162,13 +163,8 @@ async def test_object_graph_walks_five_relations_in_order(
     ]
     memory = await remembering([*objects, *facts], {})
 
-    answer = await memory.retrieve(
-        "?!",
-        profile="object_graph",
-        as_of=NOW,
-        seed_ids=["hub"],
-        leg_overrides={"dense": LegOverride(weight=0)},
-        explain=True,
+    answer = await explained(
+        memory, "object_graph", "?!", seed_ids=["hub"], leg_overrides=without("dense")
     )
 
     assert ids(answer) == relations
@@ -182,7 +178,7 @@ async def test_object_graph_takes_the_latest_of_seven_days(remembering: Remember
     ]
     memory = await remembering(said, {})
 
-    answer = await memory.retrieve("?!", profile="object_graph", as_of=NOW, explain=True)
+    answer = await explained(memory, "object_graph", "?!")
 
     assert {hit.id for hit in answer.hits if "temporal" in ranks(hit)} == {"6.9 days"}
 
@@ -191,9 +187,7 @@ async def test_object_graph_takes_the_latest_of_seven_days(remembering: Remember
 
 
 async def found_by_words(memory: AsyncClient, question: str) -> set[str]:
-    answer = await memory.retrieve(
-        question, profile="hybrid_recall", as_of=NOW, limit=3, explain=True
-    )
+    answer = await explained(memory, "hybrid_recall", question, limit=3)
     return {hit.id for hit in answer.hits if "lexical" in ranks(hit)}
 
 
@@ -257,20 +251,11 @@ async def test_convex_combination_maps_cosines_from_minus_one(
 async def test_best_of_graph_scores_below_fiftieth_by_meaning(
     harbour: AsyncClient,
 ) -> None:
-    meaning = await harbour.retrieve(
-        QUESTION,
-        profile="hybrid_recall",
-        as_of=NOW,
-        limit=60,
-        explain=True,
-        leg_overrides={"lexical": LegOverride(weight=0), "graph": LegOverride(weight=0)},
+    meaning = await explained(
+        harbour, "hybrid_recall", QUESTION, limit=60, leg_overrides=without("lexical", "graph")
     )
-    relations = await harbour.retrieve(
-        QUESTION,
-        profile="hybrid_recall",
-        as_of=NOW,
-        explain=True,
-        leg_overrides={"lexical": LegOverride(weight=0), "dense": LegOverride(weight=0)},
+    relations = await explained(
+        harbour, "hybrid_recall", QUESTION, leg_overrides=without("lexical", "dense")
     )
 
     least, most = meaning.hits[-1], relations.hits[0]
@@ -302,9 +287,7 @@ async def test_no_design_folds_what_says_the_same(remembering: Remember, profile
     memory = await remembering(standbys, {"at noon": 0.5}, logits)
     no_reranking = {"rerank": None}
 
-    answer = await memory.retrieve(
-        "ferry", profile=profile, as_of=NOW, profile_overrides=no_reranking
-    )
+    answer = await explained(memory, profile, "ferry", profile_overrides=no_reranking)
 
     assert sorted(ids(answer)) == ["a", "b"]
     assert answer.statistics.folded_count == 0
@@ -334,9 +317,9 @@ async def test_sensitive_candidates_are_not_reranked_or_awaited(
     on_it = Fact(id="on it", subject="Mel", relation="has", object="1234", evidence=("secret",))
     memory = await remembering([secret, on_it], {}, {"is 1234": 0.0})
 
-    nothing = await memory.retrieve("pin", profile="two_stage", as_of=NOW)
-    by_words = await memory.retrieve("pin", profile="precise", as_of=NOW)
-    absence = await memory.explain_absence("pin", fact_id="on it", profile="facts", as_of=NOW)
+    nothing = await explained(memory, "two_stage", "pin")
+    by_words = await explained(memory, "precise", "pin")
+    absence = await absence_of(memory, "facts", "pin", fact_id="on it")
 
     assert (ids(nothing), ids(by_words)) == ([], ["secret"])
     for answer in (nothing, by_words):
@@ -363,7 +346,7 @@ ALIKE: list[Item] = [
     for place in range(1, 26)
 ]
 ALIKE_COSINES = {NOVEL.get(place, f"n{place}x"): 0.9 - place / 100 for place in range(1, 26)}
-AS_FAR_AS_NEEDED = {"dense": LegOverride(depth=25), "lexical": LegOverride(weight=0)}
+AS_FAR_AS_NEEDED = {"dense": LegOverride(depth=25), **without("lexical")}
 
 
 @pytest.fixture(scope="module")
@@ -372,14 +355,7 @@ async def alike(shared_service: SharedService) -> AsyncClient:
 
 
 async def of_alike(memory: AsyncClient, limit: int = 0) -> Retrieval:
-    return await memory.retrieve(
-        "anything",
-        profile="annie",
-        as_of=NOW,
-        leg_overrides=AS_FAR_AS_NEEDED,
-        limit=limit,
-        explain=True,
-    )
+    return await explained(memory, "annie", "anything", leg_overrides=AS_FAR_AS_NEEDED, limit=limit)
 
 
 def diversity(answer: Retrieval, id_: str) -> DiversityTerm:
@@ -421,9 +397,7 @@ async def test_displaced_item_names_its_rival(
     alike: AsyncClient,
 ) -> None:
     displaced, beyond = [
-        await alike.explain_absence(
-            "anything", segment_id=id_, profile="annie", as_of=NOW, leg_overrides=AS_FAR_AS_NEEDED
-        )
+        await absence_of(alike, "annie", "anything", segment_id=id_, leg_overrides=AS_FAR_AS_NEEDED)
         for id_ in ("place 5", "place 23")
     ]
 
@@ -439,9 +413,7 @@ async def test_the_leg_that_reserved_a_place_is_named(remembering: Remember) -> 
     alone = Segment(id="alone", text="nobody came", entities=("Zelda",), event_time=ago(1))
     memory = await remembering([*near, alone], {f"near {n}x": 0.9 - n / 50 for n in range(12)})
 
-    answer = await memory.retrieve(
-        "Zelda near?", profile="hybrid_recall_reachable", as_of=NOW, limit=3, explain=True
-    )
+    answer = await explained(memory, "hybrid_recall_reachable", "Zelda near?", limit=3)
 
     assert {hit.id: ledger(hit).reserved_by for hit in answer.hits} == {
         **dict.fromkeys(ids(answer), ""),
@@ -458,7 +430,7 @@ async def test_annie_keeps_three_tenths_for_ageless_items(remembering: Remember,
     known = Segment(id="known", text="of long ago", kind=kind, event_time=ago(400))
     memory = await remembering([known], {"of long ago": 0.5})
 
-    answer = await memory.retrieve("then", profile="annie", as_of=NOW)
+    answer = await explained(memory, "annie", "then")
 
     assert by_id(answer)["known"].score == pytest.approx(0.3 / 61, abs=1e-12)
 
@@ -477,11 +449,8 @@ async def test_fact_ages_as_a_relationship_unless_fresh(
     said = Segment(id="said", text="it rained", event_time=ago(1))
     memory = await remembering([said, edge], {})
 
-    answer = await memory.retrieve(
-        "Zelda?",
-        profile="annie",
-        as_of=NOW,
-        profile_overrides={"decay": {"facts_are_fresh": False}},
+    answer = await explained(
+        memory, "annie", "Zelda?", profile_overrides={"decay": {"facts_are_fresh": False}}
     )
 
     assert by_id(answer)["edge"].score == pytest.approx(0.3 / 61, abs=1e-12)

@@ -13,7 +13,15 @@ import pytest
 
 from tests.fakes.placed import DeafEmbedder, PlacedEmbedder
 from tests.fixtures.local_service import local_service
-from tests.fixtures.shared_service import NOW, Remember, ago, remember
+from tests.fixtures.shared_service import (
+    NOW,
+    Remember,
+    absence_of,
+    ago,
+    explained,
+    remember,
+    without,
+)
 from tests.support.answers import aged, by_id, ids, ledger, ranks, states
 from trivium import (
     AsyncClient,
@@ -70,9 +78,7 @@ async def annie(remembering: Remember) -> AsyncClient:
 async def test_annie_gives_the_worked_example(annie: AsyncClient) -> None:
     three_by_meaning = {"dense": LegOverride(depth=3)}
 
-    answer = await annie.retrieve(
-        VACATION, profile="annie", as_of=NOW, explain=True, leg_overrides=three_by_meaning
-    )
+    answer = await explained(annie, "annie", VACATION, leg_overrides=three_by_meaning)
 
     hits = by_id(answer)
     assert ranks(hits["plan"]) == {"lexical": 1, "dense": 2}
@@ -93,9 +99,7 @@ async def test_annie_gives_the_worked_example(annie: AsyncClient) -> None:
 async def test_annie_orders_small_raw_scores_by_novelty(annie: AsyncClient) -> None:
     three_by_meaning = {"dense": LegOverride(depth=3)}
 
-    answer = await annie.retrieve(
-        VACATION, profile="annie", as_of=NOW, explain=True, leg_overrides=three_by_meaning
-    )
+    answer = await explained(annie, "annie", VACATION, leg_overrides=three_by_meaning)
 
     # The document shows four lines in another order; docs/profiles.md works out why these are five.
     assert ids(answer) == ["plan", "dates", "flights", "told", "edge"]
@@ -113,7 +117,7 @@ async def test_annie_orders_small_raw_scores_by_novelty(annie: AsyncClient) -> N
 
 
 async def test_item_of_several_lists_is_shown_once(annie: AsyncClient) -> None:
-    answer = await annie.retrieve(VACATION, profile="annie", as_of=NOW)
+    answer = await explained(annie, "annie", VACATION)
 
     (plan,) = [hit for hit in answer.hits if hit.id == "plan"]
     assert plan.legs == ("lexical", "dense")
@@ -182,12 +186,8 @@ async def test_annie_sums_three_lists_that_agree(remembering: Remember) -> None:
         {agreed.text: 0.8, other.text: 0.9},
     )
 
-    answer = await memory.retrieve(
-        VACATION,
-        profile="annie",
-        as_of=NOW,
-        explain=True,
-        profile_overrides={"legs": {"graph": {"yields": "evidence"}}},
+    answer = await explained(
+        memory, "annie", VACATION, profile_overrides={"legs": {"graph": {"yields": "evidence"}}}
     )
 
     hit = by_id(answer)["agreed"]
@@ -210,7 +210,7 @@ async def test_annie_ages_by_the_documents_table(
     ]
     memory = await remembering(aging, {"of long ago": 0.5})
 
-    answer = await memory.retrieve("then", profile="annie", as_of=NOW, explain=True)
+    answer = await explained(memory, "annie", "then")
 
     multipliers = {hit.id: aged(hit) for hit in answer.hits}
     assert multipliers == {
@@ -222,19 +222,13 @@ async def test_annie_ages_by_the_documents_table(
 async def test_annie_limits_only_words_to_a_week(
     annie: AsyncClient,
 ) -> None:
-    answer = await annie.retrieve("Looking at flights", profile="annie", as_of=NOW, explain=True)
+    answer = await explained(annie, "annie", "Looking at flights")
     longer = {"legs": {"lexical": {"lookback": "P60D"}}}
-    further = await annie.retrieve(
-        "Looking at flights", profile="annie", as_of=NOW, explain=True, profile_overrides=longer
-    )
+    further = await explained(annie, "annie", "Looking at flights", profile_overrides=longer)
 
-    by_words_alone = {leg: LegOverride(weight=0) for leg in ("dense", "graph")}
-    absence = await annie.explain_absence(
-        "Looking at flights",
-        segment_id="flights",
-        profile="annie",
-        as_of=NOW,
-        leg_overrides=by_words_alone,
+    by_words_alone = without("dense", "graph")
+    absence = await absence_of(
+        annie, "annie", "Looking at flights", segment_id="flights", leg_overrides=by_words_alone
     )
 
     assert (absence.loss, absence.reason) == (
@@ -267,7 +261,7 @@ async def test_annie_degrades_leg_by_leg(
     async with local_service(postgres_dsn, uri, embedder=embedder) as client:
         memory = client.for_tenant(f"annie without {down}")
         await remember(memory, ANNIE, patience_s=6)
-        answer = await memory.retrieve(VACATION, profile="annie", as_of=NOW)
+        answer = await explained(memory, "annie", VACATION)
 
     assert {leg for leg, state in states(answer).items() if state is LegState.FAILED} == down
     assert "told" in ids(answer)
@@ -276,7 +270,7 @@ async def test_annie_degrades_leg_by_leg(
 
 
 async def test_annie_with_all_three_is_the_full_hybrid(annie: AsyncClient) -> None:
-    answer = await annie.retrieve(VACATION, profile="annie", as_of=NOW)
+    answer = await explained(annie, "annie", VACATION)
 
     assert set(states(answer).values()) == {LegState.OK}
     assert set(ids(answer)) == {"plan", "told", "dates", "flights", "edge"}
@@ -296,13 +290,9 @@ async def test_an_old_item_outside_the_pool_surfaces_through_its_words(
     silent = Segment(id="silent", text="quite another thing", event_time=ago(501))
     cosines = {old.text: 0.5, silent.text: 0.9}
     memory = await remembering([*recent, old, silent], cosines)
-    answer = await memory.retrieve(
-        "heirloom barometer", profile="recollection", as_of=NOW, explain=True, limit=100
-    )
+    answer = await explained(memory, "recollection", "heirloom barometer", limit=100)
 
-    absence = await memory.explain_absence(
-        "heirloom barometer", segment_id="silent", profile="recollection", as_of=NOW
-    )
+    absence = await absence_of(memory, "recollection", "heirloom barometer", segment_id="silent")
 
     hits = by_id(answer)
     assert (absence.loss, absence.reason) == (
@@ -323,9 +313,7 @@ async def test_recollection_ties_share_a_rank(
         Segment(id=name, text=f"note {name}", event_time=ago(1)) for name in ("a", "b", "c")
     ] + [Segment(id="w", text="the barometer", event_time=ago(2))]
     memory = await remembering(said, {"note a": 0.5, "note b": 0.5, "note c": 0.2})
-    answer = await memory.retrieve(
-        "barometer", profile="recollection", as_of=NOW, explain=True, limit=4
-    )
+    answer = await explained(memory, "recollection", "barometer", limit=4)
 
     hits = by_id(answer)
     assert ranks(hits["a"]) == ranks(hits["b"]) == {"dense": 1, "recency": 1, "access": 1}
@@ -342,13 +330,9 @@ async def test_recollection_boosts_what_is_important_and_shows_three(remembering
     ]
     cosines = {"note a": 0.8, "note b": 0.7, "note c": 0.6, "note d": 0.5}
     memory = await remembering(said, cosines)
-    answer = await memory.retrieve("barometer", profile="recollection", as_of=NOW, explain=True)
-    raised = await memory.retrieve(
-        "barometer",
-        profile="recollection",
-        as_of=NOW,
-        explain=True,
-        profile_overrides={"importance": {"boost_from": 0.75}},
+    answer = await explained(memory, "recollection", "barometer")
+    raised = await explained(
+        memory, "recollection", "barometer", profile_overrides={"importance": {"boost_from": 0.75}}
     )
 
     boosts = {
@@ -364,17 +348,15 @@ async def test_recollection_boosts_what_is_important_and_shows_three(remembering
 async def test_recollection_is_moved_by_what_was_shown(remembering: Remember) -> None:
     said = [Segment(id=name, text=f"note {name}", event_time=ago(1)) for name in ("a", "b")]
     memory = await remembering(said, {"note a": 0.5, "note b": 0.5})
-    before = await memory.retrieve("?!", profile="recollection", as_of=NOW, limit=2)
-    await memory.retrieve("note b", leg_overrides=_words_alone(), as_of=NOW, limit=1)
-    after = await memory.retrieve("?!", profile="recollection", as_of=NOW, explain=True, limit=2)
+    before = await explained(memory, "recollection", "?!", limit=2)
+    await memory.retrieve(
+        "note b", leg_overrides=without("dense", "facts", "graph"), as_of=NOW, limit=1
+    )
+    after = await explained(memory, "recollection", "?!", limit=2)
 
     assert ids(before) == ["a", "b"]
     assert ids(after) == ["b", "a"]
     assert ranks(by_id(after)["b"])["access"] < ranks(by_id(after)["a"])["access"]
-
-
-def _words_alone() -> dict[str, LegOverride]:
-    return {leg: LegOverride(weight=0) for leg in ("dense", "facts", "graph")}
 
 
 # ------------------------------------------------------------------ hybrid_recall
@@ -389,9 +371,9 @@ RECALLED = [
 RECALL_COSINES = {"sailing boat in Goa": 0.6, "a yacht at sea": 0.9, "the boat sank": 0.3}
 ABLATIONS = {
     "all": {},
-    "no graph": {"graph": LegOverride(weight=0)},
-    "dense only": {"graph": LegOverride(weight=0), "lexical": LegOverride(weight=0)},
-    "words only": {"graph": LegOverride(weight=0), "dense": LegOverride(weight=0)},
+    "no graph": without("graph"),
+    "dense only": without("graph", "lexical"),
+    "words only": without("graph", "dense"),
 }
 
 
@@ -405,32 +387,18 @@ async def test_hybrid_recall_takes_any_word_if_needed(
 ) -> None:
     words = ABLATIONS["words only"]
 
-    one = await recall.retrieve(
+    one = await explained(recall, "hybrid_recall", "sailing boat", limit=1, leg_overrides=words)
+    many = await explained(recall, "hybrid_recall", "sailing boat", leg_overrides=words)
+    gated = await explained(
+        recall,
+        "hybrid_recall",
         "sailing boat",
-        profile="hybrid_recall",
-        as_of=NOW,
-        limit=1,
-        leg_overrides=words,
-        explain=True,
-    )
-    many = await recall.retrieve(
-        "sailing boat", profile="hybrid_recall", as_of=NOW, leg_overrides=words
-    )
-    gated = await recall.retrieve(
-        "sailing boat",
-        profile="hybrid_recall",
-        as_of=NOW,
         leg_overrides=words,
         profile_overrides={"legs": {"lexical": {"words": {"rank_gate": 0.99}}}},
     )
 
-    passed_over = await recall.explain_absence(
-        "sailing boat",
-        segment_id="one",
-        profile="hybrid_recall",
-        as_of=NOW,
-        limit=1,
-        leg_overrides=words,
+    passed_over = await absence_of(
+        recall, "hybrid_recall", "sailing boat", segment_id="one", limit=1, leg_overrides=words
     )
 
     assert passed_over.reason == (
@@ -444,13 +412,12 @@ async def test_hybrid_recall_takes_any_word_if_needed(
 async def test_hybrid_recall_keeps_the_order_of_words(
     recall: AsyncClient,
 ) -> None:
-    answer = await recall.retrieve(
+    answer = await explained(
+        recall,
+        "hybrid_recall",
         "boat sailing sank",
-        profile="hybrid_recall",
-        as_of=NOW,
         leg_overrides=ABLATIONS["words only"],
         profile_overrides={"importance": {"style": "off"}},
-        explain=True,
     )
 
     assert [ranks(hit)["lexical"] for hit in answer.hits] == [1, 2, 3]
@@ -459,14 +426,14 @@ async def test_hybrid_recall_keeps_the_order_of_words(
 async def test_hybrid_recall_multiplies_by_importance_and_sorts(
     recall: AsyncClient,
 ) -> None:
-    answer = await recall.retrieve("sailing boat", profile="hybrid_recall", as_of=NOW, explain=True)
+    answer = await explained(recall, "hybrid_recall", "sailing boat")
     multipliers = {
         hit.id: hit.ledger.importance.multiplier
         for hit in answer.hits
         if hit.ledger and hit.ledger.importance
     }
-    latest = await recall.retrieve(
-        "sailing boat", profile="hybrid_recall", as_of=NOW, profile_overrides={"sort": "recency"}
+    latest = await explained(
+        recall, "hybrid_recall", "sailing boat", profile_overrides={"sort": "recency"}
     )
 
     assert multipliers["both"] == 0.7
@@ -477,12 +444,8 @@ async def test_hybrid_recall_multiplies_by_importance_and_sorts(
 
 @pytest.mark.parametrize("ablation", ABLATIONS)
 async def test_ablations_of_hybrid_recall_are_overrides(recall: AsyncClient, ablation: str) -> None:
-    answer = await recall.retrieve(
-        "sailing boat with Nora",
-        profile="hybrid_recall",
-        as_of=NOW,
-        leg_overrides=ABLATIONS[ablation],
-        explain=True,
+    answer = await explained(
+        recall, "hybrid_recall", "sailing boat with Nora", leg_overrides=ABLATIONS[ablation]
     )
 
     legs = {leg for hit in answer.hits for leg in ranks(hit)}
@@ -503,21 +466,15 @@ async def test_graph_of_hybrid_recall_adds_no_hit(
     cosines = {f"harbour report {n}": 0.9 - n / 100 for n in range(60)}
     memory = await remembering([*said, alone], cosines)
     silent, reachable = [
-        await memory.retrieve(
-            "Zelda harbour report",
-            profile=profile,
-            as_of=NOW,
-            explain=True,
-            leg_overrides={"lexical": LegOverride(weight=0)},
-        )
+        await explained(memory, profile, "Zelda harbour report", leg_overrides=without("lexical"))
         for profile in ("hybrid_recall", "hybrid_recall_reachable")
     ]
-    absence = await memory.explain_absence(
+    absence = await absence_of(
+        memory,
+        "hybrid_recall",
         "Zelda harbour report",
         segment_id="alone",
-        profile="hybrid_recall",
-        as_of=NOW,
-        leg_overrides={"lexical": LegOverride(weight=0)},
+        leg_overrides=without("lexical"),
     )
 
     assert "alone" not in ids(silent)
@@ -528,11 +485,10 @@ async def test_graph_of_hybrid_recall_adds_no_hit(
 
 
 async def test_hybrid_recall_can_fuse_by_a_convex_combination(recall: AsyncClient) -> None:
-    answer = await recall.retrieve(
+    answer = await explained(
+        recall,
+        "hybrid_recall",
         "sailing boat",
-        profile="hybrid_recall",
-        as_of=NOW,
-        explain=True,
         profile_overrides={"fusion": "convex", "importance": {"style": "off"}},
     )
 
@@ -560,12 +516,8 @@ async def test_two_stage_mixes_three_tenths_cosine_with_the_probability(
     remembering: Remember,
 ) -> None:
     memory = await remembering(STAGED, STAGED_COSINES, STAGED_LOGITS)
-    answer = await memory.retrieve(
-        "entry?",
-        profile="two_stage",
-        as_of=NOW,
-        explain=True,
-        profile_overrides={"rerank": {"head": 3}},
+    answer = await explained(
+        memory, "two_stage", "entry?", profile_overrides={"rerank": {"head": 3}}
     )
     compared = await memory.compare(
         "entry?", profile="two_stage", against="two_stage_baseline", as_of=NOW
@@ -633,11 +585,10 @@ async def objects(remembering: Remember) -> AsyncClient:
 
 
 async def test_object_graph_gives_the_worked_table(objects: AsyncClient) -> None:
-    answer = await objects.retrieve(
+    answer = await explained(
+        objects,
+        "object_graph",
         "authentication",
-        profile="object_graph",
-        as_of=NOW,
-        explain=True,
         seed_ids=["session.py"],
         leg_overrides={"dense": LegOverride(depth=3)},
     )
@@ -663,9 +614,7 @@ async def test_object_graph_follows_named_relations_from_meaning(
 ) -> None:
     near = {"legs": {"dense": {"depth": 1}, "graph": {"walk": {"relations": ["defined_in"]}}}}
 
-    answer = await objects.retrieve(
-        "authentication", profile="object_graph", as_of=NOW, explain=True, profile_overrides=near
-    )
+    answer = await explained(objects, "object_graph", "authentication", profile_overrides=near)
 
     by_graph = [hit.id for hit in answer.hits if "graph" in hit.legs]
     assert by_graph == ["session.py"]
@@ -673,9 +622,7 @@ async def test_object_graph_follows_named_relations_from_meaning(
 
 async def test_object_graph_filters_by_kind_project_and_time(objects: AsyncClient) -> None:
     async def found(filter_: Filter) -> set[str]:
-        answer = await objects.retrieve(
-            "authentication", profile="object_graph", as_of=NOW, filter=filter_
-        )
+        answer = await explained(objects, "object_graph", "authentication", filter=filter_)
         return set(ids(answer))
 
     everything = {segment.id for segment in OBJECTS}
