@@ -33,7 +33,7 @@ from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
-from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
 
 OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
@@ -67,17 +67,17 @@ def tiered_on_gpu() -> IndexEngine:
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-@pytest.fixture(
-    scope="session",
-    params=[
-        pytest.param(InMemoryIndex, id="reference"),
-        pytest.param(exact("cpu"), id="exact"),
-        pytest.param(tiered(maintained=False), id="tiered-exact"),
-        pytest.param(tiered(maintained=True), id="tiered-lists"),
-        pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
-        pytest.param(tiered_on_gpu, id="tiered-cuda", marks=[pytest.mark.gpu, needs_cuda]),
-    ],
-)
+ENGINES = [
+    pytest.param(InMemoryIndex, id="reference"),
+    pytest.param(exact("cpu"), id="exact"),
+    pytest.param(tiered(maintained=False), id="tiered-exact"),
+    pytest.param(tiered(maintained=True), id="tiered-lists"),
+    pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
+    pytest.param(tiered_on_gpu, id="tiered-cuda", marks=[pytest.mark.gpu, needs_cuda]),
+]
+
+
+@pytest.fixture(scope="session", params=ENGINES)
 def make_engine(request: pytest.FixtureRequest) -> MakeEngine:
     make: MakeEngine = request.param
     return make
@@ -708,99 +708,7 @@ def test_it_finds_what_the_filter_and_the_clock_accept(
     assert dict(found.evidence) == {k: v for k, v in expected.evidence.items() if k in kept}
 
 
-# ---------------------------------------------------------------- what is related
-
-
-def keep(engine: IndexEngine, *segments: Segment, tenant: TenantName = TENANT) -> None:
-    engine.apply([segment_row(each, unit(1), tenant=tenant) for each in segments], [])
-
-
-def related(
-    engine: IndexEngine, *seeds: str, question: str = "?", depth: int = 10, **of_scope: Any
-) -> list[Candidate]:
-    return engine.related(query(question, scope=scope(**of_scope)), ids(*seeds), depth)
-
-
-def test_what_mentions_the_same_is_related_and_a_rare_name_says_more(engine: IndexEngine) -> None:
-    keep(
-        engine,
-        segment("film", entities=("The Piano", "Jane Campion")),
-        segment("life", entities=("Jane Campion", "Wellington")),
-        *(segment(f"piano-{n}", entities=("The Piano",)) for n in range(2)),
-        segment("else", entities=("Wellington",)),
-    )
-
-    found = related(engine, "film")
-
-    assert [one.item for one in found] == ids("life", "piano-0", "piano-1")
-    assert [one.score for one in found] == pytest.approx([1 / 4, 1 / 6, 1 / 6], abs=2e-9)
-    assert related(engine, "film", depth=1) == found[:1]
-
-
-def test_gains_of_several_seeds_add_up_and_the_names_that_give_most_come_first(
-    engine: IndexEngine,
-) -> None:
-    keep(
-        engine,
-        segment("first", entities=("Mara",)),
-        segment("second", speaker="Otto", entities=("Ines",)),
-        segment("of-first", speaker="mara"),
-        segment("of-second", entities=("Otto",)),
-        segment("of-second-twice", entities=("Ines", "Otto")),
-    )
-
-    found = related(engine, "first", "unknown", "second")
-
-    assert [one.item for one in found] == ids("of-first", "of-second-twice", "of-second")
-    assert [one.path for one in found] == ["Mara", "Ines, Otto", "Otto"]
-    scores = [1 / 4, 1 / 12 + 1 / 8, 1 / 12]
-    assert sorted((one.score for one in found), reverse=True) == pytest.approx(scores, abs=2e-9)
-
-
-def test_what_everybody_mentions_relates_nothing_until_fewer_do(engine: IndexEngine) -> None:
-    everybody = [segment(f"s{n:02}", entities=("Mara",)) for n in range(51)]
-    windows = [unit(1), unit(2), unit(3)]
-    engine.apply([segment_row(each, *windows) for each in everybody], [])
-
-    assert related(engine, "s00") == []
-    engine.apply([], [(TENANT, segment_id("s50"))])
-    assert len(related(engine, "s00", depth=100)) == 49
-
-
-def test_what_the_question_names_and_what_only_stands_for_a_name_relate_nothing(
-    engine: IndexEngine,
-) -> None:
-    keep(
-        engine,
-        segment("seed", entities=("Mara", "Otto")),
-        segment("of-mara", entities=("Mara",)),
-        segment("of-otto", entities=("Otto",)),
-        segment("mara", entity="Mara"),
-        segment("mara-herself", entity="Mara", entities=("Mara",)),
-    )
-
-    assert [one.item for one in related(engine, "seed", question="Otto?")] == ids(
-        "mara-herself", "of-mara"
-    )
-    assert related(engine, "mara") == []
-
-
-def test_only_what_the_scope_shows_is_related(engine: IndexEngine) -> None:
-    keep(
-        engine,
-        segment("seed", entities=("Mara",)),
-        segment("note", entities=("Mara",), kind="note"),
-        segment("later", entities=("Mara",), event_time=NOON + days(2)),
-        segment("recorded-later", entities=("Mara",), created_at=NOON + days(2)),
-    )
-    keep(engine, segment("theirs", entities=("Mara",)), tenant=OTHER)
-
-    assert [one.item for one in related(engine, "seed", known_at=NOON)] == ids("note")
-    assert [one.item for one in related(engine, "seed", filter_=Filter(kinds=("note",)))] == ids(
-        "note"
-    )
-    assert related(engine, "seed", tenant=OTHER) == []
-    assert related(engine, "seed", tenant="nobody") == []
+# ---------------------------------------------------------------- traits
 
 
 def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path) -> None:
