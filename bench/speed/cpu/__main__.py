@@ -33,7 +33,7 @@ from bench.reports.recording import console, recorded
 from bench.speed.cpu.figures import CPU, cpu_table, save_picture
 
 CALLERS = 8
-WARM_UP_CALLS = 10_000
+WARM_UP_ROUNDS = 10
 SETTLING_CALLS = 100
 REPLICA = "replica Fusion"
 PY_SPY = Path(sysconfig.get_path("scripts")) / "py-spy"
@@ -101,7 +101,7 @@ async def _measure(
                     one = partial(connections.ask, **options)
                     return await closed_loop(one, islice(queries, count), CALLERS, silent)
 
-                await ask({}, WARM_UP_CALLS)
+                await ask({}, WARM_UP_ROUNDS * calls)
                 for name, changes in VARIANTS.items():
                     console.print(name)
                     await ask(changes, SETTLING_CALLS)
