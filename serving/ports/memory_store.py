@@ -33,6 +33,27 @@ class GivenVectors:
     vectors: Mapping[ItemId, Vector]
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The items of one write.
+
+    Attributes:
+        tenant: Their tenant.
+        items: Of several with the same name the last counts.
+        text_search_config: Of the tenant; empty for the one that it has, or the default.
+        extracted: Segments whose entities the service found.
+        undated: Items whose time the service set.
+        given: The vectors that came with segments.
+    """
+
+    tenant: TenantName
+    items: Sequence[Item]
+    text_search_config: str = ""
+    extracted: frozenset[ItemId] = frozenset()
+    undated: frozenset[ItemId] = frozenset()
+    given: GivenVectors | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
     """What to erase: exactly one field is set. A filter selects segments and restricts them."""
@@ -96,23 +117,14 @@ class TenantCounts:
 class MemoryStore(Protocol):
     """The source of truth, written in transactions."""
 
-    async def write(
-        self,
-        tenant: TenantName,
-        items: Sequence[Item],
-        text_search_config: str = "",
-        extracted: frozenset[ItemId] = frozenset(),
-        undated: frozenset[ItemId] = frozenset(),
-        given: GivenVectors | None = None,
-    ) -> WriteReceipt:
+    async def write(self, batch: Batch) -> WriteReceipt:
         """Stores the items, whose names are distinct, in one transaction.
 
         An item whose content is stored already is unchanged; the token covers the write that stored
-        it. The entities of the segments in `extracted` and the times of the items in `undated` were
-        set by the service and are not part of their content: writing them again changes neither. An
-        item that was read back is unchanged too, though it comes with both. A segment with a
-        `created_at` keeps it if it is new. Nor is a vector: those of unchanged items are ignored,
-        the others are stored with the items.
+        it. What the service set (`extracted`, `undated`) is not part of the content: writing it
+        again changes nothing. An item that was read back is unchanged too, though it comes with
+        both. Nor is a vector: those of unchanged items are ignored, the others are stored with the
+        items. A segment with a `created_at` keeps it if it is new.
 
         Raises:
             TextSearchConfigConflictError: The tenant has another one.

@@ -6,7 +6,7 @@ Invalid fields are collected, and then raise one `InvalidRequestError`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
@@ -14,7 +14,7 @@ from serving.domain.errors import Violation
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.ports.embedding import EmbeddingModel, Vector
-from serving.ports.memory_store import GivenVectors, Selector
+from serving.ports.memory_store import Batch, GivenVectors, Selector
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
 from serving.rpc.items import (
     MAX_LABEL_KEY_BYTES,
@@ -77,18 +77,14 @@ def _labels(
     return labels
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class IngestCall:
-    """A checked IngestRequest: the valid items, and the violations of the others, by index."""
+    """A checked IngestRequest: the valid items, and the violations of the others, by place."""
 
-    tenant: TenantName
-    text_search_config: str
-    items: list[tuple[int, Segment | Fact]]
-    rejected: dict[int, tuple[ItemId | None, list[Violation]]] = field(default_factory=dict)
-    undated: set[ItemId] = field(default_factory=set)
-    """Items without a time, which got the server's."""
-    given: GivenVectors | None = None
-    """The vectors that came with items; None if none did."""
+    batch: Batch
+    places: list[int]
+    """The places of the items of the batch in the request."""
+    rejected: dict[int, tuple[ItemId | None, list[Violation]]]
 
 
 IngestMessage: TypeAlias = ingest_pb.IngestRequest | ingest_pb.IngestStreamRequest
@@ -117,13 +113,10 @@ def to_ingest_call(
         if len(request.items) > MAX_ITEMS:
             check.reject("items", f"must be at most {MAX_ITEMS}, are {len(request.items)}")
 
+    items: dict[int, Segment | Fact] = {}
+    rejected: dict[int, tuple[ItemId | None, list[Violation]]] = {}
+    undated: set[ItemId] = set()
     vectors: dict[ItemId, Vector] = {}
-    call = IngestCall(
-        tenant=tenant,
-        text_search_config=request.text_search_config,
-        items=[],
-        given=GivenVectors(model, vectors) if model else None,
-    )
     for place, message in enumerate(request.items):
         of_item = Checker()
         item = to_item(of_item, f"items[{place}]", message, now)
@@ -132,16 +125,23 @@ def to_ingest_call(
             segment = f"items[{place}].segment"
             vector = to_given_vector(of_item, segment, message.segment, model)
         if item is None or of_item.violations:
-            call.rejected[place] = (item.item if item else None, of_item.violations)
-        else:
-            call.items.append((place, item))
-            if not is_dated(message):
-                call.undated.add(item.item)
-            # Of items with the same id the last one is stored, and with it its vector or none.
-            vectors.pop(item.item, None)
-            if vector is not None:
-                vectors[item.item] = vector
-    return call
+            rejected[place] = (item.item if item else None, of_item.violations)
+            continue
+        items[place] = item
+        if not is_dated(message):
+            undated.add(item.item)
+        # Of items with the same id the last one is stored, and with it its vector or none.
+        vectors.pop(item.item, None)
+        if vector is not None:
+            vectors[item.item] = vector
+    batch = Batch(
+        tenant,
+        list(items.values()),
+        request.text_search_config,
+        undated=frozenset(undated),
+        given=GivenVectors(model, vectors) if model else None,
+    )
+    return IngestCall(batch, list(items), rejected)
 
 
 def to_selector(request: ingest_pb.ForgetRequest) -> tuple[TenantName, Selector]:

@@ -31,7 +31,8 @@ def from_ingested(call: IngestCall, ingested: Ingested | None) -> ingest_pb.Inge
         for place, (rejected, violations) in call.rejected.items()
     }
     if ingested is not None:
-        for (place, item), outcome in zip(call.items, ingested.outcomes, strict=True):
+        written = zip(call.places, call.batch.items, ingested.outcomes, strict=True)
+        for place, item, outcome in written:
             outcomes[place] = ingest_pb.ItemOutcome(
                 index=place, item=from_reference(item.item), state=_ITEM_STATES[outcome]
             )

@@ -392,17 +392,9 @@ class TriviumService:
         return requests.to_ingest_call(request, self._now(), model)
 
     async def _store(self, call: requests.IngestCall, *, patient: bool = False) -> Ingested | None:
-        if not call.items:
+        if not call.batch.items:
             return None
-        items = [item for _, item in call.items]
-        ingested = await self.use_cases.ingestor.ingest(
-            call.tenant,
-            items,
-            call.text_search_config,
-            frozenset(call.undated),
-            call.given,
-            patient=patient,
-        )
+        ingested = await self.use_cases.ingestor.ingest(call.batch, patient=patient)
         for outcome in ingested.outcomes:
             self.recorder.record(ITEMS_WRITTEN, 1, {"outcome": outcome})
         return ingested

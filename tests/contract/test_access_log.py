@@ -14,7 +14,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName, fact_id
 from serving.domain.questions.query import Filter, Scope, TimeRange
 from serving.ports.access import AccessLog
-from serving.ports.memory_store import MemoryStore, Selector
+from serving.ports.memory_store import Batch, MemoryStore, Selector
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryAccessLog
 from tests.support.builders import TENANT, days, fact, ids, scope, segment
@@ -79,11 +79,13 @@ def now(**fields: object) -> Scope:
 async def write(logged: Logged, *names: str, tenant: TenantName = TENANT) -> None:
     """Stores segments, each said a day before the one before it, the first yesterday."""
     await logged.store.write(
-        tenant,
-        [
-            segment(name, event_time=TODAY - days(place))
-            for place, name in enumerate(names, start=1)
-        ],
+        Batch(
+            tenant,
+            [
+                segment(name, event_time=TODAY - days(place))
+                for place, name in enumerate(names, start=1)
+            ],
+        ),
     )
 
 
@@ -92,7 +94,9 @@ async def write(logged: Logged, *names: str, tenant: TenantName = TENANT) -> Non
 
 async def test_accesses_add_up_by_tenant_and_item(logged: Logged) -> None:
     for tenant in (TENANT, OTHER):
-        await logged.store.write(tenant, [segment("a"), segment("b"), fact("a", "x", "y", "z")])
+        await logged.store.write(
+            Batch(tenant, [segment("a"), segment("b"), fact("a", "x", "y", "z")])
+        )
     items = [*ids("a", "b"), fact_id("a")]
 
     await logged.show(*ids("a"), fact_id("a"))
@@ -137,7 +141,7 @@ async def test_showing_again_moves_to_the_front(logged: Logged) -> None:
 
 async def test_later_event_time_counts_over_last_access(logged: Logged) -> None:
     await write(logged, "a", "b")
-    await logged.store.write(TENANT, [segment("later", event_time=TODAY + days(1))])
+    await logged.store.write(Batch(TENANT, [segment("later", event_time=TODAY + days(1))]))
 
     await logged.show(*ids("later", "b"))
 
@@ -146,7 +150,7 @@ async def test_later_event_time_counts_over_last_access(logged: Logged) -> None:
 
 async def test_equal_times_are_ordered_by_id(logged: Logged) -> None:
     await logged.store.write(
-        TENANT, [segment(name, event_time=TODAY - days(1)) for name in ("b", "é", "a", "B")]
+        Batch(TENANT, [segment(name, event_time=TODAY - days(1)) for name in ("b", "é", "a", "B")])
     )
     assert await logged.recent(now()) == "B a b é"
 
@@ -195,13 +199,15 @@ async def test_segment_recorded_after_known_at_is_hidden(logged: Logged) -> None
 )
 async def test_filters_hold(logged: Logged, filter_: Filter, passing: str) -> None:
     await logged.store.write(
-        TENANT,
-        [
-            segment("a", importance=0.7, event_time=TODAY - days(1)),
-            segment("b", kind="note", event_time=TODAY - days(2)),
-            segment("c", importance=0.9, event_time=TODAY - days(3)),
-            segment("d", kind="note", event_time=TODAY - days(4)),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("a", importance=0.7, event_time=TODAY - days(1)),
+                segment("b", kind="note", event_time=TODAY - days(2)),
+                segment("c", importance=0.9, event_time=TODAY - days(3)),
+                segment("d", kind="note", event_time=TODAY - days(4)),
+            ],
+        ),
     )
     await logged.show(*ids("c", "d"))
 
@@ -210,8 +216,7 @@ async def test_filters_hold(logged: Logged, filter_: Filter, passing: str) -> No
 
 async def test_sensitive_segments_are_left_out(logged: Logged) -> None:
     await logged.store.write(
-        TENANT,
-        [segment("a"), segment("b", sensitive=True), segment("c", sensitive=True)],
+        Batch(TENANT, [segment("a"), segment("b", sensitive=True), segment("c", sensitive=True)]),
     )
     await logged.show(*ids("a", "b"))
 
@@ -220,7 +225,7 @@ async def test_sensitive_segments_are_left_out(logged: Logged) -> None:
 
 async def test_facts_and_unknown_items_are_left_out(logged: Logged) -> None:
     await write(logged, "a", "b")
-    await logged.store.write(TENANT, [fact("a", "x", "y", "z")])
+    await logged.store.write(Batch(TENANT, [fact("a", "x", "y", "z")]))
 
     await logged.show(*ids("b"))
     await logged.show(fact_id("a"), *ids("unknown"))

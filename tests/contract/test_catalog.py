@@ -8,7 +8,7 @@ import pytest
 
 from serving.domain.items.records import TenantName
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
-from serving.ports.memory_store import Catalog, MemoryStore
+from serving.ports.memory_store import Batch, Catalog, MemoryStore
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, segment
 
@@ -36,8 +36,8 @@ async def listed(stored: Stored, filter_: Filter) -> str:
 
 
 async def test_segments_come_in_pages_by_id(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment(id_) for id_ in ("b", "é", "a", "B", "c")])
-    await stored.store.write(TenantName("other"), [segment("d")])
+    await stored.store.write(Batch(TENANT, [segment(id_) for id_ in ("b", "é", "a", "B", "c")]))
+    await stored.store.write(Batch(TenantName("other"), [segment("d")]))
 
     first = await stored.catalog.list_segments(TENANT, NO_FILTER, "", 2)
     second = await stored.catalog.list_segments(TENANT, NO_FILTER, first[-1].id, 2)
@@ -68,20 +68,22 @@ async def test_segments_come_in_pages_by_id(stored: Stored) -> None:
 )
 async def test_segments_are_filtered(stored: Stored, filter_: Filter, passing: str) -> None:
     await stored.store.write(
-        TENANT,
-        [
-            segment(
-                "a", speaker="Ann", session="monday", labels={"project": "goa", "stage": "one"}
-            ),
-            segment(
-                "b",
-                kind="note",
-                session="sunday",
-                labels={"project": "goa"},
-                entities=("Mary-Ann",),
-            ),
-            segment("c", importance=0.6, event_time=NOON + days(1), entity="Mary Ann"),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment(
+                    "a", speaker="Ann", session="monday", labels={"project": "goa", "stage": "one"}
+                ),
+                segment(
+                    "b",
+                    kind="note",
+                    session="sunday",
+                    labels={"project": "goa"},
+                    entities=("Mary-Ann",),
+                ),
+                segment("c", importance=0.6, event_time=NOON + days(1), entity="Mary Ann"),
+            ],
+        ),
     )
 
     assert await listed(stored, filter_) == passing
@@ -96,12 +98,14 @@ async def test_facts_are_found_by_their_entities(
     stored: Stored, entities: tuple[str, ...], passing: str
 ) -> None:
     await stored.store.write(
-        TENANT,
-        [
-            fact("a", "Ann", "likes", "Goa"),
-            fact("b", "Bob", "knows", "Ann"),
-            fact("c", "Cid", "likes", "Rome"),
-        ],
+        Batch(
+            TENANT,
+            [
+                fact("a", "Ann", "likes", "Goa"),
+                fact("b", "Bob", "knows", "Ann"),
+                fact("c", "Cid", "likes", "Rome"),
+            ],
+        ),
     )
 
     found = await stored.catalog.list_facts(TENANT, entities, None, "", 10)
@@ -111,15 +115,17 @@ async def test_facts_are_found_by_their_entities(
 
 async def test_facts_are_found_by_the_time_of_their_validity(stored: Stored) -> None:
     await stored.store.write(
-        TENANT,
-        [
-            fact("always", "x", "y", "z"),
-            fact("ended", "x", "y", "z", valid_to=NOON),
-            fact("begins", "x", "y", "z", valid_from=NOON),
-            fact("later", "x", "y", "z", valid_from=NOON + days(1)),
-            fact("retracted", "x", "y", "z", retracted_at=NOON),
-            fact("retracted later", "x", "y", "z", retracted_at=NOON + days(1)),
-        ],
+        Batch(
+            TENANT,
+            [
+                fact("always", "x", "y", "z"),
+                fact("ended", "x", "y", "z", valid_to=NOON),
+                fact("begins", "x", "y", "z", valid_from=NOON),
+                fact("later", "x", "y", "z", valid_from=NOON + days(1)),
+                fact("retracted", "x", "y", "z", retracted_at=NOON),
+                fact("retracted later", "x", "y", "z", retracted_at=NOON + days(1)),
+            ],
+        ),
     )
 
     found = await stored.catalog.list_facts(TENANT, (), NOON, "", 10)
@@ -128,7 +134,7 @@ async def test_facts_are_found_by_the_time_of_their_validity(stored: Stored) -> 
 
 
 async def test_facts_come_in_pages_by_id(stored: Stored) -> None:
-    await stored.store.write(TENANT, [fact(id_, "x", "y", "z") for id_ in "cab"])
+    await stored.store.write(Batch(TENANT, [fact(id_, "x", "y", "z") for id_ in "cab"]))
 
     first = await stored.catalog.list_facts(TENANT, (), None, "", 2)
     second = await stored.catalog.list_facts(TENANT, (), None, first[-1].id, 2)
@@ -138,15 +144,17 @@ async def test_facts_come_in_pages_by_id(stored: Stored) -> None:
 
 async def test_a_tenant_is_counted(stored: Stored) -> None:
     await stored.store.write(
-        TENANT,
-        [
-            segment("a"),
-            segment("b", sensitive=True),
-            fact("open", "x", "y", "z", evidence=("a",)),
-            fact("hidden", "x", "y", "z", evidence=("a", "b")),
-            fact("secret", "x", "y", "z", sensitive=True),
-        ],
-        "simple",
+        Batch(
+            TENANT,
+            [
+                segment("a"),
+                segment("b", sensitive=True),
+                fact("open", "x", "y", "z", evidence=("a",)),
+                fact("hidden", "x", "y", "z", evidence=("a", "b")),
+                fact("secret", "x", "y", "z", sensitive=True),
+            ],
+            "simple",
+        ),
     )
 
     counts = await stored.catalog.tenant_counts(TENANT, None)

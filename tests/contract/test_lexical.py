@@ -13,7 +13,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.questions.query import Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
-from serving.ports.memory_store import MemoryStore
+from serving.ports.memory_store import Batch, MemoryStore
 from serving.ports.words import LexicalSearch
 from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
@@ -65,14 +65,16 @@ def stored(request: pytest.FixtureRequest) -> Stored:
 
 async def test_only_segments_are_found_by_words(stored: Stored) -> None:
     await stored.store.write(
-        TENANT,
-        [
-            segment("said"),
-            segment("titled", "of it", title="Goa"),
-            segment("by them", "of it", speaker="Goa"),
-            segment("other", "We sailed to Rome."),
-            fact("f", "Ann", "likes", "Goa", sentence="Ann likes Goa."),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("said"),
+                segment("titled", "of it", title="Goa"),
+                segment("by them", "of it", speaker="Goa"),
+                segment("other", "We sailed to Rome."),
+                fact("f", "Ann", "likes", "Goa", sentence="Ann likes Goa."),
+            ],
+        ),
     )
 
     assert sorted(await stored.found("goa")) == ["by them", "said", "titled"]
@@ -81,23 +83,25 @@ async def test_only_segments_are_found_by_words(stored: Stored) -> None:
 async def test_equal_scores_are_ordered_by_id_within_depth(
     stored: Stored,
 ) -> None:
-    await stored.store.write(TENANT, [segment(id_) for id_ in ("d", "a", "é", "c", "B")])
+    await stored.store.write(Batch(TENANT, [segment(id_) for id_ in ("d", "a", "é", "c", "B")]))
 
     assert await stored.found("Goa") == ["B", "a", "c", "d", "é"]
     assert await stored.found("Goa", depth=2) == ["B", "a"]
 
 
 async def test_segment_after_the_clock_is_hidden(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
+    await stored.store.write(
+        Batch(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
+    )
 
     assert await stored.found("Goa", as_of=NOON + days(1)) == ["now"]
     assert sorted(await stored.found("Goa", as_of=NOON + days(2))) == ["later", "now"]
 
 
 async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("first")])
+    await stored.store.write(Batch(TENANT, [segment("first")]))
     (first,) = (await stored.store.load(TENANT, ids("first"), Deadline.after(60))).values()
-    await stored.store.write(TENANT, [segment("second")])
+    await stored.store.write(Batch(TENANT, [segment("second")]))
 
     assert first.created_at is not None
     before = first.created_at - timedelta(microseconds=1)
@@ -107,9 +111,9 @@ async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None
 
 
 async def test_update_keeps_the_record_time(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("a", "We sailed to Rome.")])
+    await stored.store.write(Batch(TENANT, [segment("a", "We sailed to Rome.")]))
     (first,) = (await stored.store.load(TENANT, ids("a"), Deadline.after(60))).values()
-    await stored.store.write(TENANT, [segment("a")])
+    await stored.store.write(Batch(TENANT, [segment("a")]))
 
     assert await stored.found("Goa", known_at=first.created_at) == ["a"]
 
@@ -127,26 +131,30 @@ async def test_update_keeps_the_record_time(stored: Stored) -> None:
 )
 async def test_filters_hold(stored: Stored, filter_: Filter, passing: list[str]) -> None:
     await stored.store.write(
-        TENANT,
-        [
-            segment("a", labels={"project": "goa"}),
-            segment("b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)),
-            segment("c", importance=0.9, event_time=NOON + days(0.5)),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("a", labels={"project": "goa"}),
+                segment(
+                    "b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)
+                ),
+                segment("c", importance=0.9, event_time=NOON + days(0.5)),
+            ],
+        ),
     )
 
     assert await stored.found("Goa", filter_=filter_) == passing
 
 
 async def test_sensitive_segment_is_found_by_words(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("a", sensitive=True)])
+    await stored.store.write(Batch(TENANT, [segment("a", sensitive=True)]))
 
     assert await stored.found("Goa") == ["a"]
 
 
 async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("mine")])
-    await stored.store.write(OTHER, [segment("theirs")])
+    await stored.store.write(Batch(TENANT, [segment("mine")]))
+    await stored.store.write(Batch(OTHER, [segment("theirs")]))
 
     assert await stored.found("Goa") == ["mine"]
     assert await stored.found("Goa", tenant=OTHER) == ["theirs"]
@@ -154,7 +162,7 @@ async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
 
 
 async def test_a_passed_deadline_is_a_timeout(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("a")])
+    await stored.store.write(Batch(TENANT, [segment("a")]))
 
     with pytest.raises(TimeoutError):
         await stored.found("Goa", within_s=0)

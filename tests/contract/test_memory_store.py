@@ -21,7 +21,7 @@ from serving.domain.items.records import (
     segment_id,
 )
 from serving.domain.questions.query import Filter, TimeRange
-from serving.ports.memory_store import SAMPLED, GivenVectors, MemoryStore, Selector
+from serving.ports.memory_store import SAMPLED, Batch, GivenVectors, MemoryStore, Selector
 from tests.fakes.meaning import FAKE_MODEL, unit
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, ids, segment
@@ -72,7 +72,7 @@ async def load(store: MemoryStore, *items: ItemId, tenant: TenantName = TENANT) 
 
 @pytest.mark.parametrize("item", [RICH, RICH_FACT], ids=["segment", "fact"])
 async def test_written_items_are_read(store: Stores, item: Segment | Fact) -> None:
-    receipt = await store.write(TENANT, [item])
+    receipt = await store.write(Batch(TENANT, [item]))
 
     assert receipt.outcomes == ["created"]
     assert await load(store, item.item) == [item]
@@ -81,49 +81,49 @@ async def test_written_items_are_read(store: Stores, item: Segment | Fact) -> No
 async def test_token_of_equal_item_covers_the_first_write(
     store: Stores,
 ) -> None:
-    first = await store.write(TENANT, [RICH, RICH_FACT])
-    await store.write(TENANT, [segment("other")])
+    first = await store.write(Batch(TENANT, [RICH, RICH_FACT]))
+    await store.write(Batch(TENANT, [segment("other")]))
 
-    again = await store.write(TENANT, [RICH_FACT, RICH])
+    again = await store.write(Batch(TENANT, [RICH_FACT, RICH]))
 
     assert again.outcomes == ["unchanged", "unchanged"]
     assert again.token == first.token
 
 
 async def test_a_vector_is_no_part_of_the_content(store: Stores) -> None:
-    await store.write(TENANT, [RICH])
+    await store.write(Batch(TENANT, [RICH]))
     given = GivenVectors(FAKE_MODEL, {RICH.item: unit(1)})
 
-    again = await store.write(TENANT, [RICH], given=given)
+    again = await store.write(Batch(TENANT, [RICH], given=given))
 
     assert again.outcomes == ["unchanged"]
 
 
 async def test_another_content_replaces_the_item(store: Stores) -> None:
-    await store.write(TENANT, [RICH])
+    await store.write(Batch(TENANT, [RICH]))
     changed = replace(RICH, importance=0.9)
 
-    receipt = await store.write(TENANT, [changed])
+    receipt = await store.write(Batch(TENANT, [changed]))
 
     assert receipt.outcomes == ["updated"]
     assert await load(store, RICH.item) == [changed]
 
 
 async def test_outcomes_come_in_the_order_of_the_items(store: Stores) -> None:
-    await store.write(TENANT, [segment("b"), segment("c")])
+    await store.write(Batch(TENANT, [segment("b"), segment("c")]))
 
     receipt = await store.write(
-        TENANT, [segment("c", "new"), fact("a", "x", "y", "z"), segment("b"), segment("a")]
+        Batch(TENANT, [segment("c", "new"), fact("a", "x", "y", "z"), segment("b"), segment("a")])
     )
 
     assert receipt.outcomes == ["updated", "created", "unchanged", "created"]
 
 
 async def test_an_update_keeps_the_time_of_the_first_write(store: Stores) -> None:
-    await store.write(TENANT, [segment("a")])
+    await store.write(Batch(TENANT, [segment("a")]))
     (before,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
 
-    await store.write(TENANT, [segment("a", "changed")])
+    await store.write(Batch(TENANT, [segment("a", "changed")]))
 
     (after,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
     assert after.created_at == before.created_at
@@ -134,10 +134,10 @@ async def test_an_update_keeps_the_time_of_the_first_write(store: Stores) -> Non
 
 async def test_extracted_entities_are_no_part_of_the_content(store: Stores) -> None:
     named = segment("a", entities=("Goa",))
-    await store.write(TENANT, [named], extracted=frozenset(ids("a")))
+    await store.write(Batch(TENANT, [named], extracted=frozenset(ids("a"))))
 
     receipt = await store.write(
-        TENANT, [replace(named, entities=("Goa", "Rome"))], extracted=frozenset(ids("a"))
+        Batch(TENANT, [replace(named, entities=("Goa", "Rome"))], extracted=frozenset(ids("a")))
     )
 
     assert receipt.outcomes == ["unchanged"]
@@ -155,9 +155,9 @@ async def test_extracted_entities_are_no_part_of_the_content(store: Stores) -> N
 async def test_time_set_by_service_is_no_content(
     store: Stores, first: Segment | Fact, repeat: Segment | Fact
 ) -> None:
-    await store.write(TENANT, [first], undated=frozenset([first.item]))
+    await store.write(Batch(TENANT, [first], undated=frozenset([first.item])))
 
-    receipt = await store.write(TENANT, [repeat], undated=frozenset([first.item]))
+    receipt = await store.write(Batch(TENANT, [repeat], undated=frozenset([first.item])))
 
     assert receipt.outcomes == ["unchanged"]
     assert await load(store, first.item) == [first]
@@ -179,15 +179,15 @@ async def test_item_read_back_is_unchanged_by_another_write(
         if isinstance(item, Segment)
         else replace(item, recorded_at=NOON + days(1))
     )
-    await store.write(TENANT, [item], extracted=mine, undated=mine)
+    await store.write(Batch(TENANT, [item], extracted=mine, undated=mine))
     (read,) = (await store.load(TENANT, [item.item], Deadline.after(60))).values()
     if isinstance(read, Fact):
         read = replace(read, sentence=read.statement)
 
-    again = await store.write(TENANT, [read])
-    await store.write(copy, [read])
-    sent_before = await store.write(copy, [later], extracted=mine, undated=mine)
-    other_time = await store.write(copy, [later])
+    again = await store.write(Batch(TENANT, [read]))
+    await store.write(Batch(copy, [read]))
+    sent_before = await store.write(Batch(copy, [later], extracted=mine, undated=mine))
+    other_time = await store.write(Batch(copy, [later]))
 
     assert again.outcomes == ["unchanged"]
     assert sent_before.outcomes == ["unchanged"]
@@ -196,10 +196,10 @@ async def test_item_read_back_is_unchanged_by_another_write(
 
 async def test_entities_that_the_client_takes_away_are_a_change(store: Stores) -> None:
     named = segment("a", entities=("Goa",))
-    await store.write(TENANT, [named])
+    await store.write(Batch(TENANT, [named]))
 
     extracted = replace(named, entities=("Rome",))
-    receipt = await store.write(TENANT, [extracted], extracted=frozenset(ids("a")))
+    receipt = await store.write(Batch(TENANT, [extracted], extracted=frozenset(ids("a"))))
 
     assert receipt.outcomes == ["updated"]
 
@@ -207,9 +207,9 @@ async def test_entities_that_the_client_takes_away_are_a_change(store: Stores) -
 async def test_new_segment_keeps_its_first_stored_time(
     store: Stores,
 ) -> None:
-    await store.write(TENANT, [segment("a", created_at=NOON)])
+    await store.write(Batch(TENANT, [segment("a", created_at=NOON)]))
     for again in (segment("a", created_at=NOON - days(9)), segment("a", "changed")):
-        await store.write(TENANT, [again])
+        await store.write(Batch(TENANT, [again]))
 
     (found,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
     assert (found.created_at, found.item) == (NOON, segment_id("a"))
@@ -218,7 +218,7 @@ async def test_new_segment_keeps_its_first_stored_time(
 
 
 async def test_a_segment_and_a_fact_may_share_an_id(store: Stores) -> None:
-    await store.write(TENANT, [segment("a"), fact("a", "x", "y", "z")])
+    await store.write(Batch(TENANT, [segment("a"), fact("a", "x", "y", "z")]))
 
     assert await load(store, segment_id("a"), fact_id("a")) == [
         segment("a"),
@@ -228,8 +228,8 @@ async def test_a_segment_and_a_fact_may_share_an_id(store: Stores) -> None:
 
 async def test_tenants_do_not_see_each_other(store: Stores) -> None:
     other = TenantName("other")
-    await store.write(TENANT, [segment("a", entities=("Goa",))])
-    await store.write(other, [segment("a", "theirs"), segment("b")])
+    await store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
+    await store.write(Batch(other, [segment("a", "theirs"), segment("b")]))
 
     await store.erase(other, Selector(items=tuple(ids("a", "b"))))
 
@@ -239,20 +239,20 @@ async def test_tenants_do_not_see_each_other(store: Stores) -> None:
 
 
 async def test_a_tenant_keeps_its_text_search_configuration(store: Stores) -> None:
-    await store.write(TENANT, [segment("a")], "german")
+    await store.write(Batch(TENANT, [segment("a")], "german"))
 
     with pytest.raises(TextSearchConfigConflictError):
-        await store.write(TENANT, [segment("b")], "english")
+        await store.write(Batch(TENANT, [segment("b")], "english"))
 
     assert await store.count(TENANT, ids("a", "b")) == 1
-    await store.write(TENANT, [segment("b")])
-    await store.write(TENANT, [segment("c")], "german")
+    await store.write(Batch(TENANT, [segment("b")]))
+    await store.write(Batch(TENANT, [segment("c")], "german"))
     assert await store.count(TENANT, ids("a", "b", "c")) == 3
 
 
 async def test_a_text_search_configuration_must_exist(store: Stores) -> None:
     with pytest.raises(InvalidRequestError):
-        await store.write(TENANT, [segment("a")], "klingon")
+        await store.write(Batch(TENANT, [segment("a")], "klingon"))
 
     assert await store.count(TENANT, ids("a")) == 0
 
@@ -266,8 +266,13 @@ async def test_an_unknown_tenant_has_nothing(store: Stores) -> None:
 
 async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
     await store.write(
-        TENANT,
-        [segment("a", entities=("Mary-Ann",), entity="The Ritz"), fact("f", "Bob", "likes", "Goa")],
+        Batch(
+            TENANT,
+            [
+                segment("a", entities=("Mary-Ann",), entity="The Ritz"),
+                fact("f", "Bob", "likes", "Goa"),
+            ],
+        ),
     )
 
     assert await store.known_names(TENANT) == {
@@ -322,14 +327,14 @@ async def test_only_names_of_shown_items_are_known(
     store: Stores, writes: list[list[Item]], known: str
 ) -> None:
     for items in writes:
-        await store.write(TENANT, items)
+        await store.write(Batch(TENANT, items))
 
     assert " ".join(sorted(await store.known_names(TENANT))) == known
 
 
 async def test_a_name_is_forgotten_with_its_last_shown_item(store: Stores) -> None:
-    await store.write(TENANT, [segment("a", entities=GOA), segment("b", entities=ROME)])
-    await store.write(TENANT, [segment("hidden", entities=GOA, sensitive=True)])
+    await store.write(Batch(TENANT, [segment("a", entities=GOA), segment("b", entities=ROME)]))
+    await store.write(Batch(TENANT, [segment("hidden", entities=GOA, sensitive=True)]))
 
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
@@ -337,7 +342,7 @@ async def test_a_name_is_forgotten_with_its_last_shown_item(store: Stores) -> No
 
 
 async def test_names_of_unhidden_fact_are_known_again(store: Stores) -> None:
-    await store.write(TENANT, [HIDDEN_A, B, RESTING])
+    await store.write(Batch(TENANT, [HIDDEN_A, B, RESTING]))
 
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
@@ -377,17 +382,19 @@ async def test_names_of_unhidden_fact_are_known_again(store: Stores) -> None:
 )
 async def test_selected_items_are_erased(store: Stores, selector: Selector, left: str) -> None:
     await store.write(
-        TENANT,
-        [
-            segment("a", speaker="Ann", session="monday", labels={"project": "goa"}),
-            segment("b", speaker="ann", event_time=NOON + days(1)),
-            segment("c"),
-            fact("f", "Ann", "likes", "Goa"),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("a", speaker="Ann", session="monday", labels={"project": "goa"}),
+                segment("b", speaker="ann", event_time=NOON + days(1)),
+                segment("c"),
+                fact("f", "Ann", "likes", "Goa"),
+            ],
+        ),
     )
     other = TenantName("other")
     alike = segment("a", speaker="Ann", session="monday", labels={"project": "goa"})
-    await store.write(other, [alike])
+    await store.write(Batch(other, [alike]))
 
     receipt = await store.erase(TENANT, selector)
 
@@ -403,7 +410,9 @@ async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(store: Store
     secret = segment("b", sensitive=True)
     resting = [fact("f", "Ann", "likes", "Goa", evidence=(name,)) for name in ("a", "b")]
     known, hidden = replace(resting[0], id="known"), replace(resting[1], id="hidden")
-    await store.write(TENANT, [seen, secret, known, hidden, segment("c", entities=("Rome",))])
+    await store.write(
+        Batch(TENANT, [seen, secret, known, hidden, segment("c", entities=("Rome",))])
+    )
 
     receipt = await store.erase(TENANT, Selector(items=tuple(ids("a", "b"))))
 
@@ -425,7 +434,7 @@ async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(store: Store
 async def test_the_receipt_of_a_large_erasure_has_a_sample(store: Stores) -> None:
     many = range(SAMPLED + 1)
     facts = [fact(f"f{place}", "Ann", "likes", "Goa") for place in many]
-    await store.write(TENANT, [*(segment(f"s{place}") for place in many), *facts])
+    await store.write(Batch(TENANT, [*(segment(f"s{place}") for place in many), *facts]))
 
     sample = (await store.erase(TENANT, Selector(everything=True))).sample
 
@@ -435,14 +444,16 @@ async def test_the_receipt_of_a_large_erasure_has_a_sample(store: Stores) -> Non
 
 async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
     await store.write(
-        TENANT,
-        [
-            segment("a"),
-            segment("b"),
-            fact("both", "x", "y", "z", evidence=("a", "b")),
-            fact("one", "x", "y", "z", evidence=("a",)),
-            fact("none", "x", "y", "z"),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("a"),
+                segment("b"),
+                fact("both", "x", "y", "z", evidence=("a", "b")),
+                fact("one", "x", "y", "z", evidence=("a",)),
+                fact("none", "x", "y", "z"),
+            ],
+        ),
     )
 
     receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
@@ -455,7 +466,7 @@ async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
 
 
 async def test_evidence_erased_before_its_arrival_is_gone(store: Stores) -> None:
-    await store.write(TENANT, [fact("f", "x", "y", "z", evidence=("a",))])
+    await store.write(Batch(TENANT, [fact("f", "x", "y", "z", evidence=("a",))]))
 
     receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
@@ -464,10 +475,10 @@ async def test_evidence_erased_before_its_arrival_is_gone(store: Stores) -> None
 
 async def test_fact_with_lost_evidence_can_be_rewritten(store: Stores) -> None:
     whole = fact("f", "x", "y", "z", evidence=("a", "b"))
-    await store.write(TENANT, [segment("a"), segment("b"), whole])
+    await store.write(Batch(TENANT, [segment("a"), segment("b"), whole]))
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
-    receipt = await store.write(TENANT, [whole])
+    receipt = await store.write(Batch(TENANT, [whole]))
 
     assert receipt.outcomes == ["updated"]
     assert await load(store, whole.item) == [whole]
@@ -475,12 +486,14 @@ async def test_fact_with_lost_evidence_can_be_rewritten(store: Stores) -> None:
 
 async def test_names_go_with_the_last_that_used_them(store: Stores) -> None:
     await store.write(
-        TENANT,
-        [
-            segment("a", entities=("Goa", "Rome", "Oslo")),
-            segment("b", entities=("Rome",)),
-            fact("f", "Ann", "likes", "Oslo"),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("a", entities=("Goa", "Rome", "Oslo")),
+                segment("b", entities=("Rome",)),
+                fact("f", "Ann", "likes", "Oslo"),
+            ],
+        ),
     )
 
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
@@ -489,19 +502,19 @@ async def test_names_go_with_the_last_that_used_them(store: Stores) -> None:
 
 
 async def test_erased_id_is_new_after_another_write(store: Stores) -> None:
-    await store.write(TENANT, [segment("a")])
+    await store.write(Batch(TENANT, [segment("a")]))
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
-    receipt = await store.write(TENANT, [segment("a")])
+    receipt = await store.write(Batch(TENANT, [segment("a")]))
 
     assert receipt.outcomes == ["created"]
 
 
 async def test_an_erased_tenant_may_choose_another_configuration(store: Stores) -> None:
-    await store.write(TENANT, [segment("a")], "german")
+    await store.write(Batch(TENANT, [segment("a")], "german"))
     await store.erase(TENANT, Selector(everything=True))
 
-    receipt = await store.write(TENANT, [segment("a")], "simple")
+    receipt = await store.write(Batch(TENANT, [segment("a")], "simple"))
 
     assert receipt.outcomes == ["created"]
 
@@ -513,7 +526,7 @@ async def test_a_store_that_answers_is_ready(store: Stores) -> None:
 async def test_an_erasure_that_is_repeated_has_the_token_of_the_last(store: MemoryStore) -> None:
     unknown = await store.erase(TenantName("other"), Selector(everything=True))
     assert unknown.token.xids == frozenset()
-    await store.write(TENANT, [segment("a"), segment("b")])
+    await store.write(Batch(TENANT, [segment("a"), segment("b")]))
     first = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
     again = await store.erase(TENANT, Selector(items=(segment_id("a"),)))

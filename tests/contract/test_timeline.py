@@ -12,7 +12,7 @@ from serving.domain.items.records import TenantName, segment_id
 from serving.domain.questions.query import Filter, Scope, TimeRange
 from serving.domain.ranking.ranked_list import Candidate
 from serving.ports.access import Timeline
-from serving.ports.memory_store import MemoryStore
+from serving.ports.memory_store import Batch, MemoryStore
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, TENANT, days, fact, scope, segment
@@ -45,7 +45,10 @@ def stored(request: pytest.FixtureRequest) -> Stored:
 async def test_the_latest_come_first_and_their_score_is_the_time(stored: Stored) -> None:
     precise = NOON + timedelta(microseconds=1)
     await stored.store.write(
-        TENANT, [segment("noon"), segment("later", event_time=precise), fact("f", "x", "y", "z")]
+        Batch(
+            TENANT,
+            [segment("noon"), segment("later", event_time=precise), fact("f", "x", "y", "z")],
+        )
     )
 
     found = await stored.timeline.latest(scope(), 10, Deadline.after(60))
@@ -60,9 +63,11 @@ async def test_equal_times_are_ordered_by_id_within_depth(
     stored: Stored,
 ) -> None:
     await stored.store.write(
-        TENANT,
-        [segment(id_) for id_ in ("d", "a", "é", "c", "B")]
-        + [segment("last", event_time=NOON + days(0.5))],
+        Batch(
+            TENANT,
+            [segment(id_) for id_ in ("d", "a", "é", "c", "B")]
+            + [segment("last", event_time=NOON + days(0.5))],
+        ),
     )
 
     assert await stored.latest(scope()) == "last B a c d é"
@@ -71,14 +76,16 @@ async def test_equal_times_are_ordered_by_id_within_depth(
 
 
 async def test_segment_after_the_clock_is_hidden(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
+    await stored.store.write(
+        Batch(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
+    )
 
     assert await stored.latest(scope(as_of=NOON + days(1))) == "now"
     assert await stored.latest(scope(as_of=NOON + days(2))) == "later now"
 
 
 async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("now")])
+    await stored.store.write(Batch(TENANT, [segment("now")]))
 
     assert await stored.latest(scope(known_at=datetime.now(UTC) - days(1))) == ""
     assert await stored.latest(scope(known_at=datetime.now(UTC) + days(1))) == "now"
@@ -97,26 +104,30 @@ async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None
 )
 async def test_filters_hold(stored: Stored, filter_: Filter, passing: str) -> None:
     await stored.store.write(
-        TENANT,
-        [
-            segment("a", labels={"project": "goa"}),
-            segment("b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)),
-            segment("c", importance=0.9, event_time=NOON + days(0.5)),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("a", labels={"project": "goa"}),
+                segment(
+                    "b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)
+                ),
+                segment("c", importance=0.9, event_time=NOON + days(0.5)),
+            ],
+        ),
     )
 
     assert await stored.latest(scope(filter_=filter_)) == passing
 
 
 async def test_sensitive_segments_are_not_on_it(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("a"), segment("b", sensitive=True)])
+    await stored.store.write(Batch(TENANT, [segment("a"), segment("b", sensitive=True)]))
 
     assert await stored.latest(scope()) == "a"
 
 
 async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
-    await stored.store.write(TENANT, [segment("mine")])
-    await stored.store.write(OTHER, [segment("theirs")])
+    await stored.store.write(Batch(TENANT, [segment("mine")]))
+    await stored.store.write(Batch(OTHER, [segment("theirs")]))
 
     assert await stored.latest(scope()) == "mine"
     assert await stored.latest(scope(OTHER)) == "theirs"

@@ -24,9 +24,9 @@ from serving.ports.change_log import DeadLetter
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.memory_store import (
     SAMPLED,
+    Batch,
     ErasedItem,
     EraseReceipt,
-    GivenVectors,
     Outcome,
     Selector,
     TenantCounts,
@@ -66,23 +66,16 @@ class InMemoryStore:
 
     # ------------------------------------------------------------ MemoryStore
 
-    async def write(
-        self,
-        tenant: TenantName,
-        items: Sequence[Item],
-        text_search_config: str = "",
-        extracted: frozenset[ItemId] = frozenset(),
-        undated: frozenset[ItemId] = frozenset(),
-        given: GivenVectors | None = None,
-    ) -> WriteReceipt:
+    async def write(self, batch: Batch) -> WriteReceipt:
         self._check_available()
-        rows = self._tenant(tenant, text_search_config).rows
+        rows = self._tenant(batch.tenant, batch.text_search_config).rows
         self._xid += 1
         outcomes = [
-            self._put(rows, item, item.item in extracted, item.item in undated) for item in items
+            self._put(rows, item, item.item in batch.extracted, item.item in batch.undated)
+            for item in batch.items
         ]
         _close(rows)
-        xids = {rows[item.item].xid for item in items}
+        xids = {rows[item.item].xid for item in batch.items}
         return WriteReceipt(outcomes, ConsistencyToken.of(EPOCH, xids))
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:

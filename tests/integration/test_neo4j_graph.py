@@ -32,7 +32,7 @@ from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
-from serving.ports.memory_store import Selector
+from serving.ports.memory_store import Batch, Selector
 from tests.contract.test_graph import ask, ask_facts, named, put, remove
 from tests.fakes.graph import InMemoryGraph
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
@@ -661,7 +661,7 @@ async def test_the_index_relates_what_the_graph_relates(
     for batch in batches:
         last = {each.item: each for each in batch}
         for tenant in (ours, theirs):
-            await postgres.store.write(tenant, [*last.values()])
+            await postgres.store.write(Batch(tenant, [*last.values()]))
     gone = tuple(segment_id(f"s{number}") for number in erased)
     await postgres.store.erase(ours, Selector(items=gone))
     await neo4j_graph.apply(await project_graph(postgres))

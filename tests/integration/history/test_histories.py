@@ -42,7 +42,7 @@ from serving.pipeline.retrieval.steps import RetrievalSteps, Traced
 from serving.pipeline.retrieval.trace import Tracer
 from serving.ports.access import AccessLog, Timeline
 from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
-from serving.ports.memory_store import Catalog, MemoryStore, Selector
+from serving.ports.memory_store import Batch, Catalog, MemoryStore, Selector
 from serving.ports.words import LexicalSearch
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import FAKE_MODEL, EngineIndex, FakeEmbedder, fact_row, segment_row, unit
@@ -136,7 +136,7 @@ class History:
         else:
             batch = list({item.item: item for item in change}.values())
             self._table.write(batch)
-            await self._stores.store.write(self._tenant, batch)
+            await self._stores.store.write(Batch(self._tenant, batch))
         segments = await self._stores.catalog.list_segments(self._tenant, NO_FILTER, "", ALL)
         facts = await self._stores.catalog.list_facts(self._tenant, (), None, "", ALL)
         self._note_when_recorded(segments)

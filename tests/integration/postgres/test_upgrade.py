@@ -16,7 +16,7 @@ from serving.adapters.postgres.connection import migrations
 from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.writes.erasure import erase_selected
 from serving.domain.items.records import fact_id, segment_id
-from serving.ports.memory_store import Selector
+from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import (
     embed,
     eventually,
@@ -43,7 +43,7 @@ class OldProgram:
         for text in ("We moor in Ostia.", "We moor in Goa."):
             said = [segment(each, text, entities=("Goa",)) for each in (gone, name)]
             known = [fact(each, "Ann", "likes", "Goa", evidence=(each,)) for each in (gone, name)]
-            await store.write(TENANT, [*said, *known])
+            await store.write(Batch(TENANT, [*said, *known]))
         await embed(self.postgres)
         await project_graph(self.postgres)
         self.postgres.access.record(TENANT, [segment_id(gone), fact_id(gone)])

@@ -71,7 +71,7 @@ def test_a_malformed_item_is_set_apart_with_its_field(
 
     call = requests.to_ingest_call(request, NOON)
 
-    assert [place for place, _ in call.items] == [1]
+    assert call.places == [1]
     assert [violation.field for violation in call.rejected[0][1]] == [field]
 
 
@@ -82,7 +82,7 @@ def test_a_segment_was_not_stored_first_in_the_future() -> None:
 
     call = requests.to_ingest_call(request, NOON)
 
-    assert [item.created_at for _, item in call.items] == [NOON - days(1), NOON, None]
+    assert [item.created_at for item in call.batch.items] == [NOON - days(1), NOON, None]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_unfit_vector_rejects_only_its_item(item: IngestItem, field: str, reason
 
     call = requests.to_ingest_call(request, NOON, MODEL)
 
-    assert [place for place, _ in call.items] == [1]
+    assert call.places == [1]
     (violation,) = call.rejected[0][1]
     assert violation.field == f"items[0].segment.embedding{field}"
     assert violation.description == reason
@@ -141,8 +141,8 @@ def test_vector_of_the_model_is_accepted_despite_rounding() -> None:
 
     call = requests.to_ingest_call(request, NOON, MODEL)
 
-    assert call.given is not None
-    assert call.given.vectors[segment_id("s1")].tolist() == pytest.approx([0.6, 0.8004])
+    assert call.batch.given is not None
+    assert call.batch.given.vectors[segment_id("s1")].tolist() == pytest.approx([0.6, 0.8004])
 
 
 def test_repeated_segment_takes_only_its_last_vector() -> None:
@@ -152,8 +152,8 @@ def test_repeated_segment_takes_only_its_last_vector() -> None:
 
     call = requests.to_ingest_call(request, NOON, MODEL)
 
-    assert call.given is not None
-    assert not call.given.vectors
+    assert call.batch.given is not None
+    assert not call.batch.given.vectors
 
 
 @pytest.mark.parametrize("count", [0, 1001, 100_000])

@@ -39,48 +39,27 @@ from serving.adapters.postgres.writes.names import (
     store_names_of_facts,
 )
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
 from serving.domain.items.superseding import topic_of
 from serving.domain.items.text import name_key, text_of
 from serving.ports.change_log import Change, EmbeddingTask
-from serving.ports.memory_store import GivenVectors, Outcome, WriteReceipt
+from serving.ports.memory_store import Batch, GivenVectors, Outcome, WriteReceipt
 
 
 class ExclusiveLockRequiredError(Exception):
     """The write changes facts outside the batch; retry it with the exclusive lock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """The items of one write, distinct by name."""
-
-    tenant: TenantName
-    items: Sequence[Item]
-    text_search_config: str = ""
-    extracted: frozenset[ItemId] = frozenset()
-    undated: frozenset[ItemId] = frozenset()
-    given: GivenVectors | None = None
-
-    def content_hashes(self, text_search_config: str) -> dict[ItemId, bytes]:
-        """The content hash of each item."""
-        return {
-            item.item: content_hash(
-                item,
-                text_search_config,
-                extracted=item.item in self.extracted,
-                undated=item.item in self.undated,
-            )
-            for item in self.items
-        }
-
-
 @dataclass(frozen=True, slots=True)
 class _Stored:
     content_hash: bytes
     xid: int
-    sensitive: bool
-    may_close: bool
     name_keys: Sequence[str]
+    item: Item
+
+    @property
+    def may_close(self) -> bool:
+        return isinstance(self.item, Fact) and self.item.may_close
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,36 +95,48 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     tenant = await find_or_make_tenant(connection, batch.tenant, batch.text_search_config)
     if batch.given:  # before rows are locked, as the projector does
         await find_or_make_model(connection, batch.given.model)
-    hashes = batch.content_hashes(tenant.text_search_config)
-    stored = await _read_stored(connection, tenant, hashes)
-    changed = [
-        item
+    hashes = {
+        item.item: content_hash(
+            item,
+            tenant.text_search_config,
+            extracted=item.item in batch.extracted,
+            undated=item.item in batch.undated,
+        )
         for item in batch.items
-        if item.item not in stored or stored[item.item].content_hash != hashes[item.item]
+    }
+    stored = await _read_stored(connection, tenant, hashes)
+    new_or_stored = [(item, stored.get(item.item)) for item in batch.items]
+    changed = [
+        (item, former)
+        for item, former in new_or_stored
+        if former is None
+        or (
+            former.content_hash != hashes[item.item]
+            and not repeats(item, former.item, undated=item.item in batch.undated)
+        )
     ]
-    repeated = await _repeated(connection, tenant, batch, stored.keys() & {i.item for i in changed})
-    changed = [item for item in changed if item.item not in repeated]
     resensitized = sorted(
         item.id
-        for item in changed
+        for item, former in changed
         if isinstance(item, Segment)
-        and item.sensitive != (item.item in stored and stored[item.item].sensitive)
+        and item.sensitive != (former is not None and former.item.sensitive)
     )
     closing = [
         item
-        for item in changed
-        if isinstance(item, Fact)
-        and (item.may_close or (item.item in stored and stored[item.item].may_close))
+        for item, former in changed
+        if isinstance(item, Fact) and (item.may_close or (former is not None and former.may_close))
     ]
     dropped: set[str] = set()
-    for item in changed:
-        if item.item in stored:
-            dropped |= names_dropped(stored[item.item].name_keys, item)
+    for item, former in changed:
+        if former is not None:
+            dropped |= names_dropped(former.name_keys, item)
     if (resensitized or closing or dropped) and not exclusive:
         raise ExclusiveLockRequiredError
     superseded = await find_superseded(connection, tenant, closing)
     effects = _SideEffects(resensitized, superseded, dropped)
-    written, xid = await _write_changed(connection, tenant, changed, hashes, effects, batch.given)
+    written, xid = await _write_changed(
+        connection, tenant, [item for item, _ in changed], hashes, effects, batch.given
+    )
     unchanged = hashes.keys() - written.keys()
     if unchanged - stored.keys():  # a concurrent write stored the same content
         stored = await _read_stored(connection, tenant, unchanged)
@@ -164,49 +155,21 @@ async def _read_stored(
     connection: Connection, tenant: Tenant, items: Iterable[ItemId]
 ) -> dict[ItemId, _Stored]:
     stored: dict[ItemId, _Stored] = {}
-    for kind, ids_of_kind in _by_kind(items).items():
+    ids = {kind: [item.id for item in items if item.kind is kind] for kind in ItemKind}
+    for kind, ids_of_kind in ids.items():
         if ids_of_kind:
             cursor = await connection.execute(
-                f"SELECT id, content_hash, written_xid::text::int8, sensitive, {_MAY_CLOSE[kind]}, "
-                f"{NAME_KEYS[kind]} FROM {kind} "
+                f"SELECT content_hash, written_xid::text::int8, {NAME_KEYS[kind]}, {COLUMNS[kind]} "
+                f"FROM {kind} "
                 "WHERE tenant_id = %s::int4 "  # tenant filter
                 "AND id = ANY (%s::text[])",
                 [tenant.id, ids_of_kind],
                 binary=True,
             )
-            for row in await cursor.fetchall():
-                stored[ItemId(kind, row[0])] = _Stored(*row[1:])
+            for hash_, xid, name_keys, *row in await cursor.fetchall():
+                item = TO_ITEM[kind](row)
+                stored[item.item] = _Stored(hash_, xid, name_keys, item)
     return stored
-
-
-async def _repeated(
-    connection: Connection, tenant: Tenant, batch: Batch, candidates: Iterable[ItemId]
-) -> set[ItemId]:
-    """Those of the stored items that the batch repeats with what the service had set."""
-    given = {item.item: item for item in batch.items}
-    found: set[ItemId] = set()
-    for kind, ids_of_kind in _by_kind(candidates).items():
-        if ids_of_kind:
-            cursor = await connection.execute(
-                f"SELECT {COLUMNS[kind]} FROM {kind} "
-                "WHERE tenant_id = %s::int4 "  # tenant filter
-                "AND id = ANY (%s::text[])",
-                [tenant.id, ids_of_kind],
-                binary=True,
-            )
-            for row in await cursor.fetchall():
-                stored = TO_ITEM[kind](row)
-                undated = stored.item in batch.undated
-                if repeats(given[stored.item], stored, undated=undated):
-                    found.add(stored.item)
-    return found
-
-
-def _by_kind(items: Iterable[ItemId]) -> dict[ItemKind, list[str]]:
-    ids: dict[ItemKind, list[str]] = {kind: [] for kind in ItemKind}
-    for item in items:
-        ids[item.kind].append(item.id)
-    return ids
 
 
 async def _write_changed(
@@ -339,8 +302,6 @@ async def _lock_facts(
     )
     return {key: names for key, affected, names in await cursor.fetchall() if affected}
 
-
-_MAY_CLOSE = {ItemKind.SEGMENT: "false", ItemKind.FACT: "closes <> '{}' OR single_valued"}
 
 _COLUMN_TYPES = {
     ItemKind.SEGMENT: {

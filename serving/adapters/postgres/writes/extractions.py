@@ -12,7 +12,7 @@ from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID
 from serving.adapters.postgres.tables.rows import COLUMNS, to_fact, to_segment
 from serving.adapters.postgres.tables.tenants import lock_tenant
-from serving.adapters.postgres.writes.batch import Batch, ExclusiveLockRequiredError, write_batch
+from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
 from serving.domain.items.records import (
     DEFAULT_KIND,
     EXTRACTED,
@@ -24,7 +24,7 @@ from serving.domain.items.records import (
 )
 from serving.domain.items.text import name_key
 from serving.ports.change_log import Change
-from serving.ports.memory_store import ExtractionProgress, Outcome, UnreadTurn
+from serving.ports.memory_store import Batch, ExtractionProgress, Outcome, UnreadTurn
 
 
 class PostgresExtractions:
@@ -121,7 +121,7 @@ async def _save(
     written: dict[str, Outcome] = {}
     if kept or outdated:
         items = [*kept, *outdated]
-        batch = Batch(tenant=tenant, items=items, undated=frozenset(fact.item for fact in items))
+        batch = Batch(tenant, items, undated=frozenset(fact.item for fact in items))
         receipt = await write_batch(connection, batch, exclusive=exclusive)
         written = dict(zip((fact.id for fact in items), receipt.outcomes, strict=True))
     marks = {

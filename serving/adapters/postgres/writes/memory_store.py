@@ -12,12 +12,12 @@ from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.tables.filters import TENANT_ID
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.adapters.postgres.words.known_names import KnownNames
-from serving.adapters.postgres.writes.batch import Batch, ExclusiveLockRequiredError, write_batch
+from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
 from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, erase_selected
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
-from serving.ports.memory_store import EraseReceipt, GivenVectors, Selector, WriteReceipt
+from serving.ports.memory_store import Batch, EraseReceipt, Selector, WriteReceipt
 
 PROBE_S = 2.0
 """The time limit of `ready`."""
@@ -31,24 +31,8 @@ class PostgresMemoryStore:
         self._notifications = notifications
         self._names = names
 
-    async def write(
-        self,
-        tenant: TenantName,
-        items: Sequence[Item],
-        text_search_config: str = "",
-        extracted: frozenset[ItemId] = frozenset(),
-        undated: frozenset[ItemId] = frozenset(),
-        given: GivenVectors | None = None,
-    ) -> WriteReceipt:
+    async def write(self, batch: Batch) -> WriteReceipt:
         """Stores the items in one transaction, then notifies the projections."""
-        batch = Batch(
-            tenant=tenant,
-            items=items,
-            text_search_config=text_search_config,
-            extracted=extracted,
-            undated=undated,
-            given=given,
-        )
         try:
             async with self._database.transaction() as connection:
                 receipt = await write_batch(connection, batch, exclusive=False)

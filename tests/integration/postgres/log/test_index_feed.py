@@ -11,7 +11,7 @@ from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
 from serving.domain.questions.query import segment_terms
 from serving.domain.shards import Shard, all_shards
 from serving.ports.index_engine import FeedPosition, IndexFeed, IndexRow
-from serving.ports.memory_store import Selector
+from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, OTHER_MODEL, bootstrap, embed
 from tests.support.builders import NOON, TENANT, days, fact, ids, segment
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.postgres
 
 async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
     stored = segment("a", speaker="Ann", labels={"x": "y"}, entities=("Goa",), importance=0.75)
-    await postgres.store.write(TENANT, [stored])
+    await postgres.store.write(Batch(TENANT, [stored]))
     await embed(postgres)
 
     _, rows = await bootstrap(postgres)
@@ -37,7 +37,7 @@ async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> 
     stored = fact(
         "f", "x", "y", "z", evidence=("b", "a"), valid_from=NOON, retracted_at=NOON + days(1)
     )
-    await postgres.store.write(TENANT, [stored])
+    await postgres.store.write(Batch(TENANT, [stored]))
     await embed(postgres)
 
     _, rows = await bootstrap(postgres)
@@ -48,7 +48,7 @@ async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> 
 
 
 async def test_windows_come_in_their_order(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
     (task,) = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
     windows = np.eye(4, dtype=np.float32)[[2, 0, 3]]
@@ -61,8 +61,8 @@ async def test_windows_come_in_their_order(postgres: Postgres) -> None:
 
 async def test_rows_of_all_tenants_come_in_batches(postgres: Postgres) -> None:
     many = [segment(f"{place:04}") for place in range(BATCH_ROWS + 1)]
-    await postgres.store.write(TENANT, many)
-    await postgres.store.write(TenantName("other"), [segment("a")])
+    await postgres.store.write(Batch(TENANT, many))
+    await postgres.store.write(Batch(TenantName("other"), [segment("a")]))
     await embed(postgres)
     await embed(postgres)
 
@@ -73,7 +73,7 @@ async def test_rows_of_all_tenants_come_in_batches(postgres: Postgres) -> None:
 
 
 async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment(f"{place}") for place in range(1000)])
+    await postgres.store.write(Batch(TENANT, [segment(f"{place}") for place in range(1000)]))
     await embed(postgres)
 
     async with postgres.feed.bootstrap(MODEL) as (_, batches):
@@ -83,10 +83,10 @@ async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
 
 
 async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a"), segment("b"), segment("c")])
+    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b"), segment("c")]))
     await embed(postgres)
     position, rows = await bootstrap(postgres)
-    await postgres.store.write(TENANT, [segment("d"), segment("a", importance=1.0)])
+    await postgres.store.write(Batch(TENANT, [segment("d"), segment("a", importance=1.0)]))
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
 
     before = await postgres.feed.changes_since(position, MODEL)
@@ -103,13 +103,13 @@ async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> N
 
 
 async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
     await embed(postgres)
     position, _ = await bootstrap(postgres)
     caught_up = await postgres.feed.lag_s(position)
-    await postgres.store.write(TENANT, [segment("b")])
+    await postgres.store.write(Batch(TENANT, [segment("b")]))
     between = await postgres.feed.lag_s(position)
-    await postgres.store.write(TENANT, [segment("c")])
+    await postgres.store.write(Batch(TENANT, [segment("c")]))
     after = await postgres.feed.lag_s(position)
     reached = (await postgres.feed.changes_since(position, MODEL)).position
 
@@ -119,11 +119,11 @@ async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres)
 
 
 async def test_a_row_is_removed_until_its_new_text_has_a_vector(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
     await embed(postgres)
     position, _ = await bootstrap(postgres)
 
-    await postgres.store.write(TENANT, [segment("a", "changed")])
+    await postgres.store.write(Batch(TENANT, [segment("a", "changed")]))
     changed = await postgres.feed.changes_since(position, MODEL)
     await embed(postgres)
     mended = await postgres.feed.changes_since(changed.position, MODEL)
@@ -133,7 +133,7 @@ async def test_a_row_is_removed_until_its_new_text_has_a_vector(postgres: Postgr
 
 
 async def test_a_position_shows_which_writes_have_their_embeddings(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(TENANT, [segment("a")])
+    receipt = await postgres.store.write(Batch(TENANT, [segment("a")]))
     before, _ = await bootstrap(postgres)
     await embed(postgres)
     after, _ = await bootstrap(postgres)
@@ -146,9 +146,11 @@ async def test_a_position_shows_which_writes_have_their_embeddings(postgres: Pos
 
 async def test_the_share_of_embedded_rows_leaves_the_sensitive_out(postgres: Postgres) -> None:
     assert await postgres.feed.embedded_share(MODEL) == 1.0
-    await postgres.store.write(TENANT, [segment("a"), segment("s", sensitive=True)])
+    await postgres.store.write(Batch(TENANT, [segment("a"), segment("s", sensitive=True)]))
     await embed(postgres)
-    await postgres.store.write(TENANT, [segment("b"), fact("f", "x", "y", "z", evidence=("s",))])
+    await postgres.store.write(
+        Batch(TENANT, [segment("b"), fact("f", "x", "y", "z", evidence=("s",))])
+    )
 
     assert await postgres.feed.embedded_share(MODEL) == 0.5
     assert await postgres.feed.embedded_share(OTHER_MODEL) == 0.0
@@ -176,8 +178,8 @@ def unembedded(rows: list[IndexRow]) -> list[ItemId]:
 async def test_each_row_is_of_the_one_shard_that_owns_it(postgres: Postgres, count: int) -> None:
     odd_names = ["a b", "\N{SNOWMAN}", "a/b", "'", "%s"]
     items = [segment(id_) for id_ in [*map(str, range(40)), *odd_names]]
-    await postgres.store.write(TENANT, items)
-    await postgres.store.write(TenantName("other"), items)
+    await postgres.store.write(Batch(TENANT, items))
+    await postgres.store.write(Batch(TenantName("other"), items))
     await embed(postgres)
 
     found: list[tuple[TenantName, ItemId]] = []
@@ -205,7 +207,7 @@ async def test_a_shard_has_what_its_facts_rest_on_without_vectors(postgres: Post
     home = home_of(fact_id("f"))
     elsewhere = away_from(home)
     stated = fact("f", "x", "y", "z", evidence=(elsewhere,))
-    await postgres.store.write(TENANT, [segment(elsewhere, speaker="Ann"), stated])
+    await postgres.store.write(Batch(TENANT, [segment(elsewhere, speaker="Ann"), stated]))
     await embed(postgres)
 
     _, rows = await rows_of(postgres.feed_of(home))
@@ -221,15 +223,15 @@ async def test_a_delta_brings_the_evidence_of_its_facts_and_what_becomes_of_it(
     home = home_of(fact_id("f"))
     elsewhere = away_from(home)
     feed = postgres.feed_of(home)
-    await postgres.store.write(TENANT, [segment(elsewhere)])
+    await postgres.store.write(Batch(TENANT, [segment(elsewhere)]))
     await embed(postgres)
     position, rows = await rows_of(feed)
     assert rows == []
 
-    await postgres.store.write(TENANT, [fact("f", "x", "y", "z", evidence=(elsewhere,))])
+    await postgres.store.write(Batch(TENANT, [fact("f", "x", "y", "z", evidence=(elsewhere,))]))
     await embed(postgres)
     stated = await feed.changes_since(position, MODEL)
-    await postgres.store.write(TENANT, [segment(elsewhere, speaker="Ann")])
+    await postgres.store.write(Batch(TENANT, [segment(elsewhere, speaker="Ann")]))
     renamed = await feed.changes_since(stated.position, MODEL)
     await postgres.store.erase(TENANT, Selector(items=(segment_id(elsewhere),)))
     erased = await feed.changes_since(renamed.position, MODEL)

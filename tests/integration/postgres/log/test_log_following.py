@@ -12,7 +12,7 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import segment_id
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.ports.memory_store import Selector
+from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, embed
 from tests.support.builders import TENANT, ids, segment
 
@@ -29,9 +29,9 @@ async def test_a_tail_misses_nothing_of_six_writers(postgres: Postgres) -> None:
     async def write(writer: int) -> ConsistencyToken:
         for start in range(0, ROWS, AT_ONCE):
             places = range(start, start + AT_ONCE)
-            await postgres.store.write(TENANT, [segment(f"{writer}-{p}") for p in places])
+            await postgres.store.write(Batch(TENANT, [segment(f"{writer}-{p}") for p in places]))
             again = [segment(f"{writer}-{p}", "other words") for p in places if p % 3 == 0]
-            await postgres.store.write(TENANT, again)
+            await postgres.store.write(Batch(TENANT, again))
             gone = tuple(segment_id(f"{writer}-{p}") for p in places if p % 10 == 0)
             token = (await postgres.store.erase(TENANT, Selector(items=gone))).token
         return token

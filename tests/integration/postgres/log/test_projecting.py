@@ -21,7 +21,7 @@ from serving.pipeline.writes.projector import (
 )
 from serving.ports.embedding import Vectors
 from serving.ports.graph import GraphChanges
-from serving.ports.memory_store import GivenVectors
+from serving.ports.memory_store import Batch, GivenVectors
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
 from tests.integration.postgres.log.following import bootstrap, scalar
@@ -42,7 +42,7 @@ class InterruptedEmbedder(FakeEmbedder):
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         if self._meanwhile:
-            await self._postgres.store.write(TENANT, [segment(self._meanwhile.pop(0))])
+            await self._postgres.store.write(Batch(TENANT, [segment(self._meanwhile.pop(0))]))
         return await super().embed_documents(texts)
 
 
@@ -63,7 +63,7 @@ async def steps(postgres: Postgres, count: int, meanwhile: str) -> list[tuple[st
 async def test_model_is_complete_after_writes_during_its_backlog(
     postgres: Postgres,
 ) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
 
     after_each = await steps(postgres, 2, meanwhile="b")
 
@@ -77,7 +77,7 @@ async def test_a_model_without_a_row_is_complete_at_once(postgres: Postgres) -> 
 async def test_continuous_writes_do_not_delay_a_complete_model(
     postgres: Postgres,
 ) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
 
     after_each = await steps(postgres, 3, meanwhile="b c d")
 
@@ -121,7 +121,7 @@ async def test_given_vector_is_stored_and_not_computed(
     postgres: Postgres,
 ) -> None:
     segments = [segment("a", "first"), segment("b", "second")]
-    await postgres.store.write(TENANT, segments, given=given(7, names="a"))
+    await postgres.store.write(Batch(TENANT, segments, given=given(7, names="a")))
     embedder = NotingEmbedder()
 
     await projected(postgres, embedder)
@@ -131,12 +131,12 @@ async def test_given_vector_is_stored_and_not_computed(
 
 
 async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a", "first")])
+    await postgres.store.write(Batch(TENANT, [segment("a", "first")]))
     await projected(postgres, NotingEmbedder())
     embedder = NotingEmbedder()
 
     await postgres.store.write(
-        TENANT, [segment("a", "first", importance=1.0)], given=given(7, names="a")
+        Batch(TENANT, [segment("a", "first", importance=1.0)], given=given(7, names="a"))
     )
     await projected(postgres, embedder)
 
@@ -145,8 +145,8 @@ async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> 
 
 
 async def test_given_vector_goes_with_its_text(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a", "first")], given=given(7, names="a"))
-    await postgres.store.write(TENANT, [segment("a", "second")])
+    await postgres.store.write(Batch(TENANT, [segment("a", "first")], given=given(7, names="a")))
+    await postgres.store.write(Batch(TENANT, [segment("a", "second")]))
     embedder = NotingEmbedder()
 
     await projected(postgres, embedder)
@@ -155,7 +155,9 @@ async def test_given_vector_goes_with_its_text(postgres: Postgres) -> None:
 
 
 async def test_a_sensitive_segment_has_no_vector_whoever_gives_one(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a", sensitive=True)], given=given(7, names="a"))
+    await postgres.store.write(
+        Batch(TENANT, [segment("a", sensitive=True)], given=given(7, names="a"))
+    )
 
     async with postgres.database.work() as connection:
         assert await scalar(connection, "SELECT count(*) FROM embedding") == 0
@@ -163,8 +165,8 @@ async def test_a_sensitive_segment_has_no_vector_whoever_gives_one(postgres: Pos
 
 async def test_backlog_of_a_tenant_does_not_stall_another(postgres: Postgres) -> None:
     backlog = [segment(f"a{number}", f"text {number}") for number in range(5 * EMBEDDING_CHUNK)]
-    await postgres.store.write(TENANT, backlog)
-    await postgres.store.write(OTHER, [segment("b1", "first"), segment("b2", "second")])
+    await postgres.store.write(Batch(TENANT, backlog))
+    await postgres.store.write(Batch(OTHER, [segment("b1", "first"), segment("b2", "second")]))
     embedder = NotingEmbedder()
 
     await projected(postgres, embedder)
@@ -191,8 +193,8 @@ class NotingGraph(InMemoryGraph):
 async def test_backlog_does_not_stall_the_graph_of_another(postgres: Postgres) -> None:
     for start in range(0, 3 * BATCH_CHANGES, BATCH_CHANGES):
         numbers = range(start, start + BATCH_CHANGES)
-        await postgres.store.write(TENANT, [segment(f"a{number}") for number in numbers])
-    await postgres.store.write(OTHER, [segment("b1"), segment("b2")])
+        await postgres.store.write(Batch(TENANT, [segment(f"a{number}") for number in numbers]))
+    await postgres.store.write(Batch(OTHER, [segment("b1"), segment("b2")]))
     graph = NotingGraph()
     projector = Projector(postgres.change_log, GraphWork(postgres.change_log, graph))
 
@@ -212,8 +214,8 @@ async def test_backlog_does_not_stall_the_graph_of_another(postgres: Postgres) -
 
 async def test_unembeddable_row_does_not_hold_its_turn(postgres: Postgres) -> None:
     backlog = [segment(f"a{number}", f"text {number}") for number in range(3 * EMBEDDING_CHUNK)]
-    await postgres.store.write(TENANT, backlog)
-    await postgres.store.write(OTHER, [segment("b1", "poison")])
+    await postgres.store.write(Batch(TENANT, backlog))
+    await postgres.store.write(Batch(OTHER, [segment("b1", "poison")]))
     embedder = NotingEmbedder("poison")
 
     await projected(postgres, embedder)
@@ -241,7 +243,7 @@ async def test_rows_embedded_before_an_overload_are_kept(
     postgres: Postgres,
 ) -> None:
     rows = [segment("a", "first"), segment("b", "second"), segment("bad", "poison")]
-    await postgres.store.write(TENANT, rows)
+    await postgres.store.write(Batch(TENANT, rows))
     embedder = LimitedEmbedder("poison", limit=2)  # all together, and one of them alone
 
     with pytest.raises(OverloadedError):
@@ -255,8 +257,8 @@ async def test_rows_embedded_before_an_overload_are_kept(
 
 
 async def test_rows_waiting_for_projection_are_counted_by_tenant(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a"), segment("b")])
-    await postgres.store.write(OTHER, [segment("c")])
+    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await postgres.store.write(Batch(OTHER, [segment("c")]))
 
     waiting = await postgres.consistency.pending_counts(OTHER, Deadline.after(60))
     same = await postgres.consistency.pending_counts(TENANT, Deadline.after(60))
@@ -267,7 +269,7 @@ async def test_rows_waiting_for_projection_are_counted_by_tenant(postgres: Postg
 async def test_sensitive_rows_do_not_wait_for_embedding(postgres: Postgres) -> None:
     hidden = segment("a", sensitive=True)
     resting_on_it = fact("f", "Nora", "has PIN", "28", evidence=("a",))
-    await postgres.store.write(TENANT, [hidden, resting_on_it, segment("b")])
+    await postgres.store.write(Batch(TENANT, [hidden, resting_on_it, segment("b")]))
 
     waiting = await postgres.consistency.pending_counts(TENANT, Deadline.after(60))
 
@@ -275,7 +277,7 @@ async def test_sensitive_rows_do_not_wait_for_embedding(postgres: Postgres) -> N
 
 
 async def test_embedded_rows_do_not_wait_for_embedding(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a"), segment("b")])
+    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
     await projected(postgres, NotingEmbedder())
 
     assert await postgres.consistency.pending_counts(TENANT, Deadline.after(60)) == {"graph": 2}

@@ -16,6 +16,7 @@ from serving.adapters.postgres.reads.access_log import PostgresAccessLog
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName, fact_id
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.ports.memory_store import Batch
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryAccessLog
 from tests.integration.postgres.log.following import eventually, scalar, waits_for_lock
@@ -51,7 +52,7 @@ async def times_shown(log: PostgresAccessLog, item: ItemId) -> int:
 
 async def test_accesses_are_stored_by_tenant_and_item(postgres: Postgres) -> None:
     for tenant in (TENANT, OTHER):
-        await postgres.store.write(tenant, [segment("a"), fact("f", "x", "y", "z")])
+        await postgres.store.write(Batch(tenant, [segment("a"), fact("f", "x", "y", "z")]))
 
     postgres.access.record(TENANT, [*ids("a", "a"), fact_id("f")])
     await postgres.access.flush()
@@ -63,7 +64,7 @@ async def test_accesses_are_stored_by_tenant_and_item(postgres: Postgres) -> Non
 
 
 async def test_remaining_accesses_are_stored_at_the_end(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
     log = PostgresAccessLog(postgres.database)
     await log.open()
     log.record(TENANT, ids("a"))
@@ -77,7 +78,7 @@ async def test_memory_for_counts_is_bounded(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.adapters.postgres.reads.access_log.MAX_PENDING", 1)
-    await postgres.store.write(TENANT, [segment("a"), segment("b")])
+    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
 
     postgres.access.record(TENANT, ids("a", "b", "a"))
     await postgres.access.flush()
@@ -95,7 +96,7 @@ async def test_an_idle_log_writes_nothing(postgres: Postgres) -> None:
 
 async def test_access_being_stored_counts_once(postgres: Postgres) -> None:
     log = PostgresAccessLog(postgres.database)
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
     log.record(TENANT, ids("a"))
 
     async with postgres.database.transaction() as connection:
@@ -131,7 +132,7 @@ class SlowToSaySo(Database):
 async def test_access_stored_without_acknowledgement_counts_once(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
     async with SlowToSaySo(postgres_dsn) as database:
         log = PostgresAccessLog(database)
         log.record(TENANT, ids("a"))
@@ -149,7 +150,10 @@ async def test_count_of_former_version_finds_its_tenant(
     postgres: Postgres,
 ) -> None:
     await postgres.store.write(
-        TENANT, [segment("a", event_time=TODAY - days(2)), segment("b", event_time=TODAY - days(1))]
+        Batch(
+            TENANT,
+            [segment("a", event_time=TODAY - days(2)), segment("b", event_time=TODAY - days(1))],
+        )
     )
     async with postgres.database.work() as connection:
         await connection.execute(
@@ -184,7 +188,7 @@ async def test_access_log_equals_a_table_of_times(postgres: Postgres) -> None:
         for place in range(60)
     ]
     for store in (postgres.store, memory):
-        await store.write(TENANT, segments)
+        await store.write(Batch(TENANT, segments))
     filters = [NO_FILTER, Filter(kinds=("note",)), Filter(event_time=TimeRange(TODAY - days(9)))]
 
     for _ in range(60):

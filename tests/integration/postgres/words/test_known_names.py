@@ -11,7 +11,7 @@ from serving.adapters.postgres.connection.notifications import Channel
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName, segment_id
-from serving.ports.memory_store import Selector
+from serving.ports.memory_store import Batch, Selector
 from tests.support.builders import TENANT, segment
 
 pytestmark = pytest.mark.postgres
@@ -21,20 +21,20 @@ async def test_names_of_another_process_are_known_at_once(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(TENANT, [segment("a", entities=("Goa",))])
+        await postgres.store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
         before = dict(await other.store.known_names(TENANT))
 
-        await postgres.store.write(TENANT, [segment("b", entities=("Rome", "Goa"))])
+        await postgres.store.write(Batch(TENANT, [segment("b", entities=("Rome", "Goa"))]))
 
         assert before == {"goa": "Goa"}
         assert await other.store.known_names(TENANT) == {"goa": "Goa", "rome": "Rome"}
 
 
 async def test_a_name_committed_late_is_not_missed(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
     async with postgres.database.transaction() as slow:
         await slow.execute("INSERT INTO entity SELECT id, 'slow', 'Slow' FROM tenant")
-        await postgres.store.write(TENANT, [segment("b", entities=("Quick",))])
+        await postgres.store.write(Batch(TENANT, [segment("b", entities=("Quick",))]))
         during = dict(await postgres.store.known_names(TENANT))
 
     assert during == {"quick": "Quick"}
@@ -48,11 +48,11 @@ async def test_names_erased_elsewhere_are_forgotten_at_once(
     postgres: Postgres, postgres_dsn: str, selector: Selector
 ) -> None:
     async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(TENANT, [segment("a", entities=("Goa",))])
+        await postgres.store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
         await other.store.known_names(TENANT)
 
         await postgres.store.erase(TENANT, selector)
-        await postgres.store.write(TENANT, [segment("b", entities=("Rome",))])
+        await postgres.store.write(Batch(TENANT, [segment("b", entities=("Rome",))]))
 
         assert await other.store.known_names(TENANT) == {"rome": "Rome"}
 
@@ -63,7 +63,9 @@ async def test_memory_for_names_is_bounded(
     monkeypatch.setattr("serving.adapters.postgres.words.known_names.MAX_NAMES", 2)
     tenants = [TenantName(name) for name in "abc"]
     for tenant in tenants:
-        await postgres.store.write(tenant, [segment("a", entities=(f"Goa {tenant}", "Rome"))])
+        await postgres.store.write(
+            Batch(tenant, [segment("a", entities=(f"Goa {tenant}", "Rome"))])
+        )
 
     for tenant in tenants * 2:
         assert len(await postgres.store.known_names(tenant)) == 2
@@ -72,7 +74,7 @@ async def test_memory_for_names_is_bounded(
 async def test_slow_name_load_is_cached_for_the_next_query(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
-    await postgres.store.write(TENANT, [segment("a", entities=("Melanie",))])
+    await postgres.store.write(Batch(TENANT, [segment("a", entities=("Melanie",))]))
     async with Postgres(postgres_dsn, work_connections=1) as other:
         async with other.database.work():  # so that none is left to read with
             with pytest.raises(TimeoutError):
@@ -96,7 +98,9 @@ async def test_a_question_without_an_unknown_word_needs_no_connection(
     postgres: Postgres, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.adapters.postgres.words.known_names.UNCHECKED_S", math.inf)
-    await postgres.store.write(TENANT, [segment("a", "We sail", entities=("Melanie", "Deborah"))])
+    await postgres.store.write(
+        Batch(TENANT, [segment("a", "We sail", entities=("Melanie", "Deborah"))])
+    )
     async with Postgres(postgres_dsn, search_connections=1) as other:
         for _ in range(2):  # the first reads the names, the second the words that resemble one
             assert await meant(other, *PLAIN, "Deb") == {"Deb": "Deborah"}
@@ -108,10 +112,10 @@ async def test_a_question_without_an_unknown_word_needs_no_connection(
 
 
 async def test_a_name_that_was_just_written_is_meant(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, [segment("a", entities=("Deborah",))])
+    await postgres.store.write(Batch(TENANT, [segment("a", entities=("Deborah",))]))
     assert await meant(postgres, "Melony") == {}
 
-    await postgres.store.write(TENANT, [segment("b", entities=("Melanie",))])
+    await postgres.store.write(Batch(TENANT, [segment("b", entities=("Melanie",))]))
 
     assert await meant(postgres, "Melony") == {"Melony": "Melanie"}
 
@@ -120,11 +124,11 @@ async def test_announced_name_of_another_process_is_matched(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(TENANT, [segment("a", entities=("Deborah",))])
+        await postgres.store.write(Batch(TENANT, [segment("a", entities=("Deborah",))]))
         assert await meant(other, "Melony") == {}
         before = other.notifications.received([Channel.CHANGES])
 
-        await postgres.store.write(TENANT, [segment("b", entities=("Melanie",))])
+        await postgres.store.write(Batch(TENANT, [segment("b", entities=("Melanie",))]))
         await other.notifications.wait_beyond(before, [Channel.CHANGES], 10)
 
         assert await meant(other, "Melony") == {"Melony": "Melanie"}
@@ -135,7 +139,7 @@ async def test_names_are_reread_without_announcements(
 ) -> None:
     now_s = 0.0
     names = KnownNames(postgres.database, postgres.notifications, clock=lambda: now_s)
-    await postgres.store.write(TENANT, [segment("a", entities=("Goa",))])
+    await postgres.store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
     assert names.current(TENANT) is None
     while names.current(TENANT) is None:  # until the announcement of the write has come
         await names.of_tenant(TENANT)

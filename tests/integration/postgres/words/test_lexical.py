@@ -17,6 +17,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import Segment, TenantName
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
+from serving.ports.memory_store import Batch
 from tests.integration.postgres.words.searching import ids_of, search
 from tests.support.builders import NOON, TENANT, days, segment
 
@@ -74,7 +75,9 @@ async def found(
 @EVERY_CASE
 async def test_title_and_speaker_are_searched_too(postgres: Postgres, case: SearchCase) -> None:
     await postgres.store.write(
-        TENANT, [segment("a", title="Voyages"), segment("b", speaker="Ann"), segment("c", "no")]
+        Batch(
+            TENANT, [segment("a", title="Voyages"), segment("b", speaker="Ann"), segment("c", "no")]
+        )
     )
 
     assert await found(postgres, "voyage", case) == ["a"]
@@ -83,7 +86,7 @@ async def test_title_and_speaker_are_searched_too(postgres: Postgres, case: Sear
 
 async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> None:
     said = [segment(name, event_time=NOON - days(ago)) for name, ago in (("a", 1), ("b", 3))]
-    await postgres.store.write(TENANT, [*said, segment("c", event_time=NOON - days(2))])
+    await postgres.store.write(Batch(TENANT, [*said, segment("c", event_time=NOON - days(2))]))
 
     assert await found(postgres, "Goa") == ["b", "c", "a"]
 
@@ -92,8 +95,8 @@ async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> N
 async def test_updated_text_is_found_by_new_words_only(
     postgres: Postgres, case: SearchCase
 ) -> None:
-    await postgres.store.write(TENANT, [segment("a", "sailing")])
-    await postgres.store.write(TENANT, [segment("a", "flying")])
+    await postgres.store.write(Batch(TENANT, [segment("a", "sailing")]))
+    await postgres.store.write(Batch(TENANT, [segment("a", "flying")]))
 
     assert await found(postgres, "sailing", case) == []
     assert await found(postgres, "flying", case) == ["a"]
@@ -104,8 +107,8 @@ async def test_words_are_those_of_the_tenants_language(
     postgres: Postgres, case: SearchCase
 ) -> None:
     german = TenantName("german")
-    await postgres.store.write(german, [segment("a", "Die Häuser am Meer")], "german")
-    await postgres.store.write(TENANT, [segment("a", "Die Häuser am Meer")])
+    await postgres.store.write(Batch(german, [segment("a", "Die Häuser am Meer")], "german"))
+    await postgres.store.write(Batch(TENANT, [segment("a", "Die Häuser am Meer")]))
 
     assert await found(postgres, "Haus", case, tenant=german) == ["a"]
     assert await found(postgres, "Haus", case) == []
@@ -131,7 +134,7 @@ async def test_words_are_those_of_the_tenants_language(
     ids=range(13),
 )
 async def test_no_text_is_an_error(postgres: Postgres, text: str) -> None:
-    await postgres.store.write(TENANT, [segment("a", "Goa")])
+    await postgres.store.write(Batch(TENANT, [segment("a", "Goa")]))
 
     for case in CASES.values():
         assert set(await found(postgres, text, case)) <= {"a"}
@@ -146,7 +149,7 @@ async def test_no_text_is_an_error(postgres: Postgres, text: str) -> None:
 async def test_a_word_is_found_whatever_characters_it_has(
     postgres: Postgres, case: SearchCase, address: str
 ) -> None:
-    await postgres.store.write(TENANT, [segment("a", address), segment("b", "x.com/b&c")])
+    await postgres.store.write(Batch(TENANT, [segment("a", address), segment("b", "x.com/b&c")]))
 
     assert await found(postgres, address, case) == ["a"]
 
@@ -157,14 +160,14 @@ async def test_the_longest_question_of_different_words_is_no_error(
 ) -> None:
     words = [first + second for first, second in product(ascii_lowercase + digits, repeat=2)]
     words += [f"q{word}" for word in words]
-    await postgres.store.write(TENANT, [segment("a", " ".join(words))])
+    await postgres.store.write(Batch(TENANT, [segment("a", " ".join(words))]))
 
     assert await found(postgres, " ".join(words)[:8192], case) == ["a"]
 
 
 @EVERY_CASE
 async def test_stop_words_alone_find_nothing(postgres: Postgres, case: SearchCase) -> None:
-    await postgres.store.write(TENANT, [segment("a", "What did she do when?")])
+    await postgres.store.write(Batch(TENANT, [segment("a", "What did she do when?")]))
 
     assert await found(postgres, "What did she do when?", case) == []
 
@@ -173,8 +176,8 @@ async def test_stop_words_alone_find_nothing(postgres: Postgres, case: SearchCas
 async def test_equal_scores_are_ordered_by_id(postgres: Postgres, case: SearchCase) -> None:
     # One by one, and among others, so that they are not read in the order of their ids.
     for id_ in "dacb":
-        await postgres.store.write(TENANT, [segment(id_)])
-    await postgres.store.write(TENANT, [segment(f"e{n}", "Rome") for n in range(300)])
+        await postgres.store.write(Batch(TENANT, [segment(id_)]))
+    await postgres.store.write(Batch(TENANT, [segment(f"e{n}", "Rome") for n in range(300)]))
     async with postgres.database.work() as connection:
         await connection.execute("ANALYZE segment")
     text = "Goa unmentioned" if case == CASES["all, then any"] else "Goa"
@@ -188,7 +191,7 @@ async def test_equal_scores_are_ordered_by_id(postgres: Postgres, case: SearchCa
 async def test_names_of_any_script_can_be_filtered(postgres: Postgres) -> None:
     # One character that the key of a name writes as eighteen.
     longest = "\ufdfa" * 85
-    await postgres.store.write(TENANT, [segment("a", speaker=longest, entities=(longest,))])
+    await postgres.store.write(Batch(TENANT, [segment("a", speaker=longest, entities=(longest,))]))
 
     assert await found(postgres, "Goa", filter_=Filter(speakers=(longest,))) == ["a"]
 
@@ -235,7 +238,7 @@ async def test_filters_mean_what_the_domain_says_they_mean(
 ) -> None:
     chance = random.Random(7)
     segments = [random_segment(chance, place) for place in range(80)]
-    await postgres.store.write(TENANT, segments)
+    await postgres.store.write(Batch(TENANT, segments))
     partly = 0
 
     for _ in range(150):
@@ -252,7 +255,7 @@ async def test_filters_mean_what_the_domain_says_they_mean(
 
 @EVERY_CASE
 async def test_times_of_storing_filter_too(postgres: Postgres, case: SearchCase) -> None:
-    await postgres.store.write(TENANT, [segment("a")])
+    await postgres.store.write(Batch(TENANT, [segment("a")]))
     (stored,) = await postgres.catalog.list_segments(TENANT, Filter(), "", 1)
     assert stored.created_at is not None
 
@@ -269,12 +272,14 @@ async def test_times_of_storing_filter_too(postgres: Postgres, case: SearchCase)
 
 async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgres) -> None:
     await postgres.store.write(
-        TENANT,
-        [
-            segment("common", "the boat and the boat and the boat"),
-            segment("rare", "a boat named Argo"),
-            *(segment(f"other {place}", "some boat") for place in range(10)),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("common", "the boat and the boat and the boat"),
+                segment("rare", "a boat named Argo"),
+                *(segment(f"other {place}", "some boat") for place in range(10)),
+            ],
+        ),
     )
 
     assert (await found(postgres, "the boat Argo"))[0] == "rare"
@@ -282,8 +287,13 @@ async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgr
 
 async def test_the_answer_is_filled_though_the_plan_left_rows_out(postgres: Postgres) -> None:
     await postgres.store.write(
-        TENANT,
-        [segment(f"{place:02}", "boat" + (" Argo" if place < 5 else "")) for place in range(30)],
+        Batch(
+            TENANT,
+            [
+                segment(f"{place:02}", "boat" + (" Argo" if place < 5 else ""))
+                for place in range(30)
+            ],
+        ),
     )
     narrow = PostgresLexicalSearch(
         postgres.database, Budget(all_rows=10, candidates=6, postings=100)
@@ -307,7 +317,9 @@ BOATS = [
 async def test_cover_density_counts_places_and_not_rarity(
     postgres: Postgres,
 ) -> None:
-    await postgres.store.write(TENANT, [*BOATS, *(segment(f"{n}", "some boat") for n in "12")])
+    await postgres.store.write(
+        Batch(TENANT, [*BOATS, *(segment(f"{n}", "some boat") for n in "12")])
+    )
 
     candidates = await search(postgres.lexical, "the boat Argo", ANY)
 
@@ -340,13 +352,13 @@ async def voyage(postgres: Postgres, *, enough: int, rank_gate: float = 0.01) ->
 
 
 async def test_enough_rows_with_all_words_suffice(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, VOYAGE)
+    await postgres.store.write(Batch(TENANT, VOYAGE))
 
     assert [*await voyage(postgres, enough=1)] == ["all"]
 
 
 async def test_too_few_rows_add_rows_with_any_word(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, VOYAGE)
+    await postgres.store.write(Batch(TENANT, VOYAGE))
 
     found = await voyage(postgres, enough=2)
 
@@ -355,7 +367,7 @@ async def test_too_few_rows_add_rows_with_any_word(postgres: Postgres) -> None:
 
 
 async def test_rows_with_any_word_must_rank_above_the_gate(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, VOYAGE)
+    await postgres.store.write(Batch(TENANT, VOYAGE))
 
     assert [*await voyage(postgres, enough=2, rank_gate=SHARE / 3 + 1e-6)] == [
         "all",
@@ -366,7 +378,7 @@ async def test_rows_with_any_word_must_rank_above_the_gate(postgres: Postgres) -
 
 
 async def test_usual_gate_passes_a_single_word_of_many(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, VOYAGE)
+    await postgres.store.write(Batch(TENANT, VOYAGE))
     long = "Which crew on which ship once sailed under stars from Lisbon past Malta towards Goa"
 
     found = await search(postgres.lexical, long, WordsSearch(mode=WordsMode.ALL_THEN_ANY), enough=2)
@@ -375,7 +387,7 @@ async def test_usual_gate_passes_a_single_word_of_many(postgres: Postgres) -> No
 
 
 async def test_rows_with_all_words_are_there_whatever_the_gate(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, VOYAGE)
+    await postgres.store.write(Batch(TENANT, VOYAGE))
 
     assert [*await voyage(postgres, enough=2, rank_gate=1.0)] == ["all"]
 
@@ -386,14 +398,14 @@ REPEATED = segment("repeated", "Argo sailed. " * 30)
 async def test_repeated_words_can_outrank_all_words(
     postgres: Postgres,
 ) -> None:
-    await postgres.store.write(TENANT, [*VOYAGE, REPEATED])
+    await postgres.store.write(Batch(TENANT, [*VOYAGE, REPEATED]))
 
     assert [*await voyage(postgres, enough=2)][:2] == ["repeated", "all"]
 
 
 async def test_rows_with_all_words_can_fill_the_depth(postgres: Postgres) -> None:
     await postgres.store.write(
-        TENANT, [*VOYAGE, REPEATED, segment("too", "Argo sailed to Goa, too")]
+        Batch(TENANT, [*VOYAGE, REPEATED, segment("too", "Argo sailed to Goa, too")])
     )
 
     candidates = await search(
@@ -418,7 +430,7 @@ PARTS = [
 async def test_a_part_weighs_what_the_search_says(
     postgres: Postgres, mode: WordsMode, part: str
 ) -> None:
-    await postgres.store.write(TENANT, PARTS)
+    await postgres.store.write(Batch(TENANT, PARTS))
     others = [each.id for each in PARTS if each.id != part]
 
     heavy = await search(postgres.lexical, "Goa", WordsSearch(mode=mode, **{part: 4.0}))
@@ -433,7 +445,7 @@ async def test_a_part_weighs_what_the_search_says(
 
 
 async def test_keywords_are_found_like_the_text_and_read_back(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, PARTS)
+    await postgres.store.write(Batch(TENANT, PARTS))
 
     found = await search(postgres.lexical, "beaches on holidays")
     stored = await postgres.store.load(TENANT, [PARTS[2].item], Deadline.after(60))
@@ -445,9 +457,9 @@ async def test_keywords_are_found_like_the_text_and_read_back(postgres: Postgres
 
 
 async def test_changed_keywords_are_a_change_of_the_segment(postgres: Postgres) -> None:
-    await postgres.store.write(TENANT, PARTS)
+    await postgres.store.write(Batch(TENANT, PARTS))
 
-    await postgres.store.write(TENANT, [replace(PARTS[2], keywords=("Porto",))])
+    await postgres.store.write(Batch(TENANT, [replace(PARTS[2], keywords=("Porto",))]))
 
     assert "keywords" not in ids_of(await search(postgres.lexical, "Goa"))
     assert ids_of(await search(postgres.lexical, "Porto")) == ["keywords"]

@@ -19,7 +19,7 @@ from serving.domain.items.records import Fact, Segment, TenantName, segment_id
 from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, ExtractionWork
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.projector import Projector
-from serving.ports.memory_store import ExtractionProgress, Selector
+from serving.ports.memory_store import Batch, ExtractionProgress, Selector
 from serving.ports.text_analysis import Conversation, Proposal, UnusableAnswerError
 from tests.fakes.simulation.openai_api import (
     CompletionsServer,
@@ -100,7 +100,7 @@ def turn(id_: str, text: str, **fields: object) -> Segment:
 
 
 async def ingest(postgres: Postgres, *turns: Segment, tenant: TenantName = TENANT) -> None:
-    await Ingestor(postgres.store, CapitalisedEntities()).ingest(tenant, turns)
+    await Ingestor(postgres.store, CapitalisedEntities()).ingest(Batch(tenant, turns))
 
 
 async def facts(postgres: Postgres, tenant: TenantName = TENANT) -> list[Fact]:

@@ -27,7 +27,7 @@ from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser, Forgotten
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
-from serving.ports.memory_store import Selector
+from serving.ports.memory_store import Batch, Selector
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.integration.postgres.writes.test_erasure import MARK, rows_of_key, tables_with
 from tests.support.builders import TENANT, fact, segment
@@ -192,7 +192,7 @@ async def stores(postgres_dsn: str, neo4j_uri: str, neo4j_graph: Neo4jGraph) -> 
     about = fact("f", f"{MARK} subject", MARK, f"{MARK} object", evidence=("a",))
     async with stores.process(Kill()) as process:
         postgres = process.postgres
-        token = (await postgres.store.write(TENANT, [said, about])).token
+        token = (await postgres.store.write(Batch(TENANT, [said, about]))).token
         assert await process.index.caught_up(token, Deadline.after(60))
         assert await postgres.consistency.graph_has_seen(token, Deadline.after(60))
         postgres.access.record(TENANT, [segment_id("a"), fact_id("f")])

@@ -17,7 +17,7 @@ from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segm
 from serving.domain.questions.query import NO_FILTER
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.shards import Shard
-from serving.ports.memory_store import Selector
+from serving.ports.memory_store import Batch, Selector
 from serving.ports.verification import Difference, Finding
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
 from tests.integration.postgres.words.searching import ids_of, search
@@ -44,8 +44,8 @@ ALL = (segment_id("a"), segment_id("b"), fact_id("f"), fact_id("g"))
 @pytest.fixture
 async def both(postgres: Postgres) -> Postgres:
     """Both tenants stored and embedded."""
-    await postgres.store.write(TENANT, MINE)
-    await postgres.store.write(OTHER, THEIRS)
+    await postgres.store.write(Batch(TENANT, MINE))
+    await postgres.store.write(Batch(OTHER, THEIRS))
     await embed(postgres)
     return postgres
 
@@ -78,7 +78,9 @@ async def test_pages_are_of_one_tenant(both: Postgres) -> None:
 
 async def test_scores_do_not_depend_on_other_tenants(both: Postgres) -> None:
     before = await search(both.lexical, "mine")
-    await both.store.write(OTHER, [segment(f"m{place}", "mine, mine") for place in range(50)])
+    await both.store.write(
+        Batch(OTHER, [segment(f"m{place}", "mine, mine") for place in range(50)])
+    )
 
     another_process = PostgresLexicalSearch(both.database)
     after = await search(another_process, "mine")
@@ -156,7 +158,7 @@ async def test_erasing_touches_one_tenant(both: Postgres, selector: Selector) ->
 
 
 async def test_erasing_a_name_leaves_it_to_another_tenant(both: Postgres) -> None:
-    await both.store.write(TENANT, [segment("p", entities=("Paris",))])
+    await both.store.write(Batch(TENANT, [segment("p", entities=("Paris",))]))
     async with both.database.work() as connection:  # a name that nothing uses
         await connection.execute(
             "INSERT INTO entity (tenant_id, name_key, name) "
@@ -189,7 +191,7 @@ async def test_projections_are_given_each_item_under_its_tenant(both: Postgres) 
 
 async def test_the_feed_reads_the_changes_of_the_tenant_that_changed(both: Postgres) -> None:
     position, _ = await bootstrap(both)
-    await both.store.write(TENANT, [replace(MY_SEGMENT, importance=1.0)])
+    await both.store.write(Batch(TENANT, [replace(MY_SEGMENT, importance=1.0)]))
 
     delta = await both.feed.changes_since(position, MODEL)
 
@@ -199,7 +201,7 @@ async def test_the_feed_reads_the_changes_of_the_tenant_that_changed(both: Postg
 async def test_turning_sensitive_hides_facts_of_one_tenant(both: Postgres) -> None:
     await project_graph(both)
 
-    await both.store.write(OTHER, [segment("a", "theirs", sensitive=True)])
+    await both.store.write(Batch(OTHER, [segment("a", "theirs", sensitive=True)]))
 
     changes = await project_graph(both)
     assert sorted(changes.removed) == [(OTHER, fact_id("f")), (OTHER, segment_id("a"))]
@@ -217,7 +219,7 @@ async def test_a_write_waits_for_no_row_of_another_tenant(both: Postgres) -> Non
         await connection.execute("SELECT FROM fact WHERE tenant_id = %s FOR UPDATE", (mine.id,))
 
         async with asyncio.timeout(20):
-            await both.store.write(OTHER, [segment("a", "theirs", sensitive=True)])
+            await both.store.write(Batch(OTHER, [segment("a", "theirs", sensitive=True)]))
 
 
 async def test_erasure_ignores_closings_of_other_tenants(
@@ -225,12 +227,14 @@ async def test_erasure_ignores_closings_of_other_tenants(
 ) -> None:
     # "g" closes "h"; the other tenant's "g" has the segment "b" as evidence, which is erased.
     await both.store.write(
-        TENANT,
-        [
-            segment("b"),
-            fact("g", "Bob", "met", "Cid", closes=("h",)),
-            fact("h", "Bob", "met", "Al"),
-        ],
+        Batch(
+            TENANT,
+            [
+                segment("b"),
+                fact("g", "Bob", "met", "Cid", closes=("h",)),
+                fact("h", "Bob", "met", "Al"),
+            ],
+        ),
     )
     async with both.database.transaction() as connection:
         await connection.execute("SELECT FROM fact WHERE id = 'h' FOR UPDATE")
@@ -240,8 +244,10 @@ async def test_erasure_ignores_closings_of_other_tenants(
 
 
 async def test_evidence_of_another_tenant_feeds_no_shard(both: Postgres) -> None:
-    await both.store.write(TENANT, [segment("b")])
-    await both.store.write(OTHER, [fact(f"f{n}", "x", "y", "z", evidence=("b",)) for n in range(9)])
+    await both.store.write(Batch(TENANT, [segment("b")]))
+    await both.store.write(
+        Batch(OTHER, [fact(f"f{n}", "x", "y", "z", evidence=("b",)) for n in range(9)])
+    )
     await embed(both)
     shards = []
     for place in range(2):
@@ -288,7 +294,7 @@ async def test_vectors_are_repaired_of_one_tenant(both: Postgres) -> None:
 async def test_words_are_counted_and_estimated_of_one_tenant(
     both: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await both.store.write(OTHER, [segment("long", "many more words than mine has")])
+    await both.store.write(Batch(OTHER, [segment("long", "many more words than mine has")]))
     found = {}
     for most in (1, 0):  # which counts a tenant of one segment, and estimates it
         monkeypatch.setattr(word_statistics, "LARGEST_COUNTED_AT_ONCE", most)

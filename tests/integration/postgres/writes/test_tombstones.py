@@ -10,7 +10,7 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.writes.tombstones import Tombstones, erase_again, read_tombstones
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
-from serving.ports.memory_store import Selector
+from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.writes.test_erasure import MARK, tables_with
 from tests.support.builders import TENANT, fact, segment
 
@@ -49,7 +49,7 @@ async def fill(postgres: Postgres) -> None:
         marked = segment("a", MARK, speaker=MARK, entities=(MARK,))
         rests = fact("f", MARK, "is", MARK, evidence=("a",))
         rests_on_both = fact("g", "x", "is", "y", evidence=("a", "b"))
-        await postgres.store.write(tenant, [marked, segment("b"), rests, rests_on_both])
+        await postgres.store.write(Batch(tenant, [marked, segment("b"), rests, rests_on_both]))
 
 
 async def test_erased_items_are_erased_after_a_restore(postgres: Postgres) -> None:
@@ -86,7 +86,7 @@ async def test_a_tenant_stays_erased(postgres: Postgres) -> None:
 async def test_item_rewritten_after_its_erasure_stays(postgres: Postgres) -> None:
     await fill(postgres)
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
-    await postgres.store.write(TENANT, [segment("a", "written again")])
+    await postgres.store.write(Batch(TENANT, [segment("a", "written again")]))
     await backup(postgres)
     exported = await read_tombstones(postgres.database)
     await restore(postgres)
@@ -98,7 +98,7 @@ async def test_item_rewritten_after_its_erasure_stays(postgres: Postgres) -> Non
 
 async def test_tombstones_show_neither_ids_nor_texts_nor_tenants(postgres: Postgres) -> None:
     marked = segment(MARK, MARK, speaker=MARK, entities=(MARK,))
-    await postgres.store.write(TenantName(MARK), [marked])
+    await postgres.store.write(Batch(TenantName(MARK), [marked]))
 
     await postgres.store.erase(TenantName(MARK), Selector(everything=True))
 

@@ -17,6 +17,7 @@ from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
 from serving.pipeline.retrieval.trace import Tracer
+from serving.ports.memory_store import Batch
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader
 from serving.ports.words import NameResolver
@@ -28,7 +29,7 @@ from tests.support.builders import TENANT
 
 async def store_of(*items: Item) -> InMemoryStore:
     store = InMemoryStore()
-    await store.write(TENANT, items)
+    await store.write(Batch(TENANT, items))
     return store
 
 

@@ -33,6 +33,7 @@ from serving.pipeline.retrieval.legs import LEGS as LEGS_BY_NAME
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval
+from serving.ports.memory_store import Batch
 from tests.fakes.pipeline import FixedLeg
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.store import InMemoryStore
@@ -144,7 +145,7 @@ async def faulty(
     legs: Mapping[str, FaultyLeg], store_s: float, *, breakers: Mapping[str, Breaker] | None = None
 ) -> Retriever:
     store = SlowStore(store_s)
-    await store.write(TENANT, [segment("a")])
+    await store.write(Batch(TENANT, [segment("a")]))
     clock = asyncio.get_running_loop().time
     return retriever(store, legs, admission=Admission(clock=clock), breakers=breakers or {})
 

@@ -19,6 +19,7 @@ from serving.pipeline.retrieval.explain_absence import Absence, AbsenceExplainer
 from serving.pipeline.retrieval.explain_leg_absence import Miss
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 from serving.ports.graph import GraphChanges, GraphSegment
+from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedReranker
 from tests.fakes.store import InMemoryStore
@@ -70,7 +71,7 @@ async def test_what_is_in_the_answer_was_not_lost() -> None:
 
 async def test_what_is_not_stored_or_anothers_is_not_found() -> None:
     store = await store_of(*texts())
-    await store.write(TenantName("other"), [segment("theirs")])
+    await store.write(Batch(TenantName("other"), [segment("theirs")]))
 
     for name in ("nobody", "theirs"):
         absence = await explained(store, {"lexical": FixedLeg("a")}, name)

@@ -17,6 +17,7 @@ from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.legs.related import duplicates_of
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.ports.graph import GraphChanges, GraphSegment
+from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import BrokenLeg, FixedConsistency, FixedLeg
@@ -132,7 +133,7 @@ async def test_an_index_of_all_rows_is_asked_instead_of_the_graph_and_rows() -> 
     embedded = [each for each in SEGMENTS if each.id != "other-life"]
     engine.apply([segment_row(each, unit(1)) for each in embedded], [])
     spaces = VectorSpaces(VectorSpace.here(FakeEmbedder(), EngineIndex(engine)))
-    await store.write(TENANT, SEGMENTS)
+    await store.write(Batch(TENANT, SEGMENTS))
     profile = Profile(
         name="two steps",
         limit=1,

@@ -20,7 +20,7 @@ from serving.pipeline.writes.extraction import (
 )
 from serving.pipeline.writes.projector import LAST_BACK_OFF_S, Projector
 from serving.ports.change_log import Change
-from serving.ports.memory_store import ExtractionProgress, Outcome, UnreadTurn
+from serving.ports.memory_store import Batch, ExtractionProgress, Outcome, UnreadTurn
 from serving.ports.text_analysis import (
     Conversation,
     Proposal,
@@ -330,7 +330,7 @@ async def test_a_repeat_asks_nothing() -> None:
 
 async def test_names_are_spelled_as_they_are_known_and_i_is_the_speaker() -> None:
     store = InMemoryStore()
-    await store.write(TENANT, [segment("x", entities=("New York",))])
+    await store.write(Batch(TENANT, [segment("x", entities=("New York",))]))
     extraction = extracting(
         giving(
             proposal("a", subject="I", object="new york"),

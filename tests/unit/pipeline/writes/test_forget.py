@@ -17,7 +17,7 @@ from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser, StoreReceipt
 from serving.pipeline.writes.lookups import Lookup, LookupKey
 from serving.ports.embedding import VectorLike
-from serving.ports.memory_store import EraseReceipt, Selector
+from serving.ports.memory_store import Batch, EraseReceipt, Selector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
@@ -75,7 +75,7 @@ async def forgotten(
 @pytest.fixture
 async def store() -> InMemoryStore:
     store = CountingStore()
-    await store.write(TENANT, [segment("a"), segment("b")])
+    await store.write(Batch(TENANT, [segment("a"), segment("b")]))
     return store
 
 
@@ -101,14 +101,14 @@ async def test_what_a_search_alone_finds_remains() -> None:
 
         async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
             erased = await super().erase(tenant, selector)
-            await self.write(TENANT, [segment("a")])
+            await self.write(Batch(TENANT, [segment("a")]))
             return erased
 
         async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
             return 0
 
     store = BlindStore()
-    await store.write(TENANT, [segment("a")])
+    await store.write(Batch(TENANT, [segment("a")]))
 
     receipts = await forgotten(store, FixedIndex())
 
@@ -132,7 +132,7 @@ async def test_a_vector_is_asked_for_in_the_index_of_its_model_alone() -> None:
             return IndexAnswer([Candidate(segment_id("a"), 1.0)], epoch=1)
 
     store = EmbeddedStore()
-    await store.write(TENANT, [segment("a"), segment("b")])
+    await store.write(Batch(TENANT, [segment("a"), segment("b")]))
 
     receipts = await forgotten(store, QueriedIndex(), Selector(everything=True))
 
@@ -148,7 +148,7 @@ async def test_a_name_that_stays_in_the_cache_remains() -> None:
             return replace(await super().erase(tenant, selector), names=["goa", "rome"])
 
     store = CachingStore()
-    await store.write(TENANT, [segment("a", entities=("Goa", "Rome"))])
+    await store.write(Batch(TENANT, [segment("a", entities=("Goa", "Rome"))]))
 
     receipts = await forgotten(store, FixedIndex())
 
@@ -189,7 +189,7 @@ async def test_a_store_that_is_lost_after_the_erasure_is_not_verified() -> None:
             raise DependencyError("postgres", "it is away")
 
     store = LostStore()
-    await store.write(TENANT, [segment("a")])
+    await store.write(Batch(TENANT, [segment("a")]))
 
     receipts = await forgotten(store, FixedIndex())
 

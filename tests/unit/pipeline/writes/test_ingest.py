@@ -7,6 +7,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, Segment, TenantName, segment_id
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.write_slots import WriteSlots
+from serving.ports.memory_store import Batch
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, fact, segment
 
@@ -26,7 +27,7 @@ async def test_a_segment_without_entities_is_given_them() -> None:
     store = InMemoryStore()
     said = segment("a", "Mel sails to Goa")
 
-    await Ingestor(store, EveryWord()).ingest(TENANT, [said])
+    await Ingestor(store, EveryWord()).ingest(Batch(TENANT, [said]))
 
     assert (await stored(store, "a")).entities == ("Mel", "Goa")
 
@@ -34,7 +35,9 @@ async def test_a_segment_without_entities_is_given_them() -> None:
 async def test_given_entities_are_left_as_they_are() -> None:
     store = InMemoryStore()
 
-    await Ingestor(store, EveryWord()).ingest(TENANT, [segment("a", "Mel", entities=("Tom",))])
+    await Ingestor(store, EveryWord()).ingest(
+        Batch(TENANT, [segment("a", "Mel", entities=("Tom",))])
+    )
 
     assert (await stored(store, "a")).entities == ("Tom",)
 
@@ -42,9 +45,9 @@ async def test_given_entities_are_left_as_they_are() -> None:
 async def test_found_entities_are_no_part_of_the_content() -> None:
     store = InMemoryStore()
     ingestor = Ingestor(store, EveryWord())
-    await ingestor.ingest(TENANT, [segment("a", "Mel sails")])
+    await ingestor.ingest(Batch(TENANT, [segment("a", "Mel sails")]))
 
-    again = await ingestor.ingest(TENANT, [segment("a", "Mel sails")])
+    again = await ingestor.ingest(Batch(TENANT, [segment("a", "Mel sails")]))
 
     assert again.outcomes == ["unchanged"]
 
@@ -57,7 +60,7 @@ async def test_of_several_items_with_one_id_the_last_counts() -> None:
         segment("a", "last"),
     ]
 
-    result = await Ingestor(store, EveryWord()).ingest(TENANT, items)
+    result = await Ingestor(store, EveryWord()).ingest(Batch(TENANT, items))
 
     assert result.outcomes == ["unchanged", "created", "created"]
     assert (await stored(store, "a")).text == "last"
@@ -75,9 +78,9 @@ async def test_ingestion_waits_for_a_write_slot() -> None:
     slots = WriteSlots(max_concurrent=2)
     ingestor = Ingestor(InMemoryStore(), EveryWord(), slots)
     async with slots.slot(TENANT):
-        waiting = asyncio.create_task(ingestor.ingest(TENANT, [segment("a")]))
+        waiting = asyncio.create_task(ingestor.ingest(Batch(TENANT, [segment("a")])))
         await asyncio.sleep(0)  # until it waits
-        other = await ingestor.ingest(TenantName("other"), [segment("a")])
+        other = await ingestor.ingest(Batch(TenantName("other"), [segment("a")]))
         assert not waiting.done()
 
     assert other.outcomes == (await waiting).outcomes == ["created"]
@@ -86,7 +89,7 @@ async def test_ingestion_waits_for_a_write_slot() -> None:
 async def test_others_run_between_the_segments_of_a_batch() -> None:
     extractor = EveryWord()
     batch = [segment(f"s{number}", "Mel") for number in range(100)]
-    writing = asyncio.create_task(Ingestor(InMemoryStore(), extractor).ingest(TENANT, batch))
+    writing = asyncio.create_task(Ingestor(InMemoryStore(), extractor).ingest(Batch(TENANT, batch)))
 
     for _ in range(20):
         await asyncio.sleep(0)
