@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from trivium import Fact, Item, Segment
 from trivium_importers.sources import read_exported
 from trivium_importers.translation import Mapped, Translation
 
 EXPORTS = Path(__file__).with_name("exports")
+EXPECTED = Path(__file__).with_name("expected")
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,20 @@ class Imported:
     mapped: dict[Mapped, int]
     unmapped: dict[str, int]
     problems: list[str]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The items with their owners, without the fields that they leave as they are; the rest."""
+        items = [
+            {"scope": scope, type(item).__name__: _fields_of(item)}
+            for item, scope in zip(self.items, self.scopes, strict=True)
+        ]
+        mapped = {f"{kind} as {item}": count for (kind, item), count in self.mapped.items()}
+        return [
+            *items,
+            {"mapped": mapped},
+            {"unmapped": self.unmapped},
+            {"problems": self.problems},
+        ]
 
     def segment(self, id_: str) -> Segment:
         (found,) = (each for each in self.items if isinstance(each, Segment) and each.id == id_)
@@ -49,6 +64,14 @@ def imported(source: str, *paths: Path, text_key: str = "") -> Imported:
     )
 
 
+def _fields_of(item: Item) -> dict[str, Any]:
+    values = {each.name: getattr(item, each.name) for each in fields(item)}
+    defaults = {each.name: each.default for each in fields(item)}
+    given = {name: value for name, value in values.items() if value not in (defaults[name], {})}
+    written: dict[str, Any] = json.loads(json.dumps(given, default=str))
+    return written
+
+
 def _rest(problem: str) -> str:
     """A problem without its file."""
     return problem[problem.index(":", problem.rfind("/")) :]
@@ -60,8 +83,3 @@ def written(folder: Path, *lines: object, name: str = "export.jsonl") -> Path:
     path = folder / name
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     return path
-
-
-def at(*numbers: int) -> datetime:
-    """A time in UTC."""
-    return datetime(*numbers, tzinfo=UTC)  # type: ignore[arg-type, misc]

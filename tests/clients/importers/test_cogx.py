@@ -6,95 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.importers.importing import EXPORTS, at, imported, written
-from trivium import Fact, Segment
-from trivium_importers.translation import Mapped
-
-NORA = {"user_id": "nora", "external_system": "unknown"}
+from tests.clients.importers.importing import EXPORTS, imported, written
 
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     """A copy of the archive, to be changed."""
     return Path(shutil.copytree(EXPORTS / "cogx", tmp_path / "cogx"))
-
-
-def test_texts_turns_and_memories_become_segments() -> None:
-    found = imported("cogx", EXPORTS / "cogx")
-
-    assert found.segment("doc-1") == Segment(
-        id="doc-1",
-        text="The boiler was serviced in April.",
-        title="letter.pdf",
-        kind="note",
-        session="call-1",
-        event_time=at(2026, 6, 1, 9),
-        labels={**NORA, "page": "3"},
-        entities=("Umbra",),
-    )
-    assert found.segment("episode-1/0") == Segment(
-        id="episode-1/0",
-        text="When is the wedding?",
-        speaker="user",
-        session="call-1",
-        event_time=at(2026, 6, 1, 9),
-        labels=NORA,
-    )
-    assert found.segment("episode-1/1").event_time == at(2026, 6, 1, 10)
-    memory = found.segment("memory-1")
-    assert (memory.kind, memory.keywords) == ("memory", ("travel",))
-    assert memory.labels == {**NORA, "mem0_metadata.source": "phone"}
-    block = found.segment("block-1")
-    assert (block.kind, block.title, block.text) == ("block", "human", "Lives in Lisbon.")
-    assert found.problems == []
-
-
-def test_description_of_an_entity_becomes_its_segment() -> None:
-    found = imported("cogx", EXPORTS / "cogx")
-
-    assert found.segment("entity-1") == Segment(
-        id="entity-1",
-        text="Nora works for Umbra.",
-        title="Nora",
-        kind="person",
-        entity="Nora",
-        keywords=("Nora Lind",),
-        labels={"external_system": "unknown", "age": "34"},
-    )
-
-
-def test_facts_are_about_the_names_of_entities_and_nodes() -> None:
-    found = imported("cogx", EXPORTS / "cogx")
-
-    assert found.fact("fact-1") == Fact(
-        id="fact-1",
-        subject="Nora",
-        relation="works_at",
-        object="Umbra",
-        sentence="Nora works for Umbra.",
-        valid_from=at(2026, 3, 1),
-        recorded_at=at(2026, 6, 1, 9),
-        evidence=("doc-1",),
-        weight=0.9,
-    )
-    other = found.fact("fact-2")
-    assert (other.object, other.valid_to) == ("person", at(2027, 1, 1))
-    assert len([each for each in found.items if isinstance(each, Fact)]) == 2
-    assert found.mapped[Mapped("fact", "mention")] == 1
-
-
-def test_unmapped_fields_of_archive_are_reported() -> None:
-    found = imported("cogx", EXPORTS / "cogx")
-
-    assert found.unmapped == {
-        "fact.": 1,
-        "fact.external_system": 2,
-        "document.mime_type": 1,
-        "entity.external_system": 1,
-        "episode.title": 1,
-        "memory_block.limit": 1,
-        "raw_node.": 2,
-    }
 
 
 def test_evidence_in_an_episode_is_all_of_its_turns(archive: Path) -> None:

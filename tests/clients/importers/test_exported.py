@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from serving.rpc import check
 from serving.rpc import items as service
-from tests.clients.importers.importing import EXPORTS, imported, written
+from tests.clients.importers.importing import EXPECTED, EXPORTS, imported, written
 from trivium import Fact, Item, Segment
 from trivium.files.records import Place, Record
 from trivium_importers import limits
@@ -26,6 +26,13 @@ OTHER = {"id": "m2", "memory": "We landed."}
 
 def ids(items: list[Item]) -> list[str]:
     return [each.id for each in items]
+
+
+@pytest.mark.parametrize("expected", sorted(EXPECTED.iterdir()), ids=lambda path: path.stem)
+def test_export_becomes_the_expected_items(expected: Path) -> None:
+    found = imported(expected.name.partition(".")[0], EXPORTS / expected.stem)
+
+    assert found.lines() == [json.loads(line) for line in expected.read_text().splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +204,7 @@ def test_no_record_raises(source: str, records: list[dict[str, object]]) -> None
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_reading_again_gives_the_same_items(source: str) -> None:
-    files = [path for path in EXPORTS.glob(f"{source}*") if path.suffix != ".py"]
+    files = [*EXPORTS.glob(f"{source}*")]
 
     first, second = imported(source, *files), imported(source, *files)
 

@@ -3,47 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.clients.importers.importing import EXPORTS, at, imported, written
+from tests.clients.importers.importing import EXPORTS, imported, written
 from trivium import Segment
-
-
-def said(text: str, speaker: str, minute: int) -> tuple[str, str, str, object]:
-    return text, speaker, "Concierge", at(2026, 6, 1, 9, minute)
-
-
-def test_messages_become_turns_without_events_and_thoughts() -> None:
-    found = imported("letta", EXPORTS / "letta.af")
-
-    turns = [each for each in found.items if isinstance(each, Segment) and not each.kind]
-    assert [(turn.text, turn.speaker, turn.session, turn.event_time) for turn in turns] == [
-        said("When is the wedding?", "user", 1),
-        said("On the eighth of November.", "Concierge", 3),
-        said("Thank you.", "Nora", 5),
-        said("You are welcome.", "Concierge", 6),
-    ]
-    assert set(found.scopes) == {"Concierge"}
-    assert found.problems == []
-
-
-def test_block_of_core_memory_becomes_a_segment() -> None:
-    found = imported("letta", EXPORTS / "letta.af")
-
-    (block,) = (each for each in found.items if isinstance(each, Segment) and each.kind)
-    assert (block.kind, block.title, block.text) == ("block", "human", "Nora. Lives in Lisbon.")
-
-
-def test_unmapped_fields_of_agent_are_reported() -> None:
-    found = imported("letta", EXPORTS / "letta.af")
-
-    assert {
-        "agent.system",
-        "agent file.tools",
-        "message (system).",
-        "message (tool).",
-        "message.content",
-        "block.limit",
-    } <= found.unmapped.keys()
-    assert found.unmapped["message.content"] == 2
 
 
 def test_ids_come_from_text_not_from_numbers(tmp_path: Path) -> None:
@@ -66,30 +27,6 @@ def test_two_agents_share_no_ids(tmp_path: Path) -> None:
     ids = [each.id for each in imported("letta", EXPORTS / "letta.af", other).items]
 
     assert len(set(ids)) == len(ids) == 10
-
-
-def test_passages_and_listed_messages_become_segments() -> None:
-    found = imported("letta", EXPORTS / "letta.jsonl")
-
-    passage, question, answer = found.items
-    assert passage == Segment(
-        id="passage-1",
-        text="The boiler was serviced in April.",
-        kind="note",
-        event_time=at(2026, 5, 20, 9, 30),
-        labels={"archive_id": "archive-1", "source": "letter.pdf"},
-        keywords=("house",),
-    )
-    assert isinstance(question, Segment)
-    assert isinstance(answer, Segment)
-    assert (question.speaker, question.text) == ("Nora", "When is the wedding?")
-    assert (answer.speaker, answer.text) == ("assistant", "On the eighth of November.")
-    assert answer.event_time == at(2026, 6, 1, 9, 2)
-    assert found.unmapped == {
-        "passage.embedding": 1,
-        "message (reasoning_message).": 1,
-        "message.id": 2,
-    }
 
 
 def test_deleted_passage_is_left_out(tmp_path: Path) -> None:

@@ -4,39 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.importers.importing import EXPORTS, at, imported, written
-from trivium import Segment
-
-QDRANT = EXPORTS / "qdrant.jsonl"
-SECOND = "00000000-0000-4000-8000-000000000002"
-
-
-def test_point_becomes_a_segment_with_its_payload() -> None:
-    found = imported("qdrant", QDRANT)
-
-    assert found.items == [
-        Segment(
-            id="1",
-            text="The garage code is 4711.",
-            speaker="Nora",
-            event_time=at(2026, 5, 20, 9, 30),
-            labels={"floor": "2"},
-            keywords=("house", "code"),
-        ),
-        Segment(
-            id=SECOND,
-            text="The boiler was serviced in April.",
-            labels={"source": "letter.pdf", "page": "3"},
-        ),
-    ]
-
-
-def test_vectors_and_points_without_text_are_reported() -> None:
-    found = imported("qdrant", QDRANT)
-
-    assert found.unmapped == {"point.vector": 2}
-    assert len(found.problems) == 1
-    assert found.problems[0].startswith("qdrant.jsonl:2: its payload has no text (text, document")
+from tests.clients.importers.importing import imported, written
 
 
 def test_the_key_of_the_text_can_be_named(tmp_path: Path) -> None:
