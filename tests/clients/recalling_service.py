@@ -23,6 +23,12 @@ from trivium.v1.retrieval_service_pb2 import (
 Service = TypeVar("Service", bound=FakeService)
 
 PATIENCE_S = 30.0
+WEDDING = "<memory>\n- Nora said: 'The wedding is on the eighth.'\n</memory>"
+GOA = "<memory>\n- Nora flies to Goa.\n</memory>"
+DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
+SYSTEM = ("system", "You are brief.")
+ANSWER = ("assistant", "I see.")
 
 
 class RecallingService(FakeService):

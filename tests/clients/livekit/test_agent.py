@@ -9,17 +9,21 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from tests.clients.recalling_service import (
+    ANSWER,
+    DOWN,
+    GOA,
+    LATE,
+    SYSTEM,
+    WEDDING,
     HangingService,
     RecallingService,
     WatchedClient,
     listening,
     unused_address,
 )
-from tests.fakes.service import Failure
 from tests.fixtures.local_service import local_service
 from trivium import AsyncClient
 from trivium.conversation import TurnOutcome
@@ -35,12 +39,6 @@ from trivium_livekit import TriviumAgent, TriviumMemory
 pytestmark = pytest.mark.livekit
 
 EXAMPLE = Path(__file__).parents[3] / "clients/livekit/examples/text_agent.py"
-WEDDING = "<memory>\n- Nora said: 'The wedding is on the eighth.'\n</memory>"
-GOA = "<memory>\n- Nora flies to Goa.\n</memory>"
-DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
-SYSTEM = ("system", "You are brief.")
-ANSWER = ("assistant", "I see.")
 
 
 @pytest.fixture

@@ -9,17 +9,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from tests.clients.recalling_service import (
+    ANSWER,
+    DOWN,
+    GOA,
+    LATE,
+    SYSTEM,
+    WEDDING,
     HangingService,
     RecallingService,
     WatchedClient,
     listening,
     unused_address,
 )
-from tests.fakes.service import Failure
 from tests.fixtures.local_service import local_service
 from trivium import AsyncClient
 from trivium.v1.retrieval_service_pb2 import WarmRequest
@@ -37,11 +41,6 @@ pytestmark = pytest.mark.pipecat
 
 EXAMPLE = Path(__file__).parents[3] / "clients/pipecat/examples/pipeline.py"
 
-WEDDING = "<memory>\n- Nora said: 'The wedding is on the eighth.'\n</memory>"
-GOA = "<memory>\n- Nora flies to Goa.\n</memory>"
-DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
-
 
 @pytest.fixture
 def memory(async_client: AsyncClient) -> TriviumMemoryService:
@@ -52,10 +51,6 @@ def memory(async_client: AsyncClient) -> TriviumMemoryService:
 def fake_service() -> Iterator[RecallingService]:
     with listening(RecallingService()) as service:
         yield service
-
-
-SYSTEM = ("system", "You are brief.")
-ANSWER = ("assistant", "I see.")
 
 
 async def test_a_block_is_replaced_and_the_history_stays_clean(

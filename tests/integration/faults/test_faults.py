@@ -28,8 +28,9 @@ from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbour
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fixtures.local_service import local_service
 from tests.fixtures.postgres import QUICK
+from tests.support.answers import states
 from tests.support.waiting import until_async
-from trivium import Fact, Health, Retrieval, Segment
+from trivium import Fact, Health, Segment
 from trivium.aio import AsyncClient
 from trivium.errors import UnavailableError
 from trivium.values import LegState
@@ -38,10 +39,6 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(600)]
 
 SAID = Segment(id="t1", speaker="Mara", text="Lotus Books hired Tom.", entities=["Tom", "Mara"])
 KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", evidence=("t1",))
-
-
-def states(answer: Retrieval) -> dict[str, LegState]:
-    return {report.leg: report.state for report in answer.leg_reports}
 
 
 class GatedEmbedder(FakeEmbedder):

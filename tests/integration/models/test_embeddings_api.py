@@ -18,8 +18,9 @@ from tests.fakes.simulation.openai_api import (
     serving,
 )
 from tests.fixtures.local_service import local_service
+from tests.support.answers import states
 from tests.support.waiting import until_async
-from trivium import Retrieval, Segment
+from trivium import Segment
 from trivium.aio import AsyncClient
 from trivium.values import LegState
 
@@ -28,10 +29,6 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(600)]
 SAID = Segment(id="t1", speaker="Mara", text="We sailed to Goa.")
 SECRET = Segment(id="t2", speaker="Mara", text="My number is 4711.", sensitive=True)
 POISON = Segment(id="t3", speaker="Mara", text="A poison for the model.")
-
-
-def states(answer: Retrieval) -> dict[str, LegState]:
-    return {report.leg: report.state for report in answer.leg_reports}
 
 
 @asynccontextmanager
