@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Protocol
 
-from serving.config.settings import IndexSettings, Settings
+from serving.config.settings import IndexSettings
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +30,6 @@ class Cuda(Protocol):
 
     def set_per_process_memory_fraction(self, fraction: float) -> None:
         """Caps what torch allocates on the current device."""
-
-
-def share_of_index(settings: Settings) -> float:
-    """Returns the index process's share of a GPU; 0 if it has none."""
-    gpus = settings.serve.gpus
-    of_placement = {"single": gpus.fusion, "split": gpus.index, "gpu": gpus.embedder}
-    return of_placement[settings.serve.placement]
 
 
 def left_by_lists(share: float, index: IndexSettings) -> float:

@@ -15,13 +15,16 @@ from ray.serve import Application
 from serving.composition.access import require_authentication
 from serving.composition.gpu_share import resources
 from serving.config.settings import Settings, load_settings
-from serving.deployments.embedder import Embedder
 from serving.deployments.handles import SpaceHandles
-from serving.deployments.index import VectorIndex
 from serving.deployments.ingress import Fusion
-from serving.deployments.projector import Extraction, Projector
-from serving.deployments.reranker import Reranker
-from serving.deployments.vector_space import VectorSpace
+from serving.deployments.parts import (
+    Embedder,
+    Extraction,
+    Projector,
+    Reranker,
+    VectorIndex,
+    VectorSpace,
+)
 from serving.domain.shards import WHOLE, Shard, all_shards
 
 APPLICATION = "trivium"

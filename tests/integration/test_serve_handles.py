@@ -19,9 +19,8 @@ from ray import serve
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.reranker.checkpoint import open_checkpoint
-from serving.deployments.embedder import Embedder
 from serving.deployments.handles import Remote, RemoteEmbedder
-from serving.deployments.reranker import Reranker
+from serving.deployments.parts import Embedder, Reranker
 from serving.domain.budget import Deadline
 from serving.domain.errors import NotReadyError
 from serving.pipeline.inference.rerank_queue import LOADING

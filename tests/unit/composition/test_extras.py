@@ -64,8 +64,7 @@ def test_every_deployment_and_the_desk_can_be_imported_without_the_extras() -> N
     assert "composed" in run_without_extras(
         """
 import serving.__main__, serving.desk.desk, serving.desk.demo, serving.desk.doctor
-import serving.deployments.app, serving.deployments.ingress, serving.deployments.embedder
-import serving.deployments.index, serving.deployments.reranker, serving.deployments.projector
+import serving.deployments.app, serving.deployments.ingress, serving.deployments.parts
 import serving.composition.service
 print("composed")
 """

@@ -5,7 +5,7 @@ import logging
 import pytest
 from pydantic import ValidationError
 
-from serving.composition.gpu_share import cap_gpu_memory, left_by_lists, share_of_index
+from serving.composition.gpu_share import cap_gpu_memory, left_by_lists
 from serving.config.settings import load_settings
 
 
@@ -65,15 +65,6 @@ def test_lists_on_a_gpu_take_their_part_of_a_share(index: dict[str, object], lef
 
 def test_of_a_whole_gpu_torch_takes_what_it_likes() -> None:
     assert left_by_lists(1, load_settings({"index": {"device": "cuda"}}).index) == 1
-
-
-@pytest.mark.parametrize(
-    ("placement", "part"), [("single", "fusion"), ("split", "index"), ("gpu", "embedder")]
-)
-def test_the_share_of_an_index_is_that_of_its_process(placement: str, part: str) -> None:
-    serve = {"placement": placement, "gpus": {part: 0.3}}
-
-    assert share_of_index(load_settings({"serve": serve})) == 0.3
 
 
 @pytest.mark.parametrize(

@@ -18,20 +18,11 @@ from bench.gpu.networks.random_weights import PUBLISHED, parameters
 from serving.adapters.vector_index import ExactIndex
 from serving.adapters.vector_index.lists.inverted_lists import ListsError
 from serving.composition.gpu import LibraryOfGpu
-from serving.composition.gpu_share import left_by_lists, share_of_index
+from serving.composition.gpu_share import left_by_lists
 from serving.composition.index import SpaceParts
 from serving.composition.index_engine import Gpus, engine_maker
 from serving.config.settings import Settings, load_settings
-from serving.deployments import (
-    embedder,
-    handles,
-    index,
-    ingress,
-    projector,
-    replica,
-    reranker,
-    vector_space,
-)
+from serving.deployments import handles, ingress, parts, replica
 from serving.deployments.app import build
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -91,16 +82,16 @@ class Opened:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.parts: dict[str, str] = {}
         self.cap = 1.0
-        for module in (embedder, index, ingress, reranker, vector_space):
+        for module in (ingress, parts):
             monkeypatch.setattr(module, "cap_gpu_memory", self._capped)
         # Both would change this process for the tests after this one.
         monkeypatch.setattr(replica, "set_up_interpreter", lambda: None)
         monkeypatch.setattr(replica, "log_through_serve", lambda: None)
-        monkeypatch.setattr(embedder, "open_embedder", self._opens(EMBEDDER))
-        monkeypatch.setattr(index, "open_index", self._opens(INDEX))
-        monkeypatch.setattr(vector_space, "open_space", self._opens(EMBEDDER, INDEX))
-        monkeypatch.setattr(reranker, "open_reranker", self._opens(RERANKER))
-        monkeypatch.setattr(projector, "running_projector", self._opens())
+        monkeypatch.setattr(parts, "open_embedder", self._opens(EMBEDDER))
+        monkeypatch.setattr(parts, "open_index", self._opens(INDEX))
+        monkeypatch.setattr(parts, "open_space", self._opens(EMBEDDER, INDEX))
+        monkeypatch.setattr(parts, "open_reranker", self._opens(RERANKER))
+        monkeypatch.setattr(parts, "running_projector", self._opens())
         monkeypatch.setattr(ingress, "running_service", self._runs)
         # Handles connect only in a cluster.
         monkeypatch.setattr(handles.Remote, "__init__", lambda *_: None)
@@ -206,7 +197,7 @@ def test_shipped_config_without_cuvs_starts_with_a_warning(
 def shared_by(name: str) -> tuple[float, float]:
     """The GiB of the smallest device that cuVS and torch may take in `VectorSpace`."""
     settings = load_settings(arguments_of(name))
-    share, gib = share_of_index(settings), SMALLEST_GIB[name]
+    share, gib = settings.serve.gpus.embedder, SMALLEST_GIB[name]
     lists = share * settings.index.lists_share
     # A whole GPU is not capped, but lists take their part of it.
     torch = min(left_by_lists(share, settings.index), share - lists)
