@@ -9,6 +9,7 @@ import resource
 import sys
 import threading
 
+from serving.composition.gpu import device_works
 from serving.pipeline.inference.device_watch import DeviceWatch, Watch
 
 logger = logging.getLogger(__name__)
@@ -21,26 +22,16 @@ and the index, which are never freed."""
 
 
 def set_up_interpreter() -> None:
-    """Configures the interpreter; to be called when everything is loaded."""
-    _collect_rarely()
-    _switch_threads_sooner()
+    """Collects garbage and switches threads as suits a server; to be called when all is loaded.
 
-
-def _switch_threads_sooner() -> None:
-    """Shortens the time that a thread may hold the interpreter lock while others wait.
-
-    A model's thread releases the lock for each operation. By default the event loop may then keep
-    it for 5 ms, longer than embedding a question takes, and tokenizer threads may keep it from the
-    event loop as long.
+    What was loaded is excluded from collections. A model's thread releases the interpreter lock for
+    each operation; by default the event loop may then keep it for 5 ms, longer than embedding a
+    question takes, and tokenizer threads may keep it from the event loop as long.
     """
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-
-
-def _collect_rarely() -> None:
-    """Excludes objects loaded at the start from garbage collection, and collects less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 # ---------------------------------------------------------------- no core dumps
@@ -73,14 +64,7 @@ def watch_over(name: str, device: str) -> Watch:
         name: The part that uses the device: "embedder", "index" or "reranker".
         device: The device, as torch names it.
     """
-    return DeviceWatch(name, lambda _: not _works(device), end_process_soon).over
-
-
-def _works(device: str) -> bool:
-    # Imported here because a start without torch should not wait for it.
-    from serving.composition.gpu import device_works
-
-    return device_works(device)
+    return DeviceWatch(name, lambda _: not device_works(device), end_process_soon).over
 
 
 def end_process_soon() -> None:

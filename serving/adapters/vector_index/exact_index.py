@@ -26,9 +26,6 @@ from serving.ports.vector_index import WantedNeighbours
 class ExactIndex(TenantRows):
     """An `IndexEngine` that scores every allowed vector. `TenantRows` names its arguments."""
 
-    def __init__(self, dimension: int, *, device: str = "cpu") -> None:
-        super().__init__(dimension, device)
-
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         return self.find(scan_nearest, vector, wanted)
 

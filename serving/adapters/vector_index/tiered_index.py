@@ -76,7 +76,7 @@ class TieredIndex(TenantRows):
         clock: Callable[[], float] = time.monotonic,
         memory: Callable[[], int] = free_bytes,
     ) -> None:
-        super().__init__(dimension, device)
+        super().__init__(dimension, device=device)
         self._library = library
         self._rule = rule
         self._clock = clock

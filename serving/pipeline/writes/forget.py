@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sized
+from collections.abc import Awaitable, Iterable, Sized
 from dataclasses import dataclass
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
-from serving.domain.items.records import ItemKind, TenantName
+from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.lookups import Lookup, LookupKey, Lookups
 from serving.ports.change_log import Consistency
@@ -83,48 +83,23 @@ class Eraser:
     async def _verify(
         self, tenant: TenantName, selector: Selector, erased: EraseReceipt, deadline: Deadline
     ) -> list[StoreReceipt]:
-        token = erased.token
         # The named ones too: a call that was cut off erased them, and this one repeats it.
         items = list(dict.fromkeys([*erased.items, *(selector.items or ())]))
-        search = Lookups(tenant, erased, deadline)
-        indexes = [space.index for space in self._spaces.all()]
-
-        async def indexes_have_seen() -> bool:
-            return all([await index.caught_up(token, deadline) for index in indexes])
-
-        async def in_rows() -> StoreReceipt:
-            lookups = [_by_id(items, await self._store.count(tenant, items))]
-            lookups += await search.by_words(self._words)
-            return StoreReceipt.of("postgres", lookups, len(erased.items))
-
-        async def in_names() -> StoreReceipt:
-            known = await self._store.known_names(tenant) if erased.names else {}
-            left = sum(name in known for name in erased.names)
-            return StoreReceipt.of("names", [_by_id(erased.names, left)], len(erased.names))
-
-        async def in_indexes() -> StoreReceipt | None:
-            if not await indexes_have_seen():
-                return None
-            left = sum([await index.count(tenant, items) for index in indexes])
-            lookups = [_by_id(items, left), *await search.by_vector(self._spaces)]
-            return StoreReceipt.of("vector_index", lookups)
-
-        async def in_graph() -> StoreReceipt | None:
-            if not await self._consistency.graph_has_seen(token, deadline):
-                return None
-            left = await self._graph.count(tenant, items)
-            lookups = [_by_id(items, left), *await search.by_names(self._graph)]
-            return StoreReceipt.of("graph", lookups)
-
+        done = _Erasure(tenant, erased, items, deadline)
         return [
-            await _receipt("postgres", in_rows),
-            *await self._verify_derived(erased),
-            await _receipt("names", in_names),
-            await _receipt("vector_index", in_indexes),
-            await _receipt("graph", in_graph),
+            await _receipt("postgres", self._in_rows(done)),
+            *await self._in_derived(erased),
+            await _receipt("names", self._in_names(done)),
+            await _receipt("vector_index", self._in_indexes(done)),
+            await _receipt("graph", self._in_graph(done)),
         ]
 
-    async def _verify_derived(self, erased: EraseReceipt) -> list[StoreReceipt]:
+    async def _in_rows(self, done: _Erasure) -> StoreReceipt:
+        left = await self._store.count(done.tenant, done.items)
+        lookups = [_by_id(done.items, left), *await done.lookups.by_words(self._words)]
+        return StoreReceipt.of("postgres", lookups, len(done.erased.items))
+
+    async def _in_derived(self, erased: EraseReceipt) -> list[StoreReceipt]:
         try:
             remaining = await self._store.count_derived(erased.keys)
         except (TriviumError, TimeoutError) as error:
@@ -134,17 +109,51 @@ class Eraser:
             for store, left in remaining.items()
         ]
 
+    async def _in_names(self, done: _Erasure) -> StoreReceipt:
+        names = done.erased.names
+        known = await self._store.known_names(done.tenant) if names else {}
+        left = sum(name in known for name in names)
+        return StoreReceipt.of("names", [_by_id(names, left)], len(names))
+
+    async def _in_indexes(self, done: _Erasure) -> StoreReceipt | None:
+        indexes = [space.index for space in self._spaces.all()]
+        token = done.erased.token
+        if not all([await index.caught_up(token, done.deadline) for index in indexes]):
+            return None
+        left = sum([await index.count(done.tenant, done.items) for index in indexes])
+        lookups = [_by_id(done.items, left), *await done.lookups.by_vector(self._spaces)]
+        return StoreReceipt.of("vector_index", lookups)
+
+    async def _in_graph(self, done: _Erasure) -> StoreReceipt | None:
+        if not await self._consistency.graph_has_seen(done.erased.token, done.deadline):
+            return None
+        left = await self._graph.count(done.tenant, done.items)
+        lookups = [_by_id(done.items, left), *await done.lookups.by_names(self._graph)]
+        return StoreReceipt.of("graph", lookups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Erasure:
+    """An erasure to verify, and the items that no store may hold after it."""
+
+    tenant: TenantName
+    erased: EraseReceipt
+    items: list[ItemId]
+    deadline: Deadline
+
+    @property
+    def lookups(self) -> Lookups:
+        return Lookups(self.tenant, self.erased, self.deadline)
+
 
 def _by_id(asked: Sized, left: int) -> Lookup:
     return Lookup(LookupKey.ID, len(asked), left)
 
 
-async def _receipt(
-    store: str, verify: Callable[[], Awaitable[StoreReceipt | None]]
-) -> StoreReceipt:
-    """The receipt of a store; `verify` returns None if it has not caught up."""
+async def _receipt(store: str, verification: Awaitable[StoreReceipt | None]) -> StoreReceipt:
+    """The receipt of a store; the verification of one that has not caught up is None."""
     try:
-        return await verify() or StoreReceipt(
+        return await verification or StoreReceipt(
             store, verified=False, reason="the store has not applied the erasure yet"
         )
     except (TriviumError, TimeoutError) as error:

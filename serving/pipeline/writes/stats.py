@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+from serving.domain.breaker import Breaker
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
 from serving.pipeline.index.merging import status_of
@@ -52,18 +53,6 @@ class Overview:
     degraded: list[str] = field(default_factory=list)
 
 
-class Troubled(Protocol):
-    """A dependency that may not be asked."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def trouble(self) -> str:
-        """Why it is not asked; empty if it is."""
-
-
 class Observer:
     """Reads the state of every part; parts that cannot be reached are listed, not raised."""
 
@@ -75,7 +64,7 @@ class Observer:
         log: ChangeLog,
         spaces: VectorSpaces,
         graph: Graph,
-        breakers: Sequence[Troubled] = (),
+        breakers: Sequence[Breaker] = (),
     ) -> None:
         self._about = about
         self._catalog = catalog

@@ -213,7 +213,7 @@ class Columns:
         return grown
 
     def copied(
-        self, kept: Slots, end: int, capacity: int, pause: Callable[[], None] | None = None
+        self, kept: Slots, end: int, capacity: int, pause: Callable[[], None] = lambda: None
     ) -> Columns:
         """A copy of the kept rows, renumbered from 0.
 
@@ -225,7 +225,6 @@ class Columns:
             capacity: At least the number of kept rows.
             pause: Called regularly, to yield the GIL to other threads.
         """
-        pause = pause or (lambda: None)
         result = Columns(capacity, self.vectors.shape[1], self.device)
         count = len(kept)
         for start in range(0, count, VECTORS_AT_ONCE):
@@ -246,12 +245,8 @@ class Columns:
         result.postings.update(self._postings_of(renumbered, pause))
         result.rests_on = _renumbered(as_table(self.rests_on, RESTS_ON_WIDTH), renumbered)
         result.closings = _renumbered(as_table(self.closings, CLOSING_WIDTH), renumbered)
-        result.note_latest()
+        result.latest_event = int(result.times["event_time"][:count].max(initial=BEFORE_ALL))
         return result
-
-    def note_latest(self) -> None:
-        events = self.times["event_time"][: len(self)]
-        self.latest_event = int(events.max(initial=BEFORE_ALL))
 
     def _postings_of(
         self, renumbered: Slots, pause: Callable[[], None]

@@ -67,7 +67,7 @@ class Partition:
         self._columns = columns
         self._journal: list[RowChanges] | None = None
         self.numbers = numbers
-        self.slots = _slots_of(columns.items, range(len(columns)), pause)
+        self.slots = _slots_of(columns.items, pause)
         alive = np.ones(len(columns), np.bool_)
         self._publish(alive, trained, len(columns) if trained is not None else 0)
 
@@ -112,11 +112,7 @@ class Partition:
 
     def _publish(self, alive: Mask, trained: TrainedLists | None, covered: int) -> None:
         self.view = PartitionView(
-            self._columns,
-            alive,
-            self._columns.latest_event,
-            trained,
-            covered,
+            self._columns, alive, self._columns.latest_event, trained, covered
         )
 
     def _compact(self) -> None:
@@ -128,18 +124,17 @@ class Partition:
             return
         room = max(FIRST_CAPACITY, 2 * len(kept))
         self._columns = self._columns.copied(kept, self.view.count, room)
-        self.slots = _slots_of(self._columns.items, range(len(self._columns)))
+        self.slots = _slots_of(self._columns.items)
         self._publish(np.ones(len(kept), np.bool_), None, 0)
 
 
 def _slots_of(
-    items: Sequence[ItemId], living: Sequence[int], pause: Callable[[], None] = lambda: None
+    items: Sequence[ItemId], pause: Callable[[], None] = lambda: None
 ) -> dict[ItemId, range]:
-    """The live rows of each item, which are adjacent."""
+    """The rows of each item, which are adjacent."""
     slots: dict[ItemId, range] = {}
-    for place, slot in enumerate(living):
-        item = items[slot]
-        if place % BLOCK == BLOCK - 1:
+    for slot, item in enumerate(items):
+        if slot % BLOCK == BLOCK - 1:
             pause()
         slots[item] = range(slots[item].start if item in slots else slot, slot + 1)
     return slots

@@ -99,7 +99,7 @@ class TenantRows:
         generation: How often the rows of a partition were moved into or out of lists.
     """
 
-    def __init__(self, dimension: int, device: str) -> None:
+    def __init__(self, dimension: int, *, device: str = "cpu") -> None:
         self.dimension = dimension
         self.device = device
         self.writing = threading.Lock()
