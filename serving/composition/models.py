@@ -21,8 +21,8 @@ from serving.config.settings import (
     Settings,
 )
 from serving.domain.breaker import Breaker
-from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
-from serving.pipeline.inference.embedding_queues import QueueName
+from serving.pipeline.inference.embedder import BatchedEmbedder
+from serving.pipeline.inference.embedding_queues import BatchLimits, QueueName
 from serving.pipeline.inference.reranker import QueuedReranker
 from serving.ports.embedding import Embedder, TextEncoder
 from serving.ports.reranking import CrossEncoder
@@ -68,7 +68,6 @@ def _open_elsewhere(
 
 @asynccontextmanager
 async def _open_here(settings: Settings, recorder: Recorder) -> AsyncIterator[BatchedEmbedder]:
-    """Loads the encoder and runs its embedder."""
     encoder = await asyncio.to_thread(_encoder, settings)
     limits = BatchLimits.for_device(encoder.device(), waiting_queries=settings.embedder.max_waiting)
 
@@ -99,7 +98,6 @@ def checkpoint_of(settings: Settings) -> EncoderCheckpoint:
 
 
 def _encoder(settings: Settings) -> TextEncoder:
-    """Loads the encoder, which takes seconds."""
     embedder = settings.embedder
     require_encoder(embedder.model)
     checkpoint = checkpoint_of(settings)
@@ -123,7 +121,6 @@ async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | No
 
 
 def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
-    """Loads the reranker's model, which takes seconds; a download takes minutes."""
     require_reranker(model)
     if model in PUBLISHED:
         from serving.adapters.reranker.onnx_cross_encoder import OnnxCrossEncoder

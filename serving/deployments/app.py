@@ -112,7 +112,6 @@ def _suffix(shard: Shard) -> str:
 
 
 def _previous_space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles | None:
-    """Binds the space of the previous model, if one is named."""
     if settings.embedder.previous is None:
         return None
     embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}
@@ -120,7 +119,6 @@ def _previous_space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandl
 
 
 def _reranker(settings: Settings, arguments: dict[str, Any]) -> Application | None:
-    """Binds the reranker, if a model is named."""
     if settings.reranker.model is None:
         return None
     return Reranker.options(  # type: ignore[attr-defined, no-any-return]

@@ -34,7 +34,6 @@ class Replica:
         return load_settings(arguments)
 
     async def _open(self, context: AbstractAsyncContextManager[Opened]) -> Opened:
-        """Enters the context that holds all that the replica runs."""
         opened = await context.__aenter__()
         self._context = context
         set_up_interpreter()

@@ -125,7 +125,6 @@ def running_desk(
 def _upkeeps(
     postgres: EmbeddedPostgres | None, neo4j: EmbeddedNeo4j | None, report: Report
 ) -> list[Upkeep]:
-    """One for each store that the desk has started."""
     without: list[tuple[RestartableServer | None, str]] = [
         (postgres, "Nothing is answered without it."),
         (neo4j, "Questions are answered without relations."),

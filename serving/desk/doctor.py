@@ -136,7 +136,6 @@ def _gpus(facts: GpuFacts) -> CheckResult:
 
 
 def _missing_devices(settings: Settings, facts: GpuFacts) -> Iterator[CheckResult]:
-    """The devices in the settings that do not exist."""
     named = {"embedder": settings.embedder.device, "index": settings.index.device}
     if settings.reranker.model is not None:
         named["reranker"] = settings.reranker.device

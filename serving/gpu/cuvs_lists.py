@@ -93,13 +93,9 @@ class CuvsLists:
     def __init__(self, device: _Device, index: Any, n_lists: int) -> None:
         self._device = device
         self._index = index
-        self._n_lists = n_lists
+        self.n_lists = n_lists
         self._end = 0
         self._is_broken = False
-
-    @property
-    def n_lists(self) -> int:
-        return self._n_lists
 
     @contextmanager
     def _call(self, what: str) -> Iterator[Any]:

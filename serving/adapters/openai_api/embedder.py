@@ -102,14 +102,7 @@ class ApiEmbedder:
     async def opened(
         cls, url: str, model: ApiModel, key: str | None, **limits: Any
     ) -> AsyncIterator[Self]:
-        """Opens an embedder. It does not connect before the first text.
-
-        Args:
-            url: As in the constructor.
-            model: As in the constructor.
-            key: The key of the API, sent as a bearer token; None sends none.
-            **limits: `batch`, `timeout_s`, `max_waiting` and `breaker` of the constructor.
-        """
+        """Opens an embedder with the constructor's arguments, and the key to send as a token."""
         async with session_with_key(key) as session:
             yield cls(session, url, model, **limits)
 

@@ -119,14 +119,7 @@ class ApiExtractor:
     async def opened(
         cls, url: str, model: str, key: str | None, **limits: Any
     ) -> AsyncIterator[Self]:
-        """Opens an extractor. It does not connect before the first conversation.
-
-        Args:
-            url: As in the constructor.
-            model: As in the constructor.
-            key: The key of the API, sent as a bearer token; None sends none.
-            **limits: `timeout_s` and `max_tokens` of the constructor.
-        """
+        """Opens an extractor with the constructor's arguments, and the key to send as a token."""
         async with session_with_key(key) as session:
             yield cls(session, url, model, **limits)
 

@@ -83,11 +83,7 @@ class DirectPasses:
 
     def __init__(self, network: Network, token_budget: int = CPU_TOKENS) -> None:
         self._network = network
-        self._token_budget = token_budget
-
-    @property
-    def token_budget(self) -> int:
-        return self._token_budget
+        self.token_budget = token_budget
 
     def run(self, windows: Sequence[Window]) -> Rows:
         return self._network.rows(windows)
@@ -119,21 +115,13 @@ class BucketedPasses:
     ) -> None:
         self._device = device
         self._plan = plan
-        self._captured = _captured(device, plan.buckets, clock)
-        self._token_budget = _fitting_budget(device, plan.window, token_budget)
-
-    @property
-    def token_budget(self) -> int:
-        return self._token_budget
-
-    @property
-    def captured(self) -> frozenset[Bucket]:
-        return self._captured
+        self.captured = _captured(device, plan.buckets, clock)
+        self.token_budget = _fitting_budget(device, plan.window, token_budget)
 
     def run(self, windows: Sequence[Window]) -> Rows:
         shape = shape_of(windows)
         bucket = self._plan.choose(shape.rows, shape.length)
-        if bucket is None or bucket not in self._captured:
+        if bucket is None or bucket not in self.captured:
             return self._device.run(windows)
         return self._device.replay(bucket, packed(windows, bucket))[: len(windows)]
 

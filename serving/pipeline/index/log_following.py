@@ -333,7 +333,6 @@ class LogFollowingIndex:
         )
 
     async def _bootstrapped(self) -> tuple[IndexEngine, FeedPosition]:
-        """Returns an engine with all current rows."""
         engine = self._make_engine()
         async with self._feed.bootstrap(self._model) as (position, batches):
             with _hidden_from_garbage_collector():

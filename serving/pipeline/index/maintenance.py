@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import nullcontext
 
 from serving.pipeline.inference.device_watch import Watch
 from serving.ports.index_engine import IndexEngine
@@ -19,20 +18,14 @@ MAINTAIN_EVERY_S = 1.0
 
 
 class Maintenance:
-    """Calls `IndexEngine.maintain` repeatedly, from `start` to `end`.
-
-    Args:
-        engine: The engine.
-        every_s: The pause between two rounds.
-        watch: Entered around each use of the engine's device.
-    """
+    """Calls `IndexEngine.maintain` every `every_s`, from `start` to `end`."""
 
     def __init__(
         self,
         engine: IndexEngine,
         *,
-        every_s: float = MAINTAIN_EVERY_S,
-        watch: Watch = nullcontext,
+        every_s: float,
+        watch: Watch,
     ) -> None:
         self._engine = engine
         self._every_s = every_s

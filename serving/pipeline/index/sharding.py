@@ -127,7 +127,6 @@ def _reason(error: Exception) -> str:
 
 
 def _none_answered(errors: Sequence[Exception]) -> Exception:
-    """Combines the errors of all shards into one."""
     if all(isinstance(error, TimeoutError) for error in errors):
         return TimeoutError()
     reasons = "; ".join(f"shard {number}: {_reason(error)}" for number, error in enumerate(errors))

@@ -14,14 +14,13 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Self
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.pipeline.inference.device_watch import Watch
 from serving.pipeline.inference.embedding_queues import (
-    BulkLimits,
+    BatchLimits,
     DocumentQueue,
     Documents,
     OnBatch,
@@ -30,55 +29,10 @@ from serving.pipeline.inference.embedding_queues import (
 )
 from serving.pipeline.inference.scheduling import AlternatingSchedule
 from serving.pipeline.inference.worker import Worker
-from serving.ports.embedding import Device, EmbeddingModel, TextEncoder, VectorLike, Vectors
+from serving.ports.embedding import EmbeddingModel, TextEncoder, VectorLike, Vectors
 
 TOKENIZER_THREADS = 2
 """Documents are tokenized in one thread at most, so one is always free for questions."""
-
-ACCELERATED_QUERY_TOKENS = 2048
-"""About fifty questions. A few hundred tokens keep an accelerator busy; a larger batch would only
-make the first question wait for the last."""
-
-ACCELERATED_BULK_S = 0.002
-ACCELERATED_CHARACTERS = 65_536
-"""About 16,000 tokens: enough to fill several batches of similar length."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLimits:
-    """The sizes of batches and queues.
-
-    A question may wait for one bulk batch, so small bulk batches favour questions. `query_tokens`
-    may be exceeded by the last question of a batch, `bulk_tokens` by a single window.
-    `bulk_seconds` bounds the predicted time of a bulk batch; None does not bound it.
-    `bulk_characters` bounds the text that is tokenized at once, and so sorted by length.
-
-    The defaults suit a CPU, which gains nothing from more than 256 tokens.
-    """
-
-    query_tokens: int = 1024
-    bulk_tokens: int = 256
-    bulk_seconds: float | None = None
-    bulk_characters: int = 8192
-    waiting_queries: int = 512
-    waiting_documents: int = 4096
-
-    @classmethod
-    def for_device(cls, device: Device, *, waiting_queries: int = 512) -> Self:
-        """Returns the limits that suit a device.
-
-        A bulk batch on an accelerator may use all of its memory, within the time that it may delay
-        a question.
-        """
-        if not device.is_accelerator:
-            return cls(waiting_queries=waiting_queries)
-        return cls(
-            query_tokens=min(ACCELERATED_QUERY_TOKENS, device.token_budget),
-            bulk_tokens=device.token_budget,
-            bulk_seconds=ACCELERATED_BULK_S,
-            bulk_characters=ACCELERATED_CHARACTERS,
-            waiting_queries=waiting_queries,
-        )
 
 
 class BatchedEmbedder:
@@ -115,11 +69,7 @@ class BatchedEmbedder:
         )
         self._bulk = DocumentQueue(
             encoder,
-            BulkLimits(
-                tokens=limits.bulk_tokens,
-                seconds=limits.bulk_seconds,
-                characters=limits.bulk_characters,
-            ),
+            limits,
             on_batch,
             self._worker.wake,
             self._tokenizers,

@@ -20,7 +20,7 @@ from concurrent.futures import Executor, Future
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from serving.domain.soundness import sound_rows
 from serving.pipeline.inference.device_watch import Watch
 from serving.pipeline.inference.futures import deliver, fail
 from serving.pipeline.inference.latency_model import LatencyModel
-from serving.ports.embedding import TextEncoder, TokenIds, Vector, VectorLike, Vectors
+from serving.ports.embedding import Device, TextEncoder, TokenIds, Vector, VectorLike, Vectors
 
 QueueName = Literal["query", "bulk"]
 
@@ -41,6 +41,52 @@ MIN_ACCELERATED_TOKENS = 256
 """The least size of a bulk batch, however long it takes. Up to about this number of tokens (263 on
 an H100, 366 on a GB10) an accelerator is bound by memory bandwidth and more tokens cost almost
 nothing, so smaller batches would not reduce the delay of questions."""
+
+
+ACCELERATED_QUERY_TOKENS = 2048
+"""About fifty questions. A few hundred tokens keep an accelerator busy; a larger batch would only
+make the first question wait for the last."""
+
+ACCELERATED_BULK_S = 0.002
+ACCELERATED_CHARACTERS = 65_536
+"""About 16,000 tokens: enough to fill several batches of similar length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """The sizes of batches and queues.
+
+    A question may wait for one bulk batch, so small bulk batches favour questions. `query_tokens`
+    may be exceeded by the last question of a batch, `bulk_tokens` by a single window.
+    `bulk_seconds` bounds the predicted time of a bulk batch; None does not bound it.
+    `bulk_characters` bounds the text that is tokenized at once, and so sorted by length.
+
+    The defaults suit a CPU, which gains nothing from more than 256 tokens.
+    """
+
+    query_tokens: int = 1024
+    bulk_tokens: int = 256
+    bulk_seconds: float | None = None
+    bulk_characters: int = 8192
+    waiting_queries: int = 512
+    waiting_documents: int = 4096
+
+    @classmethod
+    def for_device(cls, device: Device, *, waiting_queries: int = 512) -> Self:
+        """Returns the limits that suit a device.
+
+        A bulk batch on an accelerator may use all of its memory, within the time that it may delay
+        a question.
+        """
+        if not device.is_accelerator:
+            return cls(waiting_queries=waiting_queries)
+        return cls(
+            query_tokens=min(ACCELERATED_QUERY_TOKENS, device.token_budget),
+            bulk_tokens=device.token_budget,
+            bulk_seconds=ACCELERATED_BULK_S,
+            bulk_characters=ACCELERATED_CHARACTERS,
+            waiting_queries=waiting_queries,
+        )
 
 
 class Question:
@@ -70,12 +116,7 @@ class Question:
 class QuestionQueue:
     """Questions, first in, first out. A batch is all that is queued; equal ones are encoded once.
 
-    Args:
-        encoder: Makes the vectors.
-        most_tokens: The most tokens of a batch; one question may have more.
-        on_batch: Called for each batch.
-        ahead: Tokenizes queued questions meanwhile; None tokenizes them in the worker.
-        watch: Entered around each use of the encoder's device.
+    `ahead` tokenizes queued questions meanwhile; None tokenizes them in the worker.
     """
 
     def __init__(
@@ -223,40 +264,17 @@ class _Piece:
     tokens: TokenIds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BulkLimits:
-    """The sizes of bulk batches.
-
-    Args:
-        tokens: The most tokens of a batch; one window may have more.
-        seconds: The longest predicted time of a batch; None does not bound it.
-        characters: The text that is tokenized at once; its last text may exceed it.
-    """
-
-    tokens: int
-    seconds: float | None
-    characters: int
-
-
 class DocumentQueue:
     """Documents, of which some at a time are cut into windows and batched by length.
 
-    No window waits for one that was cut later.
-
-    Args:
-        encoder: Makes the vectors.
-        limits: The sizes of batches.
-        on_batch: Called for each batch.
-        wake: Called when windows that were cut ahead are ready to encode.
-        ahead: Cuts documents meanwhile, one task at a time; None cuts them in the worker.
-        watch: Entered around each use of the encoder's device.
-        clock: Monotonic seconds.
+    No window waits for one that was cut later. `ahead` cuts documents meanwhile, one task at a
+    time, and `wake` is called when their windows are ready; None cuts them in the worker.
     """
 
     def __init__(
         self,
         encoder: TextEncoder,
-        limits: BulkLimits,
+        limits: BatchLimits,
         on_batch: OnBatch,
         wake: Callable[[], None] = lambda: None,
         ahead: Executor | None = None,
@@ -342,7 +360,7 @@ class DocumentQueue:
 
     def _cut_some(self) -> list[_Piece]:
         pieces: list[_Piece] = []
-        budget = self._limits.characters
+        budget = self._limits.bulk_characters
         while budget > 0 and self._queue:
             documents = self._queue[0]
             if documents.future.done() or not documents.untokenized:
@@ -375,10 +393,10 @@ class DocumentQueue:
 
     def _most_tokens(self) -> int:
         limits = self._limits
-        if limits.seconds is None:
-            return limits.tokens
-        fitting = self._latency_model.tokens_within(limits.seconds)
-        return min(limits.tokens, max(MIN_ACCELERATED_TOKENS, fitting))
+        if limits.bulk_seconds is None:
+            return limits.bulk_tokens
+        fitting = self._latency_model.tokens_within(limits.bulk_seconds)
+        return min(limits.bulk_tokens, max(MIN_ACCELERATED_TOKENS, fitting))
 
     def _encode(self, batch: list[_Piece]) -> None:
         self._on_batch("bulk", len(batch))

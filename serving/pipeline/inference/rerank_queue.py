@@ -104,12 +104,7 @@ class Call:
 class RerankQueue:
     """Calls, first in, first out, each scored batch by batch; and the model that scores them.
 
-    Args:
-        load: Makes the cross-encoder; takes seconds or minutes.
-        load_at_start: Whether to load it before the first call.
-        retry_after_s: The pause after a failed load.
-        watch: Entered around each use of the model's device.
-        clock: Monotonic seconds.
+    `QueuedReranker` names its arguments.
     """
 
     def __init__(
@@ -195,7 +190,6 @@ class RerankQueue:
             _fail(call, error)
 
     def _tokens_before(self, call: Call) -> int:
-        """Returns the number of tokens to score before a queued call."""
         running = self._running
         tokens = running.tokens_left if running is not None else 0
         for other in tuple(self._waiting):

@@ -195,7 +195,6 @@ class Columns:
         }
 
     def _mentions_of(self, slot: int) -> array[int]:
-        """The numbers of the names that a row mentions."""
         start = self.mention_ends[slot - 1] if slot else 0
         return self.mentions[start : self.mention_ends[slot]]
 
@@ -278,7 +277,6 @@ def _instants(rows: Sequence[IndexRow], name: str, missing: int) -> list[int]:
 
 
 def _blocks(slots: Slots, pause: Callable[[], None]) -> Iterator[list[int]]:
-    """The rows in blocks of `BLOCK`, with a pause after each."""
     for start in range(0, len(slots), BLOCK):
         yield slots[start : start + BLOCK].tolist()
         pause()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -30,7 +31,7 @@ class WatchedEngine(InMemoryIndex):
 
 def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
     engine = WatchedEngine()
-    maintenance = Maintenance(engine, every_s=0.001)
+    maintenance = Maintenance(engine, every_s=0.001, watch=nullcontext)
     maintenance.start()
     for _ in range(3):
         assert engine.rounds.acquire(timeout=10)
@@ -44,7 +45,7 @@ def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
 def test_a_round_that_fails_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
     engine = WatchedEngine()
     engine.errors = [RuntimeError("what nobody thought of")]
-    maintenance = Maintenance(engine, every_s=0.001)
+    maintenance = Maintenance(engine, every_s=0.001, watch=nullcontext)
     maintenance.start()
     for _ in range(2):
         assert engine.rounds.acquire(timeout=10)

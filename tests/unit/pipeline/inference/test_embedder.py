@@ -13,7 +13,8 @@ import pytest
 from serving.deployments.handles import RemoteEmbedder
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
-from serving.pipeline.inference.embedder import BatchedEmbedder, BatchLimits
+from serving.pipeline.inference.embedder import BatchedEmbedder
+from serving.pipeline.inference.embedding_queues import BatchLimits
 from serving.ports.embedding import Embedder, TextEncoder, Vector
 from tests.fakes.deployment import FakeHandle
 from tests.fakes.meaning import (

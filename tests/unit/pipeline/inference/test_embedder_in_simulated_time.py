@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TypeVar
 
@@ -17,10 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.domain.budget import Deadline
-from serving.pipeline.inference.embedder import BatchLimits
 from serving.pipeline.inference.embedding_queues import (
     MIN_ACCELERATED_TOKENS,
-    BulkLimits,
+    BatchLimits,
     DocumentQueue,
     Documents,
     Question,
@@ -86,9 +85,7 @@ class Simulation:
         self._questions = QuestionQueue(self.device, self.query_tokens, self._note)
         self._bulk = DocumentQueue(
             self.device,
-            BulkLimits(
-                tokens=limits.bulk_tokens, seconds=limits.bulk_seconds, characters=characters
-            ),
+            replace(limits, bulk_characters=characters),
             self._note,
             clock=self.clock,
         )
