@@ -23,7 +23,7 @@ MIN_DIMENSIONS = {"qwen3": 32}
 """The shortest prefix that a model was trained for (Matryoshka), by `model_type`."""
 
 LONGEST_WINDOW = 2048
-"""The default limit for models with longer windows, since one vector blurs long texts."""
+"""The limit for models with longer windows, since one vector blurs long texts."""
 
 _FORMS_IN_FINGERPRINTS: Mapping[TextForm, object] = {TextForm.PLAIN: 1}
 """The plain form was once the only one, as version 1; its fingerprints must not change."""
@@ -76,7 +76,6 @@ def open_checkpoint(
     model: str,
     *,
     dimension: int | None = None,
-    window: int | None = None,
     text_form: TextForm = TextForm.QUOTED,
     sha256: str | None = None,
     download: bool = False,
@@ -86,8 +85,6 @@ def open_checkpoint(
     Args:
         model: A folder or a Hugging Face id.
         dimension: Vectors are truncated to it (Matryoshka); None keeps the model's own.
-        window: The longest window in tokens; None for the model's own, at most
-            `LONGEST_WINDOW`.
         text_form: How segments are written for this model.
         sha256: The expected hash of the weights.
         download: Whether an id may be downloaded from the hub, not only read from its cache.
@@ -95,7 +92,7 @@ def open_checkpoint(
     Raises:
         DependencyError: The checkpoint does not exist, lacks files, or its weights have another
             hash.
-        ValueError: `dimension` or `window` exceeds the model's.
+        ValueError: `dimension` exceeds the model's.
     """
     folder = _find_folder(model, download)
     weights = _weights_sha256(folder)
@@ -103,7 +100,7 @@ def open_checkpoint(
         raise DependencyError(
             "embedder", f"the weights of {model!r} have SHA-256 {weights}, expected {sha256}"
         )
-    return _read_checkpoint(folder, weights, dimension, window, text_form)
+    return _read_checkpoint(folder, weights, dimension, text_form)
 
 
 def _find_folder(model: str, download: bool) -> Path:
@@ -156,15 +153,18 @@ def _file_sha256(path: Path) -> str:
 
 
 def _read_checkpoint(
-    folder: Path, weights: str, dimension: int | None, window: int | None, form: TextForm
+    folder: Path, weights: str, dimension: int | None, form: TextForm
 ) -> EncoderCheckpoint:
     modules = _read_modules(folder)
     prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
     query_prompt = str(prompts.get("query", ""))
     document_prompt = str(prompts.get("document") or prompts.get("passage") or "")
     native = _native_dimension(folder, modules)
-    dimension = _within(_least_dimension(folder), native, dimension, "dimension")
-    window = _window(folder, window)
+    least = _least_dimension(folder)
+    if dimension is not None and not least <= dimension <= native:
+        raise ValueError(f"dimension must be from {least} to the model's {native}, got {dimension}")
+    dimension = dimension or native
+    window = _window(folder)
     fingerprint = _hash(
         {
             "weights": weights,
@@ -240,24 +240,14 @@ _POOLING_NAMES = {
 }
 
 
-def _window(folder: Path, wanted: int | None) -> int:
+def _window(folder: Path) -> int:
     """The window in tokens; the model's own by the rule of sentence-transformers."""
     own = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
     if own is None:
         positions = _read_json(folder / "config.json").get("max_position_embeddings")
         tokenizer = _read_json(folder / "tokenizer_config.json").get("model_max_length")
         own = min(limit for limit in (positions, tokenizer, LONGEST_WINDOW) if limit is not None)
-    if wanted is None:
-        return min(int(own), LONGEST_WINDOW)
-    if wanted <= 2 * WINDOW_OVERLAP:
-        raise ValueError(f"window must be above {2 * WINDOW_OVERLAP} tokens, got {wanted}")
-    return _within(1, int(own), wanted, "window")
-
-
-def _within(least: int, own: int, wanted: int | None, what: str) -> int:
-    if wanted is not None and not least <= wanted <= own:
-        raise ValueError(f"{what} must be from {least} to the model's {own}, got {wanted}")
-    return wanted or own
+    return min(int(own), LONGEST_WINDOW)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from serving.domain.errors import DependencyError
 
 LONGEST_WINDOW = 1024
-"""The default limit in tokens of question and text; 8192 would take too long for a request."""
+"""The limit in tokens of question and text; 8192 would take too long for a request."""
 
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 """The files downloaded from the hub. Other weight formats are excluded: they could run code."""
@@ -45,28 +45,23 @@ class RerankerCheckpoint:
         return _read_json(self.folder / "config.json")
 
 
-def open_checkpoint(
-    model: str, *, window: int | None = None, download: bool = False
-) -> RerankerCheckpoint:
+def open_checkpoint(model: str, *, download: bool = False) -> RerankerCheckpoint:
     """Finds a checkpoint and reads its kind and window.
 
     Args:
         model: A folder, or a Hugging Face id.
-        window: The longest window in tokens; None for the model's own, at most `LONGEST_WINDOW`.
         download: Whether an id may be downloaded from the hub, not only read from its cache.
 
     Raises:
         DependencyError: The checkpoint does not exist, lacks files, or is of an unknown kind.
             The reason names no path, since clients see it.
-        ValueError: `window` exceeds the model's.
     """
     folder = _find_folder(model, download)
     if not any(folder.glob("*.safetensors")):
         raise _refused("the checkpoint has no safetensors")
     config = _read_json(folder / "config.json")
-    return RerankerCheckpoint(
-        folder=folder, kind=_kind(folder, config), window=_window(folder, config, window)
-    )
+    window = min(_positions(config), _tokenizer_limit(folder), LONGEST_WINDOW)
+    return RerankerCheckpoint(folder=folder, kind=_kind(folder, config), window=window)
 
 
 def _refused(why: str) -> DependencyError:
@@ -120,15 +115,6 @@ def _is_embedder(folder: Path) -> bool:
     return modules.is_file() and any(
         str(module["type"]).endswith("Pooling") for module in json.loads(modules.read_text())
     )
-
-
-def _window(folder: Path, config: Mapping[str, Any], wanted: int | None) -> int:
-    own = min(_positions(config), _tokenizer_limit(folder))
-    if wanted is None:
-        return min(own, LONGEST_WINDOW)
-    if not 1 <= wanted <= own:
-        raise ValueError(f"window must be from 1 to the model's {own}, got {wanted}")
-    return wanted
 
 
 def _positions(config: Mapping[str, Any]) -> int:

@@ -40,7 +40,7 @@ class Qwen3Encoder(DeviceEncoder):
         precision: Of weights and arithmetic. If not float32, it is part of the model's
             fingerprint. float16 is closer to float32 than bfloat16, but overflows above 65,504,
             which is reported as an error at start-up or for the batch.
-        threads: Torch's threads for one forward pass, process-wide; None leaves them unchanged.
+        threads: Torch's threads for one forward pass, process-wide.
 
     Raises:
         DependencyError: The checkpoint has another architecture, its tokenizer does not append
@@ -53,10 +53,9 @@ class Qwen3Encoder(DeviceEncoder):
         *,
         device: str = "cpu",
         precision: Precision = "float32",
-        threads: int | None = 1,
+        threads: int = 1,
     ) -> None:
-        if threads is not None:
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads)
         self._precision = precision
         super().__init__(checkpoint, in_precision(checkpoint.model, precision))
         with _translated_errors(device):

@@ -23,7 +23,7 @@ class TorchEncoder(DeviceEncoder):
         device: As torch names it: "cpu", "cuda", "cuda:1".
         precision: Of weights and arithmetic. If not float32, it is part of the model's
             fingerprint, since full bfloat16 moves vectors below a cosine of 0.9999.
-        threads: Torch's threads for one forward pass, process-wide; None leaves them unchanged.
+        threads: Torch's threads for one forward pass, process-wide.
 
     Raises:
         DependencyError: The checkpoint or the device cannot be used.
@@ -35,15 +35,14 @@ class TorchEncoder(DeviceEncoder):
         *,
         device: str = "cpu",
         precision: Precision = "float32",
-        threads: int | None = 1,
+        threads: int = 1,
     ) -> None:
         # Imported late: the import takes seconds, which other runtimes avoid.
         from sentence_transformers import SentenceTransformer
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()  # type: ignore[no-untyped-call]
-        if threads is not None:
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads)
         super().__init__(checkpoint, in_precision(checkpoint.model, precision))
         try:
             self._network = SentenceTransformer(

@@ -56,7 +56,7 @@ class TorchCrossEncoder:
         device: As torch names it: "cpu", "cuda", "cuda:1".
         precision: Of weights and arithmetic.
         threads: Torch's threads for one forward pass, on this thread and on those that first use
-            torch later; None leaves them unchanged.
+            torch later.
 
     Raises:
         DependencyError: The checkpoint or the device cannot be used, or logits are not finite.
@@ -68,10 +68,9 @@ class TorchCrossEncoder:
         *,
         device: str = "cpu",
         precision: Precision = "float32",
-        threads: int | None = 1,
+        threads: int = 1,
     ) -> None:
-        if threads is not None:
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads)
         try:
             self._model = KINDS[checkpoint.kind](checkpoint, device, precision)
             self._device = Device(

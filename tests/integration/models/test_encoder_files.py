@@ -12,11 +12,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from serving.adapters.encoder.checkpoint import (
-    WINDOW_OVERLAP,
-    EncoderCheckpoint,
-    open_checkpoint,
-)
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint, open_checkpoint
 from serving.adapters.encoder.onnx_encoder import MODEL_FILE, OnnxEncoder, export_folder
 from serving.composition.gpu import export_encoder
 from serving.domain.errors import DependencyError
@@ -65,14 +61,10 @@ def test_a_checkpoint_that_lacks_a_file_is_refused(folder: Path, file: str) -> N
         open_checkpoint(str(folder))
 
 
-@pytest.mark.parametrize(
-    ("dimension", "window"), [(65, None), (0, None), (None, 97), (None, 2 * WINDOW_OVERLAP)]
-)
-def test_more_than_the_model_has_is_refused(
-    folder: Path, dimension: int | None, window: int | None
-) -> None:
+@pytest.mark.parametrize("dimension", [65, 0])
+def test_more_than_the_model_has_is_refused(folder: Path, dimension: int) -> None:
     with pytest.raises(ValueError, match="must be"):
-        open_checkpoint(str(folder), dimension=dimension, window=window)
+        open_checkpoint(str(folder), dimension=dimension)
 
 
 def test_the_same_files_elsewhere_have_the_same_fingerprint(
@@ -84,9 +76,10 @@ def test_the_same_files_elsewhere_have_the_same_fingerprint(
 def test_whatever_changes_the_vectors_changes_the_fingerprint(
     folder: Path, tiny_bert: EncoderCheckpoint
 ) -> None:
-    shorter = open_checkpoint(str(folder), window=80).model.fingerprint
     smaller = open_checkpoint(str(folder), dimension=32).model.fingerprint
     plain = open_checkpoint(str(folder), text_form=TextForm.PLAIN).model.fingerprint
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 80}')
+    shorter = open_checkpoint(str(folder)).model.fingerprint
     pooling = folder / "1_Pooling" / "config.json"
     pooling.write_text(pooling.read_text().replace("cls", "mean"))
     pooled = open_checkpoint(str(folder)).model.fingerprint
