@@ -26,7 +26,7 @@ from serving.gpu.networks.passes import DirectPasses, Passes, tokens_of_a_pass
 from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.network import Qwen3, Qwen3Weights
-from serving.gpu.rerankers.pairs import padded
+from serving.gpu.rerankers.sequence_classifier import padded
 from serving.ports.reranking import Pair
 
 Rows = NDArray[np.float32]

@@ -20,8 +20,7 @@ from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.checkpoint import head_rows, load_qwen3
 from serving.gpu.networks.stored_tensors import StoredTensors
-from serving.gpu.rerankers.loading import load_tokenizer
-from serving.gpu.rerankers.pairs import beginning
+from serving.gpu.rerankers.tokenizers import beginning, load_tokenizer
 from serving.ports.reranking import Pair
 
 BEFORE = (

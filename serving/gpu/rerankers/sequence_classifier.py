@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from serving.adapters.reranker.checkpoint import RerankerCheckpoint
+from serving.domain.errors import DependencyError
 from serving.gpu.networks.passes import tokens_of_a_pass
 from serving.gpu.networks.precision import Precision
-from serving.gpu.rerankers.loading import load_model, load_tokenizer
-from serving.gpu.rerankers.pairs import beginning, padded
+from serving.gpu.rerankers.tokenizers import beginning, load_tokenizer
 from serving.ports.reranking import Pair
+
+Inputs = dict[str, Tensor]
+"""The inputs of a transformers model, by name: each int64 (pairs, longest)."""
 
 
 class SequenceClassifier:
@@ -27,11 +33,9 @@ class SequenceClassifier:
     """
 
     def __init__(self, checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> None:
-        from transformers import AutoModelForSequenceClassification
-
         self._tokenizer = load_tokenizer(checkpoint)
         self._window = checkpoint.window
-        self._model = load_model(AutoModelForSequenceClassification, checkpoint, device, precision)
+        self._model = _load_model(checkpoint, device, precision)
         self._padding = int(self._tokenizer.pad_token_id)
         self._device = torch.device(device)
         self.token_budget = tokens_of_a_pass(self._device)
@@ -56,3 +60,42 @@ class SequenceClassifier:
         on_device = {name: rows.to(self._device) for name, rows in inputs.items()}
         logits: list[float] = self._model(**on_device).logits[:, 0].float().tolist()
         return logits
+
+
+def _load_model(checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> Any:
+    """Loads the model for inference, offline.
+
+    Raises:
+        DependencyError: The checkpoint lacks weights; transformers would initialise them randomly.
+    """
+    # Imported late: the import takes seconds.
+    from transformers import AutoModelForSequenceClassification
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    model, report = AutoModelForSequenceClassification.from_pretrained(
+        checkpoint.folder,
+        dtype=precision,
+        local_files_only=True,
+        use_safetensors=True,
+        output_loading_info=True,
+    )
+    if report["missing_keys"] or report["mismatched_keys"]:
+        raise DependencyError("reranker", "the checkpoint lacks weights of the model")
+    return model.to(device).eval()
+
+
+def padded(pairs: Sequence[Pair], padding: int) -> Inputs:
+    """Rows of equal length, padded at the right; `attention_mask` is 1 where a token is."""
+    inputs = {
+        "input_ids": _rows([pair.ids for pair in pairs], padding),
+        "attention_mask": _rows([[1] * len(pair) for pair in pairs], 0),
+    }
+    types = [pair.types for pair in pairs if pair.types is not None]
+    if types:
+        inputs["token_type_ids"] = _rows(types, 0)
+    return inputs
+
+
+def _rows(lists: Sequence[Sequence[int]], padding: int) -> Tensor:
+    return pad_sequence([torch.tensor(row) for row in lists], True, padding)

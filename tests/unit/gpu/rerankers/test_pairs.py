@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.gpu.rerankers.pairs import padded
+from serving.gpu.rerankers.sequence_classifier import padded
 from serving.ports.reranking import Pair
 
 
