@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from typing import Any
 
 from serving.config.settings import IndexSettings
 
@@ -22,16 +22,6 @@ def resources(gpu_share: float) -> dict[str, Any]:
     return {"num_cpus": CPUS, "num_gpus": gpu_share}
 
 
-class Cuda(Protocol):
-    """The functions of `torch.cuda` that are used."""
-
-    def is_available(self) -> bool:
-        """Returns whether there is a device."""
-
-    def set_per_process_memory_fraction(self, fraction: float) -> None:
-        """Caps what torch allocates on the current device."""
-
-
 def left_by_lists(share: float, index: IndexSettings) -> float:
     """Returns torch's part of a GPU share, next to the lists of an index in the same process.
 
@@ -41,7 +31,7 @@ def left_by_lists(share: float, index: IndexSettings) -> float:
     return share * (1 - index.lists_share) if has_lists and share < 1 else share
 
 
-def cap_gpu_memory(share: float, cuda: Cuda | None = None) -> None:
+def cap_gpu_memory(share: float, cuda: Any = None) -> None:
     """Caps the GPU memory of this process at its share.
 
     Ray places replicas whose shares fit onto one GPU but does not limit their memory. The cap
@@ -50,19 +40,14 @@ def cap_gpu_memory(share: float, cuda: Cuda | None = None) -> None:
 
     Args:
         share: From 0 to 1.
-        cuda: `torch.cuda` by default.
+        cuda: The module `torch.cuda`, which is the default.
     """
     if not 0 < share < 1:
         return
-    cuda = cuda or _of_torch()
+    if cuda is None:
+        # Imported here because a start without a GPU should not wait for it.
+        from torch import cuda
     if not cuda.is_available():
         logger.warning("GPU share configured, but torch finds no GPU", extra={"share": share})
         return
     cuda.set_per_process_memory_fraction(share)
-
-
-def _of_torch() -> Cuda:
-    # Imported here because a start without a GPU should not wait for it.
-    import torch
-
-    return torch.cuda
