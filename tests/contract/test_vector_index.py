@@ -49,9 +49,8 @@ def tiered(*, maintained: bool) -> MakeEngine:
     """Lists from five rows on, maintained after every change or never."""
 
     def make() -> IndexEngine:
-        library = WatchedLibrary()
-        engine = TieredIndex(DIMENSION, library, LISTS_AT_ONCE)
-        return MaintainedIndex(engine) if maintained else engine
+        kind = MaintainedIndex if maintained else TieredIndex
+        return kind(DIMENSION, WatchedLibrary(), LISTS_AT_ONCE)
 
     return make
 
@@ -61,7 +60,7 @@ def tiered_on_gpu() -> IndexEngine:
     from serving.gpu.cuvs_lists import CuvsLibrary
 
     library = WatchedLibrary(library=CuvsLibrary(torch.device("cuda")))
-    return MaintainedIndex(TieredIndex(DIMENSION, library, LISTS_AT_ONCE, device="cuda"))
+    return MaintainedIndex(DIMENSION, library, LISTS_AT_ONCE, device="cuda")
 
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -44,6 +44,15 @@ class Failure:
         context.set_details(self.message)
 
 
+def _unary(method: str, response: type[Message]) -> Any:
+    """A method that answers with what is queued for it, or an empty response."""
+
+    def answer(self: FakeService, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._answer(method, request, context, response())
+
+    return answer
+
+
 class FakeService(
     retrieval_service_pb2_grpc.RetrievalServiceServicer,
     ingest_service_pb2_grpc.IngestServiceServicer,
@@ -81,8 +90,7 @@ class FakeService(
             return default
         return answer
 
-    def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer("Retrieve", request, context, retrieval_service_pb2.RetrieveResponse())
+    Retrieve = _unary("Retrieve", retrieval_service_pb2.RetrieveResponse)
 
     def RetrieveStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
         """Answers the last request as it is told; the requests before it are only kept."""
@@ -92,44 +100,21 @@ class FakeService(
         )
         yield self._answer("RetrieveStream", requests, context, default)
 
-    def Warm(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer("Warm", request, context, retrieval_service_pb2.WarmResponse())
-
-    def ListProfiles(self, request: Any, context: Any) -> Any:  # noqa: N802
-        default = retrieval_service_pb2.ListProfilesResponse()
-        return self._answer("ListProfiles", request, context, default)
-
-    def Compare(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer("Compare", request, context, retrieval_service_pb2.CompareResponse())
-
-    def ExplainAbsence(self, request: Any, context: Any) -> Any:  # noqa: N802
-        default = retrieval_service_pb2.ExplainAbsenceResponse()
-        return self._answer("ExplainAbsence", request, context, default)
-
-    def Ingest(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer("Ingest", request, context, ingest_service_pb2.IngestResponse())
+    Warm = _unary("Warm", retrieval_service_pb2.WarmResponse)
+    ListProfiles = _unary("ListProfiles", retrieval_service_pb2.ListProfilesResponse)
+    Compare = _unary("Compare", retrieval_service_pb2.CompareResponse)
+    ExplainAbsence = _unary("ExplainAbsence", retrieval_service_pb2.ExplainAbsenceResponse)
+    Ingest = _unary("Ingest", ingest_service_pb2.IngestResponse)
 
     def IngestStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
         default = ingest_service_pb2.IngestStreamResponse()
         return self._answer("IngestStream", list(request_iterator), context, default)
 
-    def Forget(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer("Forget", request, context, ingest_service_pb2.ForgetResponse())
-
-    def GetSegments(self, request: Any, context: Any) -> Any:  # noqa: N802
-        default = catalog_service_pb2.GetSegmentsResponse()
-        return self._answer("GetSegments", request, context, default)
-
-    def ListSegments(self, request: Any, context: Any) -> Any:  # noqa: N802
-        default = catalog_service_pb2.ListSegmentsResponse()
-        return self._answer("ListSegments", request, context, default)
-
-    def ListFacts(self, request: Any, context: Any) -> Any:  # noqa: N802
-        default = catalog_service_pb2.ListFactsResponse()
-        return self._answer("ListFacts", request, context, default)
-
-    def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return self._answer("GetStats", request, context, catalog_service_pb2.GetStatsResponse())
+    Forget = _unary("Forget", ingest_service_pb2.ForgetResponse)
+    GetSegments = _unary("GetSegments", catalog_service_pb2.GetSegmentsResponse)
+    ListSegments = _unary("ListSegments", catalog_service_pb2.ListSegmentsResponse)
+    ListFacts = _unary("ListFacts", catalog_service_pb2.ListFactsResponse)
+    GetStats = _unary("GetStats", catalog_service_pb2.GetStatsResponse)
 
 
 @contextmanager

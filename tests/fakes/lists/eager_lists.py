@@ -16,13 +16,8 @@ from serving.adapters.vector_index.lists.inverted_lists import (
     ListFilter,
     ListsLibrary,
 )
-from serving.domain.items.records import ItemId, ItemKind, TenantName
-from serving.domain.questions.query import Query
-from serving.domain.ranking.ranked_list import Candidate
-from serving.domain.ranking.signals import Traits
-from serving.ports.embedding import VectorLike
-from serving.ports.index_engine import IndexRow, Neighbours
-from serving.ports.vector_index import IndexTier, WantedNeighbours
+from serving.domain.items.records import ItemId, TenantName
+from serving.ports.index_engine import IndexRow
 
 LISTS_AT_ONCE = IndexRule(max_scanned_rows=4, min_lists=2, min_rows_per_list=2, min_tail=3)
 """Lists from five rows on."""
@@ -102,44 +97,9 @@ class WatchedLibrary:
         return sum(len(lists.searches) for lists in self.made)
 
 
-class MaintainedIndex:
-    """An `IndexEngine` that is maintained after every change."""
-
-    def __init__(self, engine: TieredIndex) -> None:
-        self._engine = engine
+class MaintainedIndex(TieredIndex):
+    """Is maintained after every change."""
 
     def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
-        self._engine.apply(rows, removed)
-        self._engine.maintain()
-
-    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
-        return self._engine.search(vector, wanted)
-
-    def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
-        return self._engine.related(query, seeds, depth)
-
-    def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
-        return self._engine.traits(tenant, items)
-
-    def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
-        return self._engine.scan_size(tenant, kind)
-
-    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        return self._engine.count(tenant, items)
-
-    @property
-    def vector_count(self) -> int:
-        return self._engine.vector_count
-
-    @property
-    def generation(self) -> int:
-        return self._engine.generation
-
-    def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
-        return self._engine.tiers(tenant)
-
-    def maintain(self) -> None:
-        self._engine.maintain()
-
-    def close(self) -> None:
-        self._engine.close()
+        super().apply(rows, removed)
+        self.maintain()
