@@ -106,10 +106,10 @@ async def test_shared_rare_name_relates_more_than_common(memory: Memory) -> None
 async def test_earlier_seeds_count_more_and_add_up(memory: Memory) -> None:
     await memory.keep(
         segment("first", entities=("Mara",)),
-        segment("second", speaker="Otto", entities=("Ines",)),
+        segment("second", speaker="Ines", entities=("Otto",)),
         segment("of-first", speaker="Mara"),
         segment("of-second", entities=("Otto",)),
-        segment("of-second-twice", entities=("Ines", "Otto")),
+        segment("of-second-twice", entities=("Otto", "Ines")),
     )
 
     related = await memory.related("first", "unknown", "second")

@@ -20,23 +20,18 @@ from hypothesis import strategies as st
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
-from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.vector_index import ExactIndex
 from serving.desk.embedded_neo4j import EmbeddedNeo4j
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.domain.items.text import name_key
 from serving.domain.items.validity import Closing
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
-from serving.ports.memory_store import Batch, Selector
 from tests.contract.test_graph import ask, ask_facts, named, put, remove
 from tests.fakes.graph import InMemoryGraph
-from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
-from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, TENANT, days, fact, ids, query, segment
 from tests.support.examples import examples
 
 pytestmark = pytest.mark.neo4j
@@ -608,75 +603,3 @@ async def test_slow_walk_is_ended_by_the_server(
         tenant=TENANT,
     )
     assert running == []
-
-
-# ---------------------------------------------------------------- related, in the index
-
-MENTIONING = st.builds(
-    lambda number, **fields: segment(f"s{number}", **fields),
-    st.integers(0, 9),
-    speaker=st.sampled_from(["", "Ann", "ann", "Ben"]),
-    entities=st.lists(NAMES, max_size=3).map(tuple),
-    entity=st.sampled_from(["", "Ann", "Goa"]),
-    kind=st.sampled_from(["turn", "note"]),
-    event_time=INSTANTS,
-    sensitive=st.sampled_from([False, False, False, True]),
-)
-
-
-@pytest.mark.postgres
-@settings(
-    max_examples=examples(20),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(
-    batches=st.lists(st.lists(MENTIONING, min_size=4, max_size=10), min_size=1, max_size=3),
-    erased=st.lists(st.integers(0, 9), max_size=2),
-    question=st.sampled_from(["Ann", "Ben in Old Goa", "?"]),
-    filter_=st.sampled_from(
-        [
-            Filter(),
-            Filter(kinds=("note",)),
-            Filter(speakers=("ben",)),
-            Filter(event_time=TimeRange(NOON - days(1), NOON + days(1))),
-        ]
-    ),
-    seeds=st.lists(st.integers(0, 9).map("s{}".format), min_size=1, max_size=4),
-    known_at=TIMES,
-)
-async def test_the_index_relates_what_the_graph_relates(
-    postgres: Postgres,
-    neo4j_graph: Neo4jGraph,
-    batches: list[list[Segment]],
-    erased: list[int],
-    question: str,
-    filter_: Filter,
-    seeds: list[str],
-    known_at: datetime | None,
-) -> None:
-    """Both follow the change log, over any writes, erasures, and rows that become sensitive."""
-    ours, theirs = (TenantName(uuid.uuid4().hex) for _ in range(2))
-    engine = ExactIndex(MODEL.dimension)
-    for batch in batches:
-        last = {each.item: each for each in batch}
-        for tenant in (ours, theirs):
-            await postgres.store.write(Batch(tenant, [*last.values()]))
-    gone = tuple(segment_id(f"s{number}") for number in erased)
-    await postgres.store.erase(ours, Selector(items=gone))
-    await neo4j_graph.apply(await project_graph(postgres))
-    await embed(postgres)
-    _, rows = await bootstrap(postgres)
-    engine.apply([*rows.values()], [])
-    asked = query(
-        question,
-        scope=scope(as_of=NOON, known_at=known_at, filter_=filter_, tenant=ours),
-    )
-
-    expected = await neo4j_graph.related(asked, ids(*seeds), 20, Deadline.after(30))
-    found = engine.related(asked, ids(*seeds), 20)
-
-    assert [(each.item, each.score) for each in found] == [
-        (each.item, each.score) for each in expected
-    ]
-    assert [name_key(each.path) for each in found] == [name_key(each.path) for each in expected]

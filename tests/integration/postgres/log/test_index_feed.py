@@ -19,7 +19,14 @@ pytestmark = pytest.mark.postgres
 
 
 async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
-    stored = segment("a", speaker="Ann", labels={"x": "y"}, entities=("Goa",), importance=0.75)
+    stored = segment(
+        "a",
+        speaker="Ann",
+        labels={"x": "y"},
+        entities=("Goa",),
+        entity="Diary",
+        importance=0.75,
+    )
     await postgres.store.write(Batch(TENANT, [stored]))
     await embed(postgres)
 
@@ -27,6 +34,7 @@ async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
 
     row = rows[TENANT, segment_id("a")]
     assert row.terms == segment_terms(stored)
+    assert (row.entities, row.speaker, row.entity) == (("Goa",), "Ann", "Diary")
     assert (row.importance, row.event_time) == (0.75, NOON)
     assert row.created_at is not None
     assert row.vectors.dtype == np.float16
