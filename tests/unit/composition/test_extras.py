@@ -72,7 +72,9 @@ print("composed")
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("name", ["minilm", "bge-small"])
+@pytest.mark.parametrize(
+    "name", ["minilm", pytest.param("bge-small", marks=pytest.mark.release)]
+)
 def test_texts_are_embedded_and_found_without_the_extras(name: str) -> None:
     """Through the exact index and through inverted lists, which are trained and measured."""
     assert run_without_extras(
