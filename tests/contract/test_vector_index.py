@@ -126,7 +126,7 @@ def test_the_nearest_comes_first_and_its_score_is_the_cosine(engine: IndexEngine
     )
 
 
-def test_equal_scores_are_ordered_by_id_wherever_they_lie(engine: IndexEngine) -> None:
+def test_equal_scores_are_ordered_by_id(engine: IndexEngine) -> None:
     engine.apply([segment_row(segment(f"s{n:03}"), unit(1)) for n in reversed(range(39))], [])
 
     assert names(find(engine)) == ids(*(f"s{n:03}" for n in range(39)))
@@ -144,7 +144,7 @@ def test_an_item_counts_once_by_its_best_window(engine: IndexEngine) -> None:
     assert found.candidates[0].score == pytest.approx(1, abs=1e-3)
 
 
-def test_the_depth_is_filled_past_an_item_with_very_many_windows(engine: IndexEngine) -> None:
+def test_depth_is_filled_despite_many_windows(engine: IndexEngine) -> None:
     others = [segment_row(segment(f"s{n}"), unit(100 + n)) for n in range(30)]
     engine.apply(
         [segment_row(segment("book"), *[near(1, [n]) for n in range(2, 300)]), *others], []
@@ -177,7 +177,7 @@ def test_a_row_takes_the_place_of_the_one_of_its_name(engine: IndexEngine) -> No
     assert engine.vector_count == 1
 
 
-def test_a_row_that_comes_twice_in_one_change_is_kept_once(engine: IndexEngine) -> None:
+def test_row_repeated_in_a_change_is_kept_once(engine: IndexEngine) -> None:
     engine.apply([segment_row(segment("a"), unit(1)), segment_row(segment("a"), unit(2))], [])
 
     assert engine.vector_count == 1
@@ -185,7 +185,7 @@ def test_a_row_that_comes_twice_in_one_change_is_kept_once(engine: IndexEngine) 
 
 
 @pytest.mark.parametrize("windows", [(), (1,)], ids=["without vectors", "with a vector"])
-def test_of_a_segment_that_comes_twice_in_one_change_filters_see_the_last(
+def test_filters_see_the_last_of_repeated_segments(
     engine: IndexEngine, windows: tuple[int, ...]
 ) -> None:
     earlier = segment_row(segment("a", kind="old"), *() if windows else [unit(1)])
@@ -215,7 +215,7 @@ def test_the_last_row_of_a_tenant_can_go(engine: IndexEngine) -> None:
     assert engine.scan_size(TENANT, ItemKind.SEGMENT) == 0
 
 
-def test_rows_stay_what_they_were_when_many_others_go(engine: IndexEngine) -> None:
+def test_removal_of_many_rows_keeps_the_rest(engine: IndexEngine) -> None:
     rows = [
         segment_row(segment(f"s{n}", kind=f"k{n % 7}"), unit(n), near(n, [n + 1]))
         for n in range(500)
@@ -256,7 +256,7 @@ def test_kinds_are_searched_apart(engine: IndexEngine) -> None:
     assert names(find(engine, kind=ItemKind.FACT)) == [fact_id("f")]
 
 
-def test_vectors_of_another_dimension_are_refused_and_change_nothing(engine: IndexEngine) -> None:
+def test_vectors_of_another_dimension_are_rejected(engine: IndexEngine) -> None:
     rows = [segment_row(segment("a"), unit(1)), segment_row(segment("b"), unit(1, 3))]
 
     with pytest.raises(ValueError, match=f"{DIMENSION} dimensions, got 3"):
@@ -368,7 +368,7 @@ def test_a_fact_brings_the_evidence_that_the_scope_accepts(
     assert found.evidence == ({} if evidence is None else {"f": evidence})
 
 
-def test_a_segment_without_vectors_speaks_for_facts_from_when_it_was_said(
+def test_segment_without_vectors_supports_facts_from_its_time(
     engine: IndexEngine,
 ) -> None:
     stored = fact("f", "x", "is", "y", evidence=("note",))
@@ -383,7 +383,7 @@ def test_a_segment_without_vectors_speaks_for_facts_from_when_it_was_said(
     assert found(NOON + days(3)) == [fact_id("f")]
 
 
-def test_a_segment_without_vectors_is_not_found_and_speaks_for_facts(engine: IndexEngine) -> None:
+def test_segment_without_vectors_supports_facts(engine: IndexEngine) -> None:
     stored = fact("f", "x", "is", "y", evidence=("note",))
     note = segment("note", kind="note")
     engine.apply([segment_row(note), fact_row(stored, unit(1))], [])
@@ -421,7 +421,7 @@ LATER = NOON + days(3)
         ({"closings": (Closing("x", LATER + days(6), NOON),)}, True),
     ],
 )
-def test_a_fact_brings_its_evidence_as_far_as_it_was_known(
+def test_fact_brings_only_known_evidence(
     engine: IndexEngine, times: dict[str, Any], known: bool
 ) -> None:
     stored = fact("f", "x", "is", "y", evidence=("turn",), **times)
@@ -449,7 +449,7 @@ JUST = timedelta(microseconds=1)
         ({}, LATER),
     ],
 )
-def test_what_is_kept_of_one_question_is_not_used_for_another_time(
+def test_cached_view_is_not_used_for_another_time(
     engine: IndexEngine,
     times: dict[str, Any],
     event_time: datetime,
@@ -469,7 +469,7 @@ def test_what_is_kept_of_one_question_is_not_used_for_another_time(
         assert found == wanted
 
 
-def test_a_fact_was_closed_as_far_as_known_until_what_closed_it_was_retracted(
+def test_fact_stays_closed_until_its_closer_is_retracted(
     engine: IndexEngine,
 ) -> None:
     mistaken = Closing("x", NOON, NOON, retracted_at=LATER)
@@ -679,7 +679,7 @@ removals = st.lists(item_ids, max_size=4)
     depth=st.integers(1, 20),
     only=st.none() | st.lists(item_ids) | st.frozensets(item_ids),
 )
-def test_it_finds_what_the_filter_and_the_clock_accept(
+def test_search_finds_rows_of_filter_and_clock(
     make_engine: MakeEngine,
     kind: ItemKind,
     changes: list[tuple[list[tuple[Segment | Fact, list[int]]], list[ItemId]]],

@@ -68,7 +68,7 @@ def test_two_profiles_are_compared_side_by_side(sample: tuple[Client, str]) -> N
     assert 0 <= found.overlap <= 1
 
 
-def test_why_an_item_is_missing_is_explained_over_the_network(sample: tuple[Client, str]) -> None:
+def test_absence_is_explained_over_the_network(sample: tuple[Client, str]) -> None:
     memory, token = sample
     answer = memory.retrieve(QUESTION, consistency_token=token, limit=1)
     everything = memory.retrieve(QUESTION, consistency_token=token, limit=100)

@@ -83,7 +83,7 @@ def memory(service: Service, mark: str) -> Iterator[Client]:
 
 
 @pytest.mark.placement
-def test_no_file_holds_an_item_before_or_after_its_erasure(
+def test_files_hold_no_item_before_or_after_erasure(
     service: Service, memory: Client, mark: str
 ) -> None:
     assert files_with(mark, service) == []
@@ -98,7 +98,7 @@ def test_no_file_holds_an_item_before_or_after_its_erasure(
     assert files_with(mark, service) == []
 
 
-def test_an_item_that_became_sensitive_is_found_by_words_alone(memory: Client, mark: str) -> None:
+def test_item_turned_sensitive_is_found_by_words(memory: Client, mark: str) -> None:
     hidden = Segment(id=f"id-{mark}", text=f"text {mark}", sensitive=True)
 
     token = memory.ingest([hidden]).consistency_token

@@ -53,7 +53,7 @@ def soon() -> Deadline:
     return Deadline.after(30)
 
 
-async def test_vectors_come_in_the_order_of_the_texts_with_unit_length(
+async def test_vectors_follow_the_texts_at_unit_length(
     embedder: ApiEmbedder, server: EmbeddingsServer
 ) -> None:
     found = await embedder.embed_documents(TEXTS)
@@ -74,7 +74,7 @@ async def test_no_texts_are_not_sent(embedder: ApiEmbedder, server: EmbeddingsSe
     assert server.bodies == []
 
 
-async def test_prefixes_and_the_dimension_are_sent_if_they_are_set(
+async def test_configured_prefixes_and_dimension_are_sent(
     server: EmbeddingsServer,
 ) -> None:
     model = replace(MODEL, query_prefix="query: ", document_prefix="passage: ", shortened=True)
@@ -87,7 +87,7 @@ async def test_prefixes_and_the_dimension_are_sent_if_they_are_set(
     assert server.keys == [None, None]
 
 
-async def test_voyage_is_told_what_is_a_question(server: EmbeddingsServer) -> None:
+async def test_voyage_receives_the_type_of_input(server: EmbeddingsServer) -> None:
     model = replace(MODEL, input_type=True)
     async with ApiEmbedder.opened(server.url, model, None) as embedder:
         await embedder.embed_documents(["a"])
@@ -107,7 +107,7 @@ async def test_voyage_is_told_what_is_a_question(server: EmbeddingsServer) -> No
         replace(MODEL, input_type=True),
     ],
 )
-async def test_what_changes_vectors_changes_the_fingerprint(other: ApiModel) -> None:
+async def test_settings_that_change_vectors_change_the_fingerprint(other: ApiModel) -> None:
     assert other.fingerprint != MODEL.fingerprint
     assert replace(MODEL).fingerprint == MODEL.fingerprint
 
@@ -121,7 +121,7 @@ async def test_a_silent_service_costs_a_question_its_deadline(
         await embedder.embed_query("?", Deadline.after(0.01))
 
 
-async def test_a_service_that_failed_three_questions_is_not_asked_until_it_answers_a_probe(
+async def test_failing_service_is_skipped_until_a_probe_succeeds(
     server: EmbeddingsServer,
 ) -> None:
     clock = SteppedClock()
@@ -140,7 +140,7 @@ async def test_a_service_that_failed_three_questions_is_not_asked_until_it_answe
         assert len(await embedder.embed_query("?", soon())) == MODEL.dimension
 
 
-async def test_a_silent_service_is_not_asked_by_legs_that_share_a_vector(
+async def test_silent_service_is_skipped_by_all_dense_legs(
     server: EmbeddingsServer,
 ) -> None:
     server.answer = silence
@@ -187,7 +187,7 @@ async def test_other_answers_are_failures_of_the_service(
     assert len(server.bodies) == 1, "redirects are not followed"
 
 
-async def test_a_text_that_is_refused_is_to_blame_only_if_others_are_not(
+async def test_rejected_text_is_poisoned_only_if_others_pass(
     embedder: ApiEmbedder, server: EmbeddingsServer
 ) -> None:
     server.refused = "poison"
@@ -222,7 +222,7 @@ async def test_an_answer_without_the_vectors_is_a_failure_of_the_service(
         await embedder.embed_query("?", soon())
 
 
-async def test_an_answer_that_is_no_json_is_a_failure_of_the_service(
+async def test_non_json_answer_is_a_dependency_error(
     embedder: ApiEmbedder, server: EmbeddingsServer
 ) -> None:
     server.answer = answering(200)
@@ -232,7 +232,7 @@ async def test_an_answer_that_is_no_json_is_a_failure_of_the_service(
 
 
 @pytest.mark.parametrize("value", [0.0, math.nan, math.inf, 1e300])
-async def test_a_vector_that_is_zero_or_not_finite_is_unsound(
+async def test_zero_or_infinite_vector_is_unsound(
     embedder: ApiEmbedder, server: EmbeddingsServer, value: float
 ) -> None:
     server.answer = giving({"data": [{"index": 0, "embedding": [value] * MODEL.dimension}]})

@@ -95,7 +95,7 @@ def test_a_date_is_read_from_which_another_is_counted(
         "Who spent two weeks abroad before 1 May 2023?",
     ],
 )
-def test_what_is_no_distance_leaves_the_date_alone(dates: EnglishDates, question: str) -> None:
+def test_invalid_distance_leaves_the_date_unchanged(dates: EnglishDates, question: str) -> None:
     assert read(dates, question) == ["2023-05-01..2023-05-02"]
 
 
@@ -114,11 +114,11 @@ def test_what_is_no_distance_leaves_the_date_alone(dates: EnglishDates, question
         "",
     ],
 )
-def test_what_is_no_date_is_not_read(dates: EnglishDates, question: str) -> None:
+def test_ordinary_text_has_no_date(dates: EnglishDates, question: str) -> None:
     assert read(dates, question) == []
 
 
-def test_dates_are_read_in_their_order_and_only_the_first(dates: EnglishDates) -> None:
+def test_first_dates_are_read_in_order(dates: EnglishDates) -> None:
     months = ("June", "March", "May", "April", "July")
     question = ", ".join(f"in {month} 2021" for month in months)
 

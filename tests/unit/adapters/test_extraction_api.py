@@ -42,7 +42,7 @@ async def extractor(server: CompletionsServer) -> AsyncIterator[ApiExtractor]:
         yield opened
 
 
-async def test_turns_and_known_facts_are_sent_under_short_labels_with_a_strict_schema(
+async def test_turns_and_facts_are_sent_under_short_labels(
     extractor: ApiExtractor, server: CompletionsServer
 ) -> None:
     await extractor.extract(TALK)
@@ -63,7 +63,7 @@ async def test_turns_and_known_facts_are_sent_under_short_labels_with_a_strict_s
     assert server.keys == ["Bearer a-key"]
 
 
-async def test_an_answer_becomes_facts_with_the_ids_that_the_labels_stand_for(
+async def test_answer_becomes_facts_with_ids_of_labels(
     extractor: ApiExtractor, server: CompletionsServer
 ) -> None:
     server.content = answered(
@@ -103,7 +103,7 @@ async def test_an_answer_becomes_facts_with_the_ids_that_the_labels_stand_for(
         (None, "no text"),
     ],
 )
-async def test_another_answer_is_refused_as_a_whole_and_the_reason_quotes_nothing(
+async def test_malformed_answer_is_rejected_without_quoting(
     extractor: ApiExtractor, server: CompletionsServer, content: object, reason: str
 ) -> None:
     server.answer = giving(completion(content))
@@ -149,7 +149,7 @@ async def test_other_answers_are_failures_of_the_service(
         await extractor.extract(TALK)
 
 
-async def test_an_answer_that_is_no_json_is_a_failure_of_the_service(
+async def test_non_json_answer_is_a_dependency_error(
     extractor: ApiExtractor, server: CompletionsServer
 ) -> None:
     server.answer = answering(200)
@@ -158,7 +158,7 @@ async def test_an_answer_that_is_no_json_is_a_failure_of_the_service(
         await extractor.extract(TALK)
 
 
-async def test_turns_are_to_blame_for_a_refusal_only_if_a_usual_turn_is_not_refused(
+async def test_refusal_blames_turns_only_if_probe_passes(
     extractor: ApiExtractor, server: CompletionsServer
 ) -> None:
     server.refused = "moved"
@@ -171,7 +171,7 @@ async def test_turns_are_to_blame_for_a_refusal_only_if_a_usual_turn_is_not_refu
         await extractor.extract(TALK)
 
 
-async def test_turns_are_to_blame_for_silence_only_if_a_usual_turn_is_answered(
+async def test_silence_blames_turns_only_if_probe_passes(
     server: CompletionsServer,
 ) -> None:
     server.answer, server.selected = silence, "moved"

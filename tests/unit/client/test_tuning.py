@@ -376,7 +376,7 @@ def test_absence_is_explained_leg_by_leg(run: Run, fake_service: FakeService) ->
     assert "rank 30 is below 20" in result.stdout
 
 
-def test_why_as_json_has_every_field(run: Run, fake_service: FakeService) -> None:
+def test_absence_as_json_has_every_field(run: Run, fake_service: FakeService) -> None:
     fake_service.will_answer(
         "ExplainAbsence", messages.ExplainAbsenceResponse(loss=messages.LOSS_NONE, rank=1)
     )

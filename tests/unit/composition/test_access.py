@@ -26,7 +26,7 @@ def settings(**auth: Any) -> Settings:
     return load_settings({"auth": auth})
 
 
-def test_without_authentication_the_service_starts_only_if_a_setting_says_so() -> None:
+def test_anonymous_service_starts_only_if_allowed() -> None:
     with pytest.raises(NotAuthenticatedError):
         require_authentication(settings())
 
@@ -55,7 +55,7 @@ def test_settings_that_would_let_outsiders_in_are_rejected(given: Any, why: str)
         load_settings(given)
 
 
-async def test_each_way_to_authenticate_is_opened_that_the_settings_name() -> None:
+async def test_configured_kinds_of_credentials_are_accepted() -> None:
     keys, issuer = FakeAccessKeys(), Issuer()
     urls: list[str] = []
 
@@ -111,7 +111,7 @@ def test_a_revoked_key_is_rejected_within_5_s() -> None:
     assert run_in_virtual_time(seconds_until_rejected()) <= 5
 
 
-async def test_while_the_keys_cannot_be_read_no_key_is_accepted() -> None:
+async def test_no_key_is_accepted_while_keys_are_unreadable() -> None:
     keys = FakeAccessKeys()
     text = keys.make(Role.READER)
     keys.failing = StoreUnavailableError("down")
@@ -131,7 +131,7 @@ async def test_unreadable_key_set_fails_the_start() -> None:
             pass
 
 
-async def test_without_ways_to_authenticate_everything_is_open() -> None:
+async def test_access_without_credentials_is_open() -> None:
     async with open_access(settings(), FakeAccessKeys()) as access:
         assert access.is_open
         with pytest.raises(UnauthenticatedError):

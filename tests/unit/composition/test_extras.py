@@ -60,7 +60,7 @@ def run_without_extras(program: str) -> str:
     return outcome.stdout
 
 
-def test_every_deployment_and_the_desk_can_be_imported_without_the_extras() -> None:
+def test_deployments_and_desk_import_without_extras() -> None:
     assert "composed" in run_without_extras(
         """
 import serving.__main__, serving.desk.desk, serving.desk.demo, serving.desk.doctor
@@ -72,9 +72,7 @@ print("composed")
 
 
 @pytest.mark.model
-@pytest.mark.parametrize(
-    "name", ["minilm", pytest.param("bge-small", marks=pytest.mark.release)]
-)
+@pytest.mark.parametrize("name", ["minilm", pytest.param("bge-small", marks=pytest.mark.release)])
 def test_texts_are_embedded_and_found_without_the_extras(name: str) -> None:
     """Through the exact index and through inverted lists, which are trained and measured."""
     assert run_without_extras(
@@ -123,7 +121,7 @@ for kind in ("exact", "auto", "ivf"):
         ({"index": {"device": "cuda"}}, "an index on cuda needs torch"),
     ],
 )
-def test_what_needs_an_extra_says_what_to_install(given: dict[str, object], said: str) -> None:
+def test_missing_extra_names_its_installation(given: dict[str, object], said: str) -> None:
     settings = load_settings(given)
 
     with pytest.raises(DependencyError) as raised:
@@ -142,7 +140,7 @@ def test_a_model_behind_an_api_needs_no_extra() -> None:
     require_extras(settings, nothing)
 
 
-def test_the_published_reranker_needs_an_extra_of_its_own_without_torch() -> None:
+def test_published_reranker_needs_only_its_own_extra() -> None:
     settings = load_settings({"reranker": {"model": "minilm-l12"}})
 
     with pytest.raises(DependencyError) as raised:

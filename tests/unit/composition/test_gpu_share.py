@@ -23,7 +23,7 @@ class NotedCuda:
         self.fractions.append(fraction)
 
 
-def test_a_replica_that_shares_a_gpu_takes_no_more_memory_than_its_share() -> None:
+def test_replica_takes_only_its_share_of_gpu_memory() -> None:
     cuda = NotedCuda()
 
     cap_gpu_memory(0.4, cuda)
@@ -32,7 +32,7 @@ def test_a_replica_that_shares_a_gpu_takes_no_more_memory_than_its_share() -> No
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_one_that_has_none_or_a_whole_one_is_not_capped(share: float) -> None:
+def test_replica_with_whole_or_no_gpu_is_uncapped(share: float) -> None:
     cuda = NotedCuda()
 
     cap_gpu_memory(share, cuda)
@@ -40,7 +40,7 @@ def test_one_that_has_none_or_a_whole_one_is_not_capped(share: float) -> None:
     assert cuda.fractions == []
 
 
-def test_a_share_of_a_gpu_that_is_not_there_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_share_of_a_missing_gpu_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     cuda = NotedCuda(available=False)
 
     with caplog.at_level(logging.WARNING):

@@ -13,7 +13,7 @@ from serving.composition.process import EXIT_CODE
 from serving.gpu.networks.lost_device import works
 
 
-def test_a_process_ends_whatever_it_waits_for_and_has_said_why() -> None:
+def test_ended_process_logs_its_reason() -> None:
     """A thread that is no daemon keeps an interpreter from its ordinary end."""
     script = textwrap.dedent(
         """

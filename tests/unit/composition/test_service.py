@@ -17,7 +17,7 @@ from tests.support.builders import TENANT
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
 
 
-async def test_a_dsn_that_does_not_parse_is_named_and_not_quoted() -> None:
+async def test_malformed_dsn_is_named_and_not_quoted() -> None:
     settings = load_settings({"postgres": {"dsn": "host=/run password=two words"}})
 
     with pytest.raises(ValueError, match=r"postgres\.dsn does not parse") as raised:

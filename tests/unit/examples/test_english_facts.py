@@ -66,7 +66,7 @@ async def test_a_turn_without_a_speaker_says_nothing_about_anyone() -> None:
     assert await facts_in("I live in Lisbon.", speaker="") == ()
 
 
-async def test_a_fact_begins_at_the_day_that_its_sentence_names_unless_it_lies_ahead() -> None:
+async def test_fact_begins_on_its_named_day_unless_future() -> None:
     (past,) = await facts_in("I went to Rome on 3 May 2024.")
     (ahead,) = await facts_in("I'm going to Rome tomorrow.")
 

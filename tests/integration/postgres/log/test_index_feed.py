@@ -126,7 +126,7 @@ async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres)
     assert await postgres.feed.lag_s(reached) == 0
 
 
-async def test_a_row_is_removed_until_its_new_text_has_a_vector(postgres: Postgres) -> None:
+async def test_changed_row_is_removed_until_embedded(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, [segment("a")]))
     await embed(postgres)
     position, _ = await bootstrap(postgres)
@@ -183,7 +183,7 @@ def unembedded(rows: list[IndexRow]) -> list[ItemId]:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-async def test_each_row_is_of_the_one_shard_that_owns_it(postgres: Postgres, count: int) -> None:
+async def test_row_belongs_to_a_single_shard(postgres: Postgres, count: int) -> None:
     odd_names = ["a b", "\N{SNOWMAN}", "a/b", "'", "%s"]
     items = [segment(id_) for id_ in [*map(str, range(40)), *odd_names]]
     await postgres.store.write(Batch(TENANT, items))
@@ -211,7 +211,7 @@ def away_from(home: Shard) -> str:
     return next(id_ for id_ in map(str, range(100)) if home_of(segment_id(id_)) != home)
 
 
-async def test_a_shard_has_what_its_facts_rest_on_without_vectors(postgres: Postgres) -> None:
+async def test_shard_has_evidence_of_its_facts_without_vectors(postgres: Postgres) -> None:
     home = home_of(fact_id("f"))
     elsewhere = away_from(home)
     stated = fact("f", "x", "y", "z", evidence=(elsewhere,))
@@ -225,7 +225,7 @@ async def test_a_shard_has_what_its_facts_rest_on_without_vectors(postgres: Post
     assert bare.terms == segment_terms(segment(elsewhere, speaker="Ann"))
 
 
-async def test_a_delta_brings_the_evidence_of_its_facts_and_what_becomes_of_it(
+async def test_delta_brings_the_evidence_of_its_facts(
     postgres: Postgres,
 ) -> None:
     home = home_of(fact_id("f"))

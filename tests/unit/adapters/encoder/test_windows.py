@@ -66,7 +66,7 @@ lengths = st.lists(st.integers(1, 100), max_size=30)
 
 
 @given(lengths)
-def test_each_place_is_in_one_batch(given_lengths: list[int]) -> None:
+def test_windows_are_in_exactly_one_batch(given_lengths: list[int]) -> None:
     batches = batches_by_length(given_lengths, BUDGET)
 
     assert sorted(place for batch in batches for place in batch) == list(range(len(given_lengths)))

@@ -40,7 +40,7 @@ class Reluctant(Neo4jGraph):
         self.prepared.set()
 
 
-async def test_a_lost_graph_is_prepared_again_as_soon_as_it_is_back() -> None:
+async def test_lost_graph_is_prepared_again_once_back() -> None:
     graph = Reluctant()
     asked = query("Who is Mara?")
     try:
@@ -74,7 +74,7 @@ class Slow(Neo4jGraph):
         return []
 
 
-async def test_default_walks_are_planned_before_it_is_ready_and_custom_ones_after() -> None:
+async def test_default_walks_are_planned_before_readiness() -> None:
     graph = Slow()
     async with asyncio.timeout(10):
         await graph.prepare()

@@ -52,7 +52,7 @@ def test_a_run_that_comes_twice_is_one_span() -> None:
 
 
 @given(st.text(max_size=200), st.text("ab .", max_size=20))
-def test_a_name_of_few_words_in_a_question_is_among_its_spans(name: str, rest: str) -> None:
+def test_short_name_in_a_question_is_among_spans(name: str, rest: str) -> None:
     key = name_key(name)
     words = name_key(f"{rest} {name}").split()
     found = keys(f"{rest} {name}")
@@ -66,25 +66,25 @@ def key_is_of_stop_words(key: str) -> bool:
     return question_spans(key) == []
 
 
-def test_a_very_long_question_is_cut_to_a_bounded_number_of_spans() -> None:
+def test_long_question_has_a_bounded_number_of_spans() -> None:
     spans = question_spans(" ".join(f"w{n}" for n in range(5000)))
 
     assert len(spans) <= MAX_NAME_WORDS * MAX_QUESTION_WORDS
 
 
 @given(st.text(min_size=1, max_size=600))
-def test_the_key_of_an_entity_is_bounded_and_folds_like_every_other(name: str) -> None:
+def test_entity_key_is_bounded_and_folded(name: str) -> None:
     assert len(entity_key(name)) <= MAX_KEY_CHARACTERS
     if len(name_key(name)) <= MAX_KEY_CHARACTERS:
         assert entity_key(name) == name_key(name)
 
 
-def test_long_names_that_differ_at_their_end_have_different_keys() -> None:
+def test_long_names_with_different_ends_have_different_keys() -> None:
     assert entity_key("x" * 600 + "a") != entity_key("x" * 600 + "b")
 
 
 @given(st.text(max_size=60), st.text(max_size=300), st.booleans())
-def test_nothing_of_a_question_can_be_read_as_lucene_syntax(
+def test_question_cannot_be_read_as_lucene_syntax(
     tenant: str, question: str, misspelt: bool
 ) -> None:
     query = near_names_query(tenant, question, misspelt=misspelt)
@@ -113,12 +113,12 @@ def test_tenants_have_different_tokens() -> None:
         ("lisbon", "madrid", False),
     ],
 )
-def test_words_are_alike_that_one_letter_makes_equal(left: str, right: str, apart: bool) -> None:
+def test_words_one_letter_apart_are_similar(left: str, right: str, apart: bool) -> None:
     assert one_letter_apart(left, right) is apart
     assert one_letter_apart(right, left) is apart
 
 
-def test_a_near_name_has_most_of_its_words_in_the_question() -> None:
+def test_near_name_shares_most_words_with_the_question() -> None:
     names = ["charity race event", "race", "city race of the new year", "pottery class"]
 
     spans = near_spans("When was the charity race?", names, misspelt=False)
@@ -127,6 +127,6 @@ def test_a_near_name_has_most_of_its_words_in_the_question() -> None:
     assert all(span.weight < 1 and (span.start, span.end) == (-1, -1) for span in spans)
 
 
-def test_a_misspelt_name_is_near_only_where_that_is_asked_for() -> None:
+def test_misspelt_name_is_near_only_if_requested() -> None:
     assert near_spans("a trip to Lisbn", ["lisbon"], misspelt=False) == []
     assert [s.key for s in near_spans("a trip to Lisbn", ["lisbon"], misspelt=True)] == ["lisbon"]

@@ -46,7 +46,7 @@ async def planning(planner: Planner) -> AsyncIterator[BackgroundPlanning]:
     await planning.stop(within_s=0)
 
 
-async def test_searches_are_planned_one_after_another_and_nobody_waits(
+async def test_searches_are_planned_in_turn_without_waiting(
     planner: Planner, planning: BackgroundPlanning
 ) -> None:
     planning.start(["slow", "last"])
@@ -59,7 +59,7 @@ async def test_searches_are_planned_one_after_another_and_nobody_waits(
     assert (at_once, meanwhile, planner.planned) == ([], ["slow"], ["slow", "last"])
 
 
-async def test_a_search_that_cannot_be_planned_is_logged_and_the_next_is_planned(
+async def test_unplannable_search_is_logged_before_the_next(
     planner: Planner, planning: BackgroundPlanning, caplog: pytest.LogCaptureFixture
 ) -> None:
     planning.start(["rejected", "last"])
@@ -70,7 +70,7 @@ async def test_a_search_that_cannot_be_planned_is_logged_and_the_next_is_planned
     assert logged.__dict__["reason"] == "graph: Neo4j did not answer"
 
 
-async def test_started_anew_it_plans_everything_once_more(
+async def test_restarted_planner_plans_every_search_again(
     planner: Planner, planning: BackgroundPlanning
 ) -> None:
     planning.start(["slow", "second", "last"])
@@ -82,7 +82,7 @@ async def test_started_anew_it_plans_everything_once_more(
     assert planner.planned == ["slow", "first", "second", "last"]
 
 
-async def test_stopped_it_finishes_the_search_under_way_and_plans_no_other(
+async def test_stopped_planner_finishes_only_the_current_search(
     planner: Planner, planning: BackgroundPlanning
 ) -> None:
     planning.start(["slow", "last"])
@@ -95,7 +95,7 @@ async def test_stopped_it_finishes_the_search_under_way_and_plans_no_other(
     assert planner.planned == ["slow"]
 
 
-async def test_stopped_it_gives_up_a_search_that_is_not_done_in_time(
+async def test_stopped_planner_abandons_a_slow_search(
     planner: Planner, planning: BackgroundPlanning
 ) -> None:
     planning.start(["slow"])

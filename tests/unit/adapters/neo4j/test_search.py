@@ -56,7 +56,7 @@ def test_the_path_over_facts_shows_their_direction() -> None:
     assert found.facts == ("f2",)
 
 
-def test_the_path_is_that_of_the_first_fact_and_facts_are_best_first() -> None:
+def test_path_belongs_to_the_best_fact() -> None:
     found = read(
         mention("Mara", 9.0),
         walk(0.2, "f1 likes Goa"),
@@ -69,7 +69,7 @@ def test_the_path_is_that_of_the_first_fact_and_facts_are_best_first() -> None:
     assert found.facts == ("f2", "f1")
 
 
-def test_facts_are_candidates_without_facts_of_their_own_and_equal_scores_go_by_id() -> None:
+def test_fact_candidates_with_equal_scores_follow_ids() -> None:
     trails = [walk(0.2, "f1 likes Goa", cited=False)]
 
     found = candidates([["b", 2, trails], ["a", 2, trails], ["c", 3, trails]], Yields.FACTS)
@@ -79,7 +79,7 @@ def test_facts_are_candidates_without_facts_of_their_own_and_equal_scores_go_by_
     assert found[0].path == "Mara -[likes]-> Goa"
 
 
-def test_of_several_ways_the_nearest_of_the_first_seed_is_shown_and_scores() -> None:
+def test_nearest_path_of_the_first_seed_scores() -> None:
     trails = [
         walk(0.5, "f1 calls scan", cited=False),
         walk(1.0, "f2 calls lex", seed="parse"),
@@ -91,7 +91,7 @@ def test_of_several_ways_the_nearest_of_the_first_seed_is_shown_and_scores() -> 
     assert found == Candidate(segment_id("s"), 1.0, "parse -[calls]-> lex", ("f2",))
 
 
-def test_what_is_equally_near_stays_in_the_order_of_its_seeds() -> None:
+def test_equal_distances_keep_the_order_of_seeds() -> None:
     trails = [walk(1.0, "f1 calls scan", cited=False)]
 
     found = candidates([["b", 9, trails], ["a", 9, trails]], Yields.EVIDENCE, WalkOrder.DISTANCE)
@@ -99,7 +99,7 @@ def test_what_is_equally_near_stays_in_the_order_of_its_seeds() -> None:
     assert [candidate.item.id for candidate in found] == ["b", "a"]
 
 
-def test_what_only_hubs_brought_has_no_path_to_show() -> None:
+def test_candidate_of_hubs_alone_has_no_path() -> None:
     assert read().path == ""
 
 
@@ -112,7 +112,7 @@ def search(walk: Walk = Walk(), **fields: Any) -> Search:
 
 
 @pytest.mark.parametrize("default", [Walk(), Walk(seeds_from="dense")])
-def test_the_default_walk_has_its_own_statements_and_nothing_that_only_others_need(
+def test_default_walk_has_statements_of_its_own(
     default: Walk,
 ) -> None:
     spans = [NamedSpan("mara", 1.0, 0, 1)]
@@ -140,13 +140,13 @@ def test_a_custom_walk_has_a_statement_with_more_parameters(asked: Search, expec
     assert expected in walks.SEARCHES
 
 
-def test_a_search_can_be_planned_by_the_parameters_of_any_other() -> None:
+def test_search_is_planned_by_parameters_of_any_other() -> None:
     custom = search(Walk(relations=("calls",)), seeds=("s1",)).parameters()
 
     assert search().parameters().keys() < custom.keys()
 
 
-def test_a_relation_later_in_the_list_is_further_but_never_by_a_whole_hop() -> None:
+def test_later_relation_adds_less_than_a_hop() -> None:
     assert relation_places(("Calls", "imports", "CALLS")) == {"calls": 0.0, "imports": 1 / 3}
     assert relation_places(()) == {}
     assert max(relation_places([f"r{n}" for n in range(99)]).values()) < 1

@@ -37,7 +37,7 @@ def test_its_length_is_that_of_all_tenants() -> None:
     assert len(Tally()) == 0
 
 
-def test_two_are_taken_together_and_stay_as_they_are() -> None:
+def test_merged_tallies_stay_unchanged() -> None:
     one, two = tally((TENANT, "a", 1)), tally((TENANT, "a", 0), (OTHER, "b", 0))
     one.xid = 7
 
@@ -51,7 +51,7 @@ def test_two_are_taken_together_and_stay_as_they_are() -> None:
     assert (len(one), len(two)) == (1, 2)
 
 
-def test_it_is_stored_in_the_snapshots_that_include_its_transaction() -> None:
+def test_tally_is_stored_once_its_transaction_is_visible() -> None:
     shown = tally((TENANT, "a", 0))
     assert not shown.is_stored_in(Snapshot(100))
 

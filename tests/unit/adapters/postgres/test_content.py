@@ -32,7 +32,7 @@ FACT = fact("f", "Ann", "likes", "Goa", evidence=("a", "b"), valid_from=NOON)
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_each_field_of_a_segment_counts(change: dict[str, Any]) -> None:
+def test_content_hash_covers_every_field_of_segments(change: dict[str, Any]) -> None:
     assert content_hash(replace(SEGMENT, **change), "english") != content_hash(SEGMENT, "english")
 
 
@@ -55,7 +55,7 @@ def test_each_field_of_a_segment_counts(change: dict[str, Any]) -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_each_field_of_a_fact_counts(change: dict[str, Any]) -> None:
+def test_content_hash_covers_every_field_of_facts(change: dict[str, Any]) -> None:
     assert content_hash(replace(FACT, **change), "english") != content_hash(FACT, "english")
 
 
@@ -69,19 +69,19 @@ def test_a_segment_and_a_fact_of_one_id_differ() -> None:
     )
 
 
-def test_what_the_server_sets_does_not_count() -> None:
+def test_content_hash_ignores_fields_of_the_server() -> None:
     stored = replace(SEGMENT, created_at=NOON, updated_at=NOON)
 
     assert content_hash(stored, "english") == content_hash(SEGMENT, "english")
 
 
-def test_a_fact_that_closes_none_is_as_it_was_before_facts_could() -> None:
+def test_fact_without_closings_keeps_its_former_hash() -> None:
     stored = "7a7dbe2da3730bb6d697dc19fd08f65a1ffc0fb74ba7a06c68ce6709e21c4e3f"
 
     assert content_hash(FACT, "english").hex() == stored
 
 
-def test_what_ended_a_fact_does_not_count() -> None:
+def test_content_hash_ignores_the_end_of_facts() -> None:
     closed = replace(FACT, closings=(Closing("g", NOON, NOON),))
 
     assert content_hash(closed, "english") == content_hash(FACT, "english")
@@ -110,7 +110,7 @@ def test_a_time_that_the_service_set_does_not_count(item: Any) -> None:
     )
 
 
-def test_the_text_hash_covers_title_speaker_and_text_and_nothing_else() -> None:
+def test_text_hash_covers_only_title_speaker_and_text() -> None:
     others = [
         replace(SEGMENT, title="x"),
         replace(SEGMENT, speaker="x"),

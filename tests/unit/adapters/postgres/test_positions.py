@@ -28,7 +28,7 @@ def later_snapshots(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
 
 
 @given(later_snapshots(), st.data())
-def test_a_reader_that_stopped_midway_has_seen_just_what_it_handled(
+def test_stopped_reader_has_seen_only_handled_changes(
     taken: tuple[Snapshot, Snapshot], data: st.DataObject
 ) -> None:
     position, now = taken
@@ -46,16 +46,14 @@ def test_a_reader_that_stopped_midway_has_seen_just_what_it_handled(
     ]
 
 
-def test_a_position_stays_short_however_much_is_left_to_read() -> None:
+def test_position_stays_short_for_any_backlog() -> None:
     reached = position_after(Snapshot(3), Snapshot(1_000_000), newest=10)
 
     assert str(reached) == "11:11:"
 
 
 @given(snapshots(), snapshots())
-def test_one_snapshot_covers_another_only_if_it_includes_all_of_it(
-    left: Snapshot, right: Snapshot
-) -> None:
+def test_snapshot_covers_another_only_if_complete(left: Snapshot, right: Snapshot) -> None:
     if covers(left, right):
         assert all(left.includes(xid) for xid in XIDS if right.includes(xid))
 

@@ -35,7 +35,7 @@ def test_all_words_bring_candidates_where_few_rows_match() -> None:
     assert plan.candidates == "'sail' | 'goa'"
 
 
-def test_words_too_common_for_the_budget_count_only_in_pairs() -> None:
+def test_too_common_words_count_only_in_pairs() -> None:
     plan = plan_query(once("goa", "sail", "day"), statistics(goa=10, sail=120, day=150), SMALL)
 
     assert not plan.complete
@@ -86,7 +86,7 @@ def test_a_weight_does_not_depend_on_segments_without_the_words() -> None:
     assert few.weights(["goa", "sail"]) == many.weights(["goa", "sail"])
 
 
-def test_a_text_of_typical_length_is_neither_raised_nor_lowered_by_its_length() -> None:
+def test_typical_length_of_a_text_changes_no_score() -> None:
     plan = plan_query(once("goa"), statistics(goa=10), Budget())
 
     assert plan.base + plan.slope * 60.0 == pytest.approx(1.9)  # 1 + k1
@@ -124,7 +124,7 @@ def test_expected_rows_of_single_words_stay_within_the_budget(frequencies: dict[
 
 
 @given(words)
-def test_every_plan_has_candidates_and_a_weight_for_each_word(frequencies: dict[str, int]) -> None:
+def test_plan_has_candidates_and_weights_for_all_words(frequencies: dict[str, int]) -> None:
     plan = plan_query(once(*frequencies), statistics(**frequencies), SMALL)
 
     assert plan.candidates

@@ -34,7 +34,7 @@ def test_an_answer_is_above_what_shares_its_words(encoder: OnnxCrossEncoder) -> 
     assert departs > full > bicycle
 
 
-def test_a_pair_scores_the_same_beside_others(encoder: OnnxCrossEncoder) -> None:
+def test_pair_scores_the_same_in_a_batch(encoder: OnnxCrossEncoder) -> None:
     alone, *others = encoder.tokenize("who?", ["Tom.", "Nobody knows. " * 60, "It was Mia."])
 
     assert encoder.score([*others, alone])[-1] == encoder.score([alone])[0]

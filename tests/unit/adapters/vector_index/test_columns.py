@@ -26,7 +26,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     torch.set_deterministic_debug_mode("default")
 
 
-def test_vectors_of_more_rows_than_are_copied_at_once_stay_with_their_rows(device: str) -> None:
+def test_vectors_copied_in_parts_stay_with_rows(device: str) -> None:
     vectors = np.random.default_rng(0).standard_normal((ROWS, 2)).astype(np.float16)
     columns = Columns(ROOM, 2, device)
     columns.append(

@@ -34,7 +34,7 @@ def test_lists_grow_with_the_root_of_the_rows(rows: int, n_lists: int) -> None:
 
 
 @given(rows=st.integers(1, 10**8))
-def test_each_list_is_trained_on_64_to_256_rows(rows: int) -> None:
+def test_lists_are_trained_on_64_to_256_rows(rows: int) -> None:
     n_lists = RULE.n_lists(rows)
 
     assert min(rows, 64 * n_lists) <= training_rows(n_lists, rows) <= min(rows, 256 * n_lists)
@@ -61,7 +61,7 @@ def test_the_tail_is_full_at_the_number_of_lists(tail: int, n_lists: int, full: 
         (2401, 0, 1200, "doubled"),
     ],
 )
-def test_each_reason_has_its_threshold(
+def test_reasons_have_thresholds(
     alive: int, dead: int, trained_rows: int | None, reason: str | None
 ) -> None:
     assert RULE.rebuild_reason(alive, dead, trained_rows) == reason

@@ -237,7 +237,7 @@ def test_rows_newer_than_the_view_displace_none() -> None:
     assert tiered.names(1, 30) == [name(n) for n in range(30)]
 
 
-def test_each_tenant_has_lists_of_its_own() -> None:
+def test_tenants_have_separate_lists() -> None:
     tiered = Tiered()
     tiered.put(range(40))
     tiered.put(range(40, 80), tenant=OTHER)
@@ -291,7 +291,7 @@ def test_writes_during_a_rebuild_are_kept(during: str, end: int) -> None:
     assert tiered.tier.approximate
 
 
-def test_each_swap_raises_the_generation() -> None:
+def test_swap_raises_the_generation() -> None:
     tiered = Tiered()
     tiered.put(range(40))
     exact = tiered.find(1).generation

@@ -105,7 +105,7 @@ def test_no_search_sees_a_part_of_a_change(monkeypatch: pytest.MonkeyPatch) -> N
     assert caller.versions == [{0}, {1}, {2}]
 
 
-def test_every_answer_is_that_of_one_moment_while_rows_and_lists_are_replaced() -> None:
+def test_answers_during_a_swap_are_of_one_moment() -> None:
     library = WatchedLibrary()
     engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, min_tail=20))
     background = [

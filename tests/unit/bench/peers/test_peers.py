@@ -59,7 +59,7 @@ async def peer(request: pytest.FixtureRequest, tmp_path: Path) -> Peer:
     return made
 
 
-async def test_words_and_meaning_both_find_and_only_in_the_tenant(peer: Peer) -> None:
+async def test_words_and_meaning_find_only_in_the_tenant(peer: Peer) -> None:
     found = await peer.search(OHARA, "Who sailed to Goa?", direction(2), 2)
 
     assert sorted(found) == ["boat", "moon"]
@@ -94,7 +94,7 @@ async def test_graphiti_finds_what_the_facts_of_the_tenant_rest_on(tmp_path: Pat
         assert await peer.search("nobody", "sailed", direction(0), 9) == []
 
 
-async def test_the_facts_of_a_collection_are_those_that_rest_on_something() -> None:
+async def test_facts_of_a_collection_have_evidence() -> None:
     told = Fact(id="told", subject="Mel", relation="sailed to", object="Goa", evidence=("g",))
     rumour = Fact(id="rumour", subject="Mel", relation="likes", object="tea")
     collection = Collection(name="c", memories={"t": Memory([], [told, rumour])}, queries=[])
@@ -106,11 +106,11 @@ async def test_the_facts_of_a_collection_are_those_that_rest_on_something() -> N
     ]
 
 
-def test_what_two_lists_name_comes_before_the_first_of_one() -> None:
+def test_item_of_two_lists_precedes_the_first_of_one() -> None:
     assert fused([["a", "b"], ["c", "b"]], limit=2) == ["b", "a"]
 
 
-async def test_the_first_window_of_each_text_that_may_be_embedded_is_its_vector() -> None:
+async def test_first_window_of_a_text_is_its_vector() -> None:
     secret = Segment(id="s", text="my pin is 1234", sensitive=True)
     memory = Memory([Segment(id="g", text="We sailed to Goa.", speaker="Mel"), secret])
     collection = Collection(name="c", memories={"t": memory}, queries=[])
@@ -143,7 +143,7 @@ QUERIES = [
 ]
 
 
-async def test_every_system_is_asked_the_same_and_has_a_row_and_a_bar(tmp_path: Path) -> None:
+async def test_systems_answer_the_same_queries(tmp_path: Path) -> None:
     asked: Counter[str] = Counter()
     one = Answering("one", ["a"], asked).system()
     other = Answering("other", ["b"], asked).system()
@@ -177,7 +177,7 @@ async def test_a_run_that_ends_early_has_no_row(tmp_path: Path) -> None:
     assert (tmp_path / "overview.png").stat().st_size > 0
 
 
-async def test_no_load_asks_again_what_the_one_before_has_asked() -> None:
+async def test_loads_repeat_no_query() -> None:
     answering = Answering("one", ["a"], Counter())
 
     loads = take_turns([answering.system()], QUERIES, turns=1, calls=5)

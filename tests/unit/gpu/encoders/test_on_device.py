@@ -22,7 +22,7 @@ def network(windows: Sequence[TokenIds]) -> torch.Tensor:
     return torch.stack([window[0] + places for window in windows])
 
 
-def test_they_are_the_rows_that_documents_have_truncated_and_of_unit_length() -> None:
+def test_vectors_on_device_are_truncated_and_normalized() -> None:
     made = vectors_by_length(WINDOWS, network, DIMENSION, padded_tokens=4)
 
     wanted = encode_by_length(WINDOWS, to_host(network), DIMENSION, padded_tokens=4)
@@ -31,7 +31,7 @@ def test_they_are_the_rows_that_documents_have_truncated_and_of_unit_length() ->
 
 
 @pytest.mark.parametrize("value", [0.0, torch.nan, torch.inf])
-def test_what_is_no_vector_is_none_and_the_others_are(value: float) -> None:
+def test_unusable_row_is_none_among_vectors(value: float) -> None:
     def spoilt(windows: Sequence[TokenIds]) -> torch.Tensor:
         rows = network(windows)
         rows[[window[0] == 5 for window in windows]] = value
@@ -42,7 +42,7 @@ def test_what_is_no_vector_is_none_and_the_others_are(value: float) -> None:
     assert [vector is None for vector in made] == [False, False, True, False]
 
 
-def test_what_is_not_finite_beyond_the_dimension_does_not_count() -> None:
+def test_infinite_values_beyond_dimension_are_ignored() -> None:
     def spoilt(windows: Sequence[TokenIds]) -> torch.Tensor:
         rows = network(windows)
         rows[:, DIMENSION:] = torch.nan

@@ -26,7 +26,7 @@ def holds(bucket: Bucket, batch: Bucket) -> bool:
 
 
 @given(batches())
-def test_the_bucket_chosen_is_the_smallest_of_the_plan_that_holds_the_batch(
+def test_smallest_bucket_holding_the_batch_is_chosen(
     case: tuple[BucketPlan, Bucket],
 ) -> None:
     plan, batch = case
@@ -41,7 +41,7 @@ def test_the_bucket_chosen_is_the_smallest_of_the_plan_that_holds_the_batch(
 
 
 @given(batches())
-def test_a_bucket_has_at_most_half_as_many_rows_and_a_quarter_more_tokens_than_a_batch(
+def test_bucket_wastes_a_bounded_part(
     case: tuple[BucketPlan, Bucket],
 ) -> None:
     plan, batch = case
@@ -53,9 +53,7 @@ def test_a_bucket_has_at_most_half_as_many_rows_and_a_quarter_more_tokens_than_a
 
 
 @given(budgets, windows)
-def test_buckets_are_within_the_budget_and_the_window_each_once_the_largest_first(
-    budget: int, window: int
-) -> None:
+def test_buckets_are_distinct_and_the_largest_comes_first(budget: int, window: int) -> None:
     buckets = BucketPlan(token_budget=budget, window=window).buckets
     tokens = [bucket.tokens for bucket in buckets]
 
@@ -64,7 +62,7 @@ def test_buckets_are_within_the_budget_and_the_window_each_once_the_largest_firs
     assert all(bucket.tokens <= budget and bucket.length <= window for bucket in buckets)
 
 
-def test_a_question_with_its_instruction_wastes_two_tokens_of_forty() -> None:
+def test_instructed_question_wastes_two_tokens_of_forty() -> None:
     plan = BucketPlan(token_budget=4096, window=2048)
 
     assert plan.choose(1, 38) == Bucket(1, 40)

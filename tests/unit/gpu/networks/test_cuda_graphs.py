@@ -27,7 +27,7 @@ def fail_twice() -> None:
         raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
 
 
-def test_want_of_memory_is_told_though_the_capture_that_it_ended_fails_in_its_turn() -> None:
+def test_out_of_memory_survives_a_failing_capture_end() -> None:
     with pytest.raises(DeviceMemoryError), translated_memory_errors(CUDA):
         fail_twice()
 

@@ -33,14 +33,14 @@ def test_a_copy_of_it_has_memory_of_its_own() -> None:
     np.testing.assert_array_equal(vector, np.array(VALUES, np.float32))
 
 
-def test_it_comes_to_another_process_as_an_array() -> None:
+def test_device_vector_reaches_another_process_as_array() -> None:
     arrived = pickle.loads(pickle.dumps(made(), protocol=5))
 
     assert type(arrived) is np.ndarray
     np.testing.assert_array_equal(arrived, np.array(VALUES, np.float32))
 
 
-def test_on_its_device_its_memory_is_read_as_it_is() -> None:
+def test_device_vector_is_read_without_a_copy() -> None:
     vector = made()
 
     assert tensor_of(vector, CPU).data_ptr() == vector.tensor.data_ptr()

@@ -94,7 +94,7 @@ def last_call(device: FakeDevice) -> tuple[str, Bucket]:
     return device.calls[-1]
 
 
-def test_a_packed_batch_has_lengths_then_tokens_padded_at_the_right() -> None:
+def test_packed_batch_has_lengths_and_padded_tokens() -> None:
     batch = packed([[5, 6], [7]], Bucket(3, 4))
 
     assert batch.tolist() == [[2, 5, 6, 0, 0], [1, 7, 0, 0, 0], [1, 0, 0, 0, 0]]
@@ -102,7 +102,7 @@ def test_a_packed_batch_has_lengths_then_tokens_padded_at_the_right() -> None:
 
 
 @given(window_lists)
-def test_each_window_has_its_row_and_no_other_row_is_answered(windows: list[list[int]]) -> None:
+def test_padding_rows_are_not_answered(windows: list[list[int]]) -> None:
     direct: Passes = DirectPasses(Network(network, CPU))
     bucketed: Passes = passes_on(FakeDevice())
 
@@ -121,7 +121,7 @@ def test_short_of_memory_the_rows_are_the_same(
     np.testing.assert_array_equal(passes.run(fitting), of_windows(fitting))
 
 
-def test_shapes_are_recorded_the_largest_first_and_the_largest_batch_is_run_beside_them() -> None:
+def test_largest_shapes_are_recorded_first() -> None:
     device = FakeDevice()
     passes_on(device)
     captures = [call for call in device.calls if call[0] == "capture"]
@@ -133,7 +133,7 @@ def test_shapes_are_recorded_the_largest_first_and_the_largest_batch_is_run_besi
 
 
 @given(st.integers(1, 70))
-def test_a_shape_that_keeps_the_device_busy_for_long_is_not_recorded(tokens: int) -> None:
+def test_slow_shape_is_not_recorded(tokens: int) -> None:
     device = FakeDevice(token_s=RECORDED_S / (tokens + 0.5))
     passes = passes_on(device)
 
@@ -142,7 +142,7 @@ def test_a_shape_that_keeps_the_device_busy_for_long_is_not_recorded(tokens: int
     assert len(tried) <= 1 + len(SMALL.buckets).bit_length()
 
 
-def test_how_many_shapes_are_recorded_and_how_long_it_took_is_logged(
+def test_recording_of_shapes_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -156,7 +156,7 @@ def test_how_many_shapes_are_recorded_and_how_long_it_took_is_logged(
     assert logged["seconds"] == pytest.approx(device.clock() - 1, abs=0.01)
 
 
-def test_a_batch_is_replayed_in_its_bucket_and_beyond_all_of_them_run_as_it_is() -> None:
+def test_batch_beyond_all_buckets_is_run_directly() -> None:
     device = FakeDevice()
     passes = passes_on(device)
 
@@ -167,7 +167,7 @@ def test_a_batch_is_replayed_in_its_bucket_and_beyond_all_of_them_run_as_it_is()
     assert last_call(device) == ("run", Bucket(3, 90))
 
 
-def test_shapes_that_memory_is_too_short_for_are_left_out_and_logged(
+def test_shapes_beyond_memory_are_skipped_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -185,7 +185,7 @@ def test_shapes_that_memory_is_too_short_for_are_left_out_and_logged(
     )
 
 
-def test_a_batch_whose_shape_was_left_out_is_run_as_it_is() -> None:
+def test_batch_of_a_skipped_shape_is_run_directly() -> None:
     device = FakeDevice(recorded_tokens=0)
     passes = passes_on(device)
 
@@ -194,7 +194,7 @@ def test_a_batch_whose_shape_was_left_out_is_run_as_it_is() -> None:
     assert last_call(device) == ("run", Bucket(3, 7))
 
 
-def test_batches_are_halved_until_the_device_has_memory_for_them(
+def test_batches_are_halved_until_memory_suffices(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -206,7 +206,7 @@ def test_batches_are_halved_until_the_device_has_memory_for_them(
     ]
 
 
-def test_with_memory_enough_the_batch_is_the_one_planned_and_there_is_no_warning(
+def test_sufficient_memory_keeps_the_planned_batch(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -216,12 +216,12 @@ def test_with_memory_enough_the_batch_is_the_one_planned_and_there_is_no_warning
     assert caplog.records == []
 
 
-def test_without_memory_for_the_longest_window_there_are_no_passes() -> None:
+def test_longest_window_beyond_memory_is_an_error() -> None:
     with pytest.raises(DeviceMemoryError):
         passes_on(FakeDevice(tokens=WINDOW - 1))
 
 
-def test_on_a_cpu_a_batch_is_run_in_its_own_shape() -> None:
+def test_batch_on_a_cpu_keeps_its_shape() -> None:
     shapes = []
 
     def watched(ids: Tensor, lengths: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ def test_padding_is_at_the_right_and_masked() -> None:
     }
 
 
-def test_types_of_tokens_are_padded_too_where_a_model_has_them() -> None:
+def test_token_types_are_padded_if_present() -> None:
     inputs = padded([Pair([5, 6], [0, 1]), Pair([7], [1])], padding=9)
 
     assert inputs["token_type_ids"].tolist() == [[0, 1], [1, 0]]

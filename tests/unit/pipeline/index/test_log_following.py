@@ -54,7 +54,7 @@ def found(answer: IndexAnswer) -> list[object]:
     return [candidate.item for candidate in answer.candidates]
 
 
-async def test_it_answers_from_the_snapshot_once_it_is_filled() -> None:
+async def test_filled_index_answers_from_the_snapshot() -> None:
     async with following(filled_feed("a", "b")) as index:
         await ready(index)
         answer = await ask(index)
@@ -63,7 +63,7 @@ async def test_it_answers_from_the_snapshot_once_it_is_filled() -> None:
     assert (answer.epoch, answer.stale) == (1, False)
 
 
-async def test_before_it_is_filled_it_says_that_it_starts() -> None:
+async def test_unfilled_index_reports_that_it_starts() -> None:
     index = following(filled_feed("a"))
 
     with pytest.raises(NotReadyError, match="starting"):
@@ -73,7 +73,7 @@ async def test_before_it_is_filled_it_says_that_it_starts() -> None:
     await index.stop()
 
 
-async def test_a_write_is_found_by_a_read_that_carries_its_token() -> None:
+async def test_read_with_a_token_finds_its_write() -> None:
     feed = filled_feed("a")
     async with following(feed) as index:
         await ready(index)
@@ -87,7 +87,7 @@ async def test_a_write_is_found_by_a_read_that_carries_its_token() -> None:
     assert not answer.stale
 
 
-async def test_a_read_that_cannot_wait_longer_answers_and_says_it_is_stale() -> None:
+async def test_read_without_time_answers_as_stale() -> None:
     feed = filled_feed("a")
     async with following(feed) as index:
         await ready(index)
@@ -106,7 +106,7 @@ async def test_a_token_of_another_epoch_is_never_waited_for() -> None:
     assert answer.stale
 
 
-async def test_a_wait_that_began_before_the_fill_does_not_take_another_epoch_for_its_own() -> None:
+async def test_wait_begun_before_filling_ignores_other_epochs() -> None:
     index = following(filled_feed("a"))
     token = ConsistencyToken.of("another", [3])
     waiting = asyncio.create_task(index.caught_up(token, Deadline.after(0.1)))
@@ -117,7 +117,7 @@ async def test_a_wait_that_began_before_the_fill_does_not_take_another_epoch_for
         assert not await waiting
 
 
-async def test_its_lag_is_that_of_the_changes_it_has_not_taken() -> None:
+async def test_lag_is_that_of_unapplied_changes() -> None:
     feed = filled_feed("a")
     index = following(feed)
     before = await index.lag_s()
@@ -154,7 +154,7 @@ class Reshaping(InMemoryIndex):
         self.may_reshape.set()
 
 
-async def test_each_filling_and_each_new_shape_is_an_epoch_and_none_comes_again() -> None:
+async def test_fillings_and_shapes_have_distinct_epochs() -> None:
     engines: list[Reshaping] = []
 
     def make_engine() -> Reshaping:
@@ -183,7 +183,7 @@ async def test_each_filling_and_each_new_shape_is_an_epoch_and_none_comes_again(
     assert (status.epoch, status.tiers) == (4, ())
 
 
-async def test_an_erased_row_is_gone_before_its_erasure_is_caught_up() -> None:
+async def test_erased_row_is_gone_before_the_log_position() -> None:
     feed = filled_feed("a", "b")
     async with following(feed) as index:
         await ready(index)
@@ -220,7 +220,7 @@ class ManyRows(InMemoryIndex):
         return log_following.INLINE_ROWS + 1
 
 
-async def test_a_large_scan_answers_from_a_thread_in_the_same_way() -> None:
+async def test_large_scan_answers_equally_from_a_thread() -> None:
     index = LogFollowingIndex(filled_feed("a", "b"), FAKE_MODEL, ManyRows)
     async with index:
         await ready(index)
@@ -239,7 +239,7 @@ async def test_only_those_asked_for_are_considered(engine: type[InMemoryIndex]) 
     assert found(answer) == ids("b", "c")
 
 
-async def test_while_postgresql_is_away_it_answers_and_then_goes_on() -> None:
+async def test_index_answers_during_an_outage_of_postgresql() -> None:
     feed = filled_feed("a")
     async with following(feed) as index:
         await ready(index)
@@ -292,7 +292,7 @@ async def test_an_unexpected_failure_makes_it_start_again() -> None:
         assert found(await ask(index)) == ids("a", "b")
 
 
-async def test_rows_without_vectors_of_the_model_hold_it_back_with_the_progress() -> None:
+async def test_incomplete_embeddings_delay_readiness_with_progress() -> None:
     feed = FakeFeed()
     embedded = feed.put(row("a"))
     feed.embed()
@@ -309,7 +309,7 @@ async def test_rows_without_vectors_of_the_model_hold_it_back_with_the_progress(
         assert len(found(await ask(index))) == 4
 
 
-async def test_a_backlog_of_a_complete_model_does_not_hold_it_back() -> None:
+async def test_backlog_of_a_complete_model_delays_nothing() -> None:
     feed = filled_feed("a")
     feed.put(*(row(name) for name in "bcd"))
     async with following(feed) as index:
@@ -319,7 +319,7 @@ async def test_a_backlog_of_a_complete_model_does_not_hold_it_back() -> None:
         assert (await index.status()).ready
 
 
-async def test_an_index_that_was_complete_goes_on_when_another_model_overtakes_its_own() -> None:
+async def test_complete_index_goes_on_beneath_another_model() -> None:
     feed = filled_feed("a")
     async with following(feed) as index:
         await ready(index)
@@ -331,7 +331,7 @@ async def test_an_index_that_was_complete_goes_on_when_another_model_overtakes_i
 
 
 @pytest.mark.parametrize("many", [1, 2 * log_following.INLINE_CHANGES])
-async def test_a_row_that_no_search_could_score_is_left_out_and_takes_the_place_of_its_former(
+async def test_unusable_row_replaces_its_former_row_with_none(
     many: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     feed = filled_feed("a", "b")
@@ -375,7 +375,7 @@ async def related(
     return await index.related(asked, ids("a"), 10, Deadline.after(within_s))
 
 
-async def test_what_is_related_to_a_write_is_found_by_a_read_that_carries_its_token() -> None:
+async def test_read_with_a_token_finds_related_writes() -> None:
     feed = FakeFeed()
     feed.put(segment_row(segment("a", speaker="Mara"), unit(1)))
     feed.embed()
@@ -394,7 +394,7 @@ async def test_what_is_related_to_a_write_is_found_by_a_read_that_carries_its_to
     assert (found(answer), answer.stale, answer.epoch) == (ids("b"), False, 1)
 
 
-async def test_before_it_is_filled_nothing_is_related_and_no_traits_are_known() -> None:
+async def test_unfilled_index_relates_nothing() -> None:
     index = following(filled_feed("a"))
 
     with pytest.raises(NotReadyError, match="starting"):

@@ -126,7 +126,7 @@ def index_of(rows: list[IndexRow]) -> EngineIndex:
     filter_=st.sampled_from([Filter(), Filter(kinds=("note",))]),
     depth=st.integers(1, 12),
 )
-async def test_shards_find_exactly_what_one_index_of_all_rows_finds(
+async def test_shards_find_exactly_as_a_whole_index(
     segments: dict[str, list[int]],
     facts: dict[str, tuple[int, list[str]]],
     count: int,
@@ -142,7 +142,7 @@ async def test_shards_find_exactly_what_one_index_of_all_rows_finds(
     assert await ShardedIndex(shards).search(*asked) == await whole.search(*asked)
 
 
-async def test_one_stale_shard_makes_the_answer_stale_and_the_oldest_epoch_is_told() -> None:
+async def test_stale_shard_makes_the_whole_answer_stale() -> None:
     answer = await search(found("a", epoch=4, stale=True), found("b", epoch=9))
 
     assert (answer.stale, answer.epoch, answer.unsearched) == (True, 4, "")
@@ -159,7 +159,7 @@ async def test_one_stale_shard_makes_the_answer_stale_and_the_oldest_epoch_is_to
         (HANGING, "no answer in time"),
     ],
 )
-async def test_a_lost_shard_takes_its_rows_and_the_answer_says_so(lost: OneIndex, why: str) -> None:
+async def test_lost_shard_is_named_in_the_answer(lost: OneIndex, why: str) -> None:
     answer = await search(found("a"), lost, found("b"), seconds=0.2)
 
     assert [each.item.id for each in answer.candidates] == ["a", "b"]
@@ -197,7 +197,7 @@ async def test_a_fault_of_the_question_is_no_lost_shard() -> None:
         await search(found("a"), OneIndex(ValueError("vectors must have 4 dimensions")))
 
 
-async def test_rows_are_counted_in_all_shards_or_not_at_all() -> None:
+async def test_rows_are_counted_only_over_all_shards() -> None:
     items = [segment_id("a")]
 
     assert await ShardedIndex([found(), found()]).count(TENANT, items) == 2
@@ -205,14 +205,14 @@ async def test_rows_are_counted_in_all_shards_or_not_at_all() -> None:
         await ShardedIndex([found(), LOST]).count(TENANT, items)
 
 
-async def test_a_write_is_seen_when_every_shard_has_seen_it() -> None:
+async def test_write_is_seen_by_every_shard() -> None:
     seen, unseen = FixedIndex(), FixedIndex(ready=False)
 
     assert await ShardedIndex([seen, seen]).caught_up(TOKEN, soon())
     assert not await ShardedIndex([seen, unseen]).caught_up(TOKEN, soon())
 
 
-async def test_the_state_is_ready_when_every_shard_is_and_names_those_that_are_not() -> None:
+async def test_state_names_shards_not_ready() -> None:
     def in_state(status: IndexStatus | None) -> OneIndex:
         return OneIndex(None, status)
 
@@ -235,7 +235,7 @@ async def test_the_state_is_ready_when_every_shard_is_and_names_those_that_are_n
 # ---------------------------------------------------------------- asked with the text
 
 
-async def test_places_that_embed_and_search_are_asked_with_the_text_and_merged_alike() -> None:
+async def test_embedding_shards_receive_the_text_and_are_merged() -> None:
     shards: ShardedSearch[str] = ShardedSearch([found("b"), LOST, found("a", score=0.7)])
 
     answer = await shards.search("?", WantedNeighbours(ItemKind.SEGMENT, scope(), 1), soon())

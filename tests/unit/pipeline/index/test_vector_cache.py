@@ -30,7 +30,7 @@ def cached(cache: VectorCache, tenant: TenantName, texts: Iterable[str]) -> list
     return [text for text in texts if cache.get(tenant, text) is not None]
 
 
-def test_a_tenant_that_asks_a_lot_evicts_only_its_own_vectors() -> None:
+def test_busy_tenant_evicts_only_its_own_vectors() -> None:
     cache = cache_of(4, of_a_tenant=2)
     add(cache, TENANT, ["a1", "a2"])
 
@@ -51,7 +51,7 @@ def test_the_least_recently_used_vector_of_a_tenant_is_evicted() -> None:
     assert cached(cache, TENANT, ["q1", "q2", "q3"]) == ["q1", "q3"]
 
 
-def test_at_the_bound_of_all_the_tenant_that_has_not_asked_for_longest_loses_its_own() -> None:
+def test_least_recent_tenant_is_evicted_at_total_bound() -> None:
     cache = cache_of(4, of_a_tenant=2)
     for tenant in (TENANT, OTHER):
         add(cache, tenant, ["q1", "q2"])
@@ -63,7 +63,7 @@ def test_at_the_bound_of_all_the_tenant_that_has_not_asked_for_longest_loses_its
     assert cached(cache, OTHER, ["q1", "q2"]) == ["q2"]
 
 
-def test_a_long_question_takes_the_room_of_several() -> None:
+def test_long_question_takes_the_space_of_several() -> None:
     cache = cache_of(4, of_a_tenant=3)
     add(cache, TENANT, ["q1", "q2", "q3"])
 
@@ -73,7 +73,7 @@ def test_a_long_question_takes_the_room_of_several() -> None:
     assert cached(cache, TENANT, ["q1", "q2", "q3", long]) == ["q3", long]
 
 
-def test_a_vector_that_does_not_fit_is_not_cached_and_takes_no_room() -> None:
+def test_oversized_vector_is_not_cached() -> None:
     cache = cache_of(4, of_a_tenant=2)
 
     huge = "?" * 3 * ONE
@@ -82,7 +82,7 @@ def test_a_vector_that_does_not_fit_is_not_cached_and_takes_no_room() -> None:
     assert cached(cache, TENANT, ["q1", huge, "q2", "q3"]) == ["q2", "q3"]
 
 
-def test_a_vector_that_comes_twice_takes_the_room_of_one() -> None:
+def test_repeated_vector_takes_space_once() -> None:
     cache = cache_of(4, of_a_tenant=2)
 
     add(cache, TENANT, ["q1", "q1", "q2"])
@@ -90,7 +90,7 @@ def test_a_vector_that_comes_twice_takes_the_room_of_one() -> None:
     assert cached(cache, TENANT, ["q1", "q2"]) == ["q1", "q2"]
 
 
-def test_the_batch_of_a_cached_row_does_not_stay_in_memory() -> None:
+def test_batch_of_a_cached_row_is_released() -> None:
     batch = np.tile(VECTOR, (50, 1))
     cache = VectorCache()
 

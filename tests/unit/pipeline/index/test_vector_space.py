@@ -64,7 +64,7 @@ def soon() -> Deadline:
     return Deadline.after(30)
 
 
-async def test_a_question_is_embedded_once_for_all_that_ask_it() -> None:
+async def test_equal_questions_are_embedded_once() -> None:
     embedder = GatedEmbedder()
     search = EmbeddedSearch(embedder, FixedIndex())
     together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
@@ -77,7 +77,7 @@ async def test_a_question_is_embedded_once_for_all_that_ask_it() -> None:
     assert all(np.array_equal(each, made[0]) for each in made)
 
 
-async def test_no_tenant_can_tell_by_the_time_what_another_asked() -> None:
+async def test_response_time_reveals_no_query_of_another_tenant() -> None:
     embedder = GatedEmbedder()
     embedder.gate.set()
     search = EmbeddedSearch(embedder, FixedIndex())
@@ -88,7 +88,7 @@ async def test_no_tenant_can_tell_by_the_time_what_another_asked() -> None:
     assert embedder.asked == [GOA, GOA]
 
 
-async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> None:
+async def test_cancelled_caller_does_not_cancel_shared_embedding() -> None:
     embedder = GatedEmbedder()
     search = EmbeddedSearch(embedder, FixedIndex())
     first = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
@@ -103,7 +103,7 @@ async def test_one_that_gives_up_does_not_take_the_vector_from_the_others() -> N
     assert embedder.asked == [GOA]
 
 
-async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another() -> None:
+async def test_caller_with_more_time_embeds_again() -> None:
     embedder = GatedEmbedder()
     search = EmbeddedSearch(embedder, FixedIndex())
     hasty = asyncio.create_task(search.vector_of(TENANT, GOA, Deadline.after(0.01)))
@@ -118,7 +118,7 @@ async def test_one_that_has_more_time_is_not_refused_by_the_deadline_of_another(
     assert len(await patient)
 
 
-async def test_what_nobody_waits_for_any_more_is_not_embedded() -> None:
+async def test_abandoned_question_is_not_embedded() -> None:
     embedder = GatedEmbedder()
     search = EmbeddedSearch(embedder, FixedIndex())
     together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
@@ -135,7 +135,7 @@ async def test_what_nobody_waits_for_any_more_is_not_embedded() -> None:
     assert embedder.cancelled == 1
 
 
-async def test_an_error_is_told_to_those_who_wait_and_to_nobody_after_them() -> None:
+async def test_error_reaches_only_the_waiting_callers() -> None:
     embedder = RefusingEmbedder()
     search = EmbeddedSearch(embedder, FixedIndex())
     together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
@@ -162,7 +162,7 @@ async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> N
     assert embedder.asked == ["a", "b", "c", "b"]
 
 
-async def test_what_is_nearest_to_the_text_is_found_and_the_time_for_its_vector_told() -> None:
+async def test_search_reports_the_time_of_embedding() -> None:
     embedder, engine = FakeEmbedder(), InMemoryIndex()
     for id_, text in {"goa": GOA, "dog": "the dog sleeps"}.items():
         [vectors] = await embedder.embed_documents([text])
@@ -193,7 +193,7 @@ async def looked_up(question: Query, space: VectorSpace) -> tuple[int, float]:
     return answer.epoch, lookup.embedding_s
 
 
-async def test_a_space_that_does_both_is_asked_with_the_text_and_embeds_nothing_here() -> None:
+async def test_combined_space_receives_the_text() -> None:
     semantic = NotedSearch()
 
     found = await looked_up(query(GOA), VectorSpace(DeafEmbedder(), FixedIndex(), semantic))
@@ -202,7 +202,7 @@ async def test_a_space_that_does_both_is_asked_with_the_text_and_embeds_nothing_
     assert found == (7, 3.0)
 
 
-async def test_a_vector_of_the_callers_is_looked_up_in_such_a_space_as_it_is() -> None:
+async def test_combined_space_receives_a_given_vector_unchanged() -> None:
     semantic = NotedSearch()
     question = query(GOA, vector=(1.0, 0.0))
 
@@ -223,7 +223,7 @@ async def placed(*ids_and_texts: tuple[str, str]) -> VectorSpace:
     return VectorSpace.of(embedder, EngineIndex(engine))
 
 
-async def test_what_is_near_one_of_several_questions_is_found_by_its_cosine_to_that_one() -> None:
+async def test_nearest_question_decides_the_cosine_of_hits() -> None:
     space = await placed(("goa", PARTS[0]), ("dog", PARTS[1]), ("far", "a red moon rose"))
     question = query("? ".join(PARTS))
     lookup = VectorLookup(question, space, PARTS)
@@ -236,7 +236,7 @@ async def test_what_is_near_one_of_several_questions_is_found_by_its_cosine_to_t
     }
 
 
-async def test_each_of_several_questions_is_asked_where_embedding_and_searching_are_one() -> None:
+async def test_combined_space_receives_every_question() -> None:
     semantic = NotedSearch()
     space = VectorSpace(DeafEmbedder(), FixedIndex(), semantic)
     lookup = VectorLookup(query(GOA), space, PARTS)
@@ -247,7 +247,7 @@ async def test_each_of_several_questions_is_asked_where_embedding_and_searching_
     assert (answer.epoch, lookup.embedding_s) == (7, 3.0)
 
 
-async def test_one_stale_answer_among_several_makes_the_whole_stale() -> None:
+async def test_stale_part_makes_the_whole_answer_stale() -> None:
     class HalfStaleSearch(NotedSearch):
         async def search(
             self, text: str, wanted: WantedNeighbours, deadline: Deadline

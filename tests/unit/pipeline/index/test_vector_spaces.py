@@ -59,7 +59,7 @@ async def test_the_previous_space_answers_until_the_current_one_does() -> None:
     assert not previous.is_open
 
 
-async def test_a_vector_of_the_callers_is_looked_up_in_the_current_space() -> None:
+async def test_given_vector_is_searched_in_the_current_space() -> None:
     previous = Opened()
     spaces = succession(FixedIndex(ready=False, incomplete=True), previous.open)
     handing_over = asyncio.create_task(spaces.hand_over())
@@ -71,7 +71,7 @@ async def test_a_vector_of_the_callers_is_looked_up_in_the_current_space() -> No
     assert asked is spaces.current
 
 
-async def test_a_previous_space_that_is_being_filled_does_not_answer() -> None:
+async def test_previous_space_does_not_answer_before_filled() -> None:
     current = FixedIndex(ready=False, incomplete=True)
     previous = Opened(VectorSpace.of(FakeEmbedder(), FixedIndex(ready=False)))
     spaces = succession(current, previous.open)
@@ -84,7 +84,7 @@ async def test_a_previous_space_that_is_being_filled_does_not_answer() -> None:
     assert asked is spaces.current
 
 
-async def test_a_previous_space_that_is_not_needed_is_not_opened() -> None:
+async def test_unneeded_previous_space_is_not_opened() -> None:
     previous = Opened()
 
     await succession(FixedIndex(ready=True), previous.open).hand_over()
@@ -92,7 +92,7 @@ async def test_a_previous_space_that_is_not_needed_is_not_opened() -> None:
     assert previous.times == 0
 
 
-async def test_a_previous_model_that_cannot_be_loaded_is_logged_and_done_without(
+async def test_unloadable_previous_model_is_logged_and_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @asynccontextmanager

@@ -81,7 +81,7 @@ class CrossEncoderOnDevice(FakeCrossEncoder):
         return super().score(pairs)
 
 
-async def test_a_lost_device_is_told_to_all_who_ask_and_ends_its_process_once() -> None:
+async def test_lost_device_ends_its_process_once() -> None:
     device = Device()
     async with BatchedEmbedder(EncoderOnDevice(device), watch=device.watch("embedder")) as embedder:
         await embedder.embed_query("goa", soon())
@@ -109,7 +109,7 @@ async def test_an_error_after_which_the_device_goes_on_ends_nothing() -> None:
     assert not device.ended
 
 
-def test_what_was_being_computed_when_the_device_was_lost_is_not_used() -> None:
+def test_results_computed_during_the_loss_are_unused() -> None:
     """Its kernels may have run or not; only the one that failed says so."""
     device = Device()
     watch = device.watch("index")
@@ -177,7 +177,7 @@ async def test_an_index_watches_each_use_of_its_engines_device(
     assert not engine.unwatched
 
 
-async def test_hits_keep_their_order_while_the_rerankers_device_is_lost() -> None:
+async def test_lost_reranker_device_keeps_the_order_of_hits() -> None:
     device = Device()
     async with QueuedReranker(
         lambda: CrossEncoderOnDevice(device), load_at_start=True, watch=device.watch("reranker")
@@ -209,7 +209,7 @@ class OneTask:
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-async def test_no_row_is_dead_lettered_for_what_was_the_devices_fault(rows: int) -> None:
+async def test_lost_device_dead_letters_no_row(rows: int) -> None:
     device = Device()
     device.fault = StickyError()
     log = OneTask()

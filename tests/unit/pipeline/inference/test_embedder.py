@@ -88,7 +88,7 @@ async def test_the_model_is_that_of_the_encoder() -> None:
     assert model == FAKE_MODEL
 
 
-async def test_questions_that_come_while_the_encoder_works_make_one_batch() -> None:
+async def test_questions_during_a_batch_make_the_next() -> None:
     encoder = GatedEncoder()
     async with BatchedEmbedder(encoder) as embedder:
         first = await begin(embedder.embed_query("first", soon()))
@@ -100,7 +100,7 @@ async def test_questions_that_come_while_the_encoder_works_make_one_batch() -> N
     assert [len(batch) for batch in encoder.batches] == [1, 5]
 
 
-async def test_each_batch_is_told_with_its_worker_and_its_windows() -> None:
+async def test_batch_is_measured_with_its_worker_and_windows() -> None:
     told: list[tuple[str, int]] = []
     encoder = GatedEncoder()
     async with BatchedEmbedder(encoder, None, lambda *batch: told.append(batch)) as embedder:
@@ -171,7 +171,7 @@ async def test_a_question_waits_behind_one_bulk_batch_at_most() -> None:
 
 
 @pytest.mark.parametrize("placed", [of_this_replica, of_another_replica])
-async def test_on_a_cpu_documents_wait_for_as_long_as_questions_come(
+async def test_documents_wait_for_all_questions_on_cpus(
     placed: Callable[[Embedder], Embedder],
 ) -> None:
     encoder = GatedEncoder()
@@ -203,7 +203,7 @@ async def test_a_long_document_is_cut_into_bulk_batches_too() -> None:
     assert order == ["bulk", "question", "bulk", "bulk", "bulk"]
 
 
-async def test_documents_come_back_in_order_with_a_row_per_window() -> None:
+async def test_documents_return_in_order_with_window_rows() -> None:
     encoder = FakeEncoder(window=4)
     texts = ["one two three four five six", "one", "two three"]
     async with BatchedEmbedder(encoder, BatchLimits(bulk_tokens=3)) as embedder:
@@ -246,7 +246,7 @@ async def test_a_cancelled_question_is_dropped_before_it_runs() -> None:
     assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
 
 
-async def test_a_cancelled_question_gives_its_place_in_the_queue_to_another_at_once() -> None:
+async def test_cancelled_question_frees_its_place_at_once() -> None:
     encoder = GatedEncoder()
     async with BatchedEmbedder(encoder, BatchLimits(waiting_queries=1)) as embedder:
         first = await begin(embedder.embed_query("first", soon()))
@@ -312,7 +312,7 @@ async def test_cancelled_documents_are_dropped_before_their_next_batch() -> None
     ],
     ids=["questions", "documents"],
 )
-async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back(
+async def test_full_queue_rejects_with_a_retry_delay(
     ask: Callable[[BatchedEmbedder], Awaitable[object]],
 ) -> None:
     encoder = GatedEncoder()
@@ -330,14 +330,14 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back(
     assert refused.value.retry_after_s > 0
 
 
-async def test_a_call_larger_than_the_queue_is_let_in_when_nothing_waits() -> None:
+async def test_oversized_call_enters_an_empty_queue() -> None:
     async with BatchedEmbedder(FakeEncoder(), BatchLimits(waiting_documents=2)) as embedder:
         rows = await embedder.embed_documents(["one", "two", "three"])
 
     assert len(rows) == 3
 
 
-async def test_an_error_reaches_the_questions_of_its_batch_and_no_others() -> None:
+async def test_error_fails_only_questions_of_its_batch() -> None:
     async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
         outcomes = await asyncio.gather(
             *(embedder.embed_query(text, soon()) for text in ("before", "poison", "after")),
@@ -347,7 +347,7 @@ async def test_an_error_reaches_the_questions_of_its_batch_and_no_others() -> No
     assert [isinstance(outcome, RuntimeError) for outcome in outcomes] == [False, True, False]
 
 
-async def test_an_error_reaches_the_documents_of_its_batch_and_no_others() -> None:
+async def test_error_fails_only_documents_of_its_batch() -> None:
     async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
         outcomes = await asyncio.gather(
             *(embedder.embed_documents([text, "more"]) for text in ("before", "poison", "after")),
@@ -372,7 +372,7 @@ class Unsound(FakeEncoder):
 
 
 @pytest.mark.parametrize("made", [0.0, np.nan, np.inf])
-async def test_what_is_no_vector_is_an_error_of_its_own_text_alone(made: float) -> None:
+async def test_unsound_vector_fails_only_its_text(made: float) -> None:
     texts = ("before", "poison", "after")
     async with BatchedEmbedder(Unsound(made)) as embedder:
         outcomes = await asyncio.gather(
@@ -443,7 +443,7 @@ async def test_a_batch_never_holds_up_the_event_loop() -> None:
 
 
 @pytest.mark.parametrize("is_accelerator", [False, True])
-async def test_nothing_is_tokenized_or_encoded_in_the_event_loop(is_accelerator: bool) -> None:
+async def test_event_loop_neither_tokenizes_nor_encodes(is_accelerator: bool) -> None:
     encoder = WatchedEncoder(is_accelerator=is_accelerator)
     encoder.release(100)
     async with BatchedEmbedder(encoder) as embedder:
@@ -484,7 +484,7 @@ async def test_a_cpu_tokenizes_between_its_batches() -> None:
     assert {*encoder.tokenized_by.values()} == encoder.encoded_by
 
 
-async def test_what_is_cut_ahead_is_encoded_as_what_is_not() -> None:
+async def test_text_split_ahead_is_encoded_equally() -> None:
     texts = [f"one two three {'four ' * number}" for number in range(30)]
     limits = BatchLimits(bulk_characters=40, bulk_tokens=8)
     alone = FakeEncoder(window=4)

@@ -205,7 +205,7 @@ def test_no_question_waits_behind_two_bulk_batches(
 
 
 @given(batch_seconds, token_seconds, questions, calls)
-def test_a_question_waits_for_questions_before_it_and_a_bulk_batch_at_most(
+def test_question_waits_for_at_most_a_bulk_batch(
     batch_s: float,
     token_s: float,
     asked: list[tuple[float, int]],
@@ -225,7 +225,7 @@ def test_a_question_waits_for_questions_before_it_and_a_bulk_batch_at_most(
 
 
 @given(batch_seconds, token_seconds, calls)
-def test_a_bulk_batch_takes_no_longer_than_a_question_may_wait(
+def test_bulk_batch_takes_no_longer_than_questions_wait(
     batch_s: float, token_s: float, called: list[tuple[float, list[int]]]
 ) -> None:
     simulation = Simulation(batch_s, token_s)
@@ -254,7 +254,7 @@ def test_documents_go_on_while_questions_leave_the_device_time(
     assert documents.waited_s <= (bulk_s + question_s) / (1 - 1 / leisure) * ROUNDING
 
 
-def test_documents_keep_most_of_the_device_beside_questions_that_never_cease() -> None:
+def test_documents_keep_most_of_device_under_questions() -> None:
     # About a 0.6B on an H100: .8 ms a batch and 1.2 us a token, with 2,000 questions a second.
     draw = random.Random(0)
     arrivals = list(accumulate(draw.expovariate(2000) for _ in range(4000)))
@@ -291,7 +291,7 @@ def test_questions_are_answered_in_the_order_they_came(
 
 
 @given(batch_seconds, token_seconds, calls)
-def test_no_document_waits_for_one_that_was_cut_later(
+def test_documents_are_encoded_in_order_of_splitting(
     batch_s: float, token_s: float, called: list[tuple[float, list[int]]]
 ) -> None:
     one_text_at_once = Simulation(batch_s, token_s, characters=1)
@@ -324,7 +324,7 @@ def test_equal_questions_are_one_row_of_a_batch(
     token_seconds,
     st.lists(st.tuples(instants, st.floats(0, 0.1), st.booleans()), max_size=60),
 )
-def test_who_went_away_or_is_late_is_never_computed(
+def test_cancelled_or_late_question_is_never_computed(
     batch_s: float, token_s: float, asked: list[tuple[float, float, bool]]
 ) -> None:
     simulation = Simulation(batch_s, token_s)
@@ -346,9 +346,7 @@ def test_who_went_away_or_is_late_is_never_computed(
     [(0.8e-3, 0.5e-6), (3.8e-3, 3.7e-6), (53e-3, 58e-6)],
     ids=["0.6B on an H100", "0.6B on a GB10", "8B on a GB10"],
 )
-def test_on_devices_that_were_measured_bulk_batches_fill_the_time_they_have(
-    batch_s: float, token_s: float
-) -> None:
+def test_bulk_batches_on_measured_devices_fill_their_time(batch_s: float, token_s: float) -> None:
     simulation = Simulation(batch_s, token_s)
     simulation.documents(0, numbered([128] * 2000))
     simulation.run()

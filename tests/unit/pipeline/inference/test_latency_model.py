@@ -28,12 +28,12 @@ def predicted(latency_model: LatencyModel, tokens: int) -> float:
     return seconds
 
 
-def test_nothing_is_predicted_before_anything_ran() -> None:
+def test_model_predicts_no_latency_before_a_batch() -> None:
     assert LatencyModel().seconds(100) is None
     assert LatencyModel().tokens_within(1.0) == 0
 
 
-def test_batches_of_two_sizes_tell_what_any_batch_takes_and_what_a_token() -> None:
+def test_batches_of_two_sizes_determine_every_latency() -> None:
     latency_model = learned(*[40, 1000] * 5)
 
     for tokens in (1, 40, 500, 4000):
@@ -46,7 +46,7 @@ def test_batches_of_two_sizes_tell_what_any_batch_takes_and_what_a_token() -> No
     batch_s=st.floats(0, 0.1),
     token_s=st.floats(0, 1e-4),
 )
-def test_what_is_said_to_fit_does_fit(
+def test_batch_predicted_to_fit_does_fit(
     sizes: list[int], seconds: float, batch_s: float, token_s: float
 ) -> None:
     latency_model = learned(*sizes, batch_s=batch_s, token_s=token_s)
@@ -83,14 +83,14 @@ def test_a_device_that_became_slower_is_followed() -> None:
     assert predicted(latency_model, 1024) == pytest.approx(0.1 + 1.024)
 
 
-def test_batches_of_one_size_are_put_down_to_their_tokens() -> None:
+def test_batches_of_equal_size_count_by_tokens() -> None:
     latency_model = learned(*[100] * 10)
 
     assert predicted(latency_model, 100) == pytest.approx(BATCH_S + 100 * TOKEN_S)
     assert predicted(latency_model, 200) == pytest.approx(2 * predicted(latency_model, 100))
 
 
-def test_no_batch_is_said_to_fit_that_is_far_larger_than_any_that_ran() -> None:
+def test_batch_far_beyond_measured_sizes_never_fits() -> None:
     latency_model = learned(100, 400, batch_s=0.001, token_s=0)
 
     assert latency_model.tokens_within(0.002) == GROWTH * 400

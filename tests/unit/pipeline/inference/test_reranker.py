@@ -100,7 +100,7 @@ async def test_the_order_is_kept_however_the_work_is_split(tokens: int) -> None:
     assert logits == [1.0, 3.0, 0.0, 1.0, 4.0, 0.0]
 
 
-async def test_a_batch_has_texts_of_like_length_and_keeps_to_the_budget_of_the_device() -> None:
+async def test_batch_has_similar_lengths_within_device_budget() -> None:
     # Five tokens more than the text each, and all are padded to the longest: 3 x 8 and 1 x 16.
     encoder = FakeCrossEncoder(token_budget=24)
     async with loaded(encoder) as reranker:
@@ -109,7 +109,7 @@ async def test_a_batch_has_texts_of_like_length_and_keeps_to_the_budget_of_the_d
     assert encoder.batches == [["a", "cc", "bbb"], ["x" * 11], ["y" * 30]]
 
 
-async def test_what_the_device_takes_at_once_is_one_batch() -> None:
+async def test_texts_fitting_the_device_are_a_single_batch() -> None:
     encoder = FakeCrossEncoder(token_budget=50 * 16, is_accelerator=True)
     async with loaded(encoder) as reranker:
         await reranker.rerank("goa?", ["x" * 11] * 50, soon())
@@ -142,7 +142,7 @@ async def test_the_model_is_loaded_when_the_first_call_comes() -> None:
         assert loads.times == 1
 
 
-async def test_the_model_is_loaded_at_the_start_where_that_is_chosen() -> None:
+async def test_model_is_loaded_at_start_if_configured() -> None:
     loads = ScriptedLoad(FakeCrossEncoder())
     async with QueuedReranker(loads, load_at_start=True) as reranker:
         await loads.gate.entered()
@@ -152,7 +152,7 @@ async def test_the_model_is_loaded_at_the_start_where_that_is_chosen() -> None:
         assert await why_not(reranker) == ""
 
 
-async def test_calls_during_the_load_are_refused_at_once_and_start_no_other() -> None:
+async def test_calls_during_loading_are_rejected_at_once() -> None:
     loads = ScriptedLoad(FakeCrossEncoder())
     async with QueuedReranker(loads, load_at_start=True) as reranker:
         await loads.gate.entered()
@@ -170,7 +170,7 @@ async def test_calls_during_the_load_are_refused_at_once_and_start_no_other() ->
         (RuntimeError("/secret/path"), "cannot be loaded (RuntimeError)"),
     ],
 )
-async def test_callers_are_told_why_there_is_no_model(
+async def test_missing_model_is_reported_with_its_reason(
     failure: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     loads = ScriptedLoad(failure)
@@ -183,7 +183,7 @@ async def test_callers_are_told_why_there_is_no_model(
     assert [record.__dict__["reason"] for record in caplog.records] == [told]
 
 
-async def test_a_failed_load_is_tried_again_after_a_pause_and_not_before() -> None:
+async def test_failed_load_is_retried_after_a_pause() -> None:
     now = 0.0
     loads = ScriptedLoad(NO_WEIGHTS, FakeCrossEncoder())
     loads.gate.release(2)
@@ -210,7 +210,7 @@ async def test_a_failed_load_is_tried_again_after_a_pause_and_not_before() -> No
     "outcome",
     [RuntimeError("the text is: secret"), [1.0], [1.0, math.nan], [1.0, math.inf], [1.0, 2.0, 3.0]],
 )
-async def test_what_a_model_gets_wrong_fails_the_call_without_its_text(
+async def test_model_error_fails_the_call_without_quoting(
     outcome: Sequence[float] | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -246,7 +246,7 @@ async def test_a_call_beyond_the_queue_is_refused_at_once() -> None:
         assert await asyncio.gather(running, *waiting) == [[1.0]] * 3
 
 
-async def test_a_call_that_gave_up_makes_room_for_another() -> None:
+async def test_cancelled_call_frees_its_place() -> None:
     encoder = GatedCrossEncoder()
     async with loaded(encoder, most_waiting=1) as reranker:
         running = await begin(reranker.rerank("goa", ["first"], soon()))
@@ -261,7 +261,7 @@ async def test_a_call_that_gave_up_makes_room_for_another() -> None:
     assert encoder.batches == [["first"], ["last"]]
 
 
-async def test_a_call_that_is_late_by_its_own_clock_is_dropped_before_it_runs() -> None:
+async def test_expired_call_is_dropped_before_it_runs() -> None:
     now = 0.0
     encoder = GatedCrossEncoder()
     async with loaded(encoder) as reranker:
@@ -310,7 +310,7 @@ def test_no_call_begins_before_it_is_tokenized() -> None:
 # ---------------------------------------------------------------- predicting
 
 
-async def test_a_call_that_would_be_late_is_refused_with_what_it_would_take() -> None:
+async def test_late_call_is_rejected_with_its_predicted_time() -> None:
     clock = SteppedClock()
     encoder = TimedCrossEncoder(clock)
     async with loaded(encoder, clock=clock) as reranker:
@@ -324,7 +324,7 @@ async def test_a_call_that_would_be_late_is_refused_with_what_it_would_take() ->
     assert [len(batch) for batch in encoder.batches] == [1, 4]
 
 
-async def test_what_waits_before_a_call_counts_for_it() -> None:
+async def test_waiting_calls_count_towards_the_predicted_time() -> None:
     clock = SteppedClock()
     encoder = GatedCrossEncoder()
     async with loaded(encoder, clock=clock) as reranker:
@@ -345,7 +345,7 @@ async def test_what_waits_before_a_call_counts_for_it() -> None:
     assert encoder.batches == [["sailed"], ["running"], ["sailed"]]
 
 
-async def test_a_call_that_waited_too_long_is_refused_when_its_turn_comes() -> None:
+async def test_call_that_waited_too_long_is_rejected() -> None:
     clock = SteppedClock()
     encoder = GatedCrossEncoder()
     async with loaded(encoder, clock=clock) as reranker:
@@ -402,7 +402,7 @@ class WatchedCrossEncoder(GatedCrossEncoder):
         return super().score(pairs)
 
 
-async def test_nothing_is_tokenized_or_scored_in_the_event_loop() -> None:
+async def test_event_loop_neither_tokenizes_nor_scores() -> None:
     encoder = WatchedCrossEncoder()
     encoder.gate.release(100)
     async with loaded(encoder) as reranker:

@@ -41,7 +41,7 @@ def test_the_first_queue_with_work_has_its_turn() -> None:
     assert first_with_work([idle]) is None
 
 
-async def test_work_that_is_gone_again_does_not_end_the_worker() -> None:
+async def test_withdrawn_work_does_not_end_the_worker() -> None:
     worker = Worker("embedder")
     queue = ScriptedQueue([True, False])
     worker.start(queue)
@@ -53,7 +53,7 @@ async def test_work_that_is_gone_again_does_not_end_the_worker() -> None:
     await worker.close()
 
 
-async def test_a_closed_worker_fails_what_waits_and_takes_no_more() -> None:
+async def test_closed_worker_fails_waiting_and_new_work() -> None:
     worker = Worker("embedder")
     queues = ScriptedQueue(), ScriptedQueue()
     worker.start(*queues)

@@ -139,7 +139,7 @@ def test_limit_is_what_fits_into_the_budget(budget_s: float) -> None:
     assert 0.5 * budget_s <= limit * SERVICE_TIME_S <= budget_s
 
 
-def test_long_budget_is_admitted_where_a_short_one_is_refused() -> None:
+def test_long_budget_is_admitted_unlike_a_short() -> None:
     busy = Busy()
     busy.learn()
 
@@ -216,7 +216,7 @@ def test_reserve_is_for_tenants_with_nothing_in_flight() -> None:
         assert busy.admit(stack, PLAIN, 0.3, TENANT) is not None
 
 
-def test_refusal_beside_pending_calls_delays_the_retry() -> None:
+def test_rejection_with_pending_calls_delays_the_retry() -> None:
     busy = Busy()
     busy.learn()
 
@@ -230,7 +230,7 @@ def test_refusal_beside_pending_calls_delays_the_retry() -> None:
     assert refused.value.retry_after_s >= 40 * SERVICE_TIME_S
 
 
-def test_one_slow_query_does_not_close_the_service() -> None:
+def test_single_slow_query_does_not_close_the_service() -> None:
     busy = Busy()
     busy.learn()
     before = len(busy.admitted(PLAIN, 0.3))

@@ -171,7 +171,7 @@ async def ask(answering: Retriever, asked: TimedQuery) -> Outcome:
     budget_s=BUDGETS,
     store_s=st.just(0.0) | SECONDS,
 )
-def test_a_question_ends_in_time_and_each_leg_is_labelled_as_what_happened_to_it(
+def test_query_ends_in_time_with_labelled_legs(
     faults: Sequence[Fault], budget_s: float, store_s: float
 ) -> None:
     legs = {name: FaultyLeg([fault]) for name, fault in zip(LEGS, faults, strict=True)}
@@ -206,7 +206,7 @@ QUESTIONS = st.lists(
     faults=st.tuples(*[st.lists(FAULTS, min_size=1, max_size=6)] * 3),
     store_s=st.just(0.0) | SECONDS,
 )
-def test_many_questions_with_any_faults_each_end_in_time_and_leave_nothing_running(
+def test_queries_with_faults_end_in_time(
     questions: Sequence[TimedQuery], faults: Sequence[Sequence[Fault]], store_s: float
 ) -> None:
     legs = {name: FaultyLeg(each) for name, each in zip(LEGS, faults, strict=True)}
@@ -236,7 +236,7 @@ def _is_labelled(report: LegReport) -> bool:
 
 
 @pytest.mark.parametrize("name", LEGS)
-def test_a_leg_that_hangs_takes_its_share_of_three_questions_and_then_nothing(name: str) -> None:
+def test_hung_leg_costs_three_queries_their_share(name: str) -> None:
     budget_s, answers_s = 0.1, 0.005
     legs = {
         leg: FaultyLeg([Fault(How.HANGS if leg == name else How.ANSWERS, answers_s)])
@@ -257,9 +257,7 @@ def test_a_leg_that_hangs_takes_its_share_of_three_questions_and_then_nothing(na
     assert len(legs[name].time_s) == FAILURES
 
 
-def test_a_store_that_hangs_takes_the_budget_of_three_questions_and_then_they_fail_at_once() -> (
-    None
-):
+def test_hung_store_costs_three_queries_their_budget() -> None:
     budget_s, answers_s = 0.1, 0.005
     legs = {leg: FaultyLeg([Fault(How.ANSWERS, answers_s)]) for leg in LEGS}
 

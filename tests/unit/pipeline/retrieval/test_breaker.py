@@ -77,7 +77,7 @@ class Dependency:
         return True
 
 
-def test_a_dependency_that_hangs_costs_three_questions_and_then_nothing() -> None:
+def test_hung_dependency_costs_three_queries() -> None:
     asked = Dependency()
     for _ in range(FAILURES):
         assert not asked.breaker.trouble
@@ -130,7 +130,7 @@ def test_errors_count_as_no_answer_does() -> None:
         ValueError("a bug"),
     ],
 )
-def test_what_says_nothing_of_the_dependency_does_not_count(end: BaseException) -> None:
+def test_errors_of_others_do_not_count(end: BaseException) -> None:
     asked = Dependency()
     for _ in range(2 * FAILURES):
         with suppress(BaseException):
@@ -139,7 +139,7 @@ def test_what_says_nothing_of_the_dependency_does_not_count(end: BaseException) 
     assert asked.is_asked
 
 
-def test_a_caller_that_gives_up_at_the_deadline_had_no_answer_in_time() -> None:
+def test_cancellation_at_the_deadline_counts_as_failure() -> None:
     asked = Dependency()
     for _ in range(FAILURES):
         with suppress(asyncio.CancelledError):
@@ -156,7 +156,7 @@ def test_callers_with_little_time_do_not_open_it() -> None:
     assert asked.is_asked
 
 
-def test_a_dependency_that_is_only_slower_than_the_budget_is_still_asked() -> None:
+def test_dependency_slower_than_the_budget_stays_closed() -> None:
     asked = Dependency()
     for _ in range(50):
         asked.call(takes_s=0.060, within_s=0.5)
@@ -166,7 +166,7 @@ def test_a_dependency_that_is_only_slower_than_the_budget_is_still_asked() -> No
     assert asked.is_asked
 
 
-def test_a_dependency_that_was_slow_at_first_is_given_up_when_it_hangs() -> None:
+def test_slow_dependency_opens_the_breaker_when_hung() -> None:
     asked = Dependency()
     for _ in range(50):
         asked.call(takes_s=0.9, within_s=2)
@@ -176,7 +176,7 @@ def test_a_dependency_that_was_slow_at_first_is_given_up_when_it_hangs() -> None
     assert not asked.is_asked
 
 
-def test_one_probe_passes_when_it_is_time_and_its_answer_closes_the_breaker() -> None:
+def test_answered_probe_closes_the_breaker() -> None:
     asked = Dependency()
     asked.open()
     asked.clock.now += FIRST_PAUSE_S
@@ -192,7 +192,7 @@ def test_one_probe_passes_when_it_is_time_and_its_answer_closes_the_breaker() ->
     asked.call()
 
 
-def test_a_probe_that_fails_waits_longer_for_the_next_up_to_a_bound() -> None:
+def test_failed_probe_delays_the_next_within_bounds() -> None:
     asked = Dependency()
     asked.open()
     pauses = []
@@ -212,7 +212,7 @@ def test_a_probe_that_fails_waits_longer_for_the_next_up_to_a_bound() -> None:
     assert pauses[-1] == MAX_PAUSE_S
 
 
-def test_a_probe_whose_caller_went_away_makes_way_for_the_next() -> None:
+def test_abandoned_probe_admits_the_next() -> None:
     asked = Dependency()
     asked.open()
     asked.clock.now += FIRST_PAUSE_S
@@ -235,7 +235,7 @@ def test_after_an_answer_it_takes_three_failures_again() -> None:
     assert asked.is_asked
 
 
-async def test_without_the_truth_there_is_no_answer_however_often_it_failed() -> None:
+async def test_failing_postgres_fails_every_request() -> None:
     profile = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
     answering = retriever(
         await store_of(),
@@ -248,7 +248,7 @@ async def test_without_the_truth_there_is_no_answer_however_often_it_failed() ->
             await answering.retrieve(query("?"), profile, soon())
 
 
-async def test_the_leg_of_an_open_breaker_is_reported_as_failed_and_the_others_answer() -> None:
+async def test_leg_of_an_open_breaker_is_reported_failed() -> None:
     profile = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
     graph = CountedBrokenLeg(GONE)
     answering = retriever(

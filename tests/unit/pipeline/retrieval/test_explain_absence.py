@@ -62,14 +62,14 @@ def texts(names: str = "abcdef") -> list[Item]:
     return [segment(name, word) for name, word in zip(names, words, strict=False)]
 
 
-async def test_what_is_in_the_answer_was_not_lost() -> None:
+async def test_item_in_the_answer_was_not_lost() -> None:
     absence = await explained(await store_of(*texts()), {"lexical": FixedLeg("a b")}, "b")
 
     assert (absence.loss, absence.rank) == (Loss.NONE, 2)
     assert absence.hit is not None
 
 
-async def test_what_is_not_stored_or_anothers_is_not_found() -> None:
+async def test_item_of_another_tenant_is_not_found() -> None:
     store = await store_of(*texts())
     await store.write(Batch(TenantName("other"), [segment("theirs")]))
 
@@ -97,7 +97,7 @@ async def test_a_filter_that_hides_it_is_named(filter_: Filter, named: str) -> N
     assert (absence.loss, absence.reason) == (Loss.FILTERED, named)
 
 
-async def test_what_was_said_after_the_requests_clock_is_hidden_by_it() -> None:
+async def test_segment_after_the_clock_is_hidden() -> None:
     store = await store_of(segment("later", event_time=NOON + days(9)))
 
     absence = await explained(store, {"lexical": FixedLeg("later")}, "later")
@@ -106,7 +106,7 @@ async def test_what_was_said_after_the_requests_clock_is_hidden_by_it() -> None:
     assert absence.reason.startswith("as_of: it was said later")
 
 
-async def test_a_fact_is_hidden_by_its_time_or_by_what_it_rests_on() -> None:
+async def test_fact_is_hidden_by_time_or_evidence() -> None:
     store = await store_of(
         segment("s", speaker="Tom"),
         fact("over", "a", "b", "c", valid_to=NOON),
@@ -143,7 +143,7 @@ async def test_a_fact_with_sensitive_evidence_is_never_projected() -> None:
     )
 
 
-async def test_a_sensitive_fact_is_found_by_no_leg_and_a_segment_by_words_only() -> None:
+async def test_sensitive_items_are_found_by_words_only() -> None:
     store = await store_of(
         segment("said", sensitive=True), fact("private", "a", "b", "c", sensitive=True)
     )
@@ -160,7 +160,7 @@ async def test_a_sensitive_fact_is_found_by_no_leg_and_a_segment_by_words_only()
     ]
 
 
-async def test_what_closed_a_fact_is_named_as_far_as_it_was_known() -> None:
+async def test_closing_fact_is_named_only_while_known() -> None:
     later = {"closes": ("closed",), "valid_from": NOON - days(9), "recorded_at": NOON + days(9)}
     store = await store_of(
         fact("closed", "a", "b", "c"),
@@ -176,7 +176,7 @@ async def test_what_closed_a_fact_is_named_as_far_as_it_was_known() -> None:
     assert closed.reason == "as_of: the fact does not hold then, it was closed by known"
 
 
-async def test_below_a_legs_depth_its_rank_and_score_there_are_told() -> None:
+async def test_item_below_depth_has_rank_and_score() -> None:
     absence = await explained(
         await store_of(*texts()), {"lexical": FixedLeg("a b c"), "dense": FixedLeg("a")}, "c"
     )
@@ -198,7 +198,7 @@ class FlooredLeg(FixedLeg):
         return replace(finding, candidates=kept)
 
 
-async def test_below_a_legs_floor_the_score_is_told() -> None:
+async def test_item_below_floor_has_its_score() -> None:
     profile = replace(PLAIN, legs=(LegSpec(name="dense", floor=0.9),))
 
     absence = await explained(await store_of(*texts()), {"dense": FlooredLeg("a b")}, "b", profile)
@@ -207,7 +207,7 @@ async def test_below_a_legs_floor_the_score_is_told() -> None:
     assert absence.reason == "dense: score 0.5 is below the floor 0.9"
 
 
-async def test_what_no_leg_finds_is_not_matched_or_not_projected_yet() -> None:
+async def test_unfound_item_is_unmatched_or_unprojected() -> None:
     store = await store_of(*texts())
     legs = {"lexical": FixedLeg("a"), "dense": FixedLeg("a")}
 
@@ -235,7 +235,7 @@ async def test_a_leg_that_was_not_asked_says_so() -> None:
     ]
 
 
-async def test_a_leg_that_the_profile_silences_is_none_that_did_not_answer() -> None:
+async def test_disabled_leg_is_no_unanswered_leg() -> None:
     profile = replace(PLAIN, legs=(LegSpec(name="lexical"), LegSpec(name="temporal", weight=0)))
     legs = {"lexical": FixedLeg("a"), "temporal": FixedLeg("b")}
 
@@ -257,7 +257,7 @@ async def test_a_near_duplicate_that_stands_for_it_is_named() -> None:
     assert (absence.loss, absence.by) == (Loss.FOLDED, segment_id("a"))
 
 
-async def test_below_the_last_place_its_place_is_told() -> None:
+async def test_cut_item_has_its_rank() -> None:
     absence = await explained(
         await store_of(*texts()),
         {"lexical": FixedLeg("a b"), "dense": FixedLeg("a c")},
@@ -269,7 +269,7 @@ async def test_below_the_last_place_its_place_is_told() -> None:
     assert absence.reason == "the item is at rank 3, and the limit is 2"
 
 
-async def test_age_that_cost_it_its_place_is_told() -> None:
+async def test_displacement_by_age_is_explained() -> None:
     store = await store_of(segment("old", "one", event_time=NOON - days(300)), *texts("bc"))
 
     absence = await explained(
@@ -283,7 +283,7 @@ async def test_age_that_cost_it_its_place_is_told() -> None:
     assert absence.reason.endswith("at rank 1 without decay by age")
 
 
-async def test_who_displaced_it_for_diversity_is_told() -> None:
+async def test_displacement_by_diversity_names_the_hit() -> None:
     store = await store_of(
         segment("a", "we fly to Goa in March"),
         segment("b", "we fly to Goa in April"),
@@ -297,7 +297,7 @@ async def test_who_displaced_it_for_diversity_is_told() -> None:
     assert absence.reason.endswith("at rank 2 before diversification")
 
 
-async def test_the_displacer_is_the_one_it_is_like_and_not_the_first() -> None:
+async def test_most_similar_hit_is_named_as_displacer() -> None:
     store = await store_of(
         segment("first", "the cat is ill"),
         segment("second", "we fly to Goa in March"),
@@ -331,7 +331,7 @@ LOGITS = {"one": -9.0, "two": 0.0, "three": 3.0, "four": 9.0}
         ("d", Loss.BELOW_HEAD, "the item was not reranked"),
     ],
 )
-async def test_reranking_that_cost_it_its_place_is_told(name: str, loss: Loss, said: str) -> None:
+async def test_displacement_by_reranking_is_explained(name: str, loss: Loss, said: str) -> None:
     absence = await explained(
         await store_of(*texts("abcd")),
         {"dense": FixedLeg("a b c d")},
@@ -344,7 +344,7 @@ async def test_reranking_that_cost_it_its_place_is_told(name: str, loss: Loss, s
     assert absence.reason.endswith(said)
 
 
-async def test_to_look_deeper_asks_the_legs_alone_and_reranks_nothing_again() -> None:
+async def test_deeper_search_runs_legs_without_reranking() -> None:
     store = await store_of(*texts("abcd"))
     reranker = FixedReranker(LOGITS)
     asked = tracer(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
@@ -372,7 +372,7 @@ class LookingBackLeg(FixedLeg):
         return replace(finding, candidates=kept)
 
 
-async def test_older_than_a_legs_lookback_is_told_with_its_rank_in_all_time() -> None:
+async def test_item_beyond_lookback_has_its_unlimited_rank() -> None:
     old = segment("old", "one", event_time=NOON - days(30))
     store = await store_of(old, segment("new", "two"))
     leg = LookingBackLeg("old new", {"old": old.event_time, "new": NOON})
@@ -402,7 +402,7 @@ class PooledLeg(FixedLeg):
         return replace(finding, candidates=kept)
 
 
-async def test_what_is_outside_of_a_legs_pool_is_told_though_a_deeper_leg_would_join_it() -> None:
+async def test_item_outside_the_pool_is_explained() -> None:
     pool = CandidatePool(recently_accessed=1, joined_by=("lexical",))
     profile = replace(
         PLAIN,
@@ -419,7 +419,7 @@ async def test_what_is_outside_of_a_legs_pool_is_told_though_a_deeper_leg_would_
     assert (dense.rank, dense.miss) == (1, Miss.HIDDEN)
 
 
-async def test_what_two_restrictions_hide_at_once_is_told_with_both() -> None:
+async def test_item_hidden_by_two_restrictions_names_both() -> None:
     old = segment("old", "one", event_time=NOON - days(1.5))
     said = {"old": old.event_time}
     profile = replace(
@@ -449,7 +449,7 @@ class SeededLeg(FixedLeg):
         return replace(finding, candidates=finding.candidates[: len(seeds.items)])
 
 
-async def test_a_walk_is_looked_at_from_the_finds_that_it_really_starts_from() -> None:
+async def test_explained_walk_starts_from_its_real_seeds() -> None:
     walk = Walk(seeds_from="dense")
     profile = replace(
         PLAIN, legs=(LegSpec(name="dense", depth=1), LegSpec(name="graph", walk=walk))
@@ -462,7 +462,7 @@ async def test_a_walk_is_looked_at_from_the_finds_that_it_really_starts_from() -
     assert absence.legs[1].reason == "not among its best 1000, from what dense found"
 
 
-async def test_a_walk_is_looked_at_deeper_from_all_that_it_starts_from() -> None:
+async def test_deeper_walk_starts_from_all_its_seeds() -> None:
     walk = Walk(seeds_from="dense")
     profile = replace(
         PLAIN, legs=(LegSpec(name="dense", depth=2), LegSpec(name="graph", depth=1, walk=walk))
@@ -495,7 +495,7 @@ class WordsLeg(FixedLeg):
         (2, "the item has some of the words, and its rank is not above the gate of 0.9"),
     ],
 )
-async def test_words_that_are_not_looked_for_are_told(limit: int, reason: str) -> None:
+async def test_ignored_words_are_named(limit: int, reason: str) -> None:
     words = WordsSearch(mode=WordsMode.ALL_THEN_ANY, rank_gate=0.9)
     profile = replace(PLAIN, legs=(LegSpec(name="lexical", words=words),), limit=limit)
 
@@ -513,7 +513,7 @@ class TiringLeg(FixedLeg):
         return await super().find(request)
 
 
-async def test_a_leg_that_fails_when_asked_deeper_is_not_said_to_find_nothing() -> None:
+async def test_leg_failing_in_deeper_search_is_reported_failed() -> None:
     legs = {"lexical": FixedLeg("a"), "dense": TiringLeg("a")}
 
     both = await explained(await store_of(*texts()), legs, "b")
@@ -540,7 +540,7 @@ class WakingLeg(FixedLeg):
         return finding
 
 
-async def test_a_leg_that_was_late_is_said_to_have_been_that_and_not_shallow() -> None:
+async def test_late_leg_is_reported_late_and_not_shallow() -> None:
     legs = {"lexical": FixedLeg("a"), "dense": WakingLeg("b")}
 
     absence = await explained(await store_of(*texts()), legs, "b")
@@ -556,7 +556,7 @@ RESERVING = replace(
 )
 
 
-async def test_who_took_its_place_by_a_reserved_one_is_told_with_the_leg() -> None:
+async def test_displacement_by_reserved_place_names_the_leg() -> None:
     legs = {"dense": FixedLeg("a b c d"), "graph": FixedLeg("e f")}
     store = await store_of(*texts())
 
@@ -574,7 +574,7 @@ async def test_who_took_its_place_by_a_reserved_one_is_told_with_the_leg() -> No
     assert shown.hit.ledger.reserved_by == "graph"
 
 
-async def test_the_displacer_is_what_it_is_like_and_not_always_the_first() -> None:
+async def test_displacer_is_the_most_similar_hit() -> None:
     store = await store_of(
         segment("a", "the cat is ill"),
         segment("b", "we fly to Goa in March"),
@@ -588,7 +588,7 @@ async def test_the_displacer_is_what_it_is_like_and_not_always_the_first() -> No
     assert (absence.loss, absence.by) == (Loss.DISPLACED, segment_id("b"))
 
 
-async def test_what_is_sensitive_and_so_not_reranked_says_so() -> None:
+async def test_sensitive_item_is_reported_as_not_reranked() -> None:
     store = await store_of(*texts("abc"), segment("s", "six", sensitive=True))
     legs = {"dense": FixedLeg("a b s c")}
 
@@ -666,7 +666,7 @@ def bottomless(profile: Profile) -> Profile:
     profile=profiles(),
     order=st.permutations([-9.0, -3.0, -1.0, 1.0, 3.0, 9.0]),
 )
-async def test_for_every_item_it_says_what_runs_without_one_step_show(
+async def test_explanation_equals_runs_without_a_single_step(
     lexical: Sequence[str], dense: Sequence[str], profile: Profile, order: Sequence[float]
 ) -> None:
     store = await store_of(
@@ -721,7 +721,7 @@ async def test_for_every_item_it_says_what_runs_without_one_step_show(
             assert leg.rank == (found.index(item) + 1 if item in found else None)
 
 
-async def test_what_the_graph_has_not_got_yet_is_told_and_what_it_has_is_not() -> None:
+async def test_only_unprojected_items_are_reported_pending() -> None:
     store = await store_of(*texts())
     graph = InMemoryGraph()
     profile = replace(PLAIN, legs=(LegSpec(name="graph"),))

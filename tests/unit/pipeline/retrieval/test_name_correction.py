@@ -26,7 +26,7 @@ class ListeningLeg(FixedLeg):
         return await super().find(request)
 
 
-async def test_every_place_of_a_misheard_name_is_read_as_the_name_and_nothing_else_is() -> None:
+async def test_misheard_name_is_corrected_everywhere() -> None:
     names = FixedNames(Melony="Melanie")
 
     read, corrections = await correct_names(
@@ -46,7 +46,7 @@ async def test_a_question_without_words_asks_nobody() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("away"), TimeoutError()])
-async def test_where_nothing_can_be_learnt_the_question_stays(
+async def test_unresolvable_question_stays_unchanged(
     error: TriviumError | TimeoutError,
 ) -> None:
     asked = query("Where is Melony?")
@@ -54,7 +54,7 @@ async def test_where_nothing_can_be_learnt_the_question_stays(
     assert await correct_names(asked, FixedNames(error), soon()) == (asked, ())
 
 
-async def test_legs_and_signals_are_asked_what_was_meant_and_the_answer_says_so() -> None:
+async def test_legs_and_signals_receive_the_corrected_question() -> None:
     store = await store_of(
         segment("a", "one", speaker="Noam"), segment("b", "two", speaker="Melanie")
     )
@@ -75,7 +75,7 @@ async def test_legs_and_signals_are_asked_what_was_meant_and_the_answer_says_so(
     assert answer.name_corrections == (NameCorrection("Melony", "Melanie"),)
 
 
-async def test_a_profile_that_does_not_ask_for_it_hears_the_question_as_it_is_written() -> None:
+async def test_profile_without_correction_keeps_the_question() -> None:
     store = await store_of(segment("a", "one"))
     leg = ListeningLeg("a")
     names = FixedNames(Melony="Melanie")
@@ -86,7 +86,7 @@ async def test_a_profile_that_does_not_ask_for_it_hears_the_question_as_it_is_wr
     assert (leg.text, answer.name_corrections, names.asked) == ("Where is Melony?", (), [])
 
 
-async def test_legs_that_are_asked_alone_are_asked_what_was_meant_too() -> None:
+async def test_single_legs_receive_the_corrected_question() -> None:
     store = await store_of(segment("a", "one"))
     leg = ListeningLeg("a")
     service = tracer(store, {"lexical": leg}, names=FixedNames(Melony="Melanie"))

@@ -39,7 +39,7 @@ from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, s
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_from=None)
 
 
-async def test_a_leg_that_looks_back_is_asked_for_that_time_only() -> None:
+async def test_leg_with_lookback_searches_only_that_time() -> None:
     lexical, dense = FixedLeg("a"), FixedLeg("a")
     profile = replace(
         PLAIN, legs=(LegSpec(name="lexical", lookback=timedelta(hours=168)), LegSpec(name="dense"))
@@ -83,7 +83,7 @@ async def test_a_lookback_beyond_the_calendar_looks_at_all_time(as_of: datetime)
 @pytest.mark.parametrize(
     ("filter_from", "looks_from"), [(days(-1), days(-1)), (days(-9), days(-6))]
 )
-async def test_a_leg_that_looks_back_goes_no_further_than_the_filter(
+async def test_lookback_stays_within_the_filter(
     filter_from: timedelta, looks_from: timedelta
 ) -> None:
     lexical = FixedLeg("a")
@@ -109,7 +109,7 @@ async def test_a_depth_per_limit_grows_with_the_answer() -> None:
     assert lexical.requests[0].depth == 2 * 24
 
 
-async def test_a_pool_is_what_was_accessed_and_what_earlier_legs_found() -> None:
+async def test_pool_has_accessed_items_and_earlier_finds() -> None:
     profile = replace(
         PLAIN,
         legs=(
@@ -156,7 +156,7 @@ POOLED = replace(
         (BrokenLeg(LegSkippedError("the weight of the leg is 0")), LegState.OK, ""),
     ],
 )
-async def test_a_pool_without_the_finds_of_a_leg_that_broke_is_partial(
+async def test_pool_without_a_failed_leg_is_partial(
     words: Leg, state: LegState, reason: str
 ) -> None:
     legs = {"lexical": words, "dense": DenseLeg(RecordingAccess())}
@@ -184,7 +184,7 @@ async def test_a_pool_without_the_finds_of_a_leg_that_broke_is_partial(
         ),
     ],
 )
-async def test_a_walk_whose_seeds_nobody_brought_is_no_walk_that_found_nothing(
+async def test_walk_without_seeds_is_no_empty_walk(
     meaning: Leg, state: LegState, reason: str
 ) -> None:
     graph = LegSpec(name="graph", walk=Walk(seeds_from="dense"))
@@ -234,7 +234,7 @@ async def test_sorted_by_recency_the_latest_comes_first() -> None:
     assert hit_ids(answer) == ["b", "a"]
 
 
-async def test_any_profile_is_sorted_by_recency_once_its_diversity_is_left_out() -> None:
+async def test_profile_without_diversity_sorts_by_recency() -> None:
     store = await store_of(
         segment("a", "one", event_time=NOON - days(2)), segment("b", "two", event_time=NOON)
     )
@@ -245,7 +245,7 @@ async def test_any_profile_is_sorted_by_recency_once_its_diversity_is_left_out()
     assert hit_ids(answer) == ["b", "a"]
 
 
-async def test_sorted_by_importance_only_ties_are_broken_by_it() -> None:
+async def test_importance_breaks_only_ties() -> None:
     store = await store_of(
         segment("a", "one", importance=0.1),
         segment("b", "two", importance=0.9),
@@ -275,7 +275,7 @@ async def test_reserved_places_go_to_a_legs_best_from_the_end() -> None:
     assert [hit.ledger.reserved_by for hit in answer.hits] == ["", "dense", "dense"]
 
 
-async def test_what_is_there_anyway_needs_no_reserved_place() -> None:
+async def test_ranked_item_needs_no_reserved_place() -> None:
     store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
     profile = replace(PLAIN, limit=2, legs=(LegSpec(name="lexical", reserved=1),))
 
@@ -306,7 +306,7 @@ async def test_facts_count_as_fresh_where_the_profile_says_so() -> None:
     assert multipliers["said"] < 0.01
 
 
-async def test_what_was_not_reranked_follows_in_coarse_order_whatever_its_score() -> None:
+async def test_unreranked_hits_follow_in_coarse_order() -> None:
     store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
     profile = replace(
         PLAIN, legs=(LegSpec(name="dense"),), fusion=FusionMethod.SCORE, rerank=Rerank(head=2)
@@ -322,7 +322,7 @@ async def test_what_was_not_reranked_follows_in_coarse_order_whatever_its_score(
     assert answer.hits[2].score > answer.hits[1].score
 
 
-async def test_relevance_is_a_share_of_the_best_though_that_was_not_reranked() -> None:
+async def test_relevance_is_relative_to_an_unreranked_best() -> None:
     store = await store_of(segment("a", "one"), segment("b", "two"))
     profile = replace(
         PLAIN,
@@ -342,7 +342,7 @@ async def test_relevance_is_a_share_of_the_best_though_that_was_not_reranked() -
     assert relevances == {"a": pytest.approx(answer.hits[-1].score / 0.5), "b": 1.0}
 
 
-async def test_what_lies_beyond_the_diversified_pool_follows_as_it_was() -> None:
+async def test_hits_beyond_the_diversified_pool_keep_order() -> None:
     store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
     profile = replace(PLAIN, legs=(LegSpec(name="dense"),), limit=2, diversity=Diversity(pool=2))
 
@@ -374,7 +374,7 @@ async def test_a_fact_that_is_not_fresh_ages_as_a_relationship() -> None:
     assert answer.hits[0].ledger.decay.multiplier == 0.3
 
 
-async def test_hits_of_equal_score_are_in_the_order_of_their_times() -> None:
+async def test_hits_of_equal_score_follow_their_times() -> None:
     names = ("lexical", "dense", "graph")
     legs = dict(zip(names, map(FixedLeg, ("a b c", "b c a", "c a b")), strict=True))
     profile = replace(PLAIN, legs=tuple(LegSpec(name=name) for name in names), limit=1)

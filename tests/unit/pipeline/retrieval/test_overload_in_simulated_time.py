@@ -235,7 +235,7 @@ def test_quiet_tenant_during_a_flood_is_answered(share: float) -> None:
 
 @pytest.mark.parametrize("budget_s", [0.1, 0.3])
 @pytest.mark.parametrize("share", [2, 3])
-def test_quiet_tenant_beside_pending_calls_is_answered(share: float, budget_s: float) -> None:
+def test_quiet_tenant_is_answered_with_pending_calls(share: float, budget_s: float) -> None:
     async def with_others() -> Seen:
         return await _during_a_flood(OneAtATime(arriving_turns=1), share, budget_s)
 

@@ -68,7 +68,7 @@ async def ask(
     return await answering.retrieve(query("Where was the director born?"), profile, soon())
 
 
-async def test_what_no_other_leg_finds_comes_by_what_it_shares_with_their_finds() -> None:
+async def test_related_leg_finds_segments_sharing_names() -> None:
     answer = await ask(lexical="film", dense="film")
 
     assert hit_ids(answer) == ["film", "life"]
@@ -76,21 +76,21 @@ async def test_what_no_other_leg_finds_comes_by_what_it_shares_with_their_finds(
     assert (term.leg, term.rank, term.path) == ("related", 1, "Jane Campion")
 
 
-async def test_it_begins_with_what_the_others_agree_on() -> None:
+async def test_related_leg_begins_with_agreed_seeds() -> None:
     answer = await ask(lexical="other-film film", dense="film", seeds=1)
 
     assert "life" in hit_ids(answer)
     assert "other-life" not in hit_ids(answer)
 
 
-async def test_where_the_others_find_nothing_it_finds_nothing() -> None:
+async def test_related_leg_without_seeds_finds_nothing() -> None:
     answer = await ask(lexical="", dense="")
 
     assert states(answer)["related"] is LegState.OK
     assert answer.hits == ()
 
 
-async def test_without_one_of_the_others_it_goes_on_and_says_so() -> None:
+async def test_related_leg_reports_a_missing_upstream_leg() -> None:
     answer = await ask(lexical="film", dense=None)
 
     assert hit_ids(answer) == ["film", "life"]
@@ -98,7 +98,7 @@ async def test_without_one_of_the_others_it_goes_on_and_says_so() -> None:
     assert answer.reports[2].reason == "upstream leg failed: dense: internal error"
 
 
-async def test_without_all_of_the_others_it_is_skipped_and_says_why() -> None:
+async def test_related_leg_is_skipped_without_upstream_legs() -> None:
     answer = await ask(lexical="film", dense=None, found_by=("dense",))
 
     assert states(answer)["related"] is LegState.SKIPPED
@@ -128,7 +128,7 @@ class CountingStore(InMemoryStore):
         return await super().load(tenant, items, deadline)
 
 
-async def test_an_index_of_all_rows_is_asked_instead_of_the_graph_and_rows() -> None:
+async def test_unsharded_index_replaces_the_graph() -> None:
     engine, store = InMemoryIndex(), CountingStore()
     embedded = [each for each in SEGMENTS if each.id != "other-life"]
     engine.apply([segment_row(each, unit(1)) for each in embedded], [])
@@ -156,7 +156,7 @@ async def test_an_index_of_all_rows_is_asked_instead_of_the_graph_and_rows() -> 
     assert "other-film" not in store.loaded, "it has one, and is not shown"
 
 
-def test_what_has_the_scores_of_a_seed_in_every_leg_doubles_it() -> None:
+def test_equal_scores_in_every_leg_mean_duplicate() -> None:
     def scored(**scores: float) -> list[Candidate]:
         return [Candidate(segment_id(id_), score) for id_, score in scores.items()]
 
@@ -176,7 +176,7 @@ class EqualLeg(Leg):
         return LegAnswer([Candidate(segment_id(id_), 1.0) for id_ in ("film", "life")])
 
 
-async def test_what_doubles_a_seed_is_not_related_to_it() -> None:
+async def test_duplicate_of_a_seed_is_not_related() -> None:
     legs: dict[str, Leg] = {
         "lexical": EqualLeg(),
         "related": RelatedLeg(await graph_of_all(), FixedConsistency()),

@@ -30,7 +30,7 @@ def said() -> list[Segment]:
     return [segment(name, text) for name, text in zip("abcd", LOGITS, strict=True)]
 
 
-async def test_the_head_is_reordered_and_the_rest_follows_in_coarse_order() -> None:
+async def test_reranked_head_precedes_the_coarse_rest() -> None:
     store = await store_of(*said())
     reranker = FixedReranker(LOGITS)
 
@@ -68,7 +68,7 @@ async def test_reciprocal_ranks_are_mixed_as_a_share_of_the_best() -> None:
     )
 
 
-async def test_what_is_sensitive_is_not_sent_and_stays_coarse() -> None:
+async def test_sensitive_hit_is_not_sent_to_reranker() -> None:
     store = await store_of(segment("secret", "one", sensitive=True), *said()[1:])
     reranker = FixedReranker(LOGITS)
 
@@ -105,7 +105,7 @@ async def test_without_reranking_the_coarse_order_stands_and_says_why(
     assert answer.rerank.reason.startswith(reason)
 
 
-async def test_what_would_take_too_long_is_coarse_and_says_so() -> None:
+async def test_reranking_predicted_late_is_coarse_and_reported() -> None:
     store = await store_of(*said())
     reranker = BrokenReranker(TooSlowError(0.025, 0.012))
 
@@ -144,7 +144,7 @@ async def test_a_reranker_that_hangs_costs_no_more_than_the_budget() -> None:
     assert answer.rerank.reason == "the budget ran out"
 
 
-async def test_what_was_too_slow_once_is_not_tried_within_as_little_time() -> None:
+async def test_slow_reranking_is_not_retried_with_less_time() -> None:
     store = await store_of(*said())
     asked = retriever(store, {"dense": FixedLeg("a b c d")}, reranker=HangingReranker())
     await asked.retrieve(query("?"), TWO_STAGE, Deadline.after(0.2))

@@ -47,7 +47,7 @@ TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dens
 TOKEN = ConsistencyToken.of("in-memory", [7])
 
 
-async def test_legs_are_fused_and_each_hit_says_who_found_it() -> None:
+async def test_fused_hits_name_their_legs() -> None:
     store = await store_of(segment("a", "one"), segment("b", "two"), segment("c", "three"))
     legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("c b")}
 
@@ -71,7 +71,7 @@ async def test_legs_are_fused_and_each_hit_says_who_found_it() -> None:
         ),
     ],
 )
-async def test_a_leg_that_ends_badly_is_reported_and_the_others_are_used(
+async def test_failed_leg_is_reported_and_others_are_used(
     leg: Leg, state: LegState, reason: str
 ) -> None:
     store = await store_of(segment("a"))
@@ -83,7 +83,7 @@ async def test_a_leg_that_ends_badly_is_reported_and_the_others_are_used(
     assert (answer.reports[1].state, answer.reports[1].reason) == (state, reason)
 
 
-async def test_a_leg_that_hangs_is_cancelled_when_the_budget_runs_out() -> None:
+async def test_hung_leg_is_cancelled_at_the_deadline() -> None:
     store = await store_of(segment("a"))
     hanging = HangingLeg()
     legs: dict[str, Leg] = {"lexical": FixedLeg("a"), "dense": hanging}
@@ -104,7 +104,7 @@ async def test_all_legs_failing_is_an_error_with_each_reason() -> None:
     assert failed.value.reasons == {"lexical": "x: gone", "dense": "x: gone"}
 
 
-async def test_all_legs_timing_out_is_an_empty_answer_that_says_so() -> None:
+async def test_timeout_of_all_legs_is_an_empty_answer() -> None:
     hanging = HangingLeg()
     legs = {"lexical": hanging, "dense": hanging}
 
@@ -116,7 +116,7 @@ async def test_all_legs_timing_out_is_an_empty_answer_that_says_so() -> None:
     assert set(states(answer).values()) == {LegState.TIMED_OUT}
 
 
-async def test_without_the_truth_there_is_no_answer() -> None:
+async def test_unreachable_postgres_fails_the_request() -> None:
     store = await store_of(segment("a"))
     store.available = False
 
@@ -124,7 +124,7 @@ async def test_without_the_truth_there_is_no_answer() -> None:
         await retriever(store, {"lexical": FixedLeg("a")}).retrieve(query("?"), TWO_LEGS, soon())
 
 
-async def test_a_leg_without_the_truth_is_not_taken_for_nothing_found() -> None:
+async def test_leg_failing_for_postgres_fails_the_request() -> None:
     legs: dict[str, Leg] = {
         "lexical": BrokenLeg(StoreUnavailableError("gone")),
         "dense": FixedLeg(),
@@ -142,7 +142,7 @@ class HangingStore(InMemoryStore):
         raise AssertionError("nobody sets this event")
 
 
-async def test_rows_that_do_not_come_in_time_are_an_exhausted_budget() -> None:
+async def test_late_rows_exhaust_the_budget() -> None:
     with pytest.raises(BudgetExhaustedError):
         await retriever(HangingStore(), {"lexical": FixedLeg("a")}).retrieve(
             query("?"), TWO_LEGS, Deadline.after(0.05)
@@ -182,7 +182,7 @@ async def test_a_leg_of_weight_zero_is_not_asked() -> None:
     assert states(answer)["dense"] is LegState.SKIPPED
 
 
-async def test_rows_that_are_gone_or_fail_the_scope_are_not_shown() -> None:
+async def test_erased_or_hidden_rows_are_not_shown() -> None:
     store = await store_of(
         segment("fits", "one", speaker="Mel"),
         segment("later", "two", speaker="Mel", event_time=NOON + days(5)),
@@ -231,7 +231,7 @@ async def test_a_fact_is_shown_only_while_it_holds() -> None:
     assert hit_ids(answer) == ["now"]
 
 
-async def test_what_was_said_around_the_time_that_the_question_names_comes_first() -> None:
+async def test_segments_near_a_named_time_come_first() -> None:
     store = await store_of(
         segment("march", "We sailed", event_time=NOON - days(90)),
         segment("june", "We sailed again", event_time=NOON),
@@ -348,7 +348,7 @@ async def test_seeds_that_represent_no_entity_are_reported() -> None:
     assert answer.unknown_seeds == ("turn", "nobody")
 
 
-async def test_what_is_shown_is_counted_as_accessed() -> None:
+async def test_shown_hits_are_counted_as_accessed() -> None:
     access = RecordingAccess()
     store = await store_of(segment("a"))
 
@@ -359,7 +359,7 @@ async def test_what_is_shown_is_counted_as_accessed() -> None:
     assert access.recorded == ids("a")
 
 
-async def test_the_question_is_embedded_once_for_all_legs_and_not_without_need() -> None:
+async def test_question_is_embedded_once_if_needed() -> None:
     store = await store_of(segment("a"))
 
     answer = await retriever(store, {"lexical": FixedLeg("a")}).retrieve(
@@ -385,9 +385,7 @@ class PlacedEmbedder(FakeEmbedder):
     ("split", "embedded"),
     [(False, ["Who is Mel? And where?"]), (True, ["Who is Mel?", "And where?"])],
 )
-async def test_each_question_of_a_text_is_embedded_where_the_profile_asks_for_that(
-    split: bool, embedded: list[str]
-) -> None:
+async def test_profile_may_embed_every_question_of_a_text(split: bool, embedded: list[str]) -> None:
     embedder = PlacedEmbedder()
     service = retriever(
         await store_of(),

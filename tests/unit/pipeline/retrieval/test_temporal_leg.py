@@ -41,11 +41,11 @@ def period(begins: float, ends: float) -> Period:
     return Period(NOON + days(begins), NOON + days(ends))
 
 
-async def test_what_is_of_a_named_time_is_found_the_latest_first() -> None:
+async def test_segments_of_a_named_time_are_latest_first() -> None:
     assert await asked(period(-2.5, -0.5)) == ["c", "b"]
 
 
-async def test_each_of_several_named_times_is_searched() -> None:
+async def test_every_named_time_is_searched() -> None:
     assert await asked(period(-3.5, -2.5), period(-0.5, 0)) == ["d", "a"]
     assert await asked(period(-3.5, -2.5), period(-0.5, 0), depth=1) == ["d"]
 
@@ -60,7 +60,7 @@ async def test_a_question_without_a_time_finds_nothing_by_it() -> None:
     assert await asked() == []
 
 
-async def test_the_dates_of_a_question_are_read_once_for_leg_and_signal() -> None:
+async def test_dates_of_a_question_are_read_once() -> None:
     dates = FixedDates(period(-2.5, -0.5))
     profile = Profile(
         name="times",

@@ -169,7 +169,7 @@ def extracting(answer: Answer, *turns: Segment, **given: object) -> Extraction:
     return Extraction(Memory(list(turns), **given), ScriptedExtractor(answer))  # type: ignore[arg-type]
 
 
-async def test_a_proposed_fact_is_stored_with_its_evidence_and_since_it_was_said() -> None:
+async def test_proposed_fact_is_stored_with_evidence_and_time() -> None:
     extraction = extracting(giving(proposal("a", single_valued=True)), turn("a"))
 
     await extraction.run()
@@ -204,7 +204,7 @@ async def test_a_fact_holds_when_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("hidden", ["turns", "before", "facts"])
-async def test_nothing_sensitive_is_sent(hidden: str) -> None:
+async def test_sensitive_turns_are_not_sent(hidden: str) -> None:
     secret = turn("secret", "My PIN is 1234.", sensitive=True)
     extraction = extracting(
         giving(),
@@ -251,9 +251,7 @@ async def test_a_session_of_sensitive_turns_asks_nothing() -> None:
         ({"sentence": "nul \x00"}, "text"),
     ],
 )
-async def test_a_fact_that_fails_a_check_is_counted_and_not_stored(
-    changes: dict[str, object], reason: str
-) -> None:
+async def test_fact_failing_a_check_is_not_stored(changes: dict[str, object], reason: str) -> None:
     extraction = extracting(
         giving(proposal("a", **changes), proposal("a")), turn("a"), earlier=(turn("earlier"),)
     )
@@ -264,7 +262,7 @@ async def test_a_fact_that_fails_a_check_is_counted_and_not_stored(
     assert extraction.reports[0].facts == {f"refused_{reason}": 1, "created": 1}
 
 
-async def test_earlier_turns_are_evidence_beside_a_turn_to_be_read() -> None:
+async def test_earlier_turns_are_evidence_with_an_unread_turn() -> None:
     extraction = extracting(giving(proposal("earlier", "a")), turn("a"), earlier=(turn("earlier"),))
 
     await extraction.run()
@@ -295,7 +293,7 @@ async def test_a_fact_does_not_close_itself() -> None:
     assert extraction.only_fact.closes == ()
 
 
-async def test_the_same_fact_has_the_same_id_however_it_is_written() -> None:
+async def test_equal_facts_have_equal_ids() -> None:
     id_ = extracted_id(TENANT, proposal("a", "b"))
 
     assert extracted_id(TENANT, proposal("b", "a", "a", subject="ANN", sentence="else")) == id_
@@ -328,7 +326,7 @@ async def test_a_repeat_asks_nothing() -> None:
     assert len(extraction.extractor.asked) == 1
 
 
-async def test_names_are_spelled_as_they_are_known_and_i_is_the_speaker() -> None:
+async def test_names_are_spelled_as_known() -> None:
     store = InMemoryStore()
     await store.write(Batch(TENANT, [segment("x", entities=("New York",))]))
     extraction = extracting(
@@ -350,7 +348,7 @@ async def test_names_are_spelled_as_they_are_known_and_i_is_the_speaker() -> Non
     ]
 
 
-async def test_turns_without_a_usable_answer_are_dead_lettered_and_the_others_are_read() -> None:
+async def test_turns_without_usable_answer_are_dead_lettered() -> None:
     def answer(conversation: Conversation) -> Proposal:
         if conversation.turns[0].session == "bad":
             raise UnusableAnswerError("prose", sent_tokens=30, received_tokens=7)
@@ -370,7 +368,7 @@ async def test_turns_without_a_usable_answer_are_dead_lettered_and_the_others_ar
     )
 
 
-async def test_a_busy_extractor_is_asked_again_and_what_was_read_is_not() -> None:
+async def test_busy_extractor_is_retried_for_unread_turns() -> None:
     busy = ["b"]
 
     def answer(conversation: Conversation) -> Proposal:
@@ -389,7 +387,7 @@ async def test_a_busy_extractor_is_asked_again_and_what_was_read_is_not() -> Non
 
 
 @pytest.mark.parametrize("error", [OverloadedError("it"), DependencyError("extractor", "away")])
-async def test_an_extractor_that_is_busy_or_away_is_not_asked_for_the_others(
+async def test_unavailable_extractor_is_not_called_for_others(
     error: Exception,
 ) -> None:
     def answer(conversation: Conversation) -> Proposal:
@@ -405,7 +403,7 @@ async def test_an_extractor_that_is_busy_or_away_is_not_asked_for_the_others(
     assert extraction.log.reasons == {}
 
 
-async def test_a_session_is_read_in_parts_in_order_of_time_and_loose_turns_alone() -> None:
+async def test_session_is_read_in_parts_by_time() -> None:
     later = [turn(f"s{n}", event_time=NOON + days(n)) for n in (3, 1, 2)]
     loose = [turn("x", session=""), turn("y", session="")]
     extraction = extracting(giving(), *later, *loose)
@@ -428,7 +426,7 @@ async def test_the_cost_of_what_waits_is_estimated_without_asking() -> None:
     assert extraction.extractor.asked == []
 
 
-def test_the_projector_waits_as_long_as_a_busy_service_asks_for() -> None:
+def test_projector_waits_for_the_retry_delay() -> None:
     asked_to_wait_s = 60.0
     assert asked_to_wait_s > LAST_BACK_OFF_S
 

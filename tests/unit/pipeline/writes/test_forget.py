@@ -79,7 +79,7 @@ async def store() -> InMemoryStore:
     return store
 
 
-async def test_the_receipt_says_of_each_store_what_went_and_what_is_left(
+async def test_receipt_counts_removed_and_remaining_by_store(
     store: InMemoryStore,
 ) -> None:
     receipts = await forgotten(store, RemainingIndex())
@@ -95,7 +95,7 @@ async def test_the_receipt_says_of_each_store_what_went_and_what_is_left(
     assert [each.remaining for each in receipts.values()] == [0, 0, 1, 0, 1, 0]
 
 
-async def test_what_a_search_alone_finds_remains() -> None:
+async def test_item_found_only_by_search_counts_as_remaining() -> None:
     class BlindStore(CountingStore):
         """The row stays, and no id finds it."""
 
@@ -116,7 +116,7 @@ async def test_what_a_search_alone_finds_remains() -> None:
     assert receipts["postgres"].remaining == 1
 
 
-async def test_a_vector_is_asked_for_in_the_index_of_its_model_alone() -> None:
+async def test_vector_is_searched_in_its_models_index() -> None:
     class EmbeddedStore(CountingStore):
         async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
             erased = await super().erase(tenant, selector)
@@ -162,7 +162,7 @@ async def test_an_index_behind_the_log_is_not_verified(store: InMemoryStore) -> 
     assert receipts["vector_index"].reason == "the store has not applied the erasure yet"
 
 
-async def test_an_erasure_that_is_repeated_after_a_kill_verifies_the_named_items(
+async def test_repeated_erasure_verifies_the_named_items(
     store: InMemoryStore,
 ) -> None:
     await store.erase(TENANT, ONE)  # and the process was killed
@@ -173,7 +173,7 @@ async def test_an_erasure_that_is_repeated_after_a_kill_verifies_the_named_items
     assert index.counted == [segment_id("a")]
 
 
-async def test_a_repeated_erasure_says_that_it_asked_by_id_alone(store: InMemoryStore) -> None:
+async def test_repeated_erasure_is_verified_by_id_alone(store: InMemoryStore) -> None:
     """The texts and vectors went with the first one."""
     await store.erase(TENANT, ONE)
 
@@ -183,7 +183,7 @@ async def test_a_repeated_erasure_says_that_it_asked_by_id_alone(store: InMemory
         assert receipts[name].lookups == (by_id(1),)
 
 
-async def test_a_store_that_is_lost_after_the_erasure_is_not_verified() -> None:
+async def test_store_lost_after_the_erasure_is_unverified() -> None:
     class LostStore(CountingStore):
         async def count_derived(self, keys: Sequence[int]) -> Mapping[str, int]:
             raise DependencyError("postgres", "it is away")

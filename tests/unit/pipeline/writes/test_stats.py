@@ -77,7 +77,7 @@ async def test_lost_parts_are_named_and_the_others_reported(
     assert (well.entities, well.degraded) == (7, [])
 
 
-async def test_a_slow_or_lost_database_is_named_and_the_others_reported(
+async def test_slow_or_lost_database_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stats, "PATIENCE_S", 0.01)

@@ -99,7 +99,7 @@ def differing() -> FakeTruth:
     return FakeTruth(graph, {A: segment("a"), B: segment("b", "new")}, follows=False)
 
 
-async def test_items_that_are_missing_stale_or_left_over_are_found() -> None:
+async def test_missing_stale_and_surplus_items_are_found() -> None:
     truth = differing()
 
     found = await Verifier(truth, truth.graph).verify()
@@ -113,7 +113,7 @@ async def test_items_that_are_missing_stale_or_left_over_are_found() -> None:
     assert not found.followed
 
 
-async def test_what_is_only_not_projected_yet_is_no_difference() -> None:
+async def test_unprojected_item_is_no_difference() -> None:
     truth = FakeTruth(FakeContents(), {A: segment("a")})
 
     found = await Verifier(truth, truth.graph).verify()

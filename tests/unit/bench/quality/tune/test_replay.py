@@ -109,7 +109,7 @@ async def test_replay_reads_corrected_names() -> None:
     assert [item.id for item in lists.answer] == ["m", "a"]
 
 
-async def test_more_than_one_percent_of_other_answers_is_refused() -> None:
+async def test_more_than_one_percent_of_differences_is_rejected() -> None:
     service = small()
     lists = await service.lists(question("q"))
     other = replace(lists, answer=lists.answer[::-1])

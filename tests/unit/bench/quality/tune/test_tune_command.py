@@ -83,7 +83,7 @@ def test_better_profile_is_written_with_its_evidence(
         assert "Which 0" not in file.read_text()
 
 
-def test_nothing_is_tuned_without_agreement(folder: Path, tmp_path: Path) -> None:
+def test_tuning_requires_an_agreeing_replay(folder: Path, tmp_path: Path) -> None:
     service = Ranking(definition_of(), ROWS, LISTS, misleading=100)
     with running(service):
         result = run(service, folder, "--results", tmp_path / "results")
