@@ -86,6 +86,7 @@ def started(how: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("cluster", [how], indirect=True, scope="session")
 
 
+@pytest.mark.release
 @started("with ray.env")
 @pytest.mark.timeout(300)
 def test_the_single_placement_serves_through_haproxy(cluster: Cluster) -> None:
