@@ -77,21 +77,6 @@ async def test_a_name_is_found_by_most_of_its_words(neo4j_graph: Neo4jGraph) -> 
     assert named(await ask(neo4j_graph, "the charity race")) == ["a"]
 
 
-async def test_near_names_can_be_asked_for_always(neo4j_uri: str, neo4j_graph: Neo4jGraph) -> None:
-    await put(
-        neo4j_graph,
-        segment("a", entities=("charity race event",)),
-        segment("b", entities=("Mara",)),
-    )
-    always = Neo4jGraph(Neo4jSettings(uri=neo4j_uri, near_names=True))
-
-    found = named(await ask(always, "Mara at the charity race"))
-    await always.close()
-
-    assert found == ["b", "a"]
-    assert named(await ask(neo4j_graph, "Mara at the charity race")) == ["b"]
-
-
 async def test_near_names_of_other_tenants_crowd_nothing_out(
     neo4j_graph: Neo4jGraph,
 ) -> None:

@@ -100,7 +100,7 @@ class Edge:
         """What reads the question before a store is asked."""
         self._dates.periods(query.text, query.scope.as_of)
         question_spans(query.text)
-        near_names_query(query.scope.tenant, query.text, misspelt=True)
+        near_names_query(query.scope.tenant, query.text)
         conditions_of(query.scope.segment_filter, query.scope.as_of)
 
 

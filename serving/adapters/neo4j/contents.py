@@ -28,15 +28,7 @@ async def open_contents(settings: Neo4jSettings) -> AsyncIterator[Neo4jContents]
     Raises:
         DependencyError: It cannot be reached.
     """
-    driver = neo4j.AsyncGraphDatabase.driver(
-        settings.uri,
-        auth=(settings.user, settings.password) if settings.user else None,
-        connection_timeout=settings.connect_timeout_s,
-        telemetry_disabled=True,
-        # Notifications would log parts of statements.
-        notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
-    )
-    async with driver:
+    async with settings.open_driver() as driver:
         with driver_errors():
             await driver.verify_connectivity()  # at once; a query would be tried again
         yield Neo4jContents(driver, settings.database)

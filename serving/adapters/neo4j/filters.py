@@ -19,10 +19,7 @@ def if_given(flag: str, condition: str) -> str:
 
 
 def _end(fact: str) -> str:
-    """When a fact's validity ended, as far as was known.
-
-    A fact projected by a previous version has no closings, and its end as it is known for good.
-    """
+    """When a fact's validity ended, as far as was known; without closings, its stated end."""
     stated = f"coalesce({fact}.valid_to, $given.latest)"
     return f"""CASE WHEN {fact}.closed_at IS NULL THEN {stated}
       ELSE reduce(ended = {stated}, n IN range(0, size({fact}.closed_at) - 1) |

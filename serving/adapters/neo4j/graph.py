@@ -38,27 +38,35 @@ PLANNING_PARAMETERS = {
 }
 """Parameters with which any search can be planned; they find nothing."""
 
+MAX_CONNECTIONS = 32
+
 PREPARE_EVERY_S = 0.5
 """The interval at which a lost Neo4j is retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neo4jSettings:
-    """The connection to Neo4j.
-
-    `near_names`: always search for near matches of names, instead of only where the question
-    contains no exact name. This costs a second round trip and 2 to 3 ms of processor time; the
-    graph leg alone gains 3 points of recall@10 on LoCoMo's dev questions and 7 on MuSiQue's.
-    """
+    """The connection to Neo4j."""
 
     uri: str
     user: str = ""
     password: str = field(default="", repr=False)
     database: str = "neo4j"
-    near_names: bool = False
-    pool_size: int = 32
     connect_timeout_s: float = 1.0
     write_timeout_s: float = 60.0
+
+    def open_driver(self) -> neo4j.AsyncDriver:
+        """A driver, which connects at its first use."""
+        return neo4j.AsyncGraphDatabase.driver(
+            self.uri,
+            auth=(self.user, self.password) if self.user else None,
+            connection_timeout=self.connect_timeout_s,
+            connection_acquisition_timeout=self.write_timeout_s,
+            max_connection_pool_size=MAX_CONNECTIONS,
+            telemetry_disabled=True,
+            # Notifications would log parts of statements.
+            notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
+        )
 
 
 class Neo4jGraph:
@@ -189,11 +197,9 @@ class Neo4jGraph:
         self, query: Query, search: Search, deadline: Deadline
     ) -> list[Candidate]:
         spans = question_spans(query.text, self._language)
-        if self._settings.near_names:
-            spans += await self._near_spans(query, deadline, misspelt=False)
         found = await self._find(search, spans, deadline)
         if found is None:
-            spans = await self._near_spans(query, deadline, misspelt=True)
+            spans = await self._near_spans(query, deadline)
             found = await self._find(search, spans, deadline)
         return found or []
 
@@ -209,17 +215,15 @@ class Neo4jGraph:
             return None
         return candidates(cast(list[list[object]], found), search.yields, search.walk.order)
 
-    async def _near_spans(
-        self, query: Query, deadline: Deadline, *, misspelt: bool
-    ) -> list[NamedSpan]:
+    async def _near_spans(self, query: Query, deadline: Deadline) -> list[NamedSpan]:
         tenant = query.scope.tenant
-        lucene = near_names_query(tenant, query.text, self._language, misspelt=misspelt)
+        lucene = near_names_query(tenant, query.text, self._language)
         if lucene is None:
             return []
         parameters: Row = {"tenant": tenant, "lucene": lucene}
         records = await self._run(walks.NEAR_NAMES, parameters, deadline.remaining())
         keys = cast(list[str], records[0][0])
-        return near_spans(query.text, keys, self._language, misspelt=misspelt)
+        return near_spans(query.text, keys, self._language)
 
     # ------------------------------------------------------------ writing
 
@@ -241,10 +245,7 @@ class Neo4jGraph:
         return int(records[0][0])
 
     async def _run(
-        self,
-        statement: LiteralString,
-        given: Row,
-        timeout_s: float,
+        self, statement: LiteralString, given: Row, timeout_s: float
     ) -> list[neo4j.Record]:
         """Runs a statement in its own transaction, which takes one round trip.
 
@@ -315,22 +316,8 @@ class Neo4jGraph:
 
     def _session(self, access: str) -> neo4j.AsyncSession:
         if self._opened is None:
-            self._opened = self._open()
+            self._opened = self._settings.open_driver()
         return self._opened.session(database=self._settings.database, default_access_mode=access)
-
-    def _open(self) -> neo4j.AsyncDriver:
-        """Creates the driver, which connects at its first use."""
-        settings = self._settings
-        return neo4j.AsyncGraphDatabase.driver(
-            settings.uri,
-            auth=(settings.user, settings.password) if settings.user else None,
-            connection_timeout=settings.connect_timeout_s,
-            connection_acquisition_timeout=settings.write_timeout_s,
-            max_connection_pool_size=settings.pool_size,
-            telemetry_disabled=True,
-            # Notifications would log parts of statements.
-            notifications_min_severity=neo4j.NotificationMinimumSeverity.OFF,
-        )
 
     @contextlib.asynccontextmanager
     async def _write_errors(self) -> AsyncIterator[None]:

@@ -73,22 +73,17 @@ def question_spans(question: str, language: Language = ENGLISH) -> list[NamedSpa
     return list(spans.values())
 
 
-def near_names_query(
-    tenant: str, question: str, language: Language = ENGLISH, *, misspelt: bool
-) -> str | None:
+def near_names_query(tenant: str, question: str, language: Language = ENGLISH) -> str | None:
     """The Lucene query for the tenant's names that share words with the question.
 
-    With `misspelt`, words may differ by one letter, which costs the server 2.5 ms more. None if
-    the question has no content word. Words are lower-case letters and digits, so they contain no
-    Lucene operators.
+    Words may differ by one letter. None if the question has no content word. Words are lower-case
+    letters and digits, so they contain no Lucene operators.
     """
     words = content_words(question, language)
     if not words:
         return None
     terms = " ".join(
-        f"key:{word} key:{word}~1"
-        if misspelt and len(word) >= FUZZY_FROM_LETTERS
-        else f"key:{word}"
+        f"key:{word} key:{word}~1" if len(word) >= FUZZY_FROM_LETTERS else f"key:{word}"
         for word in words
     )
     return f"+tenant_token:{tenant_token(tenant)} +({terms})"
@@ -100,17 +95,14 @@ def content_words(text: str, language: Language = ENGLISH) -> list[str]:
     return [word for word in dict.fromkeys(words) if word not in language.stop_words]
 
 
-def near_spans(
-    question: str, keys: Iterable[str], language: Language = ENGLISH, *, misspelt: bool
-) -> list[NamedSpan]:
+def near_spans(question: str, keys: Iterable[str], language: Language = ENGLISH) -> list[NamedSpan]:
     """The keys whose words are mostly in the question, best first."""
     asked = frozenset(content_words(question, language))
     spans = []
     for key in keys:
         words = content_words(key, language)
         shared = sum(
-            word in asked or (misspelt and any(one_letter_apart(word, other) for other in asked))
-            for word in words
+            word in asked or any(one_letter_apart(word, other) for other in asked) for word in words
         )
         if shared and shared >= NEAR_COVERAGE * len(words):
             weight = NEAR_WEIGHT * shared * shared / len(words)
