@@ -76,7 +76,7 @@ async def test_no_file_holds_what_was_erased(server: EmbeddedPostgres, dsn: str)
 
         assert result.exit_code == 0, result.output
         assert "WAL: the files from before are removed" in result.output
-        assert "change log: it names 2 erased items until" in result.output
+        assert "change log: 2 erased items are named until" in result.output
         assert files_with(MARK, server) == []
         assert folders(files_with("blue", server)) == {"base"}
 
