@@ -78,15 +78,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 CLUSTERS = "clusters"
+POSTGRES = "postgres"
 STORES = "stores"
 
 
 class _OneProcessForEachService(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Starts no service in two processes.
+    """Starts few services in more than one process.
 
-    One process runs the end-to-end tests, which start Ray, and another one those that need
-    PostgreSQL or Neo4j alone; these two groups take longest and are given out first. The other
-    files go to whichever process is free.
+    One process runs the end-to-end tests, which start Ray, another one those that need PostgreSQL
+    alone, and another one those that may need Neo4j; these three groups take longest and are given
+    out first. The other files go to whichever process is free.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -95,12 +96,14 @@ class _OneProcessForEachService(LoadScopeScheduling):  # type: ignore[misc]  # i
             return CLUSTERS
         if file.startswith("tests/integration/models/"):
             return file
+        if file.startswith(("tests/integration/postgres/", "tests/security/")):
+            return POSTGRES
         in_store = "neo4j" in nodeid or "postgres" in nodeid
-        in_store |= file.startswith(("tests/integration/", "tests/security/"))
+        in_store |= file.startswith("tests/integration/")
         return STORES if in_store else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        for scope in (STORES, CLUSTERS):
+        for scope in (POSTGRES, STORES, CLUSTERS):
             if scope in self.workqueue:
                 self.workqueue.move_to_end(scope, last=False)
         super()._assign_work_unit(node)
