@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
+from tests.fakes.retrievals import NO_STATISTICS, NO_TIME
 from trivium.values import (
     Fact,
     Hit,
@@ -13,10 +15,7 @@ from trivium.values import (
     LegState,
     Retrieval,
     Segment,
-    Statistics,
 )
-
-NO_TIME = timedelta()
 
 
 def hit(rank: int, item: Item) -> Hit:
@@ -56,21 +55,10 @@ def retrieval(
     briefing: str = "",
 ) -> Retrieval:
     """An answer."""
-    statistics = Statistics(
-        total=total,
-        embedding=embedding,
-        loading=NO_TIME,
-        ranking=NO_TIME,
-        reranking=NO_TIME,
-        candidate_count=0,
-        folded_count=0,
-        vanished_count=0,
-        index_epoch=1,
-    )
     return Retrieval(
         hits=tuple(hits),
         leg_reports=tuple(reports),
-        statistics=statistics,
+        statistics=replace(NO_STATISTICS, total=total, embedding=embedding, index_epoch=1),
         briefing=briefing,
         coercions=(),
         profile="default",
