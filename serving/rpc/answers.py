@@ -165,6 +165,7 @@ def _hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
         folded=map(from_reference, hit.folded),
         ledger=_ledger(hit.ledger) if explain else None,
         stage=_STAGES[hit.stage] if hit.stage else None,
+        outdated_by=from_reference(hit.outdated_by) if hit.outdated_by else None,
     )
     if isinstance(hit.item, Segment):
         message.segment.CopyFrom(from_segment(hit.item))

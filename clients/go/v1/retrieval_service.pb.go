@@ -1082,7 +1082,10 @@ type Hit struct {
 	Ledger *Ledger `protobuf:"bytes,7,opt,name=ledger,proto3" json:"ledger,omitempty"`
 	// Whether the hit was reranked. Reranked hits come first; the others follow,
 	// ordered by their coarse score.
-	Stage         Stage `protobuf:"varint,8,opt,name=stage,proto3,enum=trivium.v1.Stage" json:"stage,omitempty"`
+	Stage Stage `protobuf:"varint,8,opt,name=stage,proto3,enum=trivium.v1.Stage" json:"stage,omitempty"`
+	// A later statement about the same thing, which is in the answer and took
+	// the place of this one. This one follows it, whatever its score.
+	OutdatedBy    *ItemRef `protobuf:"bytes,9,opt,name=outdated_by,json=outdatedBy,proto3" json:"outdated_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1182,6 +1185,13 @@ func (x *Hit) GetStage() Stage {
 		return x.Stage
 	}
 	return Stage_STAGE_UNSPECIFIED
+}
+
+func (x *Hit) GetOutdatedBy() *ItemRef {
+	if x != nil {
+		return x.OutdatedBy
+	}
+	return nil
 }
 
 type isHit_Item interface {
@@ -2847,7 +2857,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\bbriefing\x18\x04 \x01(\tR\bbriefing\x122\n" +
 	"\tcoercions\x18\x05 \x03(\v2\x14.trivium.v1.CoercionR\tcoercions\x12\x18\n" +
 	"\aprofile\x18\x06 \x01(\tR\aprofile\x120\n" +
-	"\x06rerank\x18\a \x01(\v2\x18.trivium.v1.RerankReportR\x06rerank\"\xa6\x02\n" +
+	"\x06rerank\x18\a \x01(\v2\x18.trivium.v1.RerankReportR\x06rerank\"\xdc\x02\n" +
 	"\x03Hit\x12/\n" +
 	"\asegment\x18\x01 \x01(\v2\x13.trivium.v1.SegmentH\x00R\asegment\x12&\n" +
 	"\x04fact\x18\x02 \x01(\v2\x10.trivium.v1.FactH\x00R\x04fact\x12\x12\n" +
@@ -2856,7 +2866,9 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x04legs\x18\x05 \x03(\tR\x04legs\x12+\n" +
 	"\x06folded\x18\x06 \x03(\v2\x13.trivium.v1.ItemRefR\x06folded\x12*\n" +
 	"\x06ledger\x18\a \x01(\v2\x12.trivium.v1.LedgerR\x06ledger\x12'\n" +
-	"\x05stage\x18\b \x01(\x0e2\x11.trivium.v1.StageR\x05stageB\x06\n" +
+	"\x05stage\x18\b \x01(\x0e2\x11.trivium.v1.StageR\x05stage\x124\n" +
+	"\voutdated_by\x18\t \x01(\v2\x13.trivium.v1.ItemRefR\n" +
+	"outdatedByB\x06\n" +
 	"\x04item\"\xa1\x01\n" +
 	"\fRerankReport\x12'\n" +
 	"\x05stage\x18\x01 \x01(\x0e2\x11.trivium.v1.StageR\x05stage\x12\x16\n" +
@@ -3115,57 +3127,58 @@ var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
 	40, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
 	15, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
 	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	0,  // 22: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	36, // 23: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
-	16, // 24: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
-	18, // 25: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
-	19, // 26: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
-	20, // 27: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
-	1,  // 28: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
-	17, // 29: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
-	36, // 30: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	36, // 31: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	40, // 32: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
-	2,  // 33: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	36, // 34: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	36, // 35: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	36, // 36: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	36, // 37: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	36, // 38: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	36, // 39: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
-	26, // 40: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	37, // 41: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
-	27, // 42: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	4,  // 43: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	37, // 44: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	12, // 45: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	12, // 46: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	30, // 47: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	40, // 48: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	4,  // 49: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	40, // 50: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	3,  // 51: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	40, // 52: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	13, // 53: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	33, // 54: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	2,  // 55: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	4,  // 56: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	5,  // 57: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
-	7,  // 58: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
-	24, // 59: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	28, // 60: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	31, // 61: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	12, // 62: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	6,  // 63: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
-	8,  // 64: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
-	25, // 65: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	29, // 66: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	32, // 67: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	62, // [62:68] is the sub-list for method output_type
-	56, // [56:62] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	40, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
+	0,  // 23: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
+	36, // 24: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	16, // 25: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
+	18, // 26: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
+	19, // 27: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
+	20, // 28: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
+	1,  // 29: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
+	17, // 30: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
+	36, // 31: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	36, // 32: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	40, // 33: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	2,  // 34: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
+	36, // 35: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	36, // 36: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	36, // 37: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	36, // 38: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	36, // 39: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	36, // 40: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	26, // 41: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
+	37, // 42: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	27, // 43: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
+	4,  // 44: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	37, // 45: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	12, // 46: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	12, // 47: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	30, // 48: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	40, // 49: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	4,  // 50: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	40, // 51: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	3,  // 52: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	40, // 53: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	13, // 54: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	33, // 55: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	2,  // 56: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	4,  // 57: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	5,  // 58: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	7,  // 59: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	24, // 60: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	28, // 61: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	31, // 62: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	12, // 63: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	6,  // 64: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	8,  // 65: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	25, // 66: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	29, // 67: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	32, // 68: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	63, // [63:69] is the sub-list for method output_type
+	57, // [57:63] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }

@@ -354,6 +354,7 @@ class Hit:
 
     `score` is the score before diversification, comparable only within one retrieval; `legs` are
     those that found the item; `folded` are its near-duplicates; `ledger` is set if `explain` was.
+    `outdated_by` is the later statement about the same thing that took the item's place.
     """
 
     item: Item
@@ -363,6 +364,7 @@ class Hit:
     folded: tuple[ItemRef, ...] = ()
     ledger: Ledger | None = None
     stage: Stage = Stage.NONE
+    outdated_by: ItemRef | None = None
 
     @property
     def id(self) -> str:

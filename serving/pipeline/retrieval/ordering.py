@@ -52,13 +52,14 @@ class Hit:
     """An item of the answer, with the ledger that explains its place.
 
     `score` is that of the ledger, before diversification; `stage` is None if the profile does not
-    rerank.
+    rerank. `outdated_by` is the later statement about the same thing that took its place.
     """
 
     item: Item
     ledger: Ledger
     folded: tuple[ItemId, ...] = ()
     stage: Stage | None = None
+    outdated_by: ItemId | None = None
     score: float = field(init=False)
 
     def __post_init__(self) -> None:

@@ -153,7 +153,11 @@ def test_retrieval_is_read_into_values(client: Client, fake_service: FakeService
                     folded=[ItemRef(segment_id="b")],
                     ledger=Ledger(leg_terms=[term], rank_constant=60, diversity=mmr),
                 ),
-                Hit(fact=FactMessage(id="f", subject="we", relation="like", object="it"), rank=2),
+                Hit(
+                    fact=FactMessage(id="f", subject="we", relation="like", object="it"),
+                    rank=2,
+                    outdated_by=ItemRef(segment_id="a"),
+                ),
             ],
             leg_reports=[
                 LegReport(leg="dense", state=LEG_STATE_OK),
@@ -173,6 +177,7 @@ def test_retrieval_is_read_into_values(client: Client, fake_service: FakeService
     assert (first.ledger.decay, first.ledger.importance) == (None, None)
     assert isinstance(second.item, Fact)
     assert second.text == "we like it"
+    assert (first.outdated_by, second.outdated_by) == (None, first.ref)
     assert [report.state for report in found.leg_reports] == [LegState.OK, LegState.TIMED_OUT]
     assert not found.complete
     assert [found.rank_of([id_]) for id_ in ("a", "b", "f", "z")] == [1, 1, 2, None]

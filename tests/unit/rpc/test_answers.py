@@ -319,3 +319,12 @@ def test_the_leg_that_reserved_a_place_crosses_the_wire() -> None:
 
     assert hit.ledger is not None
     assert hit.ledger.reserved_by == "dense"
+
+
+def test_the_later_statement_crosses_the_wire() -> None:
+    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
+    sent = Hit(item=segment("a", "a text"), ledger=A_LEDGER, outdated_by=segment_id("b"))
+
+    [hit] = read(profile, [sent]).hits
+
+    assert hit.outdated_by == ItemRef(ItemKind.SEGMENT, "b")

@@ -115,6 +115,8 @@ def _hit(hit: Hit) -> Text:
         about = [item.id, item.title, item.speaker, day(item.event_time)]
     if hit.folded:
         about.append(f"also {', '.join(each.id for each in hit.folded)}")
+    if hit.outdated_by is not None:
+        about.append(f"earlier than {hit.outdated_by.id}")
     if hit.stage is not Stage.NONE:
         about.append(hit.stage.value)
     return Text.assemble(styled(" · ".join(filter(None, about)), "dim"), "\n", styled(hit.text))
