@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache
 from typing import Self, TypeVar
+from zoneinfo import ZoneInfo, available_timezones
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -18,6 +21,8 @@ from trivium.v1 import filter_pb2
 
 MAX_ID_BYTES = 256
 MAX_FILTER_VALUES = 64
+
+_OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>0\d|1[0-4]):(?P<minutes>[0-5]\d)", re.ASCII)
 
 Value = TypeVar("Value")
 
@@ -95,6 +100,19 @@ class Checker:
         name = field.rpartition(".")[2]
         return self.instant(field, getattr(message, name)) if message.HasField(name) else None
 
+    def time_zone(self, field: str, name: str) -> tzinfo:
+        """Reads a name of the IANA database, or an offset such as "-08:00"; empty means UTC."""
+        if not name:
+            return UTC
+        if offset := _OFFSET.fullmatch(name):
+            distance = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"]))
+            return timezone(-distance if offset["sign"] == "-" else distance)
+        if name not in _time_zone_names():
+            example = "Europe/Lisbon, or an offset, such as -08:00"
+            self.reject(field, f"must be a time zone, such as {example}; is {name[:64]!r}")
+            return UTC
+        return ZoneInfo(name)
+
     def time_range(self, field: str, value: filter_pb2.TimeRange) -> TimeRange:
         """Reads a half-open interval."""
         start = self.optional_instant(f"{field}.start", value)
@@ -117,3 +135,9 @@ class Checker:
         except ValueError:
             self.reject(field, f"must be {expected}")
             return None
+
+
+@cache
+def _time_zone_names() -> frozenset[str]:
+    """The names of the database, without which `ZoneInfo` would open a file of any name."""
+    return frozenset(available_timezones())

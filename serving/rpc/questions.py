@@ -109,6 +109,7 @@ def to_retrieve_call(
         token=to_token(check, request.consistency_token),
         seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
         required=frozenset(request.required_legs),
+        time_zone=check.time_zone("time_zone", request.time_zone),
     )
     limit = _limit(check, request.limit, coercions)
     profile = _profile(check, request, profiles, limit)

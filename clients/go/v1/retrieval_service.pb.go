@@ -378,7 +378,11 @@ type RetrieveRequest struct {
 	// of them ends otherwise than OK, the call fails with UNAVAILABLE and the
 	// reason REQUIRED_LEG_MISSING. Empty requires none: the answer is that of the
 	// legs that answered.
-	RequiredLegs  []string `protobuf:"bytes,16,rep,name=required_legs,json=requiredLegs,proto3" json:"required_legs,omitempty"`
+	RequiredLegs []string `protobuf:"bytes,16,rep,name=required_legs,json=requiredLegs,proto3" json:"required_legs,omitempty"`
+	// Where the caller is: the days and weeks that `query` names are days there.
+	// A name of the IANA database, such as "Europe/Lisbon", or an offset, such as
+	// "-08:00". Empty means UTC.
+	TimeZone      string `protobuf:"bytes,17,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,6 +527,13 @@ func (x *RetrieveRequest) GetRequiredLegs() []string {
 		return x.RequiredLegs
 	}
 	return nil
+}
+
+func (x *RetrieveRequest) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
 }
 
 // Request message for RetrievalService.RetrieveStream.
@@ -2798,7 +2809,7 @@ var File_trivium_v1_retrieval_service_proto protoreflect.FileDescriptor
 const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\n" +
 	"\"trivium/v1/retrieval_service.proto\x12\n" +
-	"trivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\x9b\x05\n" +
+	"trivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xb8\x05\n" +
 	"\x0fRetrieveRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05query\x18\x02 \x01(\tR\x05query\x12\x16\n" +
@@ -2817,7 +2828,8 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x11profile_overrides\x18\r \x01(\v2\x17.google.protobuf.StructR\x10profileOverrides\x12\x19\n" +
 	"\bseed_ids\x18\x0e \x03(\tR\aseedIds\x125\n" +
 	"\bknown_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aknownAt\x12#\n" +
-	"\rrequired_legs\x18\x10 \x03(\tR\frequiredLegs\"f\n" +
+	"\rrequired_legs\x18\x10 \x03(\tR\frequiredLegs\x12\x1b\n" +
+	"\ttime_zone\x18\x11 \x01(\tR\btimeZone\"f\n" +
 	"\x15RetrieveStreamRequest\x127\n" +
 	"\bretrieve\x18\x01 \x01(\v2\x1b.trivium.v1.RetrieveRequestR\bretrieve\x12\x14\n" +
 	"\x05final\x18\x02 \x01(\bR\x05final\"\x91\x01\n" +

@@ -134,6 +134,7 @@ def _report(translation: Translation, stored: Sequence[Stored]) -> object:
             | {"at": str(each.place), "example": each.example}
             for each in translation.unmapped
         ],
+        "times_read_as_utc": translation.times_read_as_utc,
         "problems": [str(problem) for problem in translation.problems],
     }
 
@@ -143,6 +144,8 @@ def _print_translation(translation: Translation) -> None:
     for (kind, item), count in translation.mapped.items():
         mapped.add_row(styled(kind), item, str(count))
     stdout().print(mapped)
+    if count := translation.times_read_as_utc:
+        click.echo(f"read {count} times without a time zone as UTC")
     if not translation.unmapped:
         return
     unmapped = table("not mapped", "count", "example", "at")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import NamedTuple
 
 from trivium.files.reading import Found
@@ -52,6 +53,7 @@ class _Remaining:
 
     parts: list[tuple[str, Fields]] = field(default_factory=list)
     left_out: dict[str, object] = field(default_factory=dict)
+    times_without_zone: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[tuple[str, object]]:
         yield from self.left_out.items()
@@ -98,6 +100,13 @@ class Exported(Record):
             raise ValueError(f"{name!r} must be a list of objects, got {listed!r}")
         prefix = f"{self.prefix}{name}."
         return [Exported.of(self.place, each, self.remaining, prefix) for each in listed]
+
+    def time(self, name: str) -> datetime | None:
+        """An ISO 8601 time; one that has no time zone is read as UTC, and counted."""
+        instant = Record.time(self, name)  # super() needs the class before `slots` remade it
+        if instant is not None and datetime.fromisoformat(self.string(name)).tzinfo is None:
+            self.remaining.times_without_zone.append(name)
+        return instant
 
     def rest(self) -> list[str]:
         """The names of the fields that were not read."""
@@ -146,6 +155,7 @@ class Translation:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.mapped: Counter[Mapped] = Counter()
+        self.times_read_as_utc = 0
         self._unmapped: dict[tuple[str, str], Unmapped] = {}
 
     @property
@@ -161,6 +171,7 @@ class Translation:
         except ValueError as error:
             self.problems.append(Problem(record.place, str(error)))
             return []
+        self.times_read_as_utc += len(remaining.times_without_zone)
         for name, value in remaining:
             self.leave_out(kind, record.place, value, name)
         found = [each for each in translated if self._fits(each)]

@@ -29,12 +29,14 @@ class Connection:
         tenant: The tenant; may be empty if the credentials are bound to one.
         token: A key or a JSON Web Token; a request that carries one of its own uses that.
         tls: The certificates; None connects without encryption.
+        time_zone: Where those who ask are, such as "Europe/Lisbon"; empty means UTC.
     """
 
     address: str = DEFAULT_ADDRESS
     tenant: str = ""
     token: str = field(default="", repr=False)
     tls: TLS | None = None
+    time_zone: str = ""
 
     def open(self) -> AsyncClient:
         """Opens a client with the credentials of the current request.
@@ -50,6 +52,7 @@ class Connection:
             token=self.current_token(),
             tls=self.tls,
             timeout=DEFAULT_TIMEOUT_S,
+            time_zone=self.time_zone,
         )
 
     def current_token(self) -> str:
@@ -72,6 +75,7 @@ def from_environment(variables: Mapping[str, str]) -> Connection:
         tenant=variables.get("TRIVIUM_TENANT", ""),
         token=token,
         tls=_tls(variables),
+        time_zone=variables.get("TRIVIUM_TIME_ZONE", ""),
     )
 
 

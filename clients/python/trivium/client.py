@@ -89,6 +89,7 @@ class Client:
         credentials: Credentials of gRPC, in place of `tls`.
         metadata: Metadata sent with every call.
         options: gRPC channel arguments in addition to `trivium.wire.channel.DEFAULT_OPTIONS`.
+        time_zone: Where those who ask are, as `time_zone` of `RetrieveOptions`.
 
     Raises:
         ValueError: A token would be sent to another machine without encryption.
@@ -109,8 +110,10 @@ class Client:
         credentials: grpc.ChannelCredentials | None = None,
         metadata: Metadata = (),
         options: ChannelOptions = (),
+        time_zone: str = "",
     ) -> None:
         self.tenant = tenant
+        self.time_zone = time_zone
         self._timeout = timeout
         self._write_timeout = write_timeout
         credentials = credentials or channel_credentials(tls)
@@ -173,9 +176,7 @@ class Client:
             **options: As in `RetrieveOptions`.
         """
         within = self._reading(timeout)
-        request = requests.retrieve(
-            self.tenant, query, timeout=within, briefing=briefing, **options
-        )
+        request = self._question(query, timeout=within, briefing=briefing, **options)
         return responses.to_retrieval(self._send(self._retrieval.Retrieve, request, within))
 
     def briefing(
@@ -252,8 +253,7 @@ class Client:
         within = self._reading(timeout)
         stream = _Transcripts(
             transcripts,
-            lambda text, timeout: requests.retrieve(
-                self.tenant,
+            lambda text, timeout: self._question(
                 text,
                 timeout=within if timeout is None else timeout,
                 briefing=briefing,
@@ -320,7 +320,7 @@ class Client:
             **options: As in `RetrieveOptions`.
         """
         within = self._reading(timeout)
-        retrieve = requests.retrieve(self.tenant, query, timeout=within, **options)
+        retrieve = self._question(query, timeout=within, **options)
         request = requests.compare(retrieve, against, against_overrides)
         return responses.to_comparison(self._send(self._retrieval.Compare, request, within))
 
@@ -346,7 +346,7 @@ class Client:
             ValueError: Not exactly one of the two ids is given.
         """
         within = self._reading(timeout)
-        retrieve = requests.retrieve(self.tenant, query, timeout=within, **options)
+        retrieve = self._question(query, timeout=within, **options)
         request = requests.explain_absence(retrieve, segment_id, fact_id)
         response = self._send(self._retrieval.ExplainAbsence, request, within)
         return responses.to_absence(response)
@@ -492,6 +492,18 @@ class Client:
             return method(request, timeout=within, metadata=self._metadata)
         except grpc.RpcError as error:
             raise to_error(error) from None
+
+    def _question(
+        self,
+        query: str,
+        *,
+        timeout: float,
+        briefing: BriefingOptions | None = None,
+        **options: Unpack[RetrieveOptions],
+    ) -> RetrieveRequest:
+        if not options.get("time_zone"):
+            options["time_zone"] = requests.time_zone_of(options.get("as_of")) or self.time_zone
+        return requests.retrieve(self.tenant, query, timeout=timeout, briefing=briefing, **options)
 
     def _reading(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout

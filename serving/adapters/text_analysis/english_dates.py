@@ -8,7 +8,7 @@ month.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 
 from dateparser.date import DateDataParser
@@ -67,7 +67,8 @@ _A_DAY = timedelta(days=1)
 class EnglishDates:
     """`DateReader` for English.
 
-    Days are in UTC. A date without a year, or a day of the week, is the latest one before `as_of`.
+    Days are those of the zone of `as_of`. A date without a year, or a day of the week, is the
+    latest one before `as_of`.
     "Two weeks after" a date is the week at that distance from its last day, as "two weeks ago" is
     the week at that distance from today; "the two weeks after" are all of their days. Vague times
     ("recently", "last summer") and times relative to events ("a week after the wedding") are
@@ -79,19 +80,27 @@ class EnglishDates:
         self.periods("today", datetime.now(UTC))
 
     def periods(self, question: str, as_of: datetime) -> tuple[Period, ...]:
-        today = as_of.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        # As a calendar has it: within a zone with summer time, days differ in length.
+        today = as_of.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
+        zone = as_of.tzinfo or UTC
         found = (
-            _period_or_none(match, today) for match in islice(_DATE.finditer(question), MAX_DATES)
+            _period_or_none(match, today, zone)
+            for match in islice(_DATE.finditer(question), MAX_DATES)
         )
         return tuple(period for period in found if period is not None)
 
 
-def _period_or_none(match: re.Match[str], today: datetime) -> Period | None:
+def _period_or_none(match: re.Match[str], today: datetime, zone: tzinfo) -> Period | None:
     try:
-        return _period(match, today)
+        read = _period(match, today)
+        return read and Period(_instant(read.begins, zone), _instant(read.ends, zone))
     except (OverflowError, ValueError):
         # Outside the years 1 to 9999 of Python's calendar.
         return None
+
+
+def _instant(midnight: datetime, zone: tzinfo) -> datetime:
+    return midnight.replace(tzinfo=zone).astimezone(UTC)
 
 
 def _period(match: re.Match[str], today: datetime) -> Period | None:

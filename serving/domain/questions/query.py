@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Segment, TenantName
@@ -163,7 +163,8 @@ class Query:
 
     `vector`, if given, is the embedding of the question, of unit length; `text` is then not
     embedded and may be empty. `seeds` are segment ids: the graph walk starts from their entities
-    instead of from the names in `text`. An answer may not lack the legs `required`.
+    instead of from the names in `text`. An answer may not lack the legs `required`. The days that
+    `text` names are those of `time_zone`.
     """
 
     scope: Scope
@@ -172,3 +173,9 @@ class Query:
     token: ConsistencyToken | None = None
     seeds: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
+    time_zone: tzinfo = UTC
+
+    @property
+    def local_time(self) -> datetime:
+        """The reference time of the question, in the caller's zone."""
+        return self.scope.as_of.astimezone(self.time_zone)

@@ -232,7 +232,7 @@ class RetrievalSteps:
 
     def _periods_of(self, query: Query) -> Periods:
         """Reads the dates of a question when first asked for: reading one takes milliseconds."""
-        return cache(partial(self._dates.periods, query.text, query.scope.as_of))
+        return cache(partial(self._dates.periods, query.text, query.local_time))
 
     async def _run_legs(
         self,

@@ -59,6 +59,21 @@ def test_dry_run_reports_the_same_and_calls_no_service(run: Run, fake_service: F
     assert result.stdout.splitlines()[-1] == "would store 2 items and reject 0 records"
 
 
+def test_times_without_a_zone_are_counted(run: Run, tmp_path: Path) -> None:
+    records = [
+        {"id": f"m{day}", "memory": "We sailed.", "created_at": f"2026-11-0{day}T10:00:00{zone}"}
+        for day, zone in ((1, ""), (2, "Z"), (3, ""))
+    ]
+    export = tmp_path / "mem0.json"
+    export.write_text(json.dumps({"results": records}))
+
+    shown = run("mem0", "--dry-run", str(export)).stdout
+    reported = json.loads(run("mem0", "--dry-run", "--json", str(export)).stdout)
+
+    assert "read 2 times without a time zone as UTC" in shown
+    assert reported["times_read_as_utc"] == 2
+
+
 def test_unreadable_records_are_named_and_others_stored(
     run: Run, fake_service: FakeService
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -128,10 +129,26 @@ def test_first_dates_are_read_in_order(dates: EnglishDates) -> None:
     assert [each[:7] for each in found] == ["2021-06", "2021-03", "2021-05", "2021-04"]
 
 
-def test_days_are_those_of_utc(dates: EnglishDates) -> None:
-    late = datetime(2023, 11, 15, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
+@pytest.mark.parametrize(
+    ("zone", "question", "begins", "hours"),
+    [
+        ("America/Los_Angeles", "today", datetime(2026, 3, 8, 8, tzinfo=UTC), 23),
+        ("America/Los_Angeles", "yesterday", datetime(2026, 3, 7, 8, tzinfo=UTC), 24),
+        ("Pacific/Auckland", "today", datetime(2026, 3, 8, 11, tzinfo=UTC), 24),
+        ("Pacific/Auckland", "yesterday", datetime(2026, 3, 7, 11, tzinfo=UTC), 24),
+        ("Asia/Kolkata", "on 1 March", datetime(2026, 2, 28, 18, 30, tzinfo=UTC), 24),
+        ("UTC", "today", datetime(2026, 3, 8, tzinfo=UTC), 24),
+    ],
+)
+def test_days_are_those_of_the_zone(
+    dates: EnglishDates, zone: str, question: str, begins: datetime, hours: int
+) -> None:
+    now = datetime(2026, 3, 8, 22, tzinfo=UTC).astimezone(ZoneInfo(zone))
 
-    assert read(dates, "What was said today?", late) == ["2023-11-16..2023-11-17"]
+    (period,) = dates.periods(question, now)
+
+    assert period.begins == begins
+    assert period.ends - period.begins == timedelta(hours=hours)
 
 
 @pytest.mark.parametrize("year", [1, 9999])

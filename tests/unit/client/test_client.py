@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import grpc
 import pytest
@@ -53,6 +54,7 @@ from trivium.v1.retrieval_service_pb2 import (
     RetrieveResponse,
 )
 from trivium.v1.segment_pb2 import Segment as SegmentMessage
+from trivium.wire.requests import RetrieveOptions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 UNAVAILABLE = Failure(grpc.StatusCode.UNAVAILABLE, "restarting")
@@ -73,6 +75,26 @@ def test_call_without_a_timeout_has_that_of_the_client(
     client.ingest_stream([])
 
     assert fake_service.deadlines_s == [about(10), about(60), about(3600)]
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ({}, "Asia/Kolkata"),
+        ({"time_zone": "Europe/Lisbon"}, "Europe/Lisbon"),
+        ({"as_of": NOON}, "Asia/Kolkata"),
+        ({"as_of": NOON.astimezone(ZoneInfo("America/Lima"))}, "America/Lima"),
+        ({"as_of": NOON.astimezone(timezone(timedelta(hours=-8)))}, "-08:00"),
+        ({"as_of": NOON.astimezone(ZoneInfo("UTC"))}, "Asia/Kolkata"),
+    ],
+)
+def test_time_zone_is_the_nearest_given(
+    fake_service: FakeService, options: RetrieveOptions, sent: str
+) -> None:
+    with Client(fake_service.address, tenant="acme", time_zone="Asia/Kolkata") as client:
+        client.retrieve("what did we do today?", **options)
+
+    assert fake_service.requests[-1].time_zone == sent
 
 
 def test_batch_with_an_unwritable_item_is_not_sent(

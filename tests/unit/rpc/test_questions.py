@@ -31,6 +31,7 @@ PROFILES = ProfileBook(
     }
 )
 YEAR_ZERO = Timestamp(seconds=-62135596801)
+WRONG_ZONES = ("Mars/Olympus", "../../etc/passwd", "/etc/localtime", "Europe", "8", "+25:00", "\0")
 
 
 def retrieve(**fields: object) -> retrieval_service_pb2.RetrieveRequest:
@@ -117,6 +118,7 @@ def changes(**fields: Any) -> Struct:
         (retrieve(leg_overrides=override(leg="dense") * 2), "leg_overrides[1].leg"),
         (retrieve(as_of=YEAR_ZERO), "as_of"),
         (retrieve(known_at=YEAR_ZERO), "known_at"),
+        *((retrieve(time_zone=name), "time_zone") for name in WRONG_ZONES),
         (retrieve(time_budget=Duration(seconds=0)), "time_budget"),
         (retrieve(time_budget=Duration(seconds=-1)), "time_budget"),
         (retrieve(consistency_token="yesterday"), "consistency_token"),
@@ -153,6 +155,17 @@ def test_a_malformed_question_names_its_field(
         questions.to_retrieve_call(request_, PROFILES, NOON)
 
     assert [violation.field for violation in refused.value.violations] == [field]
+
+
+@pytest.mark.parametrize(
+    ("name", "hour"),
+    [("", 12), ("UTC", 12), ("Asia/Kolkata", 17), ("-08:00", 4), ("+05:30", 17), ("-03:30", 8)],
+)
+def test_time_zone_gives_the_local_time(name: str, hour: int) -> None:
+    query = questions.to_retrieve_call(retrieve(time_zone=name), PROFILES, NOON).query
+
+    assert query.local_time == NOON
+    assert query.local_time.hour == hour
 
 
 def test_all_that_is_wrong_is_named_at_once() -> None:

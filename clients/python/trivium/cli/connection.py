@@ -30,6 +30,7 @@ class Connection:
     timeout: float | None
     token: str = field(default="", repr=False)
     tls: TLS | None = None
+    time_zone: str = ""
 
     def tenant_or_fail(self) -> str:
         """The tenant of the global option; may be empty with a token, which can be bound to one.
@@ -58,6 +59,7 @@ class Connection:
                 tls=self.tls,
                 timeout=self.timeout or DEFAULT_TIMEOUT_S,
                 write_timeout=self.timeout or DEFAULT_WRITE_TIMEOUT_S,
+                time_zone=self.time_zone,
             )
         except (ValueError, OSError) as error:
             raise click.UsageError(str(error)) from error
@@ -108,6 +110,14 @@ _OPTIONS = (
         help="The address of the service.",
     ),
     click.option("--tenant", envvar="TRIVIUM_TENANT", show_envvar=True, help="The tenant."),
+    click.option(
+        "--time-zone",
+        envvar="TRIVIUM_TIME_ZONE",
+        default="",
+        show_envvar=True,
+        metavar="ZONE",
+        help="Whose days a question names, such as Europe/Lisbon.  [default: UTC]",
+    ),
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True),
@@ -166,6 +176,7 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
         tls_ca: Path | None,
         tls_certificate: Path | None,
         tls_key: Path | None,
+        time_zone: str,
         **options: object,
     ) -> None:
         if token_file is not None:
@@ -181,6 +192,7 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
             timeout=timeout,
             token=token,
             tls=files if encrypted else None,
+            time_zone=time_zone,
         )
         command(*arguments, **options)
 

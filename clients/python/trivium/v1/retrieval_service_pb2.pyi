@@ -89,7 +89,7 @@ LOSS_NOT_SEARCHED: Loss
 LOSS_UNANSWERED: Loss
 
 class RetrieveRequest(_message.Message):
-    __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing", "profile_overrides", "seed_ids", "known_at", "required_legs")
+    __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing", "profile_overrides", "seed_ids", "known_at", "required_legs", "time_zone")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     VECTOR_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class RetrieveRequest(_message.Message):
     SEED_IDS_FIELD_NUMBER: _ClassVar[int]
     KNOWN_AT_FIELD_NUMBER: _ClassVar[int]
     REQUIRED_LEGS_FIELD_NUMBER: _ClassVar[int]
+    TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     query: str
     vector: _containers.RepeatedScalarFieldContainer[float]
@@ -122,7 +123,8 @@ class RetrieveRequest(_message.Message):
     seed_ids: _containers.RepeatedScalarFieldContainer[str]
     known_at: _timestamp_pb2.Timestamp
     required_legs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: bool = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ..., profile_overrides: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seed_ids: _Optional[_Iterable[str]] = ..., known_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., required_legs: _Optional[_Iterable[str]] = ...) -> None: ...
+    time_zone: str
+    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: bool = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ..., profile_overrides: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seed_ids: _Optional[_Iterable[str]] = ..., known_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., required_legs: _Optional[_Iterable[str]] = ..., time_zone: _Optional[str] = ...) -> None: ...
 
 class RetrieveStreamRequest(_message.Message):
     __slots__ = ("retrieve", "final")

@@ -76,6 +76,9 @@ class RetrieveOptions(TypedDict, total=False):
             these entities instead of the names in the query.
         required_legs: Legs that the answer must not lack: if one of them is not OK, the call
             raises UnavailableError with the reason REQUIRED_LEG_MISSING.
+        time_zone: Where the caller is: the days that the query names are days there. An IANA
+            name, such as "Europe/Lisbon", or an offset, such as "-08:00". Empty means the zone of
+            `as_of`, unless that is UTC; else the client's `time_zone`; else UTC.
     """
 
     vector: Sequence[float]
@@ -90,6 +93,7 @@ class RetrieveOptions(TypedDict, total=False):
     profile_overrides: Mapping[str, Any]
     seed_ids: Sequence[str]
     required_legs: Sequence[str]
+    time_zone: str
 
 
 def retrieve(
@@ -110,6 +114,7 @@ def retrieve(
     profile_overrides: Mapping[str, Any] | None = None,
     seed_ids: Sequence[str] = (),
     required_legs: Sequence[str] = (),
+    time_zone: str = "",
 ) -> retrieval_service_pb2.RetrieveRequest:
     """Builds a RetrieveRequest; its `time_budget` is `BUDGET_SHARE` of `timeout` seconds.
 
@@ -136,7 +141,17 @@ def retrieve(
         seed_ids=seed_ids,
         required_legs=required_legs,
         known_at=_timestamp(known_at),
+        time_zone=time_zone,
     )
+
+
+def time_zone_of(instant: datetime | None) -> str:
+    """The name of the zone that an instant is given in, or its offset; empty for UTC and None."""
+    if instant is None or instant.utcoffset() is None or instant.tzinfo is UTC:
+        return ""
+    offset = f"{instant:%z}"
+    name = getattr(instant.tzinfo, "key", None) or f"{offset[:3]}:{offset[3:5]}"
+    return "" if name in ("UTC", "+00:00") else name
 
 
 def warm(tenant: str, profile: str, *, timeout: float) -> retrieval_service_pb2.WarmRequest:
