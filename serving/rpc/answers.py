@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from google.protobuf.json_format import ParseDict
 
 from serving.config.profiles import ProfileBook
-from serving.domain.briefing import briefing
+from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.items.records import Segment
 from serving.domain.ranking.comparison import compare
 from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm, worth
@@ -50,9 +51,7 @@ def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> retrieval_pb.Ret
             vanished_count=retrieval.vanished,
             index_epoch=retrieval.index_epoch,
         ),
-        briefing=briefing([hit.item for hit in retrieval.hits], call.briefing)
-        if call.briefing
-        else "",
+        briefing=_briefing(call, retrieval, call.briefing) if call.briefing else "",
         coercions=[
             retrieval_pb.Coercion(field=field, given=given, used=used)
             for field, given, used in (
@@ -64,6 +63,14 @@ def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> retrieval_pb.Ret
         profile=retrieval.profile,
         rerank=_rerank_report(retrieval.rerank) if retrieval.rerank is not None else None,
     )
+
+
+def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) -> str:
+    names = (name.used for name in retrieval.name_corrections)
+    query = replace(call.query, text=" ".join([call.query.text, *names]))
+    outdated = {hit.item.item for hit in retrieval.hits if hit.outdated_by is not None}
+    items = [hit.item for hit in retrieval.hits]
+    return briefing(items, query, limits, call.profile.block, outdated)
 
 
 def from_profiles(

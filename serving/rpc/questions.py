@@ -381,9 +381,8 @@ def _briefing(check: Checker, request: retrieval_pb.RetrieveRequest) -> Briefing
     given, usual = request.briefing, BriefingLimits()
     return BriefingLimits(
         int(check.number("briefing.max_chars", given.max_chars or usual.max_chars, 200, 100_000)),
-        int(
-            check.number(
-                "briefing.max_line_chars", given.max_line_chars or usual.max_line_chars, 20, 10_000
-            )
-        ),
+        int(check.number("briefing.max_line_chars", given.max_line_chars, 20, 10_000))
+        if given.max_line_chars
+        else usual.max_line_chars,
+        days=not given.without_days,
     )

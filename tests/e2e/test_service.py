@@ -342,7 +342,7 @@ def test_a_briefing_is_a_block_for_a_prompt(stored: tuple[Client, str]) -> None:
     block = memory.briefing("Who hired Tom?", consistency_token=token)
 
     assert block.startswith("<memory>\n<!-- This is recalled memory content.")
-    assert '- Tom said: "Lotus Books hired me, I start on Monday."' in block
+    assert ', Tom said: "Lotus Books hired me, I start on Monday."' in block
     assert block.endswith("</memory>")
 
 

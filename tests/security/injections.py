@@ -18,8 +18,8 @@ from typing import Any
 
 import click
 
-from serving.domain.briefing import CLOSING, OPENING, BriefingLimits, briefing
-from tests.support.builders import fact, segment
+from serving.domain.briefing import CLOSING, HEADLINE, OPENING, BriefingLimits, briefing
+from tests.support.builders import fact, query, segment
 
 LIMITS = BriefingLimits(max_chars=10_000_000, max_line_chars=1_000_000)
 INVISIBLE = {"Cc", "Cf", "Cs"}
@@ -58,12 +58,13 @@ def _strings(value: Any) -> Iterator[str]:
 def escapes(text: str) -> Sequence[str]:
     """How a text breaks out of its line of the block; empty if it does not."""
     said = segment("1", text, speaker=text)
-    block = briefing([said, fact("2", text, text, text)], LIMITS)
-    lines = block.removeprefix(OPENING).removesuffix(CLOSING).strip("\n").split("\n")
+    block = briefing([said, fact("2", text, text, text)], query(""), LIMITS)
+    headline, *lines = block.removeprefix(OPENING).removesuffix(CLOSING).strip("\n").split("\n")
     inside = "".join(lines)
     quoted = [line.count('"') for line in lines]
     found = {
-        "ends the block": not (block.startswith(OPENING) and block.endswith(CLOSING)),
+        "ends the block": not (block.startswith(OPENING) and block.endswith(CLOSING))
+        or not headline.endswith(HEADLINE),
         "has a tag": "<" in inside or ">" in inside.replace("->", ""),
         "has another line": len(lines) != 2 or not all(line.startswith("- ") for line in lines),
         "ends its quotation": quoted != [2, 0],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from serving.domain.briefing import inert
 from trivium.values import BriefingOptions, Fact, Hit, Retrieval
 
 DEPTH = 10
@@ -14,9 +15,6 @@ BRIEFING_CHARS = 2000
 
 BRIEFING = BriefingOptions(max_chars=BRIEFING_CHARS)
 
-_LINE = "- "
-"""How a line of the block begins that shows a hit; none of its first and last lines does."""
-
 
 def ranked_segments(hits: Iterable[Hit], depth: int = DEPTH) -> list[str]:
     """The ids of segments in the order of hits, each fact as its evidence; at most `depth`."""
@@ -25,19 +23,24 @@ def ranked_segments(hits: Iterable[Hit], depth: int = DEPTH) -> list[str]:
 
 
 def briefed_segments(retrieval: Retrieval) -> frozenset[str]:
-    """The segments whose line is in the block for a prompt; a fact's line is its evidence's.
+    """The segments whose whole text is in the block for a prompt; a fact stands for its evidence.
 
-    The service writes a line for each hit, in their order, until the next would not fit. So the
-    block shows as many hits as it has lines, and these are the first. A long text's line is cut at
-    its end, and counts.
-
-    Raises:
-        ValueError: The block has more lines than there are hits, and was not written so.
+    A text that is cut does not count: what is left out may be what was asked.
     """
-    shown = sum(line.startswith(_LINE) for line in retrieval.briefing.split("\n"))
-    if shown > len(retrieval.hits):
-        raise ValueError(f"a block of {shown} lines shows {len(retrieval.hits)} hits")
-    return frozenset(id_ for hit in retrieval.hits[:shown] for id_ in _segments_of(hit))
+    lines = retrieval.briefing.split("\n")
+    return frozenset(
+        id_ for hit in retrieval.hits if _is_in(lines, hit) for id_ in _segments_of(hit)
+    )
+
+
+def _is_in(lines: Sequence[str], hit: Hit) -> bool:
+    if isinstance(hit.item, Fact):
+        shown = f" {inert(hit.item.sentence or hit.item.relation)}"
+    elif hit.item.speaker:
+        shown = f'"{inert(hit.item.text)}"'
+    else:
+        shown = f" {inert(hit.item.text)}"
+    return any(line.startswith("- ") and shown in line for line in lines)
 
 
 def _segments_of(hit: Hit) -> Sequence[str]:

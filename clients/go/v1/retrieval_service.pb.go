@@ -915,14 +915,18 @@ func (x *LegOverride) GetDepth() int32 {
 	return 0
 }
 
-// Options of the prompt block.
+// Options of the prompt block. The profile decides its form: lines in the order
+// of time, each with its day, or best first without days.
 type BriefingOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The maximum length of the block, in characters, 200 to 100000. 0 means
 	// 2000.
 	MaxChars int32 `protobuf:"varint,1,opt,name=max_chars,json=maxChars,proto3" json:"max_chars,omitempty"`
-	// The maximum length of a line, in characters, 20 to 10000. 0 means 200.
-	MaxLineChars  int32 `protobuf:"varint,2,opt,name=max_line_chars,json=maxLineChars,proto3" json:"max_line_chars,omitempty"`
+	// The maximum length of a line, in characters, 20 to 10000. 0 means 200, and
+	// more for long texts as far as the other lines leave room.
+	MaxLineChars int32 `protobuf:"varint,2,opt,name=max_line_chars,json=maxLineChars,proto3" json:"max_line_chars,omitempty"`
+	// Whether to leave the days out: that of the question, and those of the lines.
+	WithoutDays   bool `protobuf:"varint,3,opt,name=without_days,json=withoutDays,proto3" json:"without_days,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -969,6 +973,13 @@ func (x *BriefingOptions) GetMaxLineChars() int32 {
 		return x.MaxLineChars
 	}
 	return 0
+}
+
+func (x *BriefingOptions) GetWithoutDays() bool {
+	if x != nil {
+		return x.WithoutDays
+	}
+	return false
 }
 
 // Response message for RetrievalService.Retrieve.
@@ -2855,10 +2866,11 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x06weight\x18\x02 \x01(\x01H\x00R\x06weight\x88\x01\x01\x12\x19\n" +
 	"\x05depth\x18\x03 \x01(\x05H\x01R\x05depth\x88\x01\x01B\t\n" +
 	"\a_weightB\b\n" +
-	"\x06_depth\"T\n" +
+	"\x06_depth\"w\n" +
 	"\x0fBriefingOptions\x12\x1b\n" +
 	"\tmax_chars\x18\x01 \x01(\x05R\bmaxChars\x12$\n" +
-	"\x0emax_line_chars\x18\x02 \x01(\x05R\fmaxLineChars\"\xc3\x02\n" +
+	"\x0emax_line_chars\x18\x02 \x01(\x05R\fmaxLineChars\x12!\n" +
+	"\fwithout_days\x18\x03 \x01(\bR\vwithoutDays\"\xc3\x02\n" +
 	"\x10RetrieveResponse\x12#\n" +
 	"\x04hits\x18\x01 \x03(\v2\x0f.trivium.v1.HitR\x04hits\x126\n" +
 	"\vleg_reports\x18\x02 \x03(\v2\x15.trivium.v1.LegReportR\n" +

@@ -184,22 +184,26 @@ class AsyncClient:
         *,
         max_chars: int = 0,
         max_line_chars: int = 0,
+        without_days: bool = False,
         timeout: float | None = None,
         **options: Unpack[RetrieveOptions],
     ) -> str:
         """Runs a query and returns the `<memory>` block to put into a prompt.
 
-        The server writes the block: without control characters, and marked as data, not
-        instructions. It is empty if there are no hits.
+        The server writes the block: each line with its day, without control characters, and marked
+        as data, not instructions. It is empty if there are no hits.
 
         Args:
             query: The query; may be empty if a vector is given.
             max_chars: The maximum length of the block; 0 means 2000.
-            max_line_chars: The maximum length of a line; 0 means 200.
+            max_line_chars: As in `BriefingOptions`.
+            without_days: As in `BriefingOptions`.
             timeout: As in `retrieve`.
             **options: As in `RetrieveOptions`.
         """
-        form = BriefingOptions(max_chars=max_chars, max_line_chars=max_line_chars)
+        form = BriefingOptions(
+            max_chars=max_chars, max_line_chars=max_line_chars, without_days=without_days
+        )
         return (await self.retrieve(query, briefing=form, timeout=timeout, **options)).briefing
 
     async def load_context(

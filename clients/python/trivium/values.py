@@ -186,10 +186,18 @@ class LegOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BriefingOptions:
-    """The maximum length of the prompt block, and of its lines; 0 means the server's default."""
+    """Options of the prompt block.
+
+    Attributes:
+        max_chars: The maximum length of the block; 0 means 2000.
+        max_line_chars: The maximum length of a line; 0 means 200, and more for long texts as far as
+            the other lines leave room.
+        without_days: Whether to leave out the day of the question and those of the lines.
+    """
 
     max_chars: int = 0
     max_line_chars: int = 0
+    without_days: bool = False
 
 
 # ---------------------------------------------------------------- results

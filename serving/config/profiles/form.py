@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from serving.domain.briefing import BlockForm
 from serving.domain.ranking.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.ranking.faults import Fault, FieldError
 from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
@@ -162,6 +163,7 @@ class ProfileForm(_Form):
     sort: Sort = Sort.RELEVANCE
     resolve_names: bool = False
     split_questions: bool = False
+    block: BlockForm = BlockForm.DATED
 
     def to_data(self, mode: Literal["python", "json"] = "python") -> dict[str, Any]:
         """The profile as data, with all its fields; `to_form` of it is an equal form."""
@@ -210,6 +212,7 @@ class ProfileForm(_Form):
             sort=self.sort,
             resolve_names=self.resolve_names,
             split_questions=self.split_questions,
+            block=self.block,
         )
 
 

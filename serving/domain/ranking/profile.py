@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
+from serving.domain.briefing import BlockForm
 from serving.domain.ranking.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.ranking.faults import FieldError
 from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
@@ -199,6 +200,8 @@ class Profile:
     resolve_names: bool = False
     """Replaces a word of the question that the tenant has not stored by the stored name that it
     sounds like, or is a prefix of."""
+    block: BlockForm = BlockForm.DATED
+    """How the block for a prompt is written."""
     split_questions: bool = False
     """The dense legs search for each question of a text with several questions."""
 

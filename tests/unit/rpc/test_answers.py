@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.domain.briefing import BlockForm, BriefingLimits
 from serving.domain.items.records import Item, ItemId, Segment, fact_id, segment_id
 from serving.domain.ranking.diversity import jaccard, words_of
 from serving.domain.ranking.fusion import fuse
@@ -42,6 +43,7 @@ def read(
     name_corrections: tuple[NameCorrection, ...] = (),
     unknown_seeds: tuple[str, ...] = (),
     reports: tuple[LegReport, ...] = (),
+    briefing: BriefingLimits | None = None,
 ) -> RetrievalRead:
     """The answer as the client has it."""
     call = RetrieveCall(
@@ -49,7 +51,7 @@ def read(
         profile=profile,
         time_budget_s=1,
         explain=True,
-        briefing=None,
+        briefing=briefing,
         coercions=coercions,
     )
     retrieval = Retrieval(
@@ -328,3 +330,20 @@ def test_the_later_statement_crosses_the_wire() -> None:
     [hit] = read(profile, [sent]).hits
 
     assert hit.outdated_by == ItemRef(ItemKind.SEGMENT, "b")
+
+
+@pytest.mark.parametrize(
+    ("form", "without_days", "line"),
+    [
+        (BlockForm.DATED, False, '- Sun 1 March 2026, Mia said: "We sailed to Goa."'),
+        (BlockForm.DATED, True, '- Mia said: "We sailed to Goa."'),
+        (BlockForm.PLAIN, False, '- Mia said: "We sailed to Goa."'),
+    ],
+)
+def test_block_has_the_form_of_the_profile(form: BlockForm, without_days: bool, line: str) -> None:
+    profile = Profile(name="p", legs=(LegSpec(name="dense"),), block=form)
+    hit = Hit(item=segment("s1", speaker="Mia"), ledger=A_LEDGER)
+
+    answer = read(profile, [hit], briefing=BriefingLimits(days=not without_days))
+
+    assert line in answer.briefing.split("\n")

@@ -185,12 +185,14 @@ class LegOverride(_message.Message):
     def __init__(self, leg: _Optional[str] = ..., weight: _Optional[float] = ..., depth: _Optional[int] = ...) -> None: ...
 
 class BriefingOptions(_message.Message):
-    __slots__ = ("max_chars", "max_line_chars")
+    __slots__ = ("max_chars", "max_line_chars", "without_days")
     MAX_CHARS_FIELD_NUMBER: _ClassVar[int]
     MAX_LINE_CHARS_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_DAYS_FIELD_NUMBER: _ClassVar[int]
     max_chars: int
     max_line_chars: int
-    def __init__(self, max_chars: _Optional[int] = ..., max_line_chars: _Optional[int] = ...) -> None: ...
+    without_days: bool
+    def __init__(self, max_chars: _Optional[int] = ..., max_line_chars: _Optional[int] = ..., without_days: bool = ...) -> None: ...
 
 class RetrieveResponse(_message.Message):
     __slots__ = ("hits", "leg_reports", "statistics", "briefing", "coercions", "profile", "rerank")

@@ -405,7 +405,9 @@ def _leg_override(
 
 def _briefing(options: BriefingOptions) -> retrieval_service_pb2.BriefingOptions:
     return retrieval_service_pb2.BriefingOptions(
-        max_chars=options.max_chars, max_line_chars=options.max_line_chars
+        max_chars=options.max_chars,
+        max_line_chars=options.max_line_chars,
+        without_days=options.without_days,
     )
 
 

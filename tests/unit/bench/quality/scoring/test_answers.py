@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
 from bench.quality.scoring.answers import briefed_segments, ranked_segments
-from serving.domain.briefing import BriefingLimits, briefing
+from serving.domain.briefing import BlockForm, BriefingLimits, briefing
 from serving.domain.items.records import Segment as StoredSegment
+from tests.support.builders import NOON, query
 from tests.unit.bench.quality.scoring.answers import fact_of, hit, retrieval, segment_of
-
-
-def stored_segment(place: int, text: str) -> StoredSegment:
-    return StoredSegment(id=f"s{place}", text=text, event_time=datetime(2026, 3, 1, tzinfo=UTC))
+from trivium.values import Segment
 
 
 def test_fact_counts_as_its_evidence() -> None:
@@ -38,47 +34,36 @@ def test_ranked_list_is_cut_at_segments() -> None:
         "Short.",
         "Two\nlines\r\nand\u2028more\x85here.",
         "- like a line\n- of the block",
-        "Long. " * 100,
         "</memory>\n- ",
-        " \n",
+        'She said "no".',
     ],
 )
-def test_briefed_segments_match_the_briefing(text: str) -> None:
-    texts = ["First.", text, "Third. " * 30, "Fourth."]
-    stored = [stored_segment(place, each) for place, each in enumerate(texts)]
-    hits = [hit(place + 1, segment_of(each.id)) for place, each in enumerate(stored)]
+@pytest.mark.parametrize("speaker", ["Mia", ""])
+@pytest.mark.parametrize("form", list(BlockForm))
+def test_whole_text_in_the_block_is_briefed(text: str, speaker: str, form: BlockForm) -> None:
+    texts = {"s1": "First.", "s2": text, "s3": "Third. " * 30}
+    hits = [
+        hit(place, Segment(id=id_, text=each, speaker=speaker))
+        for place, (id_, each) in enumerate(texts.items(), start=1)
+    ]
+    stored = [
+        StoredSegment(id=id_, text=each, speaker=speaker, event_time=NOON)
+        for id_, each in texts.items()
+    ]
+    limits = BriefingLimits(max_line_chars=200)
 
     for fitting in range(len(texts) + 1):
-        block = briefing(stored[:fitting], BriefingLimits())
+        block = briefing(stored[:fitting], query(""), limits, form)
         found = briefed_segments(retrieval(hits, briefing=block))
-        assert found == {f"s{place}" for place in range(fitting)}
-
-
-def test_hit_beyond_the_briefing_is_not_briefed() -> None:
-    stored = [stored_segment(place, "word " * 40) for place in range(4)]
-    hits = [hit(place + 1, segment_of(each.id)) for place, each in enumerate(stored)]
-
-    block = briefing(stored, BriefingLimits(max_chars=600))
-
-    assert 0 < block.count("\n- ") < 4
-    assert briefed_segments(retrieval(hits, briefing=block)) == {
-        f"s{place}" for place in range(block.count("\n- "))
-    }
+        assert found == {"s1", "s2"} & {each.id for each in stored[:fitting]}
 
 
 def test_line_of_a_fact_briefs_its_evidence() -> None:
     hits = [hit(1, fact_of("s9", "s3")), hit(2, segment_of("s1"))]
 
-    assert briefed_segments(retrieval(hits, briefing="<memory>\n- a fact\n</memory>")) == {
-        "s9",
-        "s3",
-    }
+    block = "<memory>\n- Since Sun 1 March 2026: a knows b\n</memory>"
+    assert briefed_segments(retrieval(hits, briefing=block)) == {"s9", "s3"}
 
 
 def test_missing_briefing_shows_nothing() -> None:
     assert briefed_segments(retrieval([hit(1, segment_of("s1"))])) == frozenset()
-
-
-def test_briefing_longer_than_the_hits_is_refused() -> None:
-    with pytest.raises(ValueError, match="a block of 2 lines shows 1 hits"):
-        briefed_segments(retrieval([hit(1, segment_of("s1"))], briefing="- a\n- b"))

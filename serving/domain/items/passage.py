@@ -1,0 +1,131 @@
+"""The passage of a long text that answers a question best, by its words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from serving.domain.languages import ENGLISH
+
+ELLIPSIS = "…"
+STEM_CHARS = 5
+"""Words that begin alike are forms of one word: repair, repaired, repairs."""
+
+MIN_BOTH_ENDS_CHARS = 40
+"""A shorter passage has room for the beginning alone."""
+
+BEFORE_SHARE = 1 / 3
+"""The share of the free characters that goes before the words that match; answers mostly follow."""
+
+_WORD = re.compile(r"\w+")
+# Scripts without spaces between words: Thai to Khmer, kana, Han.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{2,}")
+
+
+class _Match(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+    @property
+    def key(self) -> str:
+        """What the forms of a word share."""
+        word = self.text
+        return (word.removesuffix("s") if len(word) > 3 else word)[:STEM_CHARS]
+
+
+def passage(text: str, question: str, length: int) -> str:
+    """The part of a text with the most words of a question, at most `length` characters.
+
+    What is left out is marked by an ellipsis. A text that has no word of the question is shown by
+    its beginning and its end, as either may answer it. Of several places with the same words the
+    first is shown.
+
+    Args:
+        text: The text.
+        question: The question; stop words in it are ignored.
+        length: At least 1.
+    """
+    if len(text) <= length:
+        return text
+    matches = _matches(text, question)
+    if not matches:
+        return _ends(text, length)
+    room = max(1, length - 2 * len(ELLIPSIS))
+    start, end = _best_window(matches, room)
+    free = room - (end - start)
+    start = max(0, start - int(free * BEFORE_SHARE))
+    end = min(len(text), start + room)
+    start = max(0, end - room)
+    return _cut(text, start, end)[:length]
+
+
+def _matches(text: str, question: str) -> list[_Match]:
+    asked = {word.key for word in _words(question) if word.text not in ENGLISH.stop_words}
+    return [word for word in _words(text) if word.key in asked]
+
+
+def _words(text: str) -> Iterator[_Match]:
+    """The words of a text; of a script without spaces, each two characters."""
+    for word in _WORD.finditer(text):
+        unspaced = list(_UNSPACED.finditer(text, *word.span()))
+        for run in unspaced:
+            for at in range(run.start(), run.end() - 1):
+                yield _Match(at, at + 2, text[at : at + 2])
+        if not unspaced:
+            yield _Match(*word.span(), unicodedata.normalize("NFKC", word.group()).casefold())
+
+
+def _best_window(matches: Sequence[_Match], room: int) -> tuple[int, int]:
+    """The start and the end of the matches that fit together and tell most.
+
+    A word that the text has often tells little of where the answer is: it counts the less, the
+    more often it comes.
+    """
+    often = Counter(match.key for match in matches)
+    best, window = 0.0, (matches[0].start, min(matches[0].end, matches[0].start + room))
+    within: Counter[str] = Counter()
+    last = 0
+    for first, match in enumerate(matches):
+        while last < len(matches) and matches[last].end - match.start <= room:
+            within[matches[last].key] += 1
+            last += 1
+        if last == first:  # a word longer than the window
+            last += 1
+            continue
+        worth = sum(1 / often[key] for key, count in within.items() if count)
+        if worth > best:
+            best, window = worth, (match.start, matches[last - 1].end)
+        within[match.key] -= 1
+    return window
+
+
+def _ends(text: str, length: int) -> str:
+    if length < MIN_BOTH_ENDS_CHARS:
+        return _cut(text, 0, max(1, length - len(ELLIPSIS)))[:length]
+    half = (length - len(f" {ELLIPSIS} ")) // 2
+    head = _cut(text, 0, half).removesuffix(ELLIPSIS)
+    tail = _cut(text, len(text) - half, len(text)).removeprefix(ELLIPSIS)
+    return f"{head} {ELLIPSIS} {tail}"
+
+
+def _cut(text: str, start: int, end: int) -> str:
+    """The text between two places, at the ends of words, with an ellipsis where some is left out.
+
+    A word longer than the passage is cut.
+    """
+    if start > 0 and _within_word(text, start):
+        blank = text.find(" ", start, end)
+        start = blank + 1 if blank >= 0 else start
+    if end < len(text) and _within_word(text, end):
+        blank = text.rfind(" ", start, end)
+        end = blank if blank > start else end
+    shown = text[start:end].strip()
+    return f"{ELLIPSIS if start > 0 else ''}{shown}{ELLIPSIS if end < len(text) else ''}"
+
+
+def _within_word(text: str, place: int) -> bool:
+    return not text[place - 1].isspace() and not text[place].isspace()
