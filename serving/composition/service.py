@@ -43,7 +43,6 @@ from serving.pipeline.retrieval.legs import (
     RelatedLeg,
     TemporalLeg,
 )
-from serving.pipeline.retrieval.newest import Streams
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import RetrievalSteps
 from serving.pipeline.retrieval.trace import Tracer
@@ -53,6 +52,7 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.reranking import Reranker
+from serving.rpc.bounds import OpenStreams
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.service import TriviumService, UseCases, now_utc
 from serving.telemetry import NoRecorder, Recorder, breaker_changes
@@ -127,7 +127,7 @@ async def running_service(
             profiles,
             recorder=recorder,
             access=access,
-            streams=Streams(_share_of_calls(settings, STREAMS)),
+            streams=OpenStreams(_share_of_calls(settings, STREAMS)),
         )
 
 

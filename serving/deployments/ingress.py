@@ -18,6 +18,7 @@ from serving.config.settings import RayEnvironment
 from serving.deployments.handles import Remote, SpaceHandles, remote_space
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
+from serving.deployments.server import serve_within_bounds
 from serving.deployments.tls import listen_with_tls
 from serving.domain.budget import Deadline
 from serving.ports.reranking import Reranker as RerankerPort
@@ -114,6 +115,7 @@ class Fusion(Replica, TriviumService):
             access=service.access,
             streams=service.streams,
         )
+        serve_within_bounds(self, RayEnvironment().ingress)
 
     async def __call__(self, request: Request) -> Response:
         """Answers HTTP, which Serve routes here: there is nothing to get but its health."""

@@ -65,7 +65,9 @@ class CallContext(CallMetadata, Protocol):
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
-class _Guarded(Protocol):
+class Guarded(Protocol):
+    """The part of the service that every call needs."""
+
     @property
     def recorder(self) -> Recorder:
         """Where measurements go."""
@@ -75,7 +77,7 @@ class _Guarded(Protocol):
         """Who may call."""
 
 
-Service = TypeVar("Service", bound=_Guarded)
+Service = TypeVar("Service", bound=Guarded)
 
 
 def rpc(
@@ -212,6 +214,14 @@ def _status_of(name: str, context: CallContext, recorder: Recorder) -> Iterator[
         recorder.record(RPC_LATENCY, elapsed_ms, labels)
         logged |= {**labels, REQUEST_ID: request_id, "elapsed_ms": elapsed_ms}
         logger.info("call", extra=logged)
+
+
+def answer_with_error(
+    name: str, context: CallContext, recorder: Recorder, error: TriviumError
+) -> None:
+    """Ends a call that no method answers with the status of an error; logs and measures it."""
+    with _status_of(name, context, recorder):
+        raise error
 
 
 def _set_status(context: CallContext, status: status_pb2.Status) -> grpc.StatusCode:

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from grpc._cython import cygrpc  # what grpcio-channelz parses into a message that is not needed
 
@@ -31,17 +32,23 @@ class PendingCalls:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._in_methods = 0
+        self._begun: ContextVar[bool] = ContextVar("begun", default=False)
         self._count = 0
         self._read_at = -READ_AGAIN_S
 
     @contextmanager
     def in_method(self) -> Iterator[None]:
-        """Counts a call as begun, until it ends."""
+        """Counts a call as begun, until it ends; once, however many methods it passes."""
+        if self._begun.get():
+            yield
+            return
         self._in_methods += 1
+        self._begun.set(True)
         try:
             yield
         finally:
             self._in_methods -= 1
+            self._begun.set(False)
 
     def count(self) -> int:
         """The number of calls that wait to be begun, as of `READ_AGAIN_S` ago at most."""

@@ -20,7 +20,7 @@ from serving.domain.items.records import Segment, segment_id
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
-from serving.pipeline.retrieval.newest import Streams, newest_answers
+from serving.pipeline.retrieval.newest import newest_answers
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.pipeline.retrieval.warm import Warmer
@@ -31,9 +31,9 @@ from serving.ports.embedding import Embedder
 from serving.ports.memory_store import Catalog, MemoryStore
 from serving.rpc import answers, questions, requests, responses
 from serving.rpc.boundary import CallContext, deadline_after, rpc, streaming_rpc
+from serving.rpc.bounds import OpenStreams
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.items import from_fact, from_segment
-from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.questions import RetrieveCall, StreamedCall
 from serving.rpc.registration import Malformed
 from serving.telemetry import (
@@ -56,6 +56,7 @@ logger = logging.getLogger(__name__)
 READ_BUDGET_S = 5.0
 FORGET_BUDGET_S = 10.0
 HEALTH_POLL_S = 1.0
+WATCH_S = 600.0
 MAX_STREAMS = 32
 MAX_REJECTED_LISTED = 100
 
@@ -100,7 +101,7 @@ class TriviumService:
     Attributes:
         profiles: The profiles that requests can name; `reconfigure` changes them.
         access: Who may call; by default anyone.
-        streams: The open streams.
+        streams: The open streams of callers with credentials, of all edges.
         rejected_profiles: Why the last change of the profiles was rejected; empty if it was not.
     """
 
@@ -111,7 +112,7 @@ class TriviumService:
         *,
         recorder: Recorder | None = None,
         access: Access = OPEN,
-        streams: Streams | None = None,
+        streams: OpenStreams | None = None,
         now: Callable[[], datetime] = now_utc,
     ) -> None:
         self.use_cases = use_cases
@@ -120,8 +121,9 @@ class TriviumService:
         self.rejected_profiles = ""
         self.recorder = recorder or NoRecorder()
         self.access = access
-        self.streams = streams or Streams(MAX_STREAMS)
+        self.streams = streams or OpenStreams(MAX_STREAMS)
         self._now = now
+        self._probe: asyncio.Task[bool] | None = None
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Applies `{"profiles": {name: fields to change}}` to the profiles of the start.
@@ -160,12 +162,11 @@ class TriviumService:
     ) -> AsyncGenerator[retrieval_pb.RetrieveStreamResponse, None]:
         """Runs the newest query of a stream."""
         answered = newest_answers(self._streamed(stream), self._anticipate)
-        with self.streams.opened():
-            async with aclosing(answered):
-                async for call, retrieval in answered:
-                    if call.final:
-                        self.use_cases.retriever.record_access(call.retrieve.query, retrieval)
-                    yield answers.from_streamed(call, retrieval)
+        async with aclosing(answered):
+            async for call, retrieval in answered:
+                if call.final:
+                    self.use_cases.retriever.record_access(call.retrieve.query, retrieval)
+                yield answers.from_streamed(call, retrieval)
 
     async def _streamed(
         self, stream: AsyncIterator[retrieval_pb.RetrieveStreamRequest | Malformed]
@@ -232,12 +233,6 @@ class TriviumService:
         self, stream: AsyncIterator[ingest_pb.IngestStreamRequest | Malformed]
     ) -> ingest_pb.IngestStreamResponse:
         """Stores a stream of batches."""
-        with self.streams.opened():
-            return await self._store_stream(stream)
-
-    async def _store_stream(
-        self, stream: AsyncIterator[ingest_pb.IngestStreamRequest | Malformed]
-    ) -> ingest_pb.IngestStreamResponse:
         response = ingest_pb.IngestStreamResponse()
         token: ConsistencyToken | None = None
         before = 0
@@ -334,22 +329,22 @@ class TriviumService:
     async def Watch(
         self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        """Streams the health, and each change of it."""
+        """Streams the health and each change of it, for `WATCH_S`; a client then watches again."""
         del request, grpc_context
-        last = None
-        with PENDING_CALLS.in_method():
-            while True:
-                health = await self._health()
-                if health != last:
-                    last = health
-                    yield health_pb2.HealthCheckResponse(status=health)
-                await asyncio.sleep(HEALTH_POLL_S)
+        last, end = None, Deadline.after(WATCH_S)
+        while end.remaining() > 0:
+            health = await self._health()
+            if health != last:
+                last = health
+                yield health_pb2.HealthCheckResponse(status=health)
+            await asyncio.sleep(HEALTH_POLL_S)
 
     async def _health(self) -> health_pb2.HealthCheckResponse.ServingStatus:
         states = health_pb2.HealthCheckResponse
-        if await self.use_cases.store.ready():
-            return states.SERVING
-        return states.NOT_SERVING
+        # One at a time for all who ask: anyone may, and each takes a connection.
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self.use_cases.store.ready())
+        return states.SERVING if await asyncio.shield(self._probe) else states.NOT_SERVING
 
     async def _answer(
         self,

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from serving.domain.budget import Deadline
-from serving.domain.errors import BudgetExhaustedError, OverloadedError, TriviumError
+from serving.domain.errors import BudgetExhaustedError, TriviumError
 
 logger = logging.getLogger(__name__)
 
 MAX_STREAM_S = 300.0
 """The longest time until the final question."""
-
-RETRY_S = 1.0
 
 
 class Question(Protocol):
@@ -34,32 +31,6 @@ class Question(Protocol):
 
 Asked = TypeVar("Asked", bound=Question)
 Answer = TypeVar("Answer")
-
-
-class Streams:
-    """Counts the open streams of a replica, and refuses more than it can have.
-
-    An open stream takes one of the replica's concurrent calls, however little it does.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open = 0
-
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Counts a stream while it is open.
-
-        Raises:
-            OverloadedError: Too many are open.
-        """
-        if self._open >= self._most:
-            raise OverloadedError("the list of open streams", RETRY_S)
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
 
 
 async def newest_answers(

@@ -64,18 +64,29 @@ class Access:
             UnauthenticatedError: The credentials are missing or not valid.
             PermissionDeniedError: The caller lacks the role.
         """
-        if self.encrypted and b"ssl" not in call.auth_context().get("transport_security_type", ()):
-            raise UnauthenticatedError("this service accepts calls over TLS only")
+        role = RULES[method].role
+        if method in self.open_methods and not self.is_open and not _credentials(call):
+            self._require_encryption(call)
+            return Caller(name="anyone", roles=frozenset({role}), tenants=frozenset())
+        caller = self.authenticated(call)
+        caller.require(role)
+        return caller
+
+    def authenticated(self, call: CallMetadata) -> Caller:
+        """The caller, whatever it may do.
+
+        Raises:
+            UnauthenticatedError: The credentials are missing or not valid.
+        """
+        self._require_encryption(call)
         if self.is_open:
             return ANYONE
-        credentials = [
-            value for key, value in call.invocation_metadata() or () if key == AUTHORIZATION
-        ]
-        if not credentials and method in self.open_methods:
-            return Caller(name="anyone", roles=frozenset({RULES[method].role}), tenants=frozenset())
-        caller = self._by_bearer(credentials) if credentials else self._by_certificate(call)
-        caller.require(RULES[method].role)
-        return caller
+        credentials = _credentials(call)
+        return self._by_bearer(credentials) if credentials else self._by_certificate(call)
+
+    def _require_encryption(self, call: CallMetadata) -> None:
+        if self.encrypted and b"ssl" not in call.auth_context().get("transport_security_type", ()):
+            raise UnauthenticatedError("this service accepts calls over TLS only")
 
     def _by_bearer(self, credentials: Sequence[str | bytes]) -> Caller:
         given = credentials[0]
@@ -96,6 +107,10 @@ class Access:
                 if caller := self.certificates.get(name.decode(errors="replace")):
                     return caller
         raise UnauthenticatedError("send credentials as the metadata authorization")
+
+
+def _credentials(call: CallMetadata) -> Sequence[str | bytes]:
+    return [value for key, value in call.invocation_metadata() or () if key == AUTHORIZATION]
 
 
 OPEN = Access()

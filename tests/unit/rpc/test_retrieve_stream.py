@@ -18,7 +18,7 @@ from serving.domain.items.records import segment_id
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
-from serving.pipeline.retrieval.newest import Streams, newest_answers
+from serving.pipeline.retrieval.newest import newest_answers
 from serving.rpc.questions import MAX_STREAMED, StreamedCall
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService, UseCases
@@ -75,14 +75,12 @@ class Utterance:
         self,
         *,
         access: RecordingAccess | None = None,
-        streams: Streams | None = None,
         admission: Admission | None = None,
     ) -> None:
         self.legs = {name: GatedLeg() for name in LEGS}
         self.access = access or RecordingAccess()
         self.context = RecordingContext()
         self.responses: list[retrieval_service_pb2.RetrieveStreamResponse] = []
-        self._streams = streams
         self._admission = admission
         self.requests: asyncio.Queue[Any] = asyncio.Queue()
         self.service: TriviumService = NOBODY
@@ -101,7 +99,7 @@ class Utterance:
             catalog=store,
             embedder=NOBODY,
         )
-        self.service = TriviumService(use_cases, ProfileBook.load(), streams=self._streams)
+        self.service = TriviumService(use_cases, ProfileBook.load())
         return self
 
     def begin(self) -> None:
@@ -337,24 +335,6 @@ async def test_a_stream_has_a_bounded_number_of_requests() -> None:
     assert f"final: must be true in request {MAX_STREAMED} at the latest" in (
         utterance.context.details
     )
-
-
-async def test_a_replica_has_a_bounded_number_of_streams() -> None:
-    streams = Streams(1)
-    first, second = await begun(streams=streams), await begun(streams=streams)
-    await first.hear("a")
-    await second.hear("a")
-    assert second.call.done()
-
-    await first.send(None)
-    await first.call
-    third = await begun(streams=streams)
-    await third.let("a")
-    await third.hear("a", final=True)
-    await third.call
-
-    assert second.context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert third.answered == [(1, True, "a")]
 
 
 async def test_a_stream_ends_if_no_final_request_comes() -> None:

@@ -1,0 +1,74 @@
+"""Bounds for Ray Serve's gRPC server, by replacing the one class that a replica makes it of.
+
+Serve has no option for interceptors or for keep-alive. A test checks that it still uses the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from grpc_health.v1 import health_pb2
+from ray.serve._private import grpc_util
+
+from serving.rpc.bounds import MAX_WITHOUT_CREDENTIALS, BoundedHandlers, OpenStreams
+from serving.rpc.service import TriviumService
+
+CLASS = "gRPCGenericServer"
+SERVED: Any = getattr(grpc_util, CLASS, object)
+"""Serve's own, also after it was replaced."""
+HEALTH = f"/{health_pb2.DESCRIPTOR.services_by_name['Health'].full_name}/"
+
+CONNECTION_OPTIONS = (
+    # A peer that is gone holds what it had open for 40 s.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Clients may send as many.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+DIRECT_OPTIONS = (
+    # HAProxy has such a bound for its clients. With one here too, streams that it has ended and
+    # gRPC not yet would count, and others be refused.
+    ("grpc.max_concurrent_streams", 100),
+    # A client connects again by itself.
+    ("grpc.max_connection_idle_ms", 300_000),
+    ("grpc.max_connection_age_ms", 3_600_000),
+    ("grpc.max_connection_age_grace_ms", 3_600_000),
+)
+
+
+def serve_within_bounds(service: TriviumService, ingress: str) -> None:
+    """Makes the gRPC server that this replica starts next answer within bounds.
+
+    Health is answered by the service itself, without one of Serve's concurrent calls.
+
+    Raises:
+        RuntimeError: This version of Ray is not supported.
+    """
+    if not hasattr(SERVED, "_override_method_handler"):
+        raise RuntimeError(f"unsupported version of Ray: there is no {CLASS} to replace")
+    options = [*CONNECTION_OPTIONS, *(() if ingress == "haproxy" else DIRECT_OPTIONS)]
+    without_credentials = OpenStreams(MAX_WITHOUT_CREDENTIALS)
+
+    class BoundedServer(SERVED):  # type: ignore[misc]
+        def __init__(self, factory: Any, *, extra_options: Sequence[Any] = ()) -> None:
+            super().__init__(factory, extra_options=[*extra_options, *options])
+
+        def _override_method_handler(self, path: str, handler: Any) -> Any:
+            if path.startswith(HEALTH):
+                method = getattr(service, path.removeprefix(HEALTH))
+                kind = "unary_stream" if handler.response_streaming else "unary_unary"
+                return handler._replace(**{kind: method})
+            return super()._override_method_handler(path, handler)
+
+        def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
+            [methods] = handlers
+            super().add_generic_rpc_handlers(
+                (BoundedHandlers(methods, service, without_credentials),)
+            )
+
+        def add_registered_method_handlers(self, name: str, handlers: Any) -> None:
+            """Adds nothing: these would come before the ones within bounds."""
+
+    setattr(grpc_util, CLASS, BoundedServer)

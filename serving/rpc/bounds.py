@@ -1,0 +1,254 @@
+"""Bounds what callers can hold open, before a call counts as one of Ray Serve's.
+
+Ray Serve gives a call one of its concurrent calls when the first message has arrived, and a stream
+at once, whoever calls. So a caller without credentials could take all of them, by doing nothing.
+Here credentials are checked at the headers, a message must arrive in time, and streams are counted:
+apart for callers with credentials and for those without. What waits for bytes counts as no load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import grpc
+
+from serving.domain.errors import (
+    BudgetExhaustedError,
+    InvalidRequestError,
+    OverloadedError,
+    TriviumError,
+    Violation,
+)
+from serving.rpc.boundary import CallContext, Guarded, answer_with_error
+from serving.rpc.identity.access import ANYONE
+from serving.rpc.identity.rules import RULES
+from serving.rpc.pending import PENDING_CALLS
+
+MESSAGE_S = 1.0
+"""How long after its headers the message of a call may arrive."""
+BATCH_S = 30.0
+"""The same for a call that has a batch, which takes that long at 18 Mbit/s if it is the largest."""
+BATCHES = {"Ingest"}
+IDLE_S = 60.0
+"""How long a stream may send nothing."""
+
+MAX_WITHOUT_CREDENTIALS = 64
+"""Streams of health and reflection, of all callers without credentials."""
+RETRY_S = 1.0
+SHARE_OF_ONE = 3 / 4
+
+
+class OpenStreams:
+    """Counts open streams, and refuses more than there may be, in all or of one holder.
+
+    Args:
+        most: How many may be open at once. Of one holder, three quarters of them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._most_of_one = max(1, round(SHARE_OF_ONE * most))
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def opened(self, holder: str) -> Iterator[None]:
+        """Counts a stream while it is open.
+
+        Args:
+            holder: The caller's name; the connection of a caller that has none.
+
+        Raises:
+            OverloadedError: Too many are open.
+        """
+        if self._open.total() >= self._most or self._open[holder] >= self._most_of_one:
+            raise OverloadedError("the list of open streams", RETRY_S)
+        self._open[holder] += 1
+        try:
+            yield
+        finally:
+            self._open[holder] -= 1
+            if not self._open[holder]:
+                del self._open[holder]
+
+
+class Bounded(Guarded, Protocol):
+    """The part of the service that is used here."""
+
+    @property
+    def streams(self) -> OpenStreams:
+        """The streams of callers with credentials, or of a service that asks for none."""
+
+
+class Call(CallContext, Protocol):
+    """The part of the context of gRPC that is used here."""
+
+    def peer(self) -> str:
+        """The address of the connection."""
+
+
+class BoundedHandlers(grpc.GenericRpcHandler):
+    """The handlers of a service, each within bounds.
+
+    Args:
+        handlers: Those of the service. Ray Serve replaces its `_method_handlers`, and asks for them
+            to list the services.
+        service: Who may call, and what is open.
+        without_credentials: The streams of callers without credentials, of all services.
+    """
+
+    def __init__(self, handlers: Any, service: Bounded, without_credentials: OpenStreams) -> None:
+        self._method_handlers = handlers._method_handlers
+        self._service = service
+        self._without_credentials = without_credentials
+        self._within_bounds: dict[str, Any] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """The handler of a call, or None."""
+        path = handler_call_details.method
+        if path not in self._within_bounds and path in self._method_handlers:
+            name = path.rpartition("/")[2]
+            self._within_bounds[path] = self._bounded(name, self._method_handlers[path])
+        return self._within_bounds.get(path)
+
+    def _bounded(self, name: str, handler: Any) -> Any:
+        # gRPC calls the handler of a stream when the headers are there, others with the message.
+        behaviour: Any
+        if handler.response_streaming:
+            kind = grpc.stream_stream_rpc_method_handler
+            if handler.request_streaming:
+                behaviour = self._stream(name, handler.stream_stream)
+            else:
+                behaviour = self._download(name, handler.unary_stream)
+        else:
+            kind = grpc.stream_unary_rpc_method_handler
+            if handler.request_streaming:
+                behaviour = self._upload(name, handler.stream_unary)
+            else:
+                behaviour = self._call(name, handler.unary_unary)
+        return kind(behaviour, handler.request_deserializer, handler.response_serializer)
+
+    def _call(self, name: str, method: Callable[[Any, Any], Any]) -> Any:
+        within_s = BATCH_S if name in BATCHES else MESSAGE_S
+
+        async def call(requests: AsyncIterator[Any], context: Call) -> Any:
+            with PENDING_CALLS.in_method():
+                try:
+                    self._require_credentials(name, context)
+                    request = await _message(requests, within_s)
+                except TriviumError as error:
+                    return answer_with_error(name, context, self._service.recorder, error)
+                return await method(request, context)
+
+        return call
+
+    def _download(self, name: str, method: Callable[[Any, Any], Any]) -> Any:
+        async def download(
+            requests: AsyncIterator[Any], context: Call
+        ) -> AsyncGenerator[Any, None]:
+            with PENDING_CALLS.in_method():
+                try:
+                    with self._opened(name, context):
+                        request = await _message(requests, MESSAGE_S)
+                        async for response in method(request, context):
+                            yield response
+                except TriviumError as error:
+                    answer_with_error(name, context, self._service.recorder, error)
+
+        return download
+
+    def _stream(self, name: str, method: Callable[[Any, Any], Any]) -> Any:
+        async def stream(requests: AsyncIterator[Any], context: Call) -> AsyncGenerator[Any, None]:
+            with PENDING_CALLS.in_method():
+                try:
+                    with self._opened(name, context):
+                        messages = _Messages(requests)
+                        async for response in method(messages.read(), context):
+                            yield response
+                        messages.require_busy()
+                except TriviumError as error:
+                    answer_with_error(name, context, self._service.recorder, error)
+
+        return stream
+
+    def _upload(self, name: str, method: Callable[[Any, Any], Any]) -> Any:
+        async def upload(requests: AsyncIterator[Any], context: Call) -> Any:
+            with PENDING_CALLS.in_method():
+                try:
+                    with self._opened(name, context):
+                        messages = _Messages(requests)
+                        response = await method(messages.read(), context)
+                        messages.require_busy()
+                        return response
+                except TriviumError as error:
+                    return answer_with_error(name, context, self._service.recorder, error)
+
+        return upload
+
+    def _require_credentials(self, name: str, context: Call) -> None:
+        if name in RULES:
+            self._service.access.caller_of(name, context)
+
+    def _opened(self, name: str, context: Call) -> AbstractContextManager[None]:
+        """Counts the stream as one of its caller, or of its connection if there is none.
+
+        Raises:
+            UnauthenticatedError: The method needs credentials.
+            PermissionDeniedError: It needs other ones.
+            OverloadedError: Too many are open.
+        """
+        access = self._service.access
+        if name in RULES:
+            caller = access.caller_of(name, context)
+            holder = context.peer() if caller is ANYONE else caller.name
+            return self._service.streams.opened(holder)
+        try:
+            caller = access.authenticated(context)
+        except TriviumError:
+            caller = ANYONE
+        if caller is ANYONE:
+            return self._without_credentials.opened(context.peer())
+        return self._service.streams.opened(caller.name)
+
+
+class _Messages:
+    """The messages of a stream, until it sends none for too long."""
+
+    def __init__(self, requests: AsyncIterator[Any]) -> None:
+        self._requests = requests
+        self._idle = False
+
+    async def read(self) -> AsyncIterator[Any]:
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    message = await anext(self._requests)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                # Serve would take an error for the end of the stream, and so would the method.
+                self._idle = True
+                return
+            yield message
+
+    def require_busy(self) -> None:
+        """Ends a call that ended for lack of messages.
+
+        Raises:
+            BudgetExhaustedError: It did.
+        """
+        if self._idle:
+            raise BudgetExhaustedError(f"waiting {IDLE_S:g} s for the next message of the stream")
+
+
+async def _message(requests: AsyncIterator[Any], within_s: float) -> Any:
+    try:
+        async with asyncio.timeout(within_s):
+            return await anext(requests)
+    except TimeoutError:
+        raise BudgetExhaustedError(f"waiting {within_s:g} s for the message of the call") from None
+    except StopAsyncIteration:
+        raise InvalidRequestError([Violation("request", "was not sent")]) from None

@@ -1,0 +1,111 @@
+"""Serve's gRPC server within bounds, without a replica around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2
+from ray.serve._private import grpc_util
+from ray.serve.config import gRPCOptions
+
+from serving.deployments import app, server
+from serving.desk.ray_environment import free_ports
+from serving.rpc import bounds
+from serving.rpc.bounds import OpenStreams
+from serving.rpc.identity.access import OPEN
+from serving.telemetry import NoRecorder
+
+RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+HELD = 2
+
+
+class Service:
+    """Its health, and what is open."""
+
+    access = OPEN
+    recorder = NoRecorder()
+
+    def __init__(self) -> None:
+        self.streams = OpenStreams(HELD)
+
+    async def Check(self, *_: object) -> health_pb2.HealthCheckResponse:  # noqa: N802
+        return health_pb2.HealthCheckResponse(status=1)
+
+    async def List(self, *_: object) -> health_pb2.HealthListResponse:  # noqa: N802
+        return health_pb2.HealthListResponse()
+
+    async def Watch(self, *_: object) -> AsyncIterator[health_pb2.HealthCheckResponse]:  # noqa: N802
+        yield await self.Check()
+        await asyncio.Event().wait()
+
+
+def of_serve(service_method: str, streaming_type: object) -> Any:
+    """What Serve makes the handlers of: says that it took one of its concurrent calls."""
+    del streaming_type
+
+    async def took(request: object, context: object) -> bytes:
+        return service_method.encode()
+
+    return took
+
+
+@pytest.fixture
+async def channel(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to the server that a replica starts."""
+    monkeypatch.setattr(grpc_util, server.CLASS, server.SERVED)
+    monkeypatch.setattr(server, "MAX_WITHOUT_CREDENTIALS", HELD)
+    service: Any = Service()
+    server.serve_within_bounds(service, "direct")
+    options = gRPCOptions(port=free_ports(1), grpc_servicer_functions=app.SERVICERS)
+    task, started = await grpc_util.start_grpc_server(
+        of_serve, options, event_loop=asyncio.get_running_loop()
+    )
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{options.port}") as channel:
+        yield channel
+    await started.stop(grace=None)
+    await task
+
+
+async def test_health_takes_no_call_of_serve(channel: grpc.aio.Channel) -> None:
+    check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
+    retrieve: Any = channel.unary_unary(RETRIEVE)
+
+    assert health_pb2.HealthCheckResponse.FromString(await check(b"")).status == 1
+    assert await retrieve(b"") == RETRIEVE.encode()
+
+
+@pytest.mark.parametrize("path", ["/grpc.health.v1.Health/Watch", REFLECTION])
+async def test_streams_that_are_open_to_anyone_are_bounded(
+    path: str, channel: grpc.aio.Channel
+) -> None:
+    open_stream: Any = channel.stream_stream(path)
+    held = [open_stream() for _ in range(HELD)]
+    for stream in held:
+        await stream.write(b"")
+        await stream.read()
+
+    assert await open_stream().code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_healthz_of_serve_needs_its_message(
+    channel: grpc.aio.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MESSAGE_S", 0.01)
+    check: Any = channel.stream_unary("/ray.serve.RayServeAPIService/Healthz")
+
+    assert await check().code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_a_version_of_ray_without_this_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SERVED", SimpleNamespace())
+    service: Any = Service()
+
+    with pytest.raises(RuntimeError, match="unsupported version of Ray"):
+        server.serve_within_bounds(service, "direct")

@@ -1,0 +1,234 @@
+"""What callers can hold open, at a real server: calls without a message, and streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from serving.domain.errors import OverloadedError
+from serving.domain.identity import Role
+from serving.rpc import bounds, registration
+from serving.rpc.boundary import rpc, streaming_rpc
+from serving.rpc.bounds import BoundedHandlers, OpenStreams
+from serving.rpc.identity.access import OPEN, Access
+from serving.rpc.identity.key_ring import KeyRing
+from serving.rpc.pending import PENDING_CALLS
+from serving.telemetry import NoRecorder
+from tests.support.waiting import until_async
+from tests.unit.rpc.identity.callers import NOW, FakeAccessKeys
+from trivium.errors import OverloadedError as Refused
+from trivium.errors import to_error
+from trivium.v1 import ingest_service_pb2 as ingest
+from trivium.v1 import retrieval_service_pb2 as retrieval
+
+RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
+RETRIEVE_STREAM = "/trivium.v1.RetrievalService/RetrieveStream"
+INGEST_STREAM = "/trivium.v1.IngestService/IngestStream"
+WATCH = "/grpc.health.v1.Health/Watch"
+QUESTION = retrieval.RetrieveRequest(query="Where is Zanzibar?").SerializeToString()
+MOST = 4
+
+Metadata = Sequence[tuple[str, str]]
+
+
+class Service:
+    """Answers at once; its streams stay until the caller ends them."""
+
+    recorder = NoRecorder()
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.streams = OpenStreams(MOST)
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(name=name)
+
+    @rpc(retrieval.RetrieveResponse)
+    async def Retrieve(  # noqa: N802
+        self, request: retrieval.RetrieveRequest
+    ) -> retrieval.RetrieveResponse:
+        return retrieval.RetrieveResponse(profile=request.query)
+
+    @streaming_rpc
+    async def RetrieveStream(  # noqa: N802
+        self, stream: AsyncIterator[Any]
+    ) -> AsyncGenerator[retrieval.RetrieveStreamResponse, None]:
+        async for _ in stream:
+            yield retrieval.RetrieveStreamResponse()
+
+    @rpc(ingest.IngestStreamResponse)
+    async def IngestStream(  # noqa: N802
+        self, stream: AsyncIterator[Any]
+    ) -> ingest.IngestStreamResponse:
+        return ingest.IngestStreamResponse(created_count=len([each async for each in stream]))
+
+    async def Watch(  # noqa: N802
+        self, request: object, context: object
+    ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
+        yield health_pb2.HealthCheckResponse(status=1)
+        await asyncio.Event().wait()
+
+
+class WithinBounds:
+    """A server that puts what is added within bounds."""
+
+    def __init__(self, server: grpc.aio.Server, service: Service) -> None:
+        self._server = server
+        self._service = service
+        self._without_credentials = OpenStreams(MOST)
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        [methods] = handlers
+        bounded = BoundedHandlers(methods, self._service, self._without_credentials)
+        self._server.add_generic_rpc_handlers((bounded,))
+
+    def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
+        pass
+
+
+@asynccontextmanager
+async def serving(access: Access = OPEN) -> AsyncIterator[grpc.aio.Channel]:
+    server, service = grpc.aio.server(), Service(access)
+    bounded = WithinBounds(server, service)
+    registration.add_retrieval_service(service, bounded)
+    registration.add_ingest_service(service, bounded)
+    health_pb2_grpc.add_HealthServicer_to_server(service, bounded)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+    finally:
+        await server.stop(grace=None)
+
+
+async def access_by_key() -> tuple[Access, Metadata]:
+    keys = FakeAccessKeys()
+    ring = KeyRing(keys, now=lambda: NOW, monotonic=lambda: 0.0)
+    given = keys.make(Role.ADMIN)
+    await ring.refresh()
+    return Access(keys=ring.verify), [("authorization", f"Bearer {given}")]
+
+
+def half_open(channel: grpc.aio.Channel, metadata: Metadata = ()) -> Any:
+    """A call of which only the headers are sent."""
+    call: Any = channel.stream_unary(RETRIEVE)
+    return call(metadata=metadata)
+
+
+def watch(channel: grpc.aio.Channel, metadata: Metadata = ()) -> Any:
+    call: Any = channel.unary_stream(WATCH)
+    return call(b"", metadata=metadata)
+
+
+async def none_pending() -> bool:
+    return PENDING_CALLS.count() == 0
+
+
+async def test_credentials_are_checked_before_a_message() -> None:
+    access, _ = await access_by_key()
+    async with serving(access) as channel:
+        call = half_open(channel)
+
+        assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert "authorization" in await call.details()
+
+
+async def test_calls_waiting_for_their_message_are_not_pending() -> None:
+    async with serving() as channel:
+        waiting = [half_open(channel) for _ in range(MOST)]
+        ask: Any = channel.unary_unary(RETRIEVE)
+        await ask(QUESTION)
+
+        await until_async(none_pending)
+
+        assert not any(call.done() for call in waiting)
+
+
+async def test_a_call_without_its_message_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MESSAGE_S", 0.01)
+    async with serving() as channel:
+        call = half_open(channel)
+
+        assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "message of the call" in await call.details()
+
+
+async def test_a_call_ended_without_message_is_invalid() -> None:
+    async with serving() as channel:
+        call = half_open(channel)
+        await call.done_writing()
+
+        assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_call_within_bounds_is_answered() -> None:
+    access, metadata = await access_by_key()
+    async with serving(access) as channel:
+        ask: Any = channel.unary_unary(RETRIEVE)
+
+        answered = retrieval.RetrieveResponse.FromString(await ask(QUESTION, metadata=metadata))
+
+        assert answered.profile == "Where is Zanzibar?"
+
+
+async def test_streams_without_credentials_leave_room_for_others() -> None:
+    access, metadata = await access_by_key()
+    async with serving(access) as channel:
+        held = [watch(channel) for _ in range(MOST - 1)]
+        for stream in held:
+            await stream.read()
+        refused = watch(channel)
+
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await refused.read()
+        assert isinstance(to_error(error.value), Refused)
+        assert await watch(channel, metadata).read()
+        talk: Any = channel.stream_stream(RETRIEVE_STREAM)
+        talking = talk(metadata=metadata)
+        await talking.write(b"")
+        assert await talking.read() == b""
+
+
+async def test_a_stream_that_sends_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "IDLE_S", 0.01)
+    async with serving() as channel:
+        for kind, path in (
+            (channel.stream_stream, RETRIEVE_STREAM),
+            (channel.stream_unary, INGEST_STREAM),
+        ):
+            open_stream: Any = kind(path)
+            stream = open_stream()
+
+            assert await stream.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            assert "next message" in await stream.details()
+
+
+async def test_a_stream_ended_by_its_caller_is_answered() -> None:
+    async with serving() as channel:
+        send: Any = channel.stream_unary(INGEST_STREAM)
+
+        answered = await send(iter([b"", b""]))
+
+        assert ingest.IngestStreamResponse.FromString(answered).created_count == 2
+
+
+def test_a_holder_cannot_hold_all_streams() -> None:
+    streams = OpenStreams(4)
+    with streams.opened("a"), streams.opened("a"), streams.opened("a"):
+        with pytest.raises(OverloadedError), streams.opened("a"):
+            pass
+        with streams.opened("b"), pytest.raises(OverloadedError), streams.opened("c"):
+            pass
+        with streams.opened("b"):
+            pass
+    with streams.opened("a"):
+        pass
