@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from serving.domain.errors import Violation
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.domain.questions.query import NO_FILTER, Filter
 from serving.ports.embedding import EmbeddingModel, Vector
 from serving.ports.memory_store import Batch, GivenVectors, Selector
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
@@ -174,16 +174,22 @@ def _selector(check: Checker, request: ingest_pb.ForgetRequest) -> Selector:
 def _restricting_filter(check: Checker, message: filter_pb2.Filter) -> Filter:
     """Reads the filter of an erasure, which may not select everything by accident."""
     filter_ = to_filter(check, "filter", message)
-    open_ranges = [
-        name
-        for name in ("event_time", "created_at", "updated_at")
-        if message.HasField(name) and getattr(filter_, name) == TimeRange()
-    ]
-    for name in open_ranges:
-        check.reject(f"filter.{name}", "must have a start or an end")
-    if not open_ranges and not filter_.restricts:
+    ranges = [name for name in ("event_time", "created_at", "updated_at") if message.HasField(name)]
+    for name in ranges:
+        _require_bounds(check, f"filter.{name}", getattr(message, name))
+    if not ranges and not filter_.restricts:
         check.reject("filter", "must restrict something; use everything to erase all items")
     return filter_
+
+
+def _require_bounds(check: Checker, path: str, message: filter_pb2.TimeRange) -> None:
+    bounds = [name for name in ("start", "end") if message.HasField(name)]
+    if not bounds:
+        check.reject(path, "must have a start or an end")
+    for name in bounds:
+        # What a client sends whose time was never set; it would be all since 1970.
+        if not getattr(message, name).ByteSize():
+            check.reject(f"{path}.{name}", "is an empty Timestamp, which is the start of 1970")
 
 
 def _item_ids(check: Checker, message: ingest_pb.ItemIds) -> tuple[ItemId, ...]:

@@ -195,6 +195,13 @@ def test_a_malformed_erasure_names_its_field(
         (Filter(min_importance=0), ""),
         (Filter(created_at=TimeRange()), ".created_at"),
         (Filter(kinds=["note"], event_time=TimeRange()), ".event_time"),
+        (Filter(event_time=TimeRange(start=Timestamp())), ".event_time.start"),
+        (Filter(created_at=TimeRange(end=Timestamp())), ".created_at.end"),
+        (Filter(kinds=["note"], updated_at=TimeRange(start=Timestamp())), ".updated_at.start"),
+        (
+            Filter(event_time=TimeRange(start=Timestamp(), end=Timestamp(seconds=86_400))),
+            ".event_time.start",
+        ),
         (Filter(labels=[LabelFilter(key="project")]), ".labels[0].values"),
         (Filter(labels=[LabelFilter(values=["goa"])]), ".labels[0].key"),
     ],
