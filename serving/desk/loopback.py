@@ -1,17 +1,22 @@
-"""Restricts Ray to loopback and to its owner: the only module that replaces its bind calls.
+"""What the desk changes in Ray: it is restricted to loopback and to its owner.
 
 Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics and stats pages
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
-whoever reaches it can send the calls of the service's port elsewhere. Every Ray worker of the desk
+whoever reaches it can send the calls of the service's port elsewhere. HAProxy answers NOT_FOUND
+while it knows no application, as if it would never know one. Every Ray worker of the desk
 runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test compares the listening
 ports with the list in docs/operating.md, so it fails when a new version of Ray moves these calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+from collections.abc import Callable, Mapping
 
 from serving.desk.ray_environment import LOOPBACK
+from serving.domain.errors import StartingError
+from serving.rpc.boundary import STATUS_DETAILS
+from serving.rpc.status import to_status
 
 _ALL_INTERFACES = ("[::]:", "0.0.0.0:")
 _OPEN_TO_OTHERS = {
@@ -19,18 +24,33 @@ _OPEN_TO_OTHERS = {
     "bind *:{{ config.stats_port }}": f"bind {LOOPBACK}:{{{{ config.stats_port }}}}",
     "socket_path }} mode 666 level admin": "socket_path }} mode 600 level admin",
 }
+_NO_APPLICATION = (
+    'hdr grpc-status 5 hdr grpc-message "Application metadata not set. Ping '
+    '/ray.serve.RayServeAPIService/ListApplications for available applications."'
+)
 
 
 def bind_to_loopback() -> None:
     """Makes the gRPC servers of this process and HAProxy's pages listen on loopback only.
 
-    HAProxy's admin socket then belongs to the owner alone.
+    HAProxy's admin socket then belongs to the owner alone, and HAProxy answers UNAVAILABLE while
+    there is no application.
 
     Raises:
         RuntimeError: This version of Ray is not supported; the desk must not start.
     """
     _bind_grpc_servers()
-    _close_haproxy_to_others()
+    _replace_in_haproxy_template({**_OPEN_TO_OTHERS, _NO_APPLICATION: _starting()})
+
+
+def _starting() -> str:
+    """The same answer as the service gives to a call for which it is not ready."""
+    status = to_status(StartingError())
+    details = base64.b64encode(status.SerializeToString()).decode().rstrip("=")
+    return (
+        f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
+        f'hdr {STATUS_DETAILS} "{details}"'
+    )
 
 
 def on_loopback(address: str) -> str:
@@ -58,16 +78,14 @@ def _on_loopback(add_port: Callable[..., int]) -> Callable[..., int]:
     return add
 
 
-def _close_haproxy_to_others() -> None:
+def _replace_in_haproxy_template(replaced: Mapping[str, str]) -> None:
     from ray.serve._private import haproxy_templates as templates
 
-    for opened, closed in _OPEN_TO_OTHERS.items():
-        if closed in templates.HAPROXY_CONFIG_TEMPLATE:
+    for before, after in replaced.items():
+        if after in templates.HAPROXY_CONFIG_TEMPLATE:
             continue
-        if opened not in templates.HAPROXY_CONFIG_TEMPLATE:
+        if before not in templates.HAPROXY_CONFIG_TEMPLATE:
             raise RuntimeError(
-                f"unsupported version of Ray: no line {opened!r} in its HAProxy template"
+                f"unsupported version of Ray: no line {before!r} in its HAProxy template"
             )
-        templates.HAPROXY_CONFIG_TEMPLATE = templates.HAPROXY_CONFIG_TEMPLATE.replace(
-            opened, closed
-        )
+        templates.HAPROXY_CONFIG_TEMPLATE = templates.HAPROXY_CONFIG_TEMPLATE.replace(before, after)

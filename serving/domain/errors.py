@@ -7,6 +7,7 @@
     |   `-- PermissionDeniedError     the credentials do not allow the call
     |-- TextSearchConfigConflictError the tenant uses another configuration
     |-- UnavailableError
+    |   |-- StartingError             the service is starting
     |   |-- StoreUnavailableError     PostgreSQL cannot be reached
     |   |-- AllLegsFailedError        no leg answered
     |   |-- RequiredLegsError         a leg that the caller requires did not answer
@@ -113,6 +114,15 @@ class TextSearchConfigConflictError(TriviumError):
 
 class UnavailableError(TriviumError):
     """A dependency of the service is unavailable; a retry may succeed."""
+
+
+class StartingError(UnavailableError):
+    """The service is starting; what answers in its place says so."""
+
+    reason = "STARTING"
+
+    def __str__(self) -> str:
+        return "the service is starting"
 
 
 class StoreUnavailableError(UnavailableError):

@@ -114,6 +114,8 @@ class ServerError(TriviumError):
 
 
 _CLASSES: Mapping[grpc.StatusCode, type[TriviumError]] = {
+    # The service returns no NOT_FOUND: Ray Serve does, while it has no application to call.
+    grpc.StatusCode.NOT_FOUND: UnavailableError,
     grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,
     grpc.StatusCode.FAILED_PRECONDITION: PreconditionError,
     grpc.StatusCode.UNAUTHENTICATED: AuthenticationError,

@@ -45,7 +45,7 @@ def failed(client: Client, service: FakeService, failure: Failure) -> TriviumErr
         (Code.RESOURCE_EXHAUSTED, OverloadedError),
         (Code.DEADLINE_EXCEEDED, DeadlineError),
         (Code.INTERNAL, ServerError),
-        (Code.NOT_FOUND, ServerError),
+        (Code.NOT_FOUND, UnavailableError),
     ],
 )
 def test_bare_code_becomes_an_error_of_its_class(

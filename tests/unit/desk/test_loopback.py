@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import subprocess
 import sys
+
+from google.rpc import status_pb2
+
+from serving.domain.errors import StartingError
+from serving.rpc.status import to_status
 
 TEMPLATE = """
 from serving.desk.loopback import bind_to_loopback
@@ -18,6 +25,18 @@ def test_haproxys_admin_socket_is_for_its_owner_alone() -> None:
 
     sockets = [line.split() for line in template.splitlines() if "stats socket" in line]
     assert [line[line.index("mode") + 1] for line in sockets] == ["600"]
+
+
+def test_haproxy_without_application_answers_that_it_starts() -> None:
+    template = subprocess.check_output([sys.executable, "-c", TEMPLATE], text=True)
+
+    [answer] = [
+        line for line in template.splitlines() if 'grpc-status 14 hdr grpc-message "the' in line
+    ]
+    [details] = re.findall(r'grpc-status-details-bin "(\S+)"', answer)
+    status = status_pb2.Status.FromString(base64.b64decode(details + "=" * (-len(details) % 4)))
+    assert status == to_status(StartingError())
+    assert "Application metadata not set" not in template
 
 
 BOUND = """

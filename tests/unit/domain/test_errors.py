@@ -13,6 +13,7 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
         errors.UnauthenticatedError("the key is not valid"),
         errors.PermissionDeniedError("the credentials are for another tenant"),
         errors.TextSearchConfigConflictError("acme", "english", "german"),
+        errors.StartingError(),
         errors.StoreUnavailableError("refused"),
         errors.DependencyError("graph", "refused"),
         errors.NotReadyError("index", "starting"),
