@@ -1,8 +1,8 @@
 """Stops asking a dependency that does not answer, so that it costs a few questions and no more.
 
 Closed, it lets every call pass. After `FAILURES` questions in a row it opens, and calls fail at
-once. When it has been open for a while, it is half-open: one call passes as a probe, whose outcome
-closes it or opens it for longer.
+once. When it has been open for a while, it is half-open: the next call is made once more as a
+probe, in the background, and its outcome closes it or opens it for longer. No caller waits for it.
 
 Written here because libraries (purgatory, aiobreaker) count failed calls, of which a question makes
 several, and know no deadlines: a caller with little time would open the breaker for all.
@@ -11,23 +11,31 @@ several, and know no deadlines: a caller with little time would open the breaker
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from typing import Any, TypeVar
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     BreakerOpenError,
     NotReadyError,
     StoreUnavailableError,
+    TriviumError,
     UnavailableError,
 )
+
+logger = logging.getLogger(__name__)
 
 FAILURES = 3
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 4.0
 """Doubled by each probe that fails."""
+
+PROBE_S = 1.0
+"""How long a probe waits for its answer."""
 
 MIN_PATIENCE_S = 0.020
 PATIENCE_FACTOR = 3.0
@@ -50,6 +58,7 @@ class BreakerState(Enum):
     OPEN = 1.0
 
 
+Answer = TypeVar("Answer")
 OnChange = Callable[[str, BreakerState], None]
 
 
@@ -79,6 +88,7 @@ class Breaker:
         self._pause_s = FIRST_PAUSE_S
         self._open_until = 0.0
         self._usual_s = 0.0
+        self._probe: asyncio.Task[Any] | None = None
 
     @property
     def trouble(self) -> str:
@@ -86,6 +96,42 @@ class Breaker:
         if self._state is BreakerState.CLOSED:
             return ""
         return f"breaker open after {FAILURES} failures in a row ({self._why})"
+
+    async def ask(
+        self,
+        question: object,
+        deadline: Deadline,
+        call: Callable[[Deadline], Awaitable[Answer]],
+    ) -> Answer:
+        """Makes a call within its deadline, unless the dependency is not asked.
+
+        The first call after a pause is refused as well, and made as a probe of its own.
+
+        Args:
+            question: What the call is made for; several calls for one question count once.
+            deadline: Of the call.
+            call: Asks the dependency, until the deadline that it is given.
+
+        Raises:
+            BreakerOpenError: The dependency is not asked.
+            TimeoutError: It did not answer in time.
+        """
+        if self._is_due and (self._probe is None or self._probe.done()):
+            probe = self._within(question, Deadline.after(PROBE_S, self._clock), call)
+            self._probe = asyncio.create_task(probe)
+            self._probe.add_done_callback(_log_unexpected)
+        self.require_closed()
+        return await self._within(question, deadline, call)
+
+    async def _within(
+        self,
+        question: object,
+        deadline: Deadline,
+        call: Callable[[Deadline], Awaitable[Answer]],
+    ) -> Answer:
+        with self.guard(question, deadline):
+            async with asyncio.timeout(deadline.remaining()):
+                return await call(deadline)
 
     @contextmanager
     def guard(self, question: object, deadline: Deadline) -> Iterator[None]:
@@ -137,11 +183,16 @@ class Breaker:
 
     def _enter_or_raise(self) -> bool:
         """Returns whether the call is a probe."""
-        if self._state is BreakerState.OPEN and self._clock() >= self._open_until:
+        if self._is_due:
             self._enter(BreakerState.HALF_OPEN)
             return True
         self.require_closed()
         return False
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the next call is a probe."""
+        return self._state is BreakerState.OPEN and self._clock() >= self._open_until
 
     def _min_patience_s(self) -> float:
         return min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
@@ -166,3 +217,9 @@ class Breaker:
         if state is not self._state:
             self._state = state
             self._on_change(self.name, state)
+
+
+def _log_unexpected(probe: asyncio.Task[Any]) -> None:
+    error = None if probe.cancelled() else probe.exception()
+    if error is not None and not isinstance(error, (TriviumError, TimeoutError)):
+        logger.error("probe failed unexpectedly", exc_info=error)

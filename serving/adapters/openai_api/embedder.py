@@ -125,8 +125,9 @@ class ApiEmbedder:
         self._waiting += 1
         try:
             asked = [self._model.query_prefix + text]
-            with self._breaker.guard(asked, deadline):
-                found = await self._embed(asked, "query", deadline.remaining())
+            found = await self._breaker.ask(
+                asked, deadline, lambda until: self._embed(asked, "query", until.remaining())
+            )
         finally:
             self._waiting -= 1
         return np.ascontiguousarray(found[0])

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -199,20 +198,25 @@ class LegRunner:
             raise LegSkippedError("the weight of the leg is 0")
         if shed:
             raise LegSkippedError(SHED_REASON)
-        with self._guard(request):
-            async with asyncio.timeout(request.deadline.remaining()):
-                return await leg.find(request)
 
-    def _guard(self, request: LegRequest) -> AbstractContextManager[None]:
+        async def find(deadline: Deadline) -> LegAnswer:
+            return await leg.find(replace(request, deadline=deadline))
+
+        breaker = self._breaker_of(request)
+        if breaker is not None:
+            return await breaker.ask(request.lookup, request.deadline, find)
+        async with asyncio.timeout(request.deadline.remaining()):
+            return await leg.find(request)
+
+    def _breaker_of(self, request: LegRequest) -> Breaker | None:
         """Returns the breaker of what the leg asks.
 
         A leg that waits for others has none, since it may be late through no fault of its own.
         """
         leg = LEGS.get(request.spec.name)
-        breaker = None if leg is None else self._breakers.get(leg.dependency)
-        if breaker is None or request.spec.leans_on:
-            return nullcontext()
-        return breaker.guard(request.lookup, request.deadline)
+        if leg is None or request.spec.leans_on:
+            return None
+        return self._breakers.get(leg.dependency)
 
 
 def _state_of(answer: LegAnswer) -> tuple[LegState, str]:

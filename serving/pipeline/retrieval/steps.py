@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import TypeVar
 
 from serving.domain.breaker import Breaker
 from serving.domain.budget import NAME_CORRECTION, RANKING, Deadline
@@ -284,6 +284,9 @@ class RetrievalSteps:
         return {} if known_by is None else dict(known_by(query.scope.tenant, items))
 
 
+Read = TypeVar("Read")
+
+
 class _Loading:
     """Reads the candidates' rows, each once, and measures the time that takes."""
 
@@ -308,8 +311,7 @@ class _Loading:
         unread = [item for item in items if item not in self._read]
         if unread:
             started = time.perf_counter()
-            async with self._in_time():
-                self._rows |= await self._store.load(self._tenant, unread, self._deadline)
+            self._rows |= await self._in_time(partial(self._store.load, self._tenant, unread))
             self._read.update(unread)
             self.elapsed_s += time.perf_counter() - started
         return self._rows
@@ -322,15 +324,11 @@ class _Loading:
         """
         if not items:
             return {}
-        async with self._in_time():
-            return await access.shown_counts(self._tenant, items, self._deadline)
+        return await self._in_time(partial(access.shown_counts, self._tenant, items))
 
-    @asynccontextmanager
-    async def _in_time(self) -> AsyncIterator[None]:
+    async def _in_time(self, read: Callable[[Deadline], Awaitable[Read]]) -> Read:
         try:
-            with self._breaker.guard(self, self._deadline):
-                async with asyncio.timeout(self._deadline.remaining()):
-                    yield
+            return await self._breaker.ask(self, self._deadline, read)
         except TimeoutError as error:
             raise BudgetExhaustedError("reading the candidates") from error
         except BreakerOpenError as error:

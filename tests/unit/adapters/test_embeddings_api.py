@@ -32,6 +32,7 @@ from tests.fakes.simulation.openai_api import (
     silence,
 )
 from tests.support.stepped_clock import SteppedClock
+from tests.support.waiting import until_async
 
 MODEL = ApiModel(name="some-model", dimension=FAKE_MODEL.dimension)
 TEXTS = ["We sailed to Goa.", "The wedding is in May.", "Tom bought a boat."]
@@ -137,6 +138,13 @@ async def test_failing_service_is_skipped_until_a_probe_succeeds(
 
         server.answer = None
         clock.now += FIRST_PAUSE_S
+        with pytest.raises(BreakerOpenError):
+            await embedder.embed_query("?", soon())
+
+        async def asked_again() -> bool:
+            return not breaker.trouble
+
+        await until_async(asked_again)
         assert len(await embedder.embed_query("?", soon())) == MODEL.dimension
 
 

@@ -11,6 +11,7 @@ from serving.domain.breaker import (
     FAILURES,
     FIRST_PAUSE_S,
     MAX_PAUSE_S,
+    PROBE_S,
     Breaker,
     BreakerState,
 )
@@ -27,6 +28,7 @@ from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
 from tests.fakes.pipeline import BrokenLeg, FixedLeg
 from tests.support.builders import query, segment
 from tests.support.stepped_clock import SteppedClock
+from tests.support.waiting import until_async
 from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, states, store_of
 
 GONE = DependencyError("graph", "refused")
@@ -64,6 +66,9 @@ class Dependency:
     def open(self) -> None:
         for _ in range(FAILURES):
             self.hang()
+
+    async def is_closed(self) -> bool:
+        return not self.breaker.trouble
 
     @property
     def is_asked(self) -> bool:
@@ -233,6 +238,27 @@ def test_after_an_answer_it_takes_three_failures_again() -> None:
     asked.hang()
 
     assert asked.is_asked
+
+
+async def test_no_caller_waits_for_a_probe() -> None:
+    asked, answered = Dependency(), asyncio.Event()
+    asked.open()
+    asked.clock.now += FIRST_PAUSE_S
+    probed = []
+
+    async def call(deadline: Deadline) -> None:
+        probed.append(deadline)
+        await answered.wait()
+
+    for _ in range(3):
+        with pytest.raises(BreakerOpenError):
+            await asked.breaker.ask(object(), Deadline.after(PATIENCE_S, asked.clock), call)
+        await asyncio.sleep(0)
+
+    assert [deadline.remaining() for deadline in probed] == [PROBE_S]
+    answered.set()
+    await until_async(asked.is_closed)
+    await asked.breaker.ask(object(), Deadline.after(PATIENCE_S, asked.clock), call)
 
 
 async def test_failing_postgres_fails_every_request() -> None:
