@@ -15,6 +15,7 @@ from bench.quality.scoring.answers import DEPTH
 from bench.quality.tune.leg_lists import LegLists
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.items.records import ItemId, segment_id
+from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import fuse
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.domain.ranking.ranked_list import (
@@ -45,6 +46,7 @@ class Replay:
     def __init__(self, found: LegLists) -> None:
         self.found = found
         text = found.query.text
+        self._query = Query(scope=found.scope, text=text)
         self._named = Named.of(text, _dates().periods(text, found.as_of))
         self._lists: dict[object, RankedList] = {}
         self._signals: tuple[object, list[RankedList]] = (None, [])
@@ -73,7 +75,7 @@ class Replay:
             rank_style=profile.rank_style,
             least_scores=profile.least_scores,
         )
-        ordering = Ordering(profile, self.found.scope, fused, thorough=thorough)
+        ordering = Ordering(profile, self._query, fused, thorough=thorough)
         while batch := ordering.next_to_load():
             ordering.add_rows(batch, self.found.rows)
         return ordering

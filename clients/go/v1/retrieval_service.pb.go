@@ -1094,7 +1094,8 @@ type Hit struct {
 	Item isHit_Item `protobuf_oneof:"item"`
 	// The rank, from 1.
 	Rank int32 `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
-	// The score before diversification. Comparable only within one response.
+	// The score before diversification, and before later statements take the
+	// place of earlier ones. Comparable only within one response.
 	Score float64 `protobuf:"fixed64,4,opt,name=score,proto3" json:"score,omitempty"`
 	// The names of the legs that found the item, in the profile's order.
 	Legs []string `protobuf:"bytes,5,rep,name=legs,proto3" json:"legs,omitempty"`

@@ -163,6 +163,7 @@ class ProfileForm(_Form):
     sort: Sort = Sort.RELEVANCE
     resolve_names: bool = False
     split_questions: bool = False
+    current_first: bool = False
     block: BlockForm = BlockForm.DATED
 
     def to_data(self, mode: Literal["python", "json"] = "python") -> dict[str, Any]:
@@ -212,6 +213,7 @@ class ProfileForm(_Form):
             sort=self.sort,
             resolve_names=self.resolve_names,
             split_questions=self.split_questions,
+            current_first=self.current_first,
             block=self.block,
         )
 

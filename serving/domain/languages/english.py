@@ -56,8 +56,58 @@ _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
 
 _COUNTS = "a an one two three four five six seven eight nine ten eleven twelve"
 
+_CHANGES = """
+actually again anymore cancel(?:led|ed)? chang(?:e|ed|es|ing) correction dropped instead mistake
+moved now postponed pushed quit replaced rescheduled shifted sold stopped swapped switch(?:ed|ing)?
+"""
+
+_CHANGES_IN_WORDS = (
+    "after all|any more|back (?:in|on|to)|called off|from now on|make (?:it|that)|mixed up"
+    "|no longer|put (?:back|off)|turns out|(?:gave|given|put|goes|gone|went) up|(?:gone|went) down"
+)
+
+_PAST = """
+before did earlier first former(?:ly)? had initially old originally previous(?:ly)? was were
+"""
+
+# What somebody asks with these has one answer at a time.
+_SINGLE = (
+    "when|where|who|whose|whom|which|still|now|currently"
+    "|how (?:big|early|far|late|long|many|much|often|old|tall)"
+    "|what(?:'s| is| time| days?| date| number| code)"
+)
+
+_AUXILIARY = "am|are|can|do|does|has|have|is|may|must|should|will"
+
+_NUMBERS = """
+one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand
+"""
+
+_ORDINALS = """
+first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth thirtieth
+"""
+
+_TIMES = (
+    "tomorrow tonight morning evening afternoon noon midnight o'clock half quarter week weekend"
+)
+
 _CALENDAR_SET = frozenset(_CALENDAR.split())
 _CONNECTOR_SET = frozenset(_CONNECTORS.split())
+
+
+def _any_of(words: str, more: str = "", flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
+    """Finds one of the words, or what else `more` matches."""
+    return re.compile(rf"\b(?:{'|'.join([*words.split(), *([more] if more else [])])})\b", flags)
+
+
+_DAYS = _any_of(
+    f"{_WEEKDAYS} {_WEEKDAYS.replace('day', 'days')} {_MONTHS} {_TIMES} {_ORDINALS}",
+    r"twenty-\w+|\d+(?:st|nd|rd|th)|\d{1,2}:\d\d|\d{1,2} ?[ap]m",
+)
+_AMOUNTS = re.compile(rf"\d|{_any_of(_NUMBERS).pattern}", re.IGNORECASE)
+_NAMES = re.compile(r"(?<=[\w,;] )[^\W\d_a-z]\w+")
 
 ENGLISH = Language(
     "english",
@@ -71,4 +121,24 @@ ENGLISH = Language(
     months=tuple(_MONTHS.split()),
     weekdays=tuple(_WEEKDAYS.split()),
     counts=tuple(_COUNTS.split()),
+    changes=_any_of(_CHANGES, _CHANGES_IN_WORDS),
+    past=_any_of(_PAST, "used to|back then|at first"),
+    single=re.compile(rf"\b(?:{_SINGLE})\b|^(?:{_AUXILIARY})\b", re.IGNORECASE),
+    values=(
+        (
+            _any_of(
+                "when", "what time|(?:what|which) (?:date|days?|month)|how (?:early|late|often)"
+            ),
+            _DAYS,
+        ),
+        (_any_of("number code dose price rent", "how (?:many|much)"), _AMOUNTS),
+        (_any_of("where who whom whose which"), _NAMES),
+    ),
+    questions=re.compile(
+        r"(?:(?:when|where|who|what|how|why)(?:'s| is| are| was| were| do| does| did| will| can)"
+        r"|which \w+ (?:is|are|was|were|do|does|did|will|can)"
+        r"|how (?:long|many|much|often|old) (?:\w+ )?(?:is|are|was|were|do|does|did|will|can))\b"
+        r"[^.!]*",
+        re.IGNORECASE,
+    ),
 )

@@ -25,6 +25,11 @@ class Language:
         months: The names of months, short ones too.
         weekdays: The names of the days of a week.
         counts: Small numbers, spelled out.
+        changes: Finds words by which people say that something has changed.
+        past: Finds words of a question that asks for what once held.
+        single: Finds words of a question that one value answers, the present one.
+        values: For a question that asks for a value of a kind, and a text that has one.
+        questions: Finds a question at the start of a text, even without a question mark.
     """
 
     name: str
@@ -38,3 +43,8 @@ class Language:
     months: tuple[str, ...] = ()
     weekdays: tuple[str, ...] = ()
     counts: tuple[str, ...] = ()
+    changes: re.Pattern[str] = _NEVER
+    past: re.Pattern[str] = _NEVER
+    single: re.Pattern[str] = _NEVER
+    values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
+    questions: re.Pattern[str] = _NEVER

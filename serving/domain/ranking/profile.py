@@ -204,6 +204,8 @@ class Profile:
     """How the block for a prompt is written."""
     split_questions: bool = False
     """The dense legs search for each question of a text with several questions."""
+    current_first: bool = False
+    """Puts statements before stored questions, and what holds before what once held."""
 
     def __post_init__(self) -> None:
         names = [*(leg.name for leg in self.legs), *(signal.name for signal in self.signals)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from itertools import chain, takewhile
+from itertools import accumulate, chain, takewhile
 
 from serving.domain.items.records import (
     DEFAULT_IMPORTANCE,
@@ -21,7 +21,8 @@ from serving.domain.items.records import (
     time_of,
 )
 from serving.domain.items.text import text_of
-from serving.domain.questions.query import Scope, TimeRange
+from serving.domain.questions.query import Query, Scope, TimeRange
+from serving.domain.ranking.current import HEAD, Statement, current_first
 from serving.domain.ranking.diversity import (
     Chosen,
     fold_near_duplicates,
@@ -74,16 +75,17 @@ class Ordering:
 
     Args:
         profile: The steps.
-        scope: What may be shown.
+        query: The question, and what may be shown.
         fused: The candidates, best first.
         thorough: Whether all rows are read in any case, to explain where an item was lost.
     """
 
     def __init__(
-        self, profile: Profile, scope: Scope, fused: Sequence[Fused], *, thorough: bool = False
+        self, profile: Profile, query: Query, fused: Sequence[Fused], *, thorough: bool = False
     ) -> None:
         self.profile = profile
-        self.scope = scope
+        self.query = query
+        self.scope = query.scope
         self._fused = fused
         self._rows: dict[ItemId, Item] = {}
         self._logits: Mapping[ItemId, float] | None = None
@@ -104,7 +106,9 @@ class Ordering:
         """Returns the items whose rows are needed next; empty when there are enough."""
         if self._reads_all:
             return [fused.item for fused in self._waiting]
-        missing = self.profile.limit - len(self._hits)
+        # What is rearranged does not depend on the limit.
+        least = HEAD if _is_rearranged(self.profile) else 0
+        missing = max(self.profile.limit, least) - len(self._hits)
         if missing <= 0:
             return []
         # Half as many again: some will turn out to be near-duplicates or gone. Equal scores are
@@ -207,7 +211,7 @@ class Ordering:
 
     def with_profile(self, profile: Profile) -> Ordering:
         """Returns the same candidates and rows under another profile, not reranked yet."""
-        again = Ordering(profile, self.scope, self._fused, thorough=True)
+        again = Ordering(profile, self.query, self._fused, thorough=True)
         again.add_rows(again.next_to_load(), self._rows)
         return again
 
@@ -226,7 +230,10 @@ class Ordering:
 
     def uncut(self) -> list[Hit]:
         """Returns all hits in their final order, without a limit."""
-        return _diversified(self._hits, self.profile)
+        hits = self._hits
+        if _is_rearranged(self.profile):
+            hits = _current_first(self.query.text, hits)
+        return _diversified(hits, self.profile)
 
     def hits(self) -> tuple[Hit, ...]:
         """Returns the hits, best first, at most the profile's limit."""
@@ -261,6 +268,26 @@ def _decay(profile: Profile, item: Item, as_of: datetime) -> DecayTerm | None:
     fresh = profile.decay.facts_are_fresh and isinstance(item, Fact)
     since = as_of if fresh else time_of(item)
     return decay_term(profile.decay, kind=_kind(item), since=since, as_of=as_of)
+
+
+def _is_rearranged(profile: Profile) -> bool:
+    return profile.current_first and profile.sort is Sort.RELEVANCE
+
+
+def _current_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
+    # A hit that was not reranked follows those that were, whatever its score.
+    scores = accumulate((hit.score for hit in hits[:HEAD]), min)
+    statements = [
+        Statement(_text(hit.item), time_of(hit.item), score)
+        for hit, score in zip(hits, scores, strict=False)
+    ]
+    arranged = current_first(question, statements)
+    newer = {old: hits[new].item.item for old, new in arranged.outdated_by.items()}
+    head = [
+        replace(hits[place], outdated_by=newer[place]) if place in newer else hits[place]
+        for place in arranged.order
+    ]
+    return [*head, *hits[HEAD:]]
 
 
 def _diversified(hits: list[Hit], profile: Profile) -> list[Hit]:

@@ -169,7 +169,7 @@ class RetrievalSteps:
         loading = _Loading(self._store, self._store_breaker, query, deadline)
         signals = await self._signals(query, profile, found, periods, loading)
         fused = _fuse(profile, [*found, *signals])
-        ordering = Ordering(profile, query.scope, fused, thorough=thorough)
+        ordering = Ordering(profile, query, fused, thorough=thorough)
         while batch := ordering.next_to_load():
             ordering.add_rows(batch, await loading.rows(batch))
         rerank = await self.rerank(query, ordering, deadline, shed=RERANK in shed)

@@ -26,7 +26,7 @@ from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
 from serving.pipeline.retrieval.steps import Retrieval, Timings
 from serving.rpc.answers import from_absence, from_retrieval
 from serving.rpc.questions import Coercion, RetrieveCall
-from tests.support.builders import NOON, days, fact, query, ranked, scope, segment
+from tests.support.builders import NOON, days, fact, query, ranked, segment
 from trivium import Absence as AbsenceRead
 from trivium import DiversityTerm, ItemKind, ItemRef
 from trivium import Retrieval as RetrievalRead
@@ -194,7 +194,7 @@ def ordered(
         rank_style=profile.rank_style,
         least_scores=profile.least_scores,
     )
-    ordering = Ordering(profile, scope(), fused)
+    ordering = Ordering(profile, query("?"), fused)
     while batch := ordering.next_to_load():
         ordering.add_rows(batch, rows)
     if profile.rerank is not None:

@@ -385,3 +385,55 @@ async def test_hits_of_equal_score_follow_their_times() -> None:
     answer = await retriever(store, legs).retrieve(query("?"), profile, soon())
 
     assert hit_ids(answer) == ["c"]
+
+
+async def test_newer_statement_is_a_hit_before_the_older() -> None:
+    store = await store_of(
+        segment("old", "The dentist is on Thursday."),
+        segment("new", "The dentist moved me to Tuesday.", event_time=NOON + days(1)),
+    )
+    profile = replace(PLAIN, current_first=True)
+
+    answer = await retriever(store, {"dense": FixedLeg("old new")}).retrieve(
+        query("When is the dentist?"), profile, soon()
+    )
+
+    assert [(hit.item.id, hit.outdated_by) for hit in answer.hits] == [
+        ("new", None),
+        ("old", segment_id("new")),
+    ]
+    assert answer.hits[0].score < answer.hits[1].score
+
+
+async def test_rearranging_leaves_unreranked_hits_last() -> None:
+    store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
+    profile = replace(
+        PLAIN,
+        legs=(LegSpec(name="dense"),),
+        fusion=FusionMethod.SCORE,
+        rerank=Rerank(head=2),
+        current_first=True,
+    )
+    improbable = FixedReranker({"text a": -9.0, "text b": -8.0})
+
+    answer = await retriever(store, {"dense": FixedLeg("a b c d")}, reranker=improbable).retrieve(
+        query("?"), profile, soon()
+    )
+
+    assert hit_ids(answer) == ["a", "b", "c", "d"]
+
+
+async def test_another_sort_than_relevance_rearranges_nothing() -> None:
+    store = await store_of(
+        segment(
+            "new", "The dentist moved me to Tuesday.", importance=0.1, event_time=NOON + days(1)
+        ),
+        segment("old", "The dentist is on Thursday."),
+    )
+    profile = replace(PLAIN, current_first=True, sort=Sort.IMPORTANCE)
+
+    answer = await retriever(store, {"dense": FixedLeg("old new")}).retrieve(
+        query("When is the dentist?"), profile, soon()
+    )
+
+    assert hit_ids(answer) == ["old", "new"]

@@ -534,7 +534,8 @@ export type Hit = Message<"trivium.v1.Hit"> & {
   rank: number;
 
   /**
-   * The score before diversification. Comparable only within one response.
+   * The score before diversification, and before later statements take the
+   * place of earlier ones. Comparable only within one response.
    *
    * @generated from field: double score = 4;
    */

@@ -1,0 +1,91 @@
+"""Tests that what holds comes before what once held, and statements before questions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from serving.domain.ranking.current import Question, Statement, current_first
+from tests.support.builders import NOON
+
+OLD = "The dentist is on Thursday at half past three."
+NEW = "The dentist had to move me, it's now Tuesday at nine."
+
+
+def said(*texts: tuple[str, float]) -> list[Statement]:
+    """Statements with scores, each said a day after the one before it."""
+    return [
+        Statement(text, NOON + timedelta(days=day), score)
+        for day, (text, score) in enumerate(texts)
+    ]
+
+
+def test_newer_statement_takes_the_place_of_the_older() -> None:
+    arranged = current_first("When is the dentist?", said((OLD, 1.0), (NEW, 0.5)))
+
+    assert (arranged.order, arranged.outdated_by) == ([1, 0], {0: 1})
+
+
+def test_newest_of_several_statements_comes_first() -> None:
+    newest = "The dentist called again, make it Friday at ten."
+
+    arranged = current_first("When is the dentist?", said((OLD, 1.0), (NEW, 0.6), (newest, 0.5)))
+
+    assert (arranged.order, arranged.outdated_by) == ([2, 1, 0], {0: 2, 1: 2})
+
+
+@pytest.mark.parametrize(
+    ("question", "newer", "score"),
+    [
+        ("When was the dentist before?", NEW, 0.9),  # asks for the past
+        ("When is the dentist?", "When is the dentist now?", 0.9),  # asks itself
+        ("When is the dentist?", "The bakery is open on Tuesday now.", 0.9),  # about another thing
+        ("When is the dentist?", NEW, 0.2),  # far from the question
+        ("Tell me about the dentist.", "The dentist likes the sea.", 0.9),  # says no change
+        ("When is the dentist?", f"{NEW} {' '.join(map(str, range(100, 130)))}", 0.9),  # long
+    ],
+)
+def test_newer_statement_that_outdates_nothing_stays(
+    question: str, newer: str, score: float
+) -> None:
+    arranged = current_first(question, said((OLD, 1.0), (newer, score)))
+
+    assert (arranged.order, arranged.outdated_by) == ([0, 1], {})
+
+
+def test_older_statement_is_never_moved_up() -> None:
+    newer_first = said((OLD, 0.9), (NEW, 1.0))[::-1]
+
+    assert current_first("When is the dentist?", newer_first).order == [0, 1]
+
+
+def test_stored_questions_come_after_their_answer() -> None:
+    asked = [("When is the wedding?", 1.0 - place / 10) for place in range(6)]
+
+    arranged = current_first(
+        "When is the wedding?", said(*asked, ("It's on the 4th of June.", 0.55))
+    )
+
+    assert arranged.order == [6, 0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("When is the wedding?", True),
+        ("Wait, when? And where?", True),
+        ("when is the wedding", True),
+        ("متى العرس؟", True),
+        ("the wedding day is", True),  # repeats the words of the question
+        ("And on planes? She takes the aisle.", False),
+        ("When I was young we sailed.", False),
+        ("The wedding is on the 4th of June.", False),
+    ],
+)
+def test_text_that_only_asks_is_a_question(text: str, asks: bool) -> None:
+    assert Question("The wedding day is when?").is_asked_by(Statement(text, NOON, 1.0)) is asks
+
+
+def test_no_candidates_have_an_empty_order() -> None:
+    assert current_first("When?", []).order == []
