@@ -1,7 +1,9 @@
 """Inverted lists on a GPU, by the official bindings of cuVS.
 
 Vectors are stored and scored in float16, so candidates must be scored again. The bindings hold the
-GIL during every call: while lists are trained, for up to a second, the process answers nothing.
+GIL during every call, so that the process answers nothing meanwhile. Training takes longest: that
+of many lists runs in a process of its own, and only their centroids are loaded here.
+
 All calls use the default stream of one handle, one at a time: `Resources(stream=...)` takes the
 address of a Python integer as the stream (cuvs#1863).
 """
@@ -9,10 +11,14 @@ address of a Python integer as the stream (cuvs#1863).
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,11 +31,14 @@ from serving.adapters.vector_index.lists.inverted_lists import (
     OutOfMemoryError,
 )
 from serving.adapters.vector_index.rule import MAX_CANDIDATES
+from serving.gpu import train_lists
 
 IMPOSSIBLE_SCORE = 1e30
 """Far beyond any score of unit vectors; cuVS leaves such scores with slots that it did not find."""
 
-TRAINING_ROUNDS = 20
+TRAINED_HERE = 20_000
+"""A sample of up to this many rows is trained in this process, which takes some milliseconds. A
+process of its own takes seconds to start."""
 
 WORD_BITS = 32
 """A filter of cuVS is an array of uint32."""
@@ -37,7 +46,9 @@ WORD_BITS = 32
 WARM_UP_LISTS, WARM_UP_ROWS = 4, 64
 
 OUT_OF_MEMORY = re.compile(
-    r"cudaErrorMemoryAllocation|out_of_memory|CUBLAS_STATUS_ALLOC_FAILED|std::bad_alloc$"
+    r"cudaErrorMemoryAllocation|out_of_memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|std::bad_alloc$",
+    re.MULTILINE,
 )
 """Messages of CUDA, RMM, cuBLAS and C++ about exhausted memory. RMM prefixes every failed
 allocation with `std::bad_alloc`, even one on a lost device; alone it refers to host memory."""
@@ -194,27 +205,35 @@ class CuvsLibrary:
             self._device = _Device(device, Resources())
 
     def train(self, sample: torch.Tensor, n_lists: int) -> CuvsLists:
-        from cuvs.neighbors import ivf_flat
-
         count = len(sample)
         if count < n_lists:
             raise ValueError(f"{n_lists} lists need as many rows to train on, got {count}")
-        parameters = ivf_flat.IndexParams(
-            n_lists=n_lists,
-            metric="inner_product",
-            kmeans_n_iters=TRAINING_ROUNDS,
-            kmeans_trainset_fraction=1.0,
-            # Rows are added with their slots, which only `extend` accepts.
-            add_data_on_build=False,
-            # With adaptive centroids the results would depend on the order of writes.
-            adaptive_centers=False,
-            # Lists in whole groups take 5 to 20 % more memory than their rows, instead of 44 %.
-            conservative_memory_allocation=True,
-        )
-        rows = sample.contiguous()
-        with self._device.call(f"training {n_lists:,} lists on {count:,} rows") as resources:
-            index = ivf_flat.build(parameters, rows, resources=resources)
+        rows, what = sample.contiguous(), f"training {n_lists:,} lists on {count:,} rows"
+        if count <= TRAINED_HERE:
+            with self._device.call(what) as resources:
+                index = train_lists.train(rows, n_lists, resources)
+        else:
+            index = self._trained_elsewhere(rows, n_lists, what)
         return CuvsLists(self._device, index, n_lists)
+
+    def _trained_elsewhere(self, rows: torch.Tensor, n_lists: int, what: str) -> Any:
+        from cuvs.neighbors import ivf_flat
+
+        device = self._device.device
+        with TemporaryDirectory(prefix="trivium-lists-") as folder:
+            sample, lists = Path(folder, "sample.npy"), Path(folder, "lists")
+            np.save(sample, rows.cpu().numpy())
+            # -P: no module of its folder must hide one that it imports.
+            program = [sys.executable, "-P", train_lists.__file__]
+            arguments = [str(sample), str(lists), str(n_lists), str(device)]
+            ran = subprocess.run([*program, *arguments], capture_output=True, text=True)
+            if OUT_OF_MEMORY.search(ran.stderr):
+                raise OutOfMemoryError(what)
+            if ran.returncode:
+                last = (ran.stderr.strip().splitlines() or [f"status {ran.returncode}"])[-1]
+                raise ListsError(f"{what} failed: {last}")
+            with self._device.call(what) as resources:
+                return ivf_flat.load(str(lists), resources=resources)
 
     def warm_up(self, dimension: int) -> None:
         """Runs one search for each kernel variant, so that no user query waits for linking.

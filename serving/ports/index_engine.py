@@ -107,6 +107,22 @@ class IndexEngine(Protocol):
             ValueError: `vector` has another dimension than the engine, or is zero or not finite.
         """
 
+    def check_query(self, vector: VectorLike) -> None:
+        """Checks a vector to search for.
+
+        Raises:
+            ValueError: `vector` has another dimension than the engine, or is zero or not finite.
+        """
+
+    def search_all(
+        self, searches: Sequence[tuple[VectorLike, WantedNeighbours]]
+    ) -> list[Neighbours]:
+        """Does many searches at once, with checked vectors; the answers are those of `search`."""
+
+    @property
+    def searches_together(self) -> bool:
+        """Whether many searches at once are faster than one after the other."""
+
     def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
         """Finds segments with vectors that mention entities of the seeds, as `Graph.related` does.
 

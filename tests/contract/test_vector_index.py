@@ -55,6 +55,11 @@ def tiered(*, maintained: bool) -> MakeEngine:
     return make
 
 
+def tiered_in_torch() -> IndexEngine:
+    """As on a GPU, but for the lists."""
+    return MaintainedIndex(DIMENSION, WatchedLibrary(), LISTS_AT_ONCE, device="cpu:0")
+
+
 def tiered_on_gpu() -> IndexEngine:
     pytest.importorskip("cuvs")
     from serving.gpu.cuvs_lists import CuvsLibrary
@@ -71,6 +76,7 @@ ENGINES = [
     pytest.param(exact("cpu"), id="exact"),
     pytest.param(tiered(maintained=False), id="tiered-exact"),
     pytest.param(tiered(maintained=True), id="tiered-lists"),
+    pytest.param(tiered_in_torch, id="tiered-torch"),
     pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
     pytest.param(tiered_on_gpu, id="tiered-cuda", marks=[pytest.mark.gpu, needs_cuda]),
 ]
@@ -254,6 +260,18 @@ def test_kinds_are_searched_apart(engine: IndexEngine) -> None:
 
     assert names(find(engine)) == ids("a")
     assert names(find(engine, kind=ItemKind.FACT)) == [fact_id("f")]
+
+
+def test_searches_at_once_answer_as_alone(engine: IndexEngine) -> None:
+    rows = [segment_row(segment(f"s{seed}", importance=seed / 20), near(seed)) for seed in range(9)]
+    engine.apply(rows, [])
+    scopes = [scope(), scope(filter_=Filter(min_importance=0.2)), scope(tenant=OTHER)]
+    searches = [
+        (unit(seed), WantedNeighbours(ItemKind.SEGMENT, in_scope, depth))
+        for seed, in_scope, depth in product(range(4), scopes, (1, 5))
+    ]
+
+    assert engine.search_all(searches) == [engine.search(*search) for search in searches]
 
 
 def test_vectors_of_another_dimension_are_rejected(engine: IndexEngine) -> None:

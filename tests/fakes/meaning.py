@@ -231,9 +231,7 @@ class InMemoryIndex:
         self._rows.update(((row.tenant, row.item), row) for row in rows)
 
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
-        self._check(len(vector))
-        if not _has_length(np.asarray(vector)):
-            raise ValueError("the vector to search for is zero or not finite")
+        self.check_query(vector)
         found = best_first(
             Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
             for (tenant, _), row in self._rows.items()
@@ -249,6 +247,20 @@ class InMemoryIndex:
             if wanted.kind is ItemKind.FACT
         }
         return Neighbours(found, evidence)
+
+    def search_all(
+        self, searches: Sequence[tuple[VectorLike, WantedNeighbours]]
+    ) -> list[Neighbours]:
+        return [self.search(*search) for search in searches]
+
+    @property
+    def searches_together(self) -> bool:
+        return False
+
+    def check_query(self, vector: VectorLike) -> None:
+        self._check(len(vector))
+        if not _has_length(np.asarray(vector)):
+            raise ValueError("the vector to search for is zero or not finite")
 
     def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
         asked = words_to_name_by(query.text)

@@ -41,24 +41,16 @@ def is_on_host(array: Array) -> bool:
     return isinstance(array, np.ndarray)
 
 
-def on_device_of(values: NDArray[Any], other: Array) -> Array:
-    """Values of the host on the device of another array."""
-    if is_on_host(other):
-        return values
+def on_device(values: NDArray[Any], device: Any) -> Array:
+    """Values of the host as a tensor on a device."""
     import torch
 
-    return torch.from_numpy(values).to(other.device)
+    return torch.from_numpy(values).to(device)
 
 
-def to_host(array: Array) -> NDArray[Any]:
-    """The values on the host; not copied if they are there."""
-    values: NDArray[Any] = array if is_on_host(array) else array.cpu().numpy()
-    return values
-
-
-def as_float32(array: Array) -> Array:
-    """The same values in float32."""
-    return array.astype(np.float32) if is_on_host(array) else array.float()
+def on_device_of(values: NDArray[Any], other: Array) -> Array:
+    """Values of the host on the device of another array."""
+    return values if is_on_host(other) else on_device(values, other.device)
 
 
 def query_on(vector: VectorLike, device: str) -> Array:

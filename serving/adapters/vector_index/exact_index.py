@@ -16,18 +16,11 @@ same speed.
 
 from __future__ import annotations
 
-from serving.adapters.vector_index.rows.exact_scan import scan_nearest
 from serving.adapters.vector_index.rows.tenant_rows import TenantRows
-from serving.ports.embedding import VectorLike
-from serving.ports.index_engine import Neighbours
-from serving.ports.vector_index import WantedNeighbours
 
 
 class ExactIndex(TenantRows):
     """An `IndexEngine` that scores every allowed vector. `TenantRows` names its arguments."""
-
-    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
-        return self.find(scan_nearest, vector, wanted)
 
     def maintain(self) -> None:
         """Does nothing: no maintenance is ever due."""

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from serving.adapters.vector_index import arrays
-from serving.adapters.vector_index.arrays import Array
 from serving.adapters.vector_index.lists.inverted_lists import (
     ListsLibrary,
     OutOfMemoryError,
@@ -26,16 +25,10 @@ from serving.adapters.vector_index.lists.inverted_lists import (
 )
 from serving.adapters.vector_index.memory import free_bytes, planned_bytes
 from serving.adapters.vector_index.rebuild import RebuildProgress, StoppedError, rebuilt
-from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
-from serving.adapters.vector_index.rows.exact_scan import ScoredRow
-from serving.adapters.vector_index.rows.list_search import nearest_in_lists
 from serving.adapters.vector_index.rows.partition import Partition
 from serving.adapters.vector_index.rows.tenant_rows import PartitionName, TenantRows
-from serving.adapters.vector_index.rows.view import PartitionView
 from serving.adapters.vector_index.rule import IndexRule, RebuildReason
-from serving.ports.embedding import VectorLike
-from serving.ports.index_engine import Neighbours
-from serving.ports.vector_index import IndexTier, WantedNeighbours
+from serving.ports.vector_index import IndexTier
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +69,7 @@ class TieredIndex(TenantRows):
         clock: Callable[[], float] = time.monotonic,
         memory: Callable[[], int] = free_bytes,
     ) -> None:
-        super().__init__(dimension, device=device)
+        super().__init__(dimension, device=device, max_scanned_rows=rule.max_scanned_rows)
         self._library = library
         self._rule = rule
         self._clock = clock
@@ -85,20 +78,6 @@ class TieredIndex(TenantRows):
         self._building: dict[PartitionName, RebuildProgress] = {}
         self._failed: dict[PartitionName, _FailedRebuild] = {}
         self._full: weakref.WeakSet[Partition] = weakref.WeakSet()
-
-    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
-        """Searches; see `IndexEngine.search`.
-
-        Raises:
-            ValueError: `vector` has another dimension, or is zero or not finite.
-            ListsError: The library failed.
-        """
-        return self.find(self._nearest, vector, wanted)
-
-    def _nearest(
-        self, view: PartitionView, allowed: AllowedRows, vector: Array, depth: int
-    ) -> list[ScoredRow]:
-        return nearest_in_lists(view, allowed, vector, depth, self._rule.max_scanned_rows)
 
     def tier(self, name: PartitionName, partition: Partition) -> IndexTier:
         building, failed = self._building.get(name), self._failed.get(name)

@@ -49,14 +49,14 @@ class WatchedLists:
     def allow(self, mask: NDArray[np.bool_]) -> ListFilter:
         return self._lists.allow(mask)
 
-    def search(
-        self, queries: torch.Tensor, k: int, n_probes: int, allowed: ListFilter | None
-    ) -> Array:
+    def search(self, queries: Array, k: int, n_probes: int, allowed: ListFilter | None) -> Array:
         self.searches.append((k, n_probes, allowed is not None))
         self._library.on_search()
         probes = min(n_probes, self._library.max_probes or n_probes)
         allowed = None if self._library.ignores_masks else allowed
-        return self._lists.search(queries, k, probes, allowed)
+        slots = self._lists.search(queries, k, probes, allowed)
+        # FAISS returns arrays, whatever it is given.
+        return torch.as_tensor(slots) if isinstance(queries, torch.Tensor) else slots
 
 
 class WatchedLibrary:

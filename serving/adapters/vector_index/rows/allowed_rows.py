@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serving.adapters.vector_index import arrays
 from serving.adapters.vector_index.arrays import Array
@@ -22,7 +25,7 @@ class AllowedRows:
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
         self._list_filter: tuple[InvertedLists, ListFilter] | None = None
-        self._slots_on_device: Array | None = None
+        self._copies: dict[str, Array] = {}
 
     @cached_property
     def count(self) -> int:
@@ -37,11 +40,18 @@ class AllowedRows:
         """The allowed rows from `start` on: int64 (n,), ascending."""
         return np.flatnonzero(self.mask[start:]) + start
 
-    def slots_on_device_of(self, vectors: Array) -> Array:
+    def slots_on(self, device: object) -> Array:
         """The allowed rows on a GPU: int64 (n,); cached."""
-        if self._slots_on_device is None:
-            self._slots_on_device = arrays.on_device_of(self.slots(), vectors)
-        return self._slots_on_device
+        return self._on_device("slots", self.slots, device)
+
+    def excluded_on(self, device: object) -> Array:
+        """The rows that are not allowed, on a GPU: bool (rows,); cached."""
+        return self._on_device("excluded", lambda: ~self.mask, device)
+
+    def _on_device(self, name: str, make: Callable[[], NDArray[Any]], device: object) -> Array:
+        if name not in self._copies:
+            self._copies[name] = arrays.on_device(make(), device)
+        return self._copies[name]
 
     def in_lists(self, lists: InvertedLists) -> ListFilter:
         """The mask as a filter of these lists; cached."""

@@ -1,25 +1,22 @@
-"""The exact scan: all allowed rows are scored, and the best again, row by row.
-
-On the host the rows are read where they are; on a GPU torch multiplies in float16.
-"""
+"""The exact scan on the host: all allowed rows are scored, and the best again, row by row."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from serving.adapters.vector_index import arrays
+import numpy as np
+from numpy.typing import NDArray
+
 from serving.adapters.vector_index.arrays import Array
 from serving.adapters.vector_index.lists import scan
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import Slots
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.records import ItemId
+from serving.ports.embedding import Vector
 
 MIN_HEAD = 40
 """The least number of rows scored again; with 40, no measurement lost one of the true 10."""
-
-GATHER_BELOW = 0.1
-"""Below this share of allowed rows, they are gathered and the others are not read."""
 
 
 class ScoredRow(NamedTuple):
@@ -30,79 +27,87 @@ class ScoredRow(NamedTuple):
     row: int
 
 
+class Sought(NamedTuple):
+    """What a search looks for: the `depth` nearest items to a vector among the allowed rows.
+
+    `vector` is float32 (dimension,), on the device of the rows.
+    """
+
+    view: PartitionView
+    allowed: AllowedRows
+    vector: Array
+    depth: int
+
+
 def scan_nearest(
-    view: PartitionView, allowed: AllowedRows, vector: Array, depth: int
+    view: PartitionView, allowed: AllowedRows, vector: Vector, depth: int
 ) -> list[ScoredRow]:
     """The `depth` nearest items among the allowed rows, best first.
 
     Args:
-        view: The rows.
+        view: The rows, on the host.
         allowed: The rows that may be returned.
-        vector: float32 (dimension,), on the device of the rows.
+        vector: float32 (dimension,).
         depth: At least 1.
     """
-    head = min(allowed.count, max(MIN_HEAD, 2 * depth))
+    head = first_head(allowed, depth)
+    passing = None if allowed.count == view.count else allowed.mask
     while True:
-        rows = _nearest_rows(view, allowed, vector, head)
-        found = best_rows(view, rows, vector)
+        rows = scan(view.vectors, vector, head, passing)
+        found = best_rows(view, rows, scores_of(view, rows, vector), depth)
         # Several rows of the head may belong to one item; then the head was too short.
         if len(found) >= depth or head == allowed.count:
-            return found[:depth]
+            return found
         head = min(allowed.count, 2 * head)
 
 
-def _nearest_rows(view: PartitionView, allowed: AllowedRows, vector: Array, count: int) -> Slots:
-    """The `count` nearest allowed rows: int64 (count,), unordered; all of them if they are few."""
-    if arrays.is_on_host(view.vectors):
-        passing = None if allowed.count == view.count else allowed.mask
-        return scan(view.vectors, vector, count, passing)
-    return _nearest_on_gpu(view, allowed, vector, count)
+def first_head(allowed: AllowedRows, depth: int) -> int:
+    """How many rows are scored again at first."""
+    return min(allowed.count, max(MIN_HEAD, 2 * depth))
 
 
-def _nearest_on_gpu(view: PartitionView, allowed: AllowedRows, vector: Array, count: int) -> Slots:
-    vectors, query = view.vectors, vector.half()
-    if allowed.count == view.count:
-        # Copying all row numbers to the GPU would take longer than the scan.
-        rows = (vectors @ query).float().topk(count).indices
-    else:
-        chosen = allowed.slots_on_device_of(vectors)
-        if len(chosen) < GATHER_BELOW * view.count:
-            scores = vectors[chosen] @ query
-        else:
-            scores = (vectors @ query)[chosen]
-        rows = chosen[scores.float().topk(count).indices]
-    return arrays.to_host(rows)
-
-
-def scan_tail(view: PartitionView, allowed: AllowedRows, vector: Array, most: int) -> Slots:
+def scan_tail(view: PartitionView, allowed: AllowedRows, vector: Vector, most: int) -> Slots:
     """The nearest allowed rows of the tail, at most `most`: int64 (n,), unordered."""
     slots = allowed.slots(view.covered)
     if len(slots) <= most:
         return slots
     tail = view.vectors[view.covered :]
-    if arrays.is_on_host(tail):
-        return scan(tail, vector, most, allowed.mask[view.covered :]) + view.covered
-    scores = tail @ vector.half()
-    scores = scores[arrays.on_device_of(slots - view.covered, tail)]
-    head: Slots = slots[arrays.to_host(scores.float().topk(most).indices)]
-    return head
+    return scan(tail, vector, most, allowed.mask[view.covered :]) + view.covered
 
 
-def best_rows(view: PartitionView, rows: Slots, vector: Array) -> list[ScoredRow]:
-    """Scores rows in float32 and keeps the best row of each item; ties are ordered by id.
+def scores_of(view: PartitionView, rows: Slots, vector: Vector) -> NDArray[np.float32]:
+    """The cosines of rows: float32 (n,).
 
     Equal vectors must tie. So each row is multiplied and summed by itself: in a matrix product,
-    the last bits of a score depend on the row's position. Scores are rounded to 1e-6.
+    the last bits of a score depend on the row's position.
     """
-    vectors = view.columns.vectors
-    chosen = arrays.as_float32(vectors[arrays.on_device_of(rows, vectors)])
+    scores: NDArray[np.float32] = (view.vectors[rows].astype(np.float32) * vector).sum(1)
+    return scores
+
+
+def best_rows(
+    view: PartitionView, rows: Slots, scores: NDArray[np.float32], depth: int
+) -> list[ScoredRow]:
+    """The `depth` best items of some rows, each with its best row; ties are ordered by id.
+
+    Scores are rounded to 1e-6.
+
+    Args:
+        view: The rows.
+        rows: int64 (n,).
+        scores: float32 (n,), their cosines.
+        depth: The most items.
+    """
     items = view.columns.items
-    scored = [
-        (-round(score, 6), items[row], row)
-        for score, row in zip((chosen * vector).sum(1).tolist(), rows.tolist(), strict=True)
-    ]
     best: dict[ItemId, ScoredRow] = {}
-    for negative, item, row in sorted(scored):
-        if item not in best:
-            best[item] = ScoredRow(-negative, item, row)
-    return list(best.values())
+    worst = 0.0
+    order = np.lexsort((rows, -scores.round(6)))
+    for row, score in zip(rows[order].tolist(), scores[order].tolist(), strict=True):
+        rounded = round(score, 6)
+        if len(best) >= depth and rounded < worst:
+            break
+        if items[row] not in best:
+            best[items[row]] = ScoredRow(rounded, items[row], row)
+            worst = rounded
+    ranked = sorted(best.values(), key=lambda each: (-each.score, each.item))
+    return ranked[:depth]

@@ -1,11 +1,9 @@
-"""Searching a view whose rows are in inverted lists, except for the tail."""
+"""Searching a view on the host whose rows are in inverted lists, except for the tail."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from serving.adapters.vector_index import arrays
-from serving.adapters.vector_index.arrays import Array
 from serving.adapters.vector_index.lists.inverted_lists import TrainedLists
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import Slots
@@ -14,13 +12,15 @@ from serving.adapters.vector_index.rows.exact_scan import (
     best_rows,
     scan_nearest,
     scan_tail,
+    scores_of,
 )
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.adapters.vector_index.rule import candidates_for, n_probes
+from serving.ports.embedding import Vector
 
 
 def nearest_in_lists(
-    view: PartitionView, allowed: AllowedRows, vector: Array, depth: int, max_scanned_rows: int
+    view: PartitionView, allowed: AllowedRows, vector: Vector, depth: int, max_scanned_rows: int
 ) -> list[ScoredRow]:
     """The `depth` nearest items among the allowed rows, best first.
 
@@ -34,32 +34,23 @@ def nearest_in_lists(
     if trained is None or k is None or allowed.count <= max_scanned_rows:
         return scan_nearest(view, allowed, vector, depth)
     candidates = _candidates(view, trained, allowed, vector, k)
-    tail = scan_tail(view, allowed, vector, k)
-    found = best_rows(view, np.union1d(candidates, tail), vector)
+    rows = np.union1d(candidates, scan_tail(view, allowed, vector, k))
+    found = best_rows(view, rows, scores_of(view, rows, vector), depth)
     # Rows of the tail do not make up for better ones in lists that were not read.
     if min(len(candidates), len(found)) < depth:
         return scan_nearest(view, allowed, vector, depth)
-    return found[:depth]
+    return found
 
 
 def _candidates(
-    view: PartitionView, trained: TrainedLists, allowed: AllowedRows, vector: Array, k: int
+    view: PartitionView, trained: TrainedLists, allowed: AllowedRows, vector: Vector, k: int
 ) -> Slots:
     """The allowed rows among the nearest `k` of the lists: int64 (n,)."""
-    lists, query = trained.lists, vector[None]
+    lists = trained.lists
     probes = n_probes(view.count, lists.n_lists, allowed.share)
-    if allowed.count == view.count:
-        slots = _found(lists.search(query, k, probes, None))
-        if (slots < view.count).all():
-            return slots
-        # The lists were extended after this view was published. Search again with a filter, so
-        # that newer rows do not displace those of the view.
-    slots = _found(lists.search(query, k, probes, allowed.in_lists(lists)))
-    slots = slots[slots < view.count]
-    # The filter is checked again here; a row is never shown on the library's word alone.
+    mask = None if allowed.count == view.count else allowed.in_lists(lists)
+    slots: Slots = lists.search(vector[None], k, probes, mask)[0]
+    # Lists may hold newer rows than this view. And the mask is checked again here: a row is never
+    # shown on the library's word alone.
+    slots = slots[(slots >= 0) & (slots < view.count)]
     return slots[allowed.mask[slots]]
-
-
-def _found(slots: Array) -> Slots:
-    found: Slots = arrays.to_host(slots[0])
-    return found[found >= 0]

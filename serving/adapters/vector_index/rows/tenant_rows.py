@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index import arrays
-from serving.adapters.vector_index.arrays import Array
 from serving.adapters.vector_index.memory import planned_bytes
-from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import ItemNumbers
-from serving.adapters.vector_index.rows.exact_scan import ScoredRow
+from serving.adapters.vector_index.rows.exact_scan import ScoredRow, Sought
+from serving.adapters.vector_index.rows.list_search import nearest_in_lists
 from serving.adapters.vector_index.rows.partition import Partition, RowChanges
 from serving.adapters.vector_index.rows.related import related_segments, traits_of
 from serving.adapters.vector_index.rows.tenant_view import TenantView
-from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.ranked_list import Candidate
@@ -27,9 +25,6 @@ from serving.domain.ranking.signals import Traits
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import IndexRow, Neighbours, UnsoundRowsError
 from serving.ports.vector_index import IndexTier, WantedNeighbours
-
-FindNearest = Callable[[PartitionView, AllowedRows, Array, int], list[ScoredRow]]
-"""Finds the nearest items among the allowed rows of a view, best first."""
 
 PartitionName = tuple[TenantName, ItemKind]
 
@@ -94,13 +89,15 @@ class TenantRows:
         dimension: Of all vectors.
         device: Where the vectors are stored and scored, as torch names it. Filters are
             evaluated on the host.
+        max_scanned_rows: Up to this many allowed rows are scanned, even if they are in lists.
 
     Attributes:
         generation: How often the rows of a partition were moved into or out of lists.
     """
 
-    def __init__(self, dimension: int, *, device: str = "cpu") -> None:
+    def __init__(self, dimension: int, *, device: str = "cpu", max_scanned_rows: int = 0) -> None:
         self.dimension = dimension
+        self.max_scanned_rows = max_scanned_rows
         self.device = device
         self.writing = threading.Lock()
         self.generation = 0
@@ -162,26 +159,38 @@ class TenantRows:
 
     # ------------------------------------------------------------ reading
 
-    def find(
-        self, nearest: FindNearest, vector: VectorLike, wanted: WantedNeighbours
-    ) -> Neighbours:
-        """Searches the partition of the wanted tenant and kind with `nearest`.
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
+        self.check_query(vector)
+        (found,) = self.search_all([(vector, wanted)])
+        return found
 
-        Raises:
-            ValueError: `vector` has another dimension, or is zero or not finite.
-        """
-        self._check_query(vector)
-        tenant = self._views.get(wanted.scope.tenant)
-        if tenant is None:
-            return Neighbours([], generation=self.generation)
-        query = arrays.query_on(vector, self.device)
-        found = nearest(tenant.of_kind(wanted.kind), tenant.allowed(wanted), query, wanted.depth)
-        evidence: dict[str, tuple[str, ...]] = {}
-        if wanted.kind is ItemKind.FACT:
-            segments = tenant.evidence_of([each.row for each in found], wanted.scope)
-            evidence = {each.item.id: ids for each, ids in zip(found, segments, strict=True)}
-        candidates = [Candidate(each.item, each.score) for each in found]
-        return Neighbours(candidates, evidence, tenant.generation)
+    def search_all(
+        self, searches: Sequence[tuple[VectorLike, WantedNeighbours]]
+    ) -> list[Neighbours]:
+        answers = [Neighbours([], generation=self.generation)] * len(searches)
+        sought: dict[int, tuple[TenantView, Sought]] = {}
+        for number, (vector, wanted) in enumerate(searches):
+            tenant = self._views.get(wanted.scope.tenant)
+            if tenant is not None:
+                query = arrays.query_on(vector, self.device)
+                rows = tenant.of_kind(wanted.kind)
+                sought[number] = tenant, Sought(rows, tenant.allowed(wanted), query, wanted.depth)
+        nearest = self._nearest([each for _, each in sought.values()])
+        for (number, (tenant, _)), found in zip(sought.items(), nearest, strict=True):
+            answers[number] = _neighbours(tenant, searches[number][1], found)
+        return answers
+
+    def _nearest(self, sought: Sequence[Sought]) -> list[list[ScoredRow]]:
+        """The nearest items of each search, best first."""
+        if self.searches_together:
+            from serving.adapters.vector_index.rows.device_search import nearest_on_device
+
+            return nearest_on_device(sought, self.max_scanned_rows)
+        return [nearest_in_lists(*each, self.max_scanned_rows) for each in sought]
+
+    @property
+    def searches_together(self) -> bool:
+        return self.device != arrays.HOST
 
     def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
         tenant = self._views.get(query.scope.tenant)
@@ -235,7 +244,7 @@ class TenantRows:
             unsound = [rows[owner] for owner in np.unique(owners[~sound]).tolist()]
             raise UnsoundRowsError([(row.tenant, row.item) for row in unsound])
 
-    def _check_query(self, vector: VectorLike) -> None:
+    def check_query(self, vector: VectorLike) -> None:
         self._check_dimension(len(vector))
         if arrays.is_on_device(vector):
             return  # on its device, and checked by the encoder
@@ -246,6 +255,18 @@ class TenantRows:
     def _check_dimension(self, dimension: int) -> None:
         if dimension != self.dimension:
             raise ValueError(f"vectors must have {self.dimension} dimensions, got {dimension}")
+
+
+def _neighbours(
+    tenant: TenantView, wanted: WantedNeighbours, found: Sequence[ScoredRow]
+) -> Neighbours:
+    """The answer to a search, with the evidence of facts."""
+    evidence: dict[str, tuple[str, ...]] = {}
+    if wanted.kind is ItemKind.FACT:
+        segments = tenant.evidence_of([each.row for each in found], wanted.scope)
+        evidence = {each.item.id: ids for each, ids in zip(found, segments, strict=True)}
+    candidates = [Candidate(each.item, each.score) for each in found]
+    return Neighbours(candidates, evidence, tenant.generation)
 
 
 def _are_sound(vectors: NDArray[np.float16]) -> NDArray[np.bool_]:

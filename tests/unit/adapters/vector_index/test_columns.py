@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from serving.adapters.vector_index import arrays
 from serving.adapters.vector_index.rows.columns import VECTORS_AT_ONCE, Columns, ItemNumbers
 from serving.domain.items.records import TenantName, segment_id
 from serving.ports.index_engine import IndexRow
@@ -37,7 +36,7 @@ def test_vectors_copied_in_parts_stay_with_rows(device: str) -> None:
 
     copied = columns.copied(kept, ROWS, ROOM, lambda: pauses.append(None))
 
-    assert np.array_equal(arrays.to_host(copied.vectors)[: len(kept)], vectors[kept])
-    assert np.isnan(arrays.to_host(copied.vectors)[len(kept) :]).all()
-    assert np.isnan(arrays.to_host(columns.vectors)[ROWS:]).all()
+    assert np.array_equal(np.asarray(copied.vectors)[: len(kept)], vectors[kept])
+    assert np.isnan(np.asarray(copied.vectors)[len(kept) :]).all()
+    assert np.isnan(np.asarray(columns.vectors)[ROWS:]).all()
     assert pauses
