@@ -6,6 +6,7 @@ A desk has no torch, and a start with a published model must not wait for it.
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -55,6 +56,7 @@ def open_encoder(
             export=export_encoder,
         )
     assert chosen != "int8", "no other backend has it; this is a bug"
+    keep_compiled_code(cache_dir)
     if backend == "qwen3":
         from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
 
@@ -75,7 +77,13 @@ def export_encoder(checkpoint: EncoderCheckpoint, graph: Path, probes: Path) -> 
     export(checkpoint, graph, probes)
 
 
-def open_cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
+def keep_compiled_code(cache_dir: Path) -> None:
+    """Has torch keep the kernels that it compiles, so the next start compiles none."""
+    folder = str(cache_dir / "torchinductor")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)  # noqa: TID251
+
+
+def open_cross_encoder(model: str, reranker: RerankerSettings, cache_dir: Path) -> CrossEncoder:
     """Loads a reranker, which takes seconds; a download takes minutes.
 
     Raises:
@@ -83,6 +91,7 @@ def open_cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
     """
     from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder, choose_precision
 
+    keep_compiled_code(cache_dir)
     return TorchCrossEncoder(
         open_reranker_checkpoint(model, download=True),
         device=reranker.device,

@@ -17,7 +17,6 @@ from serving.composition.process import watch_over
 from serving.config.settings import (
     EmbedderSettings,
     EmbeddingsApiSettings,
-    RerankerSettings,
     Settings,
 )
 from serving.domain.breaker import Breaker
@@ -112,7 +111,7 @@ async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | No
         yield None
         return
     async with QueuedReranker(
-        partial(_cross_encoder, reranker.model, reranker),
+        partial(_cross_encoder, reranker.model, settings),
         load_at_start=reranker.load == "start",
         most_waiting=reranker.max_waiting,
         watch=watch_over("reranker", reranker.device),
@@ -120,10 +119,10 @@ async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | No
         yield queued
 
 
-def _cross_encoder(model: str, reranker: RerankerSettings) -> CrossEncoder:
+def _cross_encoder(model: str, settings: Settings) -> CrossEncoder:
     require_reranker(model)
     if model in PUBLISHED:
         from serving.adapters.reranker.onnx_cross_encoder import OnnxCrossEncoder
 
-        return OnnxCrossEncoder(packaged(model), threads=reranker.threads)
-    return open_cross_encoder(model, reranker)
+        return OnnxCrossEncoder(packaged(model), threads=settings.reranker.threads)
+    return open_cross_encoder(model, settings.reranker, settings.cache_dir)

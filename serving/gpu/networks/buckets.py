@@ -1,6 +1,6 @@
-"""Which batch shapes are recorded at start-up, and in which of them a batch is run.
+"""Which batch shapes are recorded, and in which of them a batch is run.
 
-A recorded shape costs memory and start-up time, and a batch that does not fill its shape costs
+A recorded shape costs memory, and a batch that does not fill its shape costs
 padding. There are many small shapes, whose passes are bound by kernel launches, so that recording
 saves most of the time. There are none above a number of tokens, where the device is busy long
 enough for launches not to matter.
@@ -12,6 +12,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
+
+QUESTION_ROWS = 8
+"""Of questions that arrive together, unless callers are many."""
 
 SHORT_LENGTHS = 64
 """Up to here lengths are multiples of 8; a question with its instruction has about 38 tokens."""
@@ -54,6 +57,15 @@ class BucketPlan:
         grid = (Bucket(rows, length) for length in self._lengths for rows in self._row_counts)
         within = (bucket for bucket in grid if bucket.tokens <= self._token_budget)
         return sorted(within, key=lambda bucket: (bucket.tokens, bucket.length), reverse=True)
+
+    @property
+    def of_questions(self) -> list[Bucket]:
+        """The shapes of a few questions, which are recorded before the first one arrives."""
+        return [
+            bucket
+            for bucket in self.buckets
+            if bucket.rows <= QUESTION_ROWS and bucket.length <= SHORT_LENGTHS
+        ]
 
     def choose(self, rows: int, length: int) -> Bucket | None:
         """The smallest shape that holds a batch; None if there is none.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from serving.gpu.networks.batches import Network, PackedBatch, Rows, Window, packed
+from serving.gpu.networks.batches import Network, PackedBatch, Rows, Window
 from serving.gpu.networks.buckets import Bucket
 from serving.gpu.networks.errors import DeviceMemoryError
 
@@ -16,7 +16,7 @@ class CudaGraphs:
     """A `GraphDevice` over CUDA graphs, which share a memory pool, an input and an output buffer.
 
     Sharing is safe because a pass ends before the next begins. All work is on a dedicated stream,
-    so one thread may capture and another replay.
+    apart from that of other threads.
 
     Args:
         network: On a CUDA device. Its forward pass must not copy anything back to the host.
@@ -43,30 +43,32 @@ class CudaGraphs:
             return self._computed(self._network.rows(windows))
 
     @torch.inference_mode()
-    def capture(self, bucket: Bucket) -> None:
-        graph = torch.cuda.CUDAGraph()
+    def run_recorded(self, bucket: Bucket, batch: PackedBatch) -> Rows:
         with translated_memory_errors(self._device), torch.cuda.stream(self._stream):
-            self._put(packed([[0]], bucket))
-            # The first pass loads kernels and allocates the cuBLAS workspace, which cannot be
-            # recorded. It also reveals a lack of memory before the capture.
-            self._pass(bucket)
-            with torch.cuda.graph(
-                graph,
-                pool=self._pool,
-                stream=self._stream,
-                # Other threads may use the device during the capture.
-                capture_error_mode="thread_local",
-            ):
-                self._pass(bucket)
-        self._graphs[bucket] = graph
-
-    @torch.inference_mode()
-    def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
-        with torch.cuda.stream(self._stream):
             self._put(batch)
-            self._graphs[bucket].replay()
+            graph = self._graphs.get(bucket)
+            if graph is None:
+                # This pass also loads kernels and allocates the cuBLAS workspace, which cannot be
+                # recorded, and reveals a lack of memory before the capture.
+                self._pass(bucket)
+                rows = self._computed(self._output[: bucket.rows].clone())
+                self._graphs[bucket] = self._captured(bucket)
+                return rows
+            graph.replay()
             # Cloned, since the next pass overwrites the buffer.
             return self._computed(self._output[: bucket.rows].clone())
+
+    def _captured(self, bucket: Bucket) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(
+            graph,
+            pool=self._pool,
+            stream=self._stream,
+            # Other threads may use the device during the capture.
+            capture_error_mode="thread_local",
+        ):
+            self._pass(bucket)
+        return graph
 
     def _computed(self, rows: Rows) -> Rows:
         """Waits for the stream with the GIL released."""

@@ -6,10 +6,7 @@ This module decides which; `cuda_graphs` records and replays on CUDA.
 from __future__ import annotations
 
 import logging
-import math
-import time
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -29,14 +26,8 @@ ACCELERATOR_TOKENS = 16_384
 (0.8 GB at the widest point of an 8B)."""
 
 BUCKET_TOKENS = 4096
-"""The most tokens of a recorded shape; with a 0.6B they keep an H100 busy for 5 ms."""
-
-RECORDED_S = 0.02
-"""The longest pass worth recording, measured without recording. Launching the 400 to 510 kernels of
-a Qwen3 takes a few milliseconds. In a pass several times as long, each kernel is queued before the
-device is ready for it, so recording saves nothing. The limit also bounds the cost at start-up: 211
-shapes, each run twice to be recorded, take 9 s at most. By calculation, not measurement, an 8B has
-about 120 such shapes on an H100, and none on a GB10."""
+"""The most tokens of a recorded shape; with a 0.6B they keep an H200 busy for 8 ms, in which each
+kernel is queued before the device is ready for it, so recording more saves nothing."""
 
 
 class Passes(Protocol):
@@ -58,7 +49,7 @@ class Passes(Protocol):
 
 
 class GraphDevice(Protocol):
-    """A device that can record a pass of a shape and replay it. One thread uses it at a time."""
+    """A device that records a pass of a shape and replays it. One thread uses it at a time."""
 
     def run(self, windows: Sequence[Window]) -> Rows:
         """Runs a batch of any shape, kernel by kernel.
@@ -67,15 +58,12 @@ class GraphDevice(Protocol):
             DeviceMemoryError: The device is out of memory.
         """
 
-    def capture(self, bucket: Bucket) -> None:
-        """Records a pass of a shape.
+    def run_recorded(self, bucket: Bucket, batch: PackedBatch) -> Rows:
+        """Runs a batch of exactly this shape; the first one is run directly, and recorded.
 
         Raises:
-            DeviceMemoryError: The device is out of memory; its state is unchanged.
+            DeviceMemoryError: The device is out of memory; the shape is not recorded.
         """
-
-    def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
-        """Runs a batch of exactly this shape, which was captured before."""
 
 
 class DirectPasses:
@@ -90,40 +78,47 @@ class DirectPasses:
 
 
 class BucketedPasses:
-    """`Passes` on a device that records shapes; other batches are run in their own shape.
+    """`Passes` on a device that records shapes when they are first used.
 
-    Shapes with long passes are not recorded. If memory is short, fewer shapes are recorded and
-    batches are smaller; both are logged. The largest batch is run once after recording, which
-    proves that it fits in addition to the recorded shapes and reserves its memory.
+    Those of single questions are recorded at the start, so no caller waits for them. Batches that
+    are longer than every shape, and those of shapes that found no memory, are run in their own
+    shape. The largest batch is run at the start, which proves that it fits and reserves its memory;
+    if memory is short, batches are smaller.
 
     Args:
         device: Runs the network.
-        plan: The shapes to record, as far as time and memory allow.
+        plan: The shapes to record.
         token_budget: The desired token budget.
-        clock: Monotonic seconds.
 
     Raises:
         DeviceMemoryError: Not even the longest window alone fits.
     """
 
     def __init__(
-        self,
-        device: GraphDevice,
-        plan: BucketPlan,
-        token_budget: int = ACCELERATOR_TOKENS,
-        clock: Callable[[], float] = time.perf_counter,
+        self, device: GraphDevice, plan: BucketPlan, token_budget: int = ACCELERATOR_TOKENS
     ) -> None:
         self._device = device
         self._plan = plan
-        self.captured = _captured(device, plan.buckets, clock)
+        self._beyond_memory: set[Bucket] = set()
         self.token_budget = _fitting_budget(device, plan.window, token_budget)
+        for bucket in plan.of_questions:
+            if bucket.tokens <= self.token_budget:
+                self.run([[0] * bucket.length] * bucket.rows)
 
     def run(self, windows: Sequence[Window]) -> Rows:
         shape = shape_of(windows)
         bucket = self._plan.choose(shape.rows, shape.length)
-        if bucket is None or bucket not in self.captured:
+        if bucket is None or bucket in self._beyond_memory:
             return self._device.run(windows)
-        return self._device.replay(bucket, packed(windows, bucket))[: len(windows)]
+        try:
+            return self._device.run_recorded(bucket, packed(windows, bucket))[: len(windows)]
+        except DeviceMemoryError:
+            self._beyond_memory.add(bucket)
+            logger.warning(
+                "a shape of batches is not recorded: out of device memory",
+                extra={"rows": bucket.rows, "tokens": bucket.tokens},
+            )
+            return self._device.run(windows)
 
 
 def tokens_of_a_pass(device: torch.device) -> int:
@@ -166,54 +161,3 @@ def _fitting_budget(device: GraphDevice, window: int, wanted: int) -> int:
                 extra={"planned_tokens": wanted, "tokens": bucket.tokens},
             )
         return bucket.tokens
-
-
-def _captured(
-    device: GraphDevice, planned: Sequence[Bucket], clock: Callable[[], float]
-) -> frozenset[Bucket]:
-    """Records the worthwhile shapes, the largest first."""
-    started = clock()
-    worthwhile = _worthwhile(device, planned, clock)
-    captured = []
-    for bucket in worthwhile:
-        try:
-            device.capture(bucket)
-        except DeviceMemoryError:
-            continue
-        captured.append(bucket)
-    if len(captured) < len(worthwhile):
-        logger.warning(
-            "fewer CUDA graphs captured than planned: out of device memory",
-            extra={"planned": len(worthwhile), "recorded": len(captured)},
-        )
-    logger.info(
-        "CUDA graphs captured",
-        extra={
-            "planned": len(planned),
-            "worthwhile": len(worthwhile),
-            "recorded": len(captured),
-            "seconds": round(clock() - started, 2),
-        },
-    )
-    return frozenset(captured)
-
-
-def _worthwhile(
-    device: GraphDevice, planned: Sequence[Bucket], clock: Callable[[], float]
-) -> Sequence[Bucket]:
-    """The shapes whose pass takes at most `RECORDED_S`, in the order of the plan."""
-
-    def seconds(bucket: Bucket) -> float:
-        windows = [[0] * bucket.length] * bucket.rows
-        try:
-            # The first pass of a shape loads kernels and is not timed.
-            device.run(windows)
-            started = clock()
-            device.run(windows)
-        except DeviceMemoryError:
-            return math.inf
-        return clock() - started
-
-    # Times increase with the size, so a binary search needs to measure only a few.
-    by_size = planned[::-1]
-    return by_size[: bisect_right(by_size, RECORDED_S, key=seconds)][::-1]

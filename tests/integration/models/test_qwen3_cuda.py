@@ -95,15 +95,15 @@ def test_replay_equals_the_batch_kernel_by_kernel(
     (rows, length) = (len(windows), max(map(len, windows)))
     bucket = BucketPlan(token_budget=2048, window=WINDOW).choose(rows, length)
     assert bucket is not None
-    graphs.capture(bucket)
     batch = packed(windows, bucket)
+    graphs.run_recorded(bucket, batch)
 
-    replayed = graphs.replay(bucket, batch)
-    graphs.replay(bucket, packed(random_windows([length]), bucket))
+    replayed = graphs.run_recorded(bucket, batch)
+    graphs.run_recorded(bucket, packed(random_windows([length]), bucket))
 
     alone = graphs.run(windows)
     torch.testing.assert_close(replayed[: len(windows)], alone, rtol=1e-2, atol=1e-2)
-    torch.testing.assert_close(graphs.replay(bucket, batch), replayed, rtol=0, atol=0)
+    torch.testing.assert_close(graphs.run_recorded(bucket, batch), replayed, rtol=0, atol=0)
 
 
 def test_captures_share_memory_without_disturbing_others(
@@ -117,4 +117,4 @@ def test_captures_share_memory_without_disturbing_others(
         passes.run(random_windows([40] * rows))
 
     torch.testing.assert_close(passes.run(windows), alone, rtol=0, atol=0)
-    assert Bucket(4, 40) in passes.captured
+    assert Bucket(4, 40) in BucketPlan(token_budget=512, window=WINDOW).of_questions

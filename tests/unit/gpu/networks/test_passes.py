@@ -16,17 +16,11 @@ from torch import Tensor
 from serving.gpu.networks.batches import Network, PackedBatch, Rows, Window, packed, shape_of
 from serving.gpu.networks.buckets import Bucket, BucketPlan
 from serving.gpu.networks.errors import DeviceMemoryError
-from serving.gpu.networks.passes import (
-    RECORDED_S,
-    BucketedPasses,
-    DirectPasses,
-    Passes,
-    open_passes,
-)
+from serving.gpu.networks.passes import BucketedPasses, DirectPasses, Passes, open_passes
 
 CPU = torch.device("cpu")
 WINDOW = 100
-SMALL = BucketPlan(token_budget=64, window=WINDOW)
+SMALL = BucketPlan(token_budget=128, window=WINDOW)
 
 window_lists = st.lists(
     st.lists(st.integers(1, 99), min_size=1, max_size=WINDOW), min_size=1, max_size=20
@@ -44,42 +38,27 @@ def network(ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 class FakeDevice:
-    """A `GraphDevice` with memory for a number of tokens a pass, and a number recorded in all.
+    """A `GraphDevice` with memory for a number of tokens a pass, and a number recorded in all."""
 
-    The first pass of a shape takes a second, others so long for each token; nothing else does.
-    """
-
-    def __init__(
-        self, *, tokens: int = 10**9, recorded_tokens: int = 10**9, token_s: float = 0
-    ) -> None:
-        self._token_s = token_s
-        self._seconds = 0.0
+    def __init__(self, *, tokens: int = 10**9, recorded_tokens: int = 10**9) -> None:
         self._tokens = tokens
         self._recorded_tokens = recorded_tokens
         self.calls: list[tuple[str, Bucket]] = []
-        self.captured: list[Bucket] = []
+        self.recorded: set[Bucket] = set()
 
     def run(self, windows: Sequence[Window]) -> Rows:
         shape = shape_of(windows)
         self._require(shape.tokens <= self._tokens)
-        self._seconds += shape.tokens * self._token_s if ("run", shape) in self.calls else 1
         self.calls.append(("run", shape))
         return Network(network, CPU).rows(windows)
 
-    def capture(self, bucket: Bucket) -> None:
-        self._require(bucket.tokens <= self._tokens)
-        self._require(sum(b.tokens for b in self.captured) + bucket.tokens <= self._recorded_tokens)
-        self.calls.append(("capture", bucket))
-        self.captured.append(bucket)
-
-    def replay(self, bucket: Bucket, batch: PackedBatch) -> Rows:
-        assert bucket in self.captured
+    def run_recorded(self, bucket: Bucket, batch: PackedBatch) -> Rows:
         assert batch.shape == (bucket.rows, 1 + bucket.length)
-        self.calls.append(("replay", bucket))
+        recorded = self.recorded | {bucket}
+        self._require(sum(each.tokens for each in recorded) <= self._recorded_tokens)
+        self.calls.append(("replay" if bucket in self.recorded else "record", bucket))
+        self.recorded = recorded
         return network(torch.from_numpy(batch[:, 1:]), torch.from_numpy(batch[:, 0]))
-
-    def clock(self) -> float:
-        return self._seconds
 
     def _require(self, there_is_room: bool) -> None:
         if not there_is_room:
@@ -87,7 +66,7 @@ class FakeDevice:
 
 
 def passes_on(device: FakeDevice, token_budget: int = 1000) -> BucketedPasses:
-    return BucketedPasses(device, SMALL, token_budget, device.clock)
+    return BucketedPasses(device, SMALL, token_budget)
 
 
 def last_call(device: FakeDevice) -> tuple[str, Bucket]:
@@ -121,39 +100,23 @@ def test_short_of_memory_the_rows_are_the_same(
     np.testing.assert_array_equal(passes.run(fitting), of_windows(fitting))
 
 
-def test_largest_shapes_are_recorded_first() -> None:
+def test_shapes_of_questions_are_recorded_at_the_start() -> None:
     device = FakeDevice()
     passes_on(device)
-    captures = [call for call in device.calls if call[0] == "capture"]
-    last = device.calls[-1]
 
-    assert captures == [("capture", bucket) for bucket in SMALL.buckets]
-    assert captures[0][1].tokens > captures[-1][1].tokens
-    assert last == ("run", Bucket(10, WINDOW))
+    assert device.recorded == set(SMALL.of_questions)
+    assert device.calls[0] == ("run", Bucket(10, WINDOW))
 
 
-@given(st.integers(1, 70))
-def test_slow_shape_is_not_recorded(tokens: int) -> None:
-    device = FakeDevice(token_s=RECORDED_S / (tokens + 0.5))
+def test_other_shape_is_recorded_when_first_used() -> None:
+    device = FakeDevice()
     passes = passes_on(device)
 
-    assert passes.captured == {bucket for bucket in SMALL.buckets if bucket.tokens <= tokens}
-    tried = {shape for call, shape in device.calls if call == "run"}
-    assert len(tried) <= 1 + len(SMALL.buckets).bit_length()
+    passes.run([[1] * 4] * 12)
+    assert last_call(device) == ("record", Bucket(12, 8))
 
-
-def test_recording_of_shapes_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    device = FakeDevice(token_s=RECORDED_S / 32)
-    passes = passes_on(device)
-
-    (record,) = caplog.records
-    logged = vars(record)
-    assert logged["planned"] == len(SMALL.buckets) > logged["worthwhile"] > 0
-    assert logged["worthwhile"] == logged["recorded"] == len(passes.captured)
-    assert logged["seconds"] == pytest.approx(device.clock() - 1, abs=0.01)
+    passes.run([[1] * 5] * 11)
+    assert last_call(device) == ("replay", Bucket(12, 8))
 
 
 def test_batch_beyond_all_buckets_is_run_directly() -> None:
@@ -167,31 +130,25 @@ def test_batch_beyond_all_buckets_is_run_directly() -> None:
     assert last_call(device) == ("run", Bucket(3, 90))
 
 
-def test_shapes_beyond_memory_are_skipped_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING)
-    device = FakeDevice(recorded_tokens=200)
-    passes = passes_on(device)
-
-    assert set(device.captured) == passes.captured
-    assert 0 < len(passes.captured) < len(SMALL.buckets)
-    (record,) = caplog.records
-    assert "fewer CUDA graphs" in record.message
-    assert (record.levelno, vars(record)["planned"], vars(record)["recorded"]) == (
-        logging.WARNING,
-        len(SMALL.buckets),
-        len(passes.captured),
-    )
-
-
-def test_batch_of_a_skipped_shape_is_run_directly() -> None:
+def test_shape_beyond_memory_is_run_directly(caplog: pytest.LogCaptureFixture) -> None:
     device = FakeDevice(recorded_tokens=0)
     passes = passes_on(device)
+    caplog.clear()
+    for _ in range(2):
+        passes.run([[1] * 7] * 3)
+        assert last_call(device) == ("run", Bucket(3, 7))
 
-    passes.run([[1] * 7] * 3)
-    assert passes.captured == frozenset()
-    assert last_call(device) == ("run", Bucket(3, 7))
+    assert device.recorded == set()
+    assert caplog.records == [], "logged once a shape, at the start"
+
+
+def test_shape_beyond_memory_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    passes_on(FakeDevice(recorded_tokens=0))
+
+    messages = {record.message for record in caplog.records}
+    assert messages == {"a shape of batches is not recorded: out of device memory"}
+    assert len(caplog.records) == len(SMALL.of_questions)
 
 
 def test_batches_are_halved_until_memory_suffices(
