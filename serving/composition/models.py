@@ -113,7 +113,6 @@ async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | No
     async with QueuedReranker(
         partial(_cross_encoder, reranker.model, settings),
         load_at_start=reranker.load == "start",
-        most_waiting=reranker.max_waiting,
         watch=watch_over("reranker", reranker.device),
     ) as queued:
         yield queued

@@ -293,11 +293,6 @@ class RerankerSettings(_Section):
         ge=1,
         description="Threads per forward pass; more threads make a single query faster.",
     )
-    max_waiting: int = Field(
-        default=8,
-        ge=1,
-        description="Calls that may wait for the model; hits of further calls keep their order.",
-    )
 
 
 class CompletionsApiSettings(_ApiSettings):

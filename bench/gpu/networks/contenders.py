@@ -154,7 +154,7 @@ def _on(device: torch.device, forward: Callable[[Mapping[str, Tensor]], Tensor])
 
     @torch.inference_mode()
     def run(windows: Sequence[Window]) -> Rows:
-        inputs = padded([Pair(window) for window in windows], 0)
+        inputs = padded([Pair(window) for window in windows], 0, with_types=False)
         rows: Rows = forward({name: each.to(device) for name, each in inputs.items()}).cpu().numpy()
         return rows
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from serving.adapters.onnx_session import open_session
+from serving.adapters.reranker.pair_tokenizer import PairTokenizer
 from serving.adapters.reranker.published import PACKAGE
 from serving.domain.errors import DependencyError
 from serving.ports.embedding import Device
@@ -59,15 +59,8 @@ class OnnxCrossEncoder:
 
     def __init__(self, folder: Path, *, threads: int = 1) -> None:
         graph = _checked(folder / "model.onnx", GRAPH_SHA256)
-        tokenizer = str(_checked(folder / "tokenizer.json", TOKENIZER_SHA256))
-        self._questions = Tokenizer.from_file(tokenizer)
-        self._questions.no_padding()
-        self._questions.enable_truncation(WINDOW // 2)
-        self._pairs = Tokenizer.from_file(tokenizer)
-        self._pairs.enable_truncation(WINDOW, strategy="only_second")
-        self._pairs.no_padding()
-        # Otherwise a text could contain "[SEP]" and end itself.
-        self._pairs.encode_special_tokens = True
+        _checked(folder / "tokenizer.json", TOKENIZER_SHA256)
+        self._tokenize = PairTokenizer(folder, WINDOW)
         self._session = open_session(graph, threads)
         question, texts, expected = EXAMPLE
         _require_close(self.score(self.tokenize(question, texts)), expected)
@@ -76,11 +69,7 @@ class OnnxCrossEncoder:
         return Device(is_accelerator=False, token_budget=TOKEN_BUDGET)
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        """Makes one pair of each text; a question takes at most half of the window."""
-        words = self._questions.encode(query, add_special_tokens=False).offsets
-        query = query[: words[-1][1]] if words else ""
-        encoded = (self._pairs.encode(query, text) for text in texts)
-        return [Pair(each.ids, each.type_ids) for each in encoded]
+        return self._tokenize(query, texts)
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         return [self._logit(pair) for pair in pairs]

@@ -13,14 +13,15 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from serving.adapters.reranker.checkpoint import RerankerCheckpoint
+from serving.adapters.reranker.pair_tokenizer import Beginning, open_tokenizer
 from serving.domain.errors import DependencyError
 from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.checkpoint import head_rows, load_qwen3
 from serving.gpu.networks.stored_tensors import StoredTensors
-from serving.gpu.rerankers.tokenizers import beginning, load_tokenizer
 from serving.ports.reranking import Pair
 
 BEFORE = (
@@ -56,16 +57,20 @@ class Qwen3Reranker:
     """
 
     def __init__(self, checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> None:
-        self._tokenizer = load_tokenizer(checkpoint)
-        yes, no = (self._single_token(word) for word in ("yes", "no"))
-        self._before, self._after = self._tokens(BEFORE), self._tokens(AFTER)
-        self._room = checkpoint.window - len(self._before) - len(self._after)
-        self._most_query = (self._room - len(self._tokens(_body("", "")))) // 2
-        if self._most_query < MIN_ROOM // 2:
+        tokenizer = open_tokenizer(checkpoint.folder)
+        tokenizer.encode_special_tokens = False
+        self._before, self._after = _tokens(tokenizer, BEFORE), _tokens(tokenizer, AFTER)
+        yes, no = (_single_token(tokenizer, word) for word in ("yes", "no"))
+        room = checkpoint.window - len(self._before) - len(self._after)
+        query_tokens = (room - len(_tokens(tokenizer, _body("", "")))) // 2
+        if query_tokens < MIN_ROOM // 2:
             raise DependencyError("reranker", "the model's window is too short for its prompt")
+        self._questions = Beginning(checkpoint.folder, query_tokens)
+        self._bodies = open_tokenizer(checkpoint.folder)
+        self._bodies.enable_truncation(room)
         config = checkpoint.config
         architecture = Qwen3Architecture.read(config)
-        most = max(self._tokenizer.get_vocab().values())
+        most = max(tokenizer.get_vocab().values())
         if most >= architecture.vocabulary:
             # On CUDA such a token would abort the process.
             known = architecture.vocabulary
@@ -81,26 +86,11 @@ class Qwen3Reranker:
         self._passes = network.passes()
         self.token_budget = self._passes.token_budget
 
-    def _single_token(self, word: str) -> int:
-        tokens = self._tokens(word)
-        if len(tokens) != 1:
-            raise DependencyError("reranker", f"the model has no token of its own for {word!r}")
-        return tokens[0]
-
-    def _tokens(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=False).input_ids)
-
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        query = beginning(self._tokenizer, query, self._most_query)
-        encoded = self._tokenizer(
-            [_body(query, text) for text in texts],
-            add_special_tokens=False,
-            truncation=True,
-            max_length=self._room,
-            # Otherwise a text could contain "<|im_end|>" and continue as the model.
-            split_special_tokens=True,
-        )
-        return [Pair([*self._before, *body, *self._after]) for body in encoded["input_ids"]]
+        query = self._questions.of(query)
+        bodies = [_body(query, text) for text in texts]
+        encoded = self._bodies.encode_batch(bodies, add_special_tokens=False)
+        return [Pair([*self._before, *body.ids, *self._after]) for body in encoded]
 
     def logits(self, batch: Sequence[Pair]) -> list[float]:
         """The logit of "yes" minus that of "no", after the last token of each prompt."""
@@ -111,3 +101,14 @@ class Qwen3Reranker:
 
 def _body(query: str, text: str) -> str:
     return BODY.format(instruction=INSTRUCTION, query=query, text=text)
+
+
+def _tokens(tokenizer: Tokenizer, text: str) -> list[int]:
+    return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _single_token(tokenizer: Tokenizer, word: str) -> int:
+    tokens = _tokens(tokenizer, word)
+    if len(tokens) != 1:
+        raise DependencyError("reranker", f"the model has no token of its own for {word!r}")
+    return tokens[0]

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from serving.adapters.reranker.checkpoint import RerankerCheckpoint
+from serving.adapters.reranker.pair_tokenizer import PairTokenizer
 from serving.domain.errors import DependencyError
 from serving.gpu.networks.passes import tokens_of_a_pass
 from serving.gpu.networks.precision import Precision
-from serving.gpu.rerankers.tokenizers import beginning, load_tokenizer
 from serving.ports.reranking import Pair
 
 Inputs = dict[str, Tensor]
@@ -23,9 +23,6 @@ Inputs = dict[str, Tensor]
 class SequenceClassifier:
     """A `PairModel` whose one output is the logit.
 
-    Truncation removes the end of the text. A question takes at most half of the window, so part
-    of the text is always read.
-
     Args:
         checkpoint: What to load.
         device: As torch names it.
@@ -33,30 +30,16 @@ class SequenceClassifier:
     """
 
     def __init__(self, checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> None:
-        self._tokenizer = load_tokenizer(checkpoint)
-        self._window = checkpoint.window
+        self.tokenize = PairTokenizer(checkpoint.folder, checkpoint.window)
         self._model = _load_model(checkpoint, device, precision)
-        self._padding = int(self._tokenizer.pad_token_id)
+        self._padding = int(self._model.config.pad_token_id)
+        self._has_types = self._model.config.type_vocab_size > 1
         self._device = torch.device(device)
         self.token_budget = tokens_of_a_pass(self._device)
 
-    def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
-        query = beginning(self._tokenizer, query, self._window // 2)
-        encoded = self._tokenizer(
-            [query] * len(texts),
-            list(texts),
-            truncation="only_second",
-            max_length=self._window,
-            # Otherwise a text could contain "[SEP]" and end itself. XLM-R's "</s>" is also in its
-            # ordinary vocabulary and remains a token, with little effect.
-            split_special_tokens=True,
-        )
-        types = encoded.get("token_type_ids") or [None] * len(texts)
-        return [Pair(*row) for row in zip(encoded["input_ids"], types, strict=True)]
-
     @torch.inference_mode()
     def logits(self, batch: Sequence[Pair]) -> list[float]:
-        inputs = padded(batch, self._padding)
+        inputs = padded(batch, self._padding, with_types=self._has_types)
         on_device = {name: rows.to(self._device) for name, rows in inputs.items()}
         logits: list[float] = self._model(**on_device).logits[:, 0].float().tolist()
         return logits
@@ -85,15 +68,14 @@ def _load_model(checkpoint: RerankerCheckpoint, device: str, precision: Precisio
     return model.to(device).eval()
 
 
-def padded(pairs: Sequence[Pair], padding: int) -> Inputs:
+def padded(pairs: Sequence[Pair], padding: int, *, with_types: bool) -> Inputs:
     """Rows of equal length, padded at the right; `attention_mask` is 1 where a token is."""
     inputs = {
         "input_ids": _rows([pair.ids for pair in pairs], padding),
         "attention_mask": _rows([[1] * len(pair) for pair in pairs], 0),
     }
-    types = [pair.types for pair in pairs if pair.types is not None]
-    if types:
-        inputs["token_type_ids"] = _rows(types, 0)
+    if with_types:
+        inputs["token_type_ids"] = _rows([pair.types or [0] * len(pair) for pair in pairs], 0)
     return inputs
 
 

@@ -24,6 +24,10 @@ RETRY_AFTER_S = 60.0
 CLOSE_S = 5.0
 """Enough for a batch to end; the load of a model is not waited for."""
 
+MAX_WAITING = 256
+"""Calls in the queue. It bounds the memory only: a call whose turn would come too late for its
+deadline is rejected on arrival, however short the queue is."""
+
 
 class QueuedReranker:
     """A `Reranker` over a `CrossEncoder`, which is loaded and run by one dedicated thread.
@@ -36,7 +40,7 @@ class QueuedReranker:
         load: Makes the cross-encoder; takes seconds or minutes. If it raises `DependencyError`,
             callers see its reason.
         load_at_start: Whether to load now, or at the first call.
-        most_waiting: The most queued calls, without the one being scored.
+        max_waiting: The most queued calls, without the one being scored.
         retry_after_s: The pause after a failed load.
         watch: Entered around each use of the model's device.
         clock: Monotonic seconds.
@@ -47,12 +51,12 @@ class QueuedReranker:
         load: Callable[[], CrossEncoder],
         *,
         load_at_start: bool = False,
-        most_waiting: int = 8,
+        max_waiting: int = MAX_WAITING,
         retry_after_s: float = RETRY_AFTER_S,
         watch: Watch = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._queue = RerankQueue(
             load,
             load_at_start=load_at_start,
@@ -60,7 +64,7 @@ class QueuedReranker:
             watch=watch,
             clock=clock,
         )
-        # One thread: calls start in order, and a tokenizer of transformers is not thread-safe.
+        # One thread, so that calls start in order.
         self._tokenizer = ThreadPoolExecutor(1, "reranker-tokenizer")
         self._worker = Worker(NAME)
         self._worker.start(self._queue)
@@ -109,7 +113,7 @@ class QueuedReranker:
 
     def _admit(self) -> None:
         self._queue.require_model()
-        if self._queue.waiting >= self._most_waiting:
+        if self._queue.waiting >= self._max_waiting:
             raise OverloadedError("the reranker's queue", round(self._queue.seconds_to_room, 3))
 
     def _tokenize(self, call: Call) -> None:

@@ -7,7 +7,7 @@ from serving.ports.reranking import Pair
 
 
 def test_padding_is_at_the_right_and_masked() -> None:
-    inputs = padded([Pair([5, 6]), Pair([7])], padding=1)
+    inputs = padded([Pair([5, 6]), Pair([7])], padding=1, with_types=False)
 
     assert {name: rows.tolist() for name, rows in inputs.items()} == {
         "input_ids": [[5, 6], [7, 1]],
@@ -15,7 +15,7 @@ def test_padding_is_at_the_right_and_masked() -> None:
     }
 
 
-def test_token_types_are_padded_if_present() -> None:
-    inputs = padded([Pair([5, 6], [0, 1]), Pair([7], [1])], padding=9)
+def test_token_types_are_padded() -> None:
+    inputs = padded([Pair([5, 6], [0, 1]), Pair([7], [1])], padding=9, with_types=True)
 
     assert inputs["token_type_ids"].tolist() == [[0, 1], [1, 0]]

@@ -16,7 +16,7 @@ import pytest
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
 from serving.pipeline.inference.rerank_queue import LOADING, Call, RerankQueue
-from serving.pipeline.inference.reranker import QueuedReranker
+from serving.pipeline.inference.reranker import MAX_WAITING, QueuedReranker
 from serving.ports.reranking import CrossEncoder, Pair
 from tests.fakes.reranker import (
     FakeCrossEncoder,
@@ -66,13 +66,13 @@ async def why_not(reranker: QueuedReranker) -> str:
 async def loaded(
     cross_encoder: CrossEncoder,
     *,
-    most_waiting: int = 8,
+    max_waiting: int = MAX_WAITING,
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[QueuedReranker]:
     """A reranker whose model is there, and was not used yet."""
     loads = ScriptedLoad(cross_encoder)
     async with QueuedReranker(
-        loads, load_at_start=True, most_waiting=most_waiting, clock=clock
+        loads, load_at_start=True, max_waiting=max_waiting, clock=clock
     ) as reranker:
         loads.gate.release()
         await settled(reranker)
@@ -235,7 +235,7 @@ async def test_a_call_that_fails_fails_no_other() -> None:
 
 async def test_a_call_beyond_the_queue_is_refused_at_once() -> None:
     encoder = GatedCrossEncoder()
-    async with loaded(encoder, most_waiting=2) as reranker:
+    async with loaded(encoder, max_waiting=2) as reranker:
         running = await begin(reranker.rerank("goa", ["goa"], soon()))
         await encoder.gate.entered()
         waiting = [await begin(reranker.rerank("goa", ["goa"], soon())) for _ in range(2)]
@@ -248,7 +248,7 @@ async def test_a_call_beyond_the_queue_is_refused_at_once() -> None:
 
 async def test_cancelled_call_frees_its_place() -> None:
     encoder = GatedCrossEncoder()
-    async with loaded(encoder, most_waiting=1) as reranker:
+    async with loaded(encoder, max_waiting=1) as reranker:
         running = await begin(reranker.rerank("goa", ["first"], soon()))
         await encoder.gate.entered()
         with pytest.raises(TimeoutError):
