@@ -64,7 +64,7 @@ def _embedder(name: str, its: Qwen3Architecture, *batches: Batch) -> Case:
 
 def _reranker(name: str, its: Qwen3Architecture | BertShape, *batches: Batch) -> Case:
     if isinstance(its, BertShape):
-        return Case(name, partial(bert_reranker, its), its.vocabulary, batches)
+        return Case(name, partial(bert_reranker, its, window=WINDOW), its.vocabulary, batches)
     return Case(name, partial(qwen3_reranker, its, window=WINDOW), its.vocabulary, batches)
 
 

@@ -18,16 +18,15 @@ from torch import Tensor
 
 from bench.gpu.networks.floors import Body, bert_body, qwen3_body
 from bench.gpu.networks.random_weights import random_weights
-from serving.adapters.encoder.windows import batches_by_length, encode_by_length
+from serving.adapters.encoder.windows import encode_by_length
 from serving.gpu.encoders.on_device import to_host
 from serving.gpu.networks.batches import Network as PassNetwork
-from serving.gpu.networks.batches import Window
-from serving.gpu.networks.passes import DirectPasses, Passes, tokens_of_a_pass
+from serving.gpu.networks.batches import Window, packed, shape_of
+from serving.gpu.networks.passes import DirectPasses, Passes
 from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.network import Qwen3, Qwen3Weights
-from serving.gpu.rerankers.sequence_classifier import padded
-from serving.ports.reranking import Pair
+from serving.gpu.rerankers.sequence_classifier import forward_of, passes_of
 
 Rows = NDArray[np.float32]
 Run = Callable[[Sequence[Window]], Rows]
@@ -120,26 +119,23 @@ def qwen3_reranker(
     return Network(embedder.body, {name: scored(run) for name, run in embedder.runs.items()})
 
 
-def bert_reranker(its: BertShape, device: torch.device, precision: Precision) -> Network:
-    """A BERT or an XLM-R with one output, which the service runs through transformers too."""
+def bert_reranker(
+    its: BertShape, device: torch.device, precision: Precision, window: int
+) -> Network:
+    """A BERT or an XLM-R with one output: the network of transformers, recorded."""
     model = _library_bert(its, device).to(getattr(torch, precision)).eval()
-    budget = tokens_of_a_pass(device)
+    run = to_host(passes_of(forward_of(model, None), device, window).run)
 
     def logits(inputs: Mapping[str, Tensor]) -> Tensor:
         made: Tensor = model(**inputs).logits[:, 0].float()
         return made
 
-    at_once = _on(device, logits)
-
     def here(windows: Sequence[Window]) -> Rows:
-        made = np.empty(len(windows), np.float32)
-        for places in batches_by_length([len(window) for window in windows], budget):
-            made[places] = at_once([windows[place] for place in places])
-        return made
+        return run(windows)[:, 0]
 
     return Network(
         bert_body(its.layers, its.hidden, its.feed_forward),
-        {HERE: here, "transformers": at_once},
+        {HERE: here, "transformers": _on(device, logits)},
     )
 
 
@@ -154,8 +150,10 @@ def _on(device: torch.device, forward: Callable[[Mapping[str, Tensor]], Tensor])
 
     @torch.inference_mode()
     def run(windows: Sequence[Window]) -> Rows:
-        inputs = padded([Pair(window) for window in windows], 0, with_types=False)
-        rows: Rows = forward({name: each.to(device) for name, each in inputs.items()}).cpu().numpy()
+        batch = torch.from_numpy(packed(windows, shape_of(windows))).to(device)
+        lengths, ids = batch[:, :1], batch[:, 1:]
+        mask = (torch.arange(ids.shape[1], device=device) < lengths).long()
+        rows: Rows = forward({"input_ids": ids, "attention_mask": mask}).cpu().numpy()
         return rows
 
     return run

@@ -36,8 +36,8 @@ class Bucket:
 class BucketPlan:
     """The shapes to record: a grid of row counts and lengths, limited in tokens.
 
-    A batch is run in the smallest shape that holds it, with at most 50 % more rows and 25 % more
-    tokens per row (or the next multiple of 8). A single longest window has a shape only if
+    A batch is run in the smallest shape that holds it, with at most 25 % more rows (50 % below 8)
+    and 25 % more tokens per row (or the next multiple of 8). A single longest window has a shape only if
     `token_budget` allows it.
 
     Args:
@@ -92,9 +92,9 @@ def _lengths() -> Iterator[int]:
 
 
 def _row_counts() -> Iterator[int]:
-    """1, 2, then two steps per doubling: 4, 6, 8, 12, 16, 24 ..."""
-    yield from (1, 2)
-    rows = 4
+    """1, 2, 4, 6, then four steps per doubling: 8, 10, 12, 14, 16, 20 ..."""
+    yield from (1, 2, 4, 6)
+    octave = 8
     while True:
-        yield from (rows, rows + rows // 2)
-        rows *= 2
+        yield from range(octave, 2 * octave, octave // 4)
+        octave *= 2

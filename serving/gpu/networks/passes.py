@@ -126,20 +126,23 @@ def tokens_of_a_pass(device: torch.device) -> int:
     return CPU_TOKENS if device.type == "cpu" else ACCELERATOR_TOKENS
 
 
-def open_passes(network: Network, width: int, window: int) -> Passes:
+def open_passes(
+    network: Network, width: int, window: int, *, recorded_tokens: int = BUCKET_TOKENS
+) -> Passes:
     """Prepares a network for its device: recorded shapes on CUDA, none elsewhere.
 
     Args:
         network: The network.
         width: Of its rows.
         window: The most tokens of a row.
+        recorded_tokens: The most tokens of a recorded shape.
 
     Raises:
         DeviceMemoryError: The longest window does not fit the device.
     """
     if network.device.type != "cuda":
         return DirectPasses(network)
-    plan = BucketPlan(token_budget=BUCKET_TOKENS, window=window)
+    plan = BucketPlan(token_budget=recorded_tokens, window=window)
     return BucketedPasses(CudaGraphs(network, width, plan.buckets), plan)
 
 

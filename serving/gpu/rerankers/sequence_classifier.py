@@ -7,17 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from serving.adapters.reranker.checkpoint import RerankerCheckpoint
 from serving.adapters.reranker.pair_tokenizer import PairTokenizer
 from serving.domain.errors import DependencyError
-from serving.gpu.networks.passes import tokens_of_a_pass
+from serving.gpu.networks.batches import Forward, Network
+from serving.gpu.networks.passes import ACCELERATOR_TOKENS, Passes, open_passes
 from serving.gpu.networks.precision import Precision
 from serving.ports.reranking import Pair
-
-Inputs = dict[str, Tensor]
-"""The inputs of a transformers model, by name: each int64 (pairs, longest)."""
 
 
 class SequenceClassifier:
@@ -31,18 +28,60 @@ class SequenceClassifier:
 
     def __init__(self, checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> None:
         self.tokenize = PairTokenizer(checkpoint.folder, checkpoint.window)
-        self._model = _load_model(checkpoint, device, precision)
-        self._padding = int(self._model.config.pad_token_id)
-        self._has_types = self._model.config.type_vocab_size > 1
-        self._device = torch.device(device)
-        self.token_budget = tokens_of_a_pass(self._device)
+        model = _load_model(checkpoint, device, precision)
+        forward = forward_of(model, separator_of(*self.tokenize("a", ["b"])))
+        self._passes = passes_of(forward, torch.device(device), checkpoint.window)
+        self.token_budget = self._passes.token_budget
 
-    @torch.inference_mode()
     def logits(self, batch: Sequence[Pair]) -> list[float]:
-        inputs = padded(batch, self._padding, with_types=self._has_types)
-        on_device = {name: rows.to(self._device) for name, rows in inputs.items()}
-        logits: list[float] = self._model(**on_device).logits[:, 0].float().tolist()
+        logits: list[float] = self._passes.run([pair.ids for pair in batch])[:, 0].tolist()
         return logits
+
+
+def passes_of(forward: Forward, device: torch.device, window: int) -> Passes:
+    """Prepares a classifier for its device.
+
+    Passes of every size are recorded: one of MiniLM has 124 short kernels, which take longer to
+    launch than to run (`bench.gpu`).
+    """
+    return open_passes(Network(forward, device), 1, window, recorded_tokens=ACCELERATOR_TOKENS)
+
+
+def forward_of(model: Any, separator: int | None) -> Forward:
+    """The forward pass of a model of the transformers library with one output.
+
+    Args:
+        model: On its device, ready for inference.
+        separator: The token after the question, if the model has token types.
+    """
+
+    def forward(ids: Tensor, lengths: Tensor) -> Tensor:
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        types = {} if separator is None else {"token_type_ids": types_of(ids, separator)}
+        mask = (positions < lengths[:, None]).long()
+        logits: Tensor = model(input_ids=ids, attention_mask=mask, **types).logits
+        return logits.float()
+
+    return forward
+
+
+def separator_of(pair: Pair) -> int | None:
+    """The token before the first one of type 1; None if there are no types."""
+    types = list(pair.types or ())
+    return pair.ids[types.index(1) - 1] if 1 in types else None
+
+
+def types_of(ids: Tensor, separator: int) -> Tensor:
+    """The token types of BERT: 0 up to the first separator, then 1.
+
+    A text cannot write a separator, so the first one ends the question.
+
+    Args:
+        ids: (pairs, tokens).
+        separator: The token between question and text.
+    """
+    separators = (ids == separator).long()
+    return (separators.cumsum(1) - separators).clamp(max=1)
 
 
 def _load_model(checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> Any:
@@ -66,18 +105,3 @@ def _load_model(checkpoint: RerankerCheckpoint, device: str, precision: Precisio
     if report["missing_keys"] or report["mismatched_keys"]:
         raise DependencyError("reranker", "the checkpoint lacks weights of the model")
     return model.to(device).eval()
-
-
-def padded(pairs: Sequence[Pair], padding: int, *, with_types: bool) -> Inputs:
-    """Rows of equal length, padded at the right; `attention_mask` is 1 where a token is."""
-    inputs = {
-        "input_ids": _rows([pair.ids for pair in pairs], padding),
-        "attention_mask": _rows([[1] * len(pair) for pair in pairs], 0),
-    }
-    if with_types:
-        inputs["token_type_ids"] = _rows([pair.types or [0] * len(pair) for pair in pairs], 0)
-    return inputs
-
-
-def _rows(lists: Sequence[Sequence[int]], padding: int) -> Tensor:
-    return pad_sequence([torch.tensor(row) for row in lists], True, padding)

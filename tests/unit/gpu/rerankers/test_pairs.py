@@ -1,21 +1,25 @@
-"""Batches of question-text pairs."""
+"""The token types of question-text pairs."""
 
 from __future__ import annotations
 
-from serving.gpu.rerankers.sequence_classifier import padded
+import torch
+
+from serving.gpu.rerankers.sequence_classifier import separator_of, types_of
 from serving.ports.reranking import Pair
 
-
-def test_padding_is_at_the_right_and_masked() -> None:
-    inputs = padded([Pair([5, 6]), Pair([7])], padding=1, with_types=False)
-
-    assert {name: rows.tolist() for name, rows in inputs.items()} == {
-        "input_ids": [[5, 6], [7, 1]],
-        "attention_mask": [[1, 1], [1, 0]],
-    }
+CLS, SEP = 101, 102
 
 
-def test_token_types_are_padded() -> None:
-    inputs = padded([Pair([5, 6], [0, 1]), Pair([7], [1])], padding=9, with_types=True)
+def test_types_change_after_the_first_separator() -> None:
+    ids = torch.tensor([[CLS, 5, SEP, 6, 7, SEP], [CLS, SEP, 6, SEP, 0, 0]])
 
-    assert inputs["token_type_ids"].tolist() == [[0, 1], [1, 0]]
+    assert types_of(ids, SEP).tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1]]
+
+
+def test_separator_is_the_last_token_of_the_question() -> None:
+    assert separator_of(Pair([CLS, 5, SEP, 6, SEP], [0, 0, 0, 1, 1])) == SEP
+
+
+def test_pair_without_types_has_no_separator() -> None:
+    assert separator_of(Pair([0, 5, 2, 2, 6, 2], [0] * 6)) is None
+    assert separator_of(Pair([0, 5, 2, 2, 6, 2])) is None
