@@ -37,8 +37,8 @@ class BucketPlan:
     """The shapes to record: a grid of row counts and lengths, limited in tokens.
 
     A batch is run in the smallest shape that holds it, with at most 25 % more rows (50 % below 8)
-    and 25 % more tokens per row (or the next multiple of 8). A single longest window has a shape only if
-    `token_budget` allows it.
+    and 25 % more tokens per row (or the next multiple of 8). A single longest window has a shape
+    only if `token_budget` allows it.
 
     Args:
         token_budget: The most tokens of a shape; 0 means no shapes.

@@ -266,10 +266,8 @@ class Qwen3:
         before_row = torch.arange(-1, rows * longest - 1, longest, device=ids.device)
         rotation = self._rotation.of_rows(rows, longest)
         stream = functional.embedding(ids.flatten(), self._embeddings)
-        for number, layer in enumerate(self._layers, start=1):
+        for layer in self._layers:
             layer.attend(stream, rows, rotation)
-            if number == self.architecture.layers:
-                # The other tokens are not needed any more.
-                stream = stream.index_select(0, before_row + lengths)
             layer.feed_forward(stream)
-        return normed(stream, self._final_norm, self.architecture.epsilon).float()
+        last = stream.index_select(0, before_row + lengths)
+        return normed(last, self._final_norm, self.architecture.epsilon).float()
