@@ -1,4 +1,4 @@
-"""Counts the calls of this process that gRPC has accepted and no method has begun.
+"""Counts the calls of this process that were accepted and that no method has begun.
 
 gRPC's asyncio server hands over calls one at a time, in the order of their arrival. On a busy
 service calls spend most of their time before that, and gRPC tells of it only in the counters of
@@ -31,10 +31,20 @@ class PendingCalls:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._by_http = 0
         self._in_methods = 0
         self._begun: ContextVar[bool] = ContextVar("begun", default=False)
         self._count = 0
         self._read_at = -READ_AGAIN_S
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Counts a call by HTTP as open, of which gRPC does not know, until it ends."""
+        self._by_http += 1
+        try:
+            yield
+        finally:
+            self._by_http -= 1
 
     @contextmanager
     def in_method(self) -> Iterator[None]:
@@ -56,7 +66,7 @@ class PendingCalls:
         if now - self._read_at >= READ_AGAIN_S:
             self._read_at = now
             # What ended between the two counts would make it negative.
-            self._count = max(0, _open_calls() - self._in_methods)
+            self._count = max(0, _open_calls() + self._by_http - self._in_methods)
         return self._count
 
 

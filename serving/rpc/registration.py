@@ -28,7 +28,13 @@ Handlers = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A request that could not be decoded. Picklable, since a proxy may have decoded it."""
+    """A request that could not be decoded. Picklable, since a proxy may have decoded it.
+
+    Attributes:
+        why: What is wrong with it.
+    """
+
+    why: str = "is not a message of this method, or has text that is not UTF-8"
 
     def reject(self) -> NoReturn:
         """Rejects the request.
@@ -36,9 +42,7 @@ class Malformed:
         Raises:
             InvalidRequestError: Always.
         """
-        raise InvalidRequestError(
-            [Violation("request", "is not a message of this method, or has text that is not UTF-8")]
-        )
+        raise InvalidRequestError([Violation("request", self.why)])
 
 
 class Server(Protocol):
