@@ -204,12 +204,13 @@ format: $(VENV)/.dev ## Format code and protos
 	@$(BIN)/buf format -w
 
 .PHONY: proto
-proto: $(PROTOC)/.protoc ## Generate the Python stubs from the protos
+proto: $(PROTOC)/.protoc ## Generate the Python stubs and openapi.json from the protos
 	@$(PROTOC)/bin/python -m grpc_tools.protoc -I protos \
 	  --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc \
 	  --python_out=clients/python --pyi_out=clients/python \
 	  --grpc_python_out=clients/python --mypy_grpc_out=quiet:clients/python \
 	  protos/trivium/v1/*.proto
+	@$(BIN)/python -m tests.support.openapi
 
 .PHONY: stubs
 stubs: $(VENV)/.dev $(VENV)/.node $(VENV)/.go ## Generate the TypeScript and Go stubs from the protos

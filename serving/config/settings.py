@@ -383,7 +383,7 @@ class AuthSettings(_Section):
 
 
 class TlsSettings(_Section):
-    """TLS of the gRPC port in direct ingress (RAY_SERVE_ENABLE_HA_PROXY=0).
+    """TLS of both ports in direct ingress (RAY_SERVE_ENABLE_HA_PROXY=0).
 
     Changed files are used by the next connection, without a restart.
     """
@@ -404,6 +404,16 @@ class TlsSettings(_Section):
         if self.client_ca is not None and self.certificate is None:
             raise ValueError("client_ca: set certificate and key too")
         return self
+
+
+class HttpSettings(_Section):
+    """HTTP (docs/http.md)."""
+
+    cors_origins: list[str] = Field(
+        default=[],
+        description="The web sites whose pages may call the service, such as "
+        "`https://app.example`. Empty: none.",
+    )
 
 
 class RetrievalSettings(_Section):
@@ -493,7 +503,7 @@ class ServeSettings(_Section):
     gpus: GpuSettings = GpuSettings()
     grpc_port: int = Field(default=9000, ge=0, le=65535, description="The port for gRPC.")
     http_port: int = Field(
-        default=8000, ge=0, le=65535, description="Serve's HTTP port (health only)."
+        default=8000, ge=0, le=65535, description="The port for HTTP (docs/http.md)."
     )
     dashboard_port: int = Field(default=8265, ge=0, le=65535, description="Ray's dashboard.")
     reflection: bool = Field(
@@ -563,6 +573,7 @@ class Settings(BaseSettings):
     serve: ServeSettings = ServeSettings()
     auth: AuthSettings = AuthSettings()
     tls: TlsSettings = TlsSettings()
+    http: HttpSettings = HttpSettings()
 
     @model_validator(mode="after")
     def _certificates_can_be_presented(self) -> Self:

@@ -8,19 +8,21 @@ from typing import Any
 from ray import serve
 from ray.serve.grpc_util import RayServegRPCContext
 from ray.serve.handle import DeploymentHandle
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
 
 from serving.composition.access import require_authentication
 from serving.composition.gpu_share import cap_gpu_memory, left_by_lists, resources
 from serving.composition.service import running_service
 from serving.config.settings import RayEnvironment
 from serving.deployments.handles import Remote, SpaceHandles, remote_space
+from serving.deployments.http_server import read_whole_requests
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
 from serving.deployments.server import serve_within_bounds
 from serving.deployments.tls import listen_with_tls
 from serving.domain.budget import Deadline
+from serving.http.application import asgi_application
 from serving.ports.reranking import Reranker as RerankerPort
 from serving.rpc.service import TriviumService
 
@@ -29,7 +31,8 @@ logger = logging.getLogger(__name__)
 CONTEXT = "RayServegRPCContext"
 
 NO_HTTP = (
-    "This service answers gRPC, on another port (9000 by default). HTTP has /-/healthz only.\n"
+    "This service requires client certificates, which only its gRPC port can check. HTTP has "
+    "/-/healthz only.\n"
 )
 
 
@@ -76,6 +79,7 @@ def warn_if_proxied() -> None:
     graceful_shutdown_timeout_s=10,
     health_check_period_s=5,
 )
+@serve.ingress()
 class Fusion(Replica, TriviumService):
     """Answers all RPCs; components that the placement runs elsewhere are given as handles."""
 
@@ -88,10 +92,11 @@ class Fusion(Replica, TriviumService):
         reranker: DeploymentHandle[Any] | None = None,
         extraction: DeploymentHandle[Any] | None = None,
     ) -> None:
-        settings = self._start(arguments)
+        self._settings = settings = self._start(arguments)
         require_authentication(settings)
         listen_with_tls(settings.tls, RayEnvironment().ingress)
         know_the_time_of_calls()
+        read_whole_requests()
         warn_if_proxied()
         cap_gpu_memory(left_by_lists(settings.serve.gpus.fusion, settings.index))
         # Unused here: the references make Serve deploy them.
@@ -117,7 +122,8 @@ class Fusion(Replica, TriviumService):
         )
         serve_within_bounds(self, RayEnvironment().ingress)
 
-    async def __call__(self, request: Request) -> Response:
-        """Answers HTTP, which Serve routes here: there is nothing to get but its health."""
-        del request
-        return PlainTextResponse(NO_HTTP, status_code=404)
+    def __serve_build_asgi_app__(self) -> ASGIApp:
+        """What answers HTTP."""
+        if self._settings.tls.client_ca is not None:
+            return PlainTextResponse(NO_HTTP, status_code=404)
+        return asgi_application(self, cors_origins=self._settings.http.cors_origins)

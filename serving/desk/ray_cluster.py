@@ -169,6 +169,7 @@ class DeskRay:
         self._check()
         return DeskAddresses(
             grpc=f"{LOOPBACK}:{ports['grpc_port']}",
+            http=f"http://{LOOPBACK}:{ports['http_port']}",
             dashboard=f"http://{context.dashboard_url}",
             metrics=f"http://{LOOPBACK}:{ports['metrics_port']}/metrics",
             token_file=self._temp_dir / TOKEN_FILE,

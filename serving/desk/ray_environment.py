@@ -100,6 +100,7 @@ class DeskAddresses:
     """The addresses of the desk, and the file with the token for the dashboard."""
 
     grpc: str
+    http: str
     dashboard: str
     metrics: str
     token_file: Path

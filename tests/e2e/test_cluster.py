@@ -250,6 +250,7 @@ def tls_proxy(pem_file: Path, service: str) -> Iterator[str]:
     environment = {
         "TRIVIUM_TLS_ADDRESS": f"{LOCAL}:{port}",
         "TRIVIUM_TLS_PEM": str(pem_file),
+        "TRIVIUM_HTTP_ADDRESS": service,
         "TRIVIUM_ADDRESS": service,
     }
     with terminated(

@@ -1,4 +1,4 @@
-"""Every RPC, by every role, for every tenant, with every credential.
+"""Every RPC, by every role, for every tenant, with every credential, by gRPC and by HTTP.
 
 The RPCs are read from the protos: one without a rule, or without an entry here, fails.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,9 +22,11 @@ from grpc_health.v1 import health_pb2
 import trivium.v1
 from serving.config.profiles import ProfileBook
 from serving.domain.identity import Caller, Role
+from serving.http.application import asgi_application
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.identity.rules import RULES
 from serving.rpc.service import TriviumService
+from tests.unit.http.requesting import requested
 from tests.unit.rpc.identity.callers import OURS, THEIRS, Call, Door, door
 
 DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
@@ -90,6 +92,42 @@ async def called(method: MethodDescriptor, request: Message, call: Call, access:
         await answered
 
 
+async def called_by_http(
+    method: MethodDescriptor, request: Message, call: Call, access: Access
+) -> None:
+    """Calls the service by HTTP, in the Connect protocol."""
+    service = TriviumService(NO_USE_CASES, PROFILES, access=access)
+    answer = await requested(
+        asgi_application(service),
+        "POST",
+        f"/{method.containing_service.full_name}/{method.name}",
+        content=request.SerializeToString(),
+        headers=[
+            ("content-type", "application/proto"),
+            *((key, _as_header(value)) for key, value in call.metadata),
+        ],
+    )
+    refused = {} if answer.status_code == 200 else answer.json()
+    call.code = grpc.StatusCode[refused.get("code", "ok").upper()]
+    call.details = refused.get("message", "")
+
+
+def _as_header(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _calls() -> Iterator[Any]:
+    """Each RPC by gRPC, and each that is no stream by HTTP."""
+    for name, method in methods().items():
+        yield pytest.param(method, called, id=name)
+        if not (method.client_streaming or method.server_streaming):
+            yield pytest.param(method, called_by_http, id=f"{name} by HTTP")
+
+
+Called = Callable[[MethodDescriptor, Message, Call, Access], Awaitable[None]]
+BY_BOTH = pytest.mark.parametrize(("method", "by"), list(_calls()))
+
+
 async def _stream(request: Message) -> AsyncIterator[Message]:
     yield request
 
@@ -111,31 +149,37 @@ def test_rpcs_and_rules_correspond() -> None:
     assert set(RULES) == set(methods()) == set().union(*MAY_CALL.values())
 
 
-@pytest.mark.parametrize("method", methods().values(), ids=methods())
+@BY_BOTH
 @pytest.mark.parametrize("named", ["", OURS, THEIRS])
 async def test_caller_may_do_as_role_and_tenant_allow(
-    method: MethodDescriptor, named: str, gate: Door
+    method: MethodDescriptor, by: Called, named: str, gate: Door
 ) -> None:
     for who, (call, caller) in gate.accepted.items():
         request = with_tenant(method, named)
 
-        await called(method, request, call, gate.access)
+        await by(method, request, call, gate.access)
 
-        admitted = may(caller, method.name, named)
+        # HTTP knows no certificates of clients.
+        known = by is called or not call.connection
+        admitted = known and may(caller, method.name, named)
         assert call.code in (ADMITTED if admitted else DENIED), (who, call)
-        if admitted and caller.tenants and method.name not in WITHOUT_TENANT:
+        if by is called and admitted and caller.tenants and method.name not in WITHOUT_TENANT:
             assert tenant_of(request) == OURS, who
 
 
-@pytest.mark.parametrize("method", methods().values(), ids=methods())
-async def test_without_a_tenant_nothing_is_answered(method: MethodDescriptor, gate: Door) -> None:
+@BY_BOTH
+async def test_without_a_tenant_nothing_is_answered(
+    method: MethodDescriptor, by: Called, gate: Door
+) -> None:
     of_all = [
         (gate.access, call)
         for call, caller in gate.accepted.values()
-        if caller.tenants is None and may(caller, method.name, "")
+        if caller.tenants is None
+        and may(caller, method.name, "")
+        and (by is called or not call.connection)
     ]
     for access, call in [(OPEN, Call()), *of_all]:
-        await called(method, with_tenant(method, ""), call, access)
+        await by(method, with_tenant(method, ""), call, access)
 
         if method.name in WITHOUT_TENANT:
             assert call.code is grpc.StatusCode.OK, call
@@ -159,12 +203,12 @@ async def test_credentials_of_several_tenants_do_not_choose_one(method: str) -> 
     assert call.code is grpc.StatusCode.PERMISSION_DENIED
 
 
-@pytest.mark.parametrize("method", methods().values(), ids=methods())
+@BY_BOTH
 async def test_without_valid_credentials_nothing_is_answered(
-    method: MethodDescriptor, gate: Door
+    method: MethodDescriptor, by: Called, gate: Door
 ) -> None:
     for who, call in gate.rejected.items():
-        await called(method, with_tenant(method, OURS), call, gate.access)
+        await by(method, with_tenant(method, OURS), call, gate.access)
 
         assert call.code in DENIED, who
 
@@ -189,14 +233,14 @@ async def test_health_is_open_to_every_caller(gate: Door) -> None:
         assert {answer.status for answer in answers} == {health_pb2.HealthCheckResponse.SERVING}
 
 
-@pytest.mark.parametrize("method", methods().values(), ids=methods())
+@BY_BOTH
 async def test_no_credentials_are_logged(
-    method: MethodDescriptor, gate: Door, caplog: pytest.LogCaptureFixture
+    method: MethodDescriptor, by: Called, gate: Door, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     calls = [*(call for call, _ in gate.accepted.values()), *gate.rejected.values()]
     for call in calls:
-        await called(method, with_tenant(method, OURS), call, gate.access)
+        await by(method, with_tenant(method, OURS), call, gate.access)
 
     logged = f"{caplog.text} {[vars(record) for record in caplog.records]}"
     secrets = {str(value)[-LONG:] for call in calls for _, value in call.metadata}

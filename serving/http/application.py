@@ -1,0 +1,117 @@
+"""The ASGI application: all routes, and what holds for each of them."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serving.http.calls import REQUEST_ID_HEADER
+from serving.http.connect import connect_routes
+from serving.http.designs import design_routes
+from serving.http.failures import FailedCallError, RefusedRequestError, response_of
+from serving.http.plain import plain_routes
+from serving.http.static import static_routes
+from serving.http.whole_requests import WholeRequests
+from serving.rpc.service import TriviumService
+from serving.rpc.status import internal_status
+
+logger = logging.getLogger(__name__)
+
+PRIVATE_DOMAINS = ("local", "localhost", "internal", "svc", "lan", "home.arpa", "test")
+"""The ends of names that no one can register."""
+
+
+def asgi_application(service: TriviumService, *, cors_origins: Sequence[str] = ()) -> ASGIApp:
+    """The routes of a service.
+
+    Args:
+        service: The service.
+        cors_origins: The sites whose pages may call it, such as `https://app.example`.
+    """
+    middleware = [Middleware(PrivateHosts)] if service.access.is_open else []
+    if cors_origins:
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(cors_origins),
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=[REQUEST_ID_HEADER, "retry-after"],
+            )
+        )
+    routes: list[Route] = [
+        *connect_routes(service),
+        *plain_routes(service),
+        *design_routes(service),
+        *static_routes(),
+    ]
+    errors: dict[Any, Any] = {
+        FailedCallError: _failed,
+        RefusedRequestError: _failed,
+        HTTPException: _no_route,
+        Exception: _unexpected,
+    }
+    # Also here, for requests that Ray's own proxy passes on.
+    return WholeRequests(Starlette(routes=routes, middleware=middleware, exception_handlers=errors))
+
+
+class PrivateHosts:
+    """Refuses requests for public host names, where the service has no authentication.
+
+    Any web site can have its own name resolve to this machine or to a private one, and then read a
+    service there as its own (DNS rebinding). It cannot do so with an address or a private name.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] == "http" and not is_private(Request(scope).url.hostname or ""):
+            refusal = RefusedRequestError(
+                403,
+                "permission_denied",
+                "without authentication, call the service by an address or a private name",
+            )
+            await response_of(refusal)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def is_private(host: str) -> bool:
+    """Whether a host is an address, or a name that is in no public registry."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        name = host.lower().rstrip(".")
+        return "." not in name or name.endswith(tuple(f".{end}" for end in PRIVATE_DOMAINS))
+    return True
+
+
+async def _failed(request: Request, error: FailedCallError | RefusedRequestError) -> Response:
+    del request
+    return response_of(error)
+
+
+async def _no_route(request: Request, error: HTTPException) -> Response:
+    message = f"there is no {request.method} of this path; /openapi.json and /docs list all"
+    return response_of(
+        RefusedRequestError(error.status_code, "unimplemented", message, error.headers)
+    )
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    request_id = request.headers.get(REQUEST_ID_HEADER, "")
+    logger.exception("HTTP request failed unexpectedly", exc_info=error)
+    return response_of(FailedCallError(internal_status(request_id)))

@@ -1,0 +1,127 @@
+"""A call that came by HTTP, as the boundary of the RPCs sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc import code_pb2, status_pb2
+from starlette.requests import Request
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import BudgetExhaustedError
+from serving.http.failures import FailedCallError, RefusedRequestError
+from serving.rpc.boundary import REQUEST_ID, STATUS_DETAILS
+from serving.rpc.identity.access import AUTHORIZATION
+from serving.rpc.registration import Malformed
+from serving.rpc.service import TriviumService
+from serving.rpc.status import to_status
+
+TIMEOUT = "connect-timeout-ms"
+MAX_TIMEOUT_DIGITS = 10
+REQUEST_ID_HEADER = "x-request-id"
+ENCRYPTED = "trivium.encrypted"
+"""In the scope of a request: whether it came over TLS, which this process ended."""
+ARRIVED = "trivium.arrived"
+"""In the scope of a request: when its headers were read, in the seconds of `time.monotonic`."""
+
+
+class HttpCall:
+    """The context of a call: what its headers say, and the status that it gets.
+
+    Raises:
+        RefusedRequestError: The header `Connect-Timeout-Ms` is not a number.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._headers = request.headers
+        self._encrypted = bool(request.scope.get(ENCRYPTED))
+        self._deadline = _deadline(self._headers.get(TIMEOUT), request.scope.get(ARRIVED))
+        self._status = status_pb2.Status(code=code_pb2.OK)
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        """The headers that RPCs read."""
+        credentials = self._headers.getlist(AUTHORIZATION)
+        request_id = self._headers.getlist(REQUEST_ID_HEADER)
+        return [
+            *((AUTHORIZATION, each) for each in credentials),
+            *((REQUEST_ID, each) for each in request_id),
+        ]
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        """Whether the connection is encrypted; HTTP knows no certificates of clients."""
+        return {"transport_security_type": [b"ssl"]} if self._encrypted else {}
+
+    def time_remaining(self) -> float | None:
+        """The seconds that the caller still waits; None if it does not say."""
+        return None if self._deadline is None else self._deadline.remaining()
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        """Sets the status code."""
+        self._status.code = code.value[0]
+
+    def set_details(self, details: str) -> None:
+        """Sets the status message."""
+        self._status.message = details
+
+    def set_trailing_metadata(self, metadata: Sequence[tuple[str, str | bytes]]) -> None:
+        """Sets the details of the status, which the boundary sends so."""
+        for key, value in metadata:
+            if key == STATUS_DETAILS and isinstance(value, bytes):
+                self._status = status_pb2.Status.FromString(value)
+
+    def require_ok(self) -> None:
+        """Checks the status that the RPC has set.
+
+        Raises:
+            FailedCallError: It is an error.
+        """
+        if self._status.code != code_pb2.OK:
+            raise FailedCallError(self._status)
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """Ends what runs inside when the caller no longer waits, as gRPC does.
+
+        Raises:
+            FailedCallError: It was so.
+        """
+        try:
+            async with asyncio.timeout(self.time_remaining()):
+                yield
+        except TimeoutError:
+            raise FailedCallError(to_status(BudgetExhaustedError("answering"))) from None
+
+
+async def answer(
+    service: TriviumService, method: str, request: Message | Malformed, http_request: Request
+) -> Any:
+    """Calls an RPC.
+
+    Returns:
+        The response message.
+
+    Raises:
+        FailedCallError: The RPC has set another status than OK.
+        RefusedRequestError: A header is not valid.
+    """
+    call = HttpCall(http_request)
+    async with call.in_time():
+        response = await getattr(service, method)(request, call)
+    call.require_ok()
+    return response
+
+
+def _deadline(timeout: str | None, arrived: float | None) -> Deadline | None:
+    if timeout is None:
+        return None
+    if not (timeout.isascii() and timeout.isdigit() and len(timeout) <= MAX_TIMEOUT_DIGITS):
+        message = f"Connect-Timeout-Ms must be a number of at most {MAX_TIMEOUT_DIGITS} digits"
+        raise RefusedRequestError(400, "invalid_argument", message)
+    began = time.monotonic() if arrived is None else arrived
+    return Deadline(began + int(timeout) / 1e3)

@@ -1,0 +1,109 @@
+"""Connect's unary protocol: each RPC as a POST to `/trivium.v1.Service/Method`.
+
+The specification is https://connectrpc.com/docs/protocol. Of what it leaves to servers, these are
+left out: GET, since questions would be in the logs of proxies; compression, which an answer of some
+kilobytes does not need; and streams, which browsers cannot send and gRPC has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from serving.http.calls import answer
+from serving.http.failures import NOT_KEPT, RefusedRequestError, json_response
+from serving.http.messages import converted, from_binary, from_json, to_json
+from serving.rpc.registration import Malformed
+from serving.rpc.service import TriviumService
+from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+
+JSON = "application/json"
+BINARY = "application/proto"
+VERSION = "connect-protocol-version"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def services() -> Mapping[str, ServiceDescriptor]:
+    """The services of the protos."""
+    files = (retrieval_service_pb2, ingest_service_pb2, catalog_service_pb2)
+    return {
+        service.full_name: service
+        for file in files
+        for service in file.DESCRIPTOR.services_by_name.values()
+    }
+
+
+def methods() -> Mapping[str, MethodDescriptor]:
+    """All RPCs by name; the names are unique over all services."""
+    return {method.name: method for each in services().values() for method in each.methods}
+
+
+def connect_routes(service: TriviumService) -> list[Route]:
+    """The route of each RPC."""
+    return [
+        Route(
+            f"/{method.containing_service.full_name}/{method.name}",
+            _endpoint(service, method),
+            methods=["POST"],
+        )
+        for method in methods().values()
+    ]
+
+
+def _endpoint(service: TriviumService, method: MethodDescriptor) -> Endpoint:
+    if method.client_streaming or method.server_streaming:
+        return _no_stream
+    message_class = GetMessageClass(method.input_type)
+
+    async def endpoint(request: Request) -> Response:
+        if request.headers.get(VERSION, "1") != "1":
+            raise RefusedRequestError(400, "invalid_argument", f"{VERSION} must be 1")
+        content_type = require_content_type(request, JSON, BINARY)
+        body = await request.body()
+        message: Message | Malformed
+        if content_type == BINARY:
+            message = from_binary(body, message_class)
+        else:
+            read = partial(from_json, body, message_class, strict=False)
+            message = await converted(read, len(body))
+        response = await answer(service, method.name, message, request)
+        if content_type == BINARY:
+            return Response(response.SerializeToString(), headers=NOT_KEPT, media_type=BINARY)
+        return json_response(await converted(partial(to_json, response), response.ByteSize()))
+
+    return endpoint
+
+
+async def _no_stream(request: Request) -> Response:
+    del request
+    raise RefusedRequestError(501, "unimplemented", "streams are answered by gRPC alone")
+
+
+def require_content_type(request: Request, *accepted: str) -> str:
+    """The type of a request's content.
+
+    A browser sends these to another site only if that site allows it (CORS). So no page can have
+    its visitor write to a service on the visitor's machine.
+
+    Raises:
+        RefusedRequestError: It is not one of those accepted, or is compressed.
+    """
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise RefusedRequestError(415, "unimplemented", "send the request without compression")
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in accepted:
+        raise RefusedRequestError(
+            415,
+            "invalid_argument",
+            f"set the header Content-Type: {accepted[0]}",
+            {"accept-post": ", ".join(accepted)},
+        )
+    return content_type

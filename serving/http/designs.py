@@ -1,0 +1,439 @@
+"""The endpoints of the five published designs, each over the profile of its design.
+
+Each one translates the request of its document into a RetrieveRequest, and the response back; the
+ranking is the profile's (docs/profiles.md). None of the documents knows tenants: credentials of one
+tenant need not name it, and others do so by `?tenant=`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from serving.http.calls import answer
+from serving.http.connect import JSON, Endpoint, require_content_type
+from serving.http.failures import json_response
+from serving.http.messages import encoded, from_value
+from serving.rpc.registration import Malformed
+from serving.rpc.service import TriviumService
+from trivium.v1 import retrieval_service_pb2 as retrieval_pb
+from trivium.v1.segment_pb2 import Segment
+
+MAX_LIMIT = 100
+MAX_DEPTH = 1000
+
+
+class DesignRequest(BaseModel):
+    """A request of a design; unknown fields are errors, as a filter that is ignored is none."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    tenant: str = Field(default="", description="Needless with credentials of one tenant.")
+
+
+Asked = TypeVar("Asked", bound=DesignRequest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design(Generic[Asked]):
+    """An endpoint: its request, how that becomes a RetrieveRequest, and the answer."""
+
+    verb: Literal["GET", "POST"]
+    path: str
+    about: str
+    request: type[Asked]
+    to_retrieve: Callable[[Asked, Mapping[str, str]], dict[str, Any]]
+    to_answer: Callable[[Asked, retrieval_pb.RetrieveResponse], dict[str, Any]]
+
+
+def design_routes(service: TriviumService) -> list[Route]:
+    """The routes of all designs."""
+    return [Route(each.path, _endpoint(service, each), methods=[each.verb]) for each in DESIGNS]
+
+
+def _endpoint(service: TriviumService, design: Design[Any]) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        asked = _read(design.request, await _fields(request))
+        message: retrieval_pb.RetrieveRequest | Malformed
+        if isinstance(asked, Malformed):
+            message = asked
+        else:
+            fields = {"tenant": asked.tenant, **design.to_retrieve(asked, request.path_params)}
+            message = from_value(fields, retrieval_pb.RetrieveRequest)
+        response = await answer(service, "Retrieve", message, request)
+        return json_response(encoded(design.to_answer(asked, response)))
+
+    return endpoint
+
+
+async def _fields(request: Request) -> dict[str, Any] | Malformed:
+    """The fields of a request: those of the query of its URL, and those of its JSON."""
+    fields: dict[str, Any] = dict(request.query_params)
+    body = await request.body()
+    if not body:
+        return fields
+    require_content_type(request, JSON)
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        return Malformed("is not JSON")
+    return {**fields, **given} if isinstance(given, dict) else Malformed("is no object of JSON")
+
+
+def _read(model: type[Asked], fields: dict[str, Any] | Malformed) -> Asked | Malformed:
+    if isinstance(fields, Malformed):
+        return fields
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return Malformed("; ".join(faults))
+
+
+# ------------------------------------------------------------------ annie
+
+
+class ContextRequest(DesignRequest):
+    """What a voice assistant asks for before somebody speaks."""
+
+    query: str = Field(description="The question.")
+    limit: int = Field(default=0, ge=0, le=MAX_LIMIT, description="0: the profile's.")
+    profile: str = Field(default="annie", description="The ranking profile.")
+
+
+def _context(asked: ContextRequest, path: Mapping[str, str]) -> dict[str, Any]:
+    del path
+    return {
+        "query": asked.query,
+        "limit": asked.limit,
+        "profile": asked.profile,
+        "briefing": {},
+    }
+
+
+def _context_answer(
+    asked: ContextRequest, response: retrieval_pb.RetrieveResponse
+) -> dict[str, Any]:
+    del asked
+    return {
+        "results": [_retrieval_result(hit) for hit in response.hits],
+        "context": response.briefing,
+    }
+
+
+def _retrieval_result(hit: retrieval_pb.Hit) -> dict[str, Any]:
+    if hit.HasField("fact"):
+        fact = hit.fact
+        return {
+            "text": fact.sentence or f"{fact.subject} -> {fact.object}: {fact.relation}",
+            "source_session": "",
+            "timestamp": fact.recorded_at.ToJsonString(),
+            "relevance_score": hit.score,
+            "entities": [fact.subject, fact.object],
+            "speaker": "",
+        }
+    segment = hit.segment
+    return {
+        "text": segment.text,
+        "source_session": segment.session,
+        "timestamp": segment.event_time.ToJsonString(),
+        "relevance_score": hit.score,
+        "entities": list(segment.entities),
+        "speaker": segment.speaker,
+    }
+
+
+# ------------------------------------------------------------------ AMP
+
+SOURCES = {"dense": "vector", "graph": "graph", "temporal": "temporal"}
+"""The names that AMP gives to the legs of the profile `object_graph`."""
+
+
+class ObjectFilters(BaseModel):
+    """The objects to consider."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    object_types: list[str] = Field(default=[], description="Kinds of segments.")
+    project_id: str | None = Field(default=None, description="The value of the label project_id.")
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    updated_after: datetime | None = None
+    updated_before: datetime | None = None
+
+
+class ObjectQuery(DesignRequest):
+    """A question about objects, such as the symbols of a program."""
+
+    text: str = Field(description="The question.")
+    hybrid: bool = Field(default=True, description="False: by meaning alone.")
+    limit: int = Field(default=10, ge=1, le=MAX_LIMIT)
+    filters: ObjectFilters = ObjectFilters()
+
+
+def _object_query(asked: ObjectQuery, path: Mapping[str, str]) -> dict[str, Any]:
+    del path
+    alone = [] if asked.hybrid else [name for name in SOURCES if name != "dense"]
+    filters = asked.filters
+    labels = [] if filters.project_id is None else [_label("project_id", filters.project_id)]
+    return {
+        "query": asked.text,
+        "limit": asked.limit,
+        "profile": "object_graph",
+        "explain": True,
+        "leg_overrides": [{"leg": name, "weight": 0} for name in alone],
+        "filter": {
+            "kinds": filters.object_types,
+            "labels": labels,
+            "created_at": _range(filters.created_after, filters.created_before),
+            "updated_at": _range(filters.updated_after, filters.updated_before),
+        },
+    }
+
+
+def _object_answer(asked: ObjectQuery, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+    counts = {SOURCES[each.leg]: each.candidate_count for each in response.leg_reports}
+    total = response.statistics.candidate_count
+    return {
+        "results": [_object(hit) for hit in response.hits],
+        "total": total,
+        "limit": asked.limit,
+        "retrieval_stats": {
+            **{f"{source}_count": counts.get(source, 0) for source in SOURCES.values()},
+            "fused_count": total,
+        },
+    }
+
+
+def _object(hit: retrieval_pb.Hit) -> dict[str, Any]:
+    ranks = {SOURCES[term.leg]: term.rank for term in hit.ledger.leg_terms}
+    return {
+        "id": hit.segment.id,
+        "type": hit.segment.kind,
+        "name": hit.segment.title or hit.segment.entity or hit.segment.id,
+        "score": hit.score,
+        "sources": list(ranks),
+        # Ranks that several objects share are halves; all others are whole.
+        "ranks": {name: int(rank) if rank.is_integer() else rank for name, rank in ranks.items()},
+    }
+
+
+# ------------------------------------------------------------------ two stages
+
+STAGES = {
+    retrieval_pb.STAGE_RERANKED: "reranked",
+    retrieval_pb.STAGE_COARSE: "coarse",
+    retrieval_pb.STAGE_COARSE_FALLBACK: "coarse_fallback",
+    retrieval_pb.STAGE_UNSPECIFIED: "coarse",
+}
+
+
+class HybridRequest(DesignRequest):
+    """A question about the episodes of an agent, in two stages."""
+
+    query: str = Field(description="The question.")
+    coarse_top_k: int = Field(default=100, ge=1, le=MAX_DEPTH, description="The first stage.")
+    rerank_top_k: int = Field(
+        default=50, ge=1, le=MAX_LIMIT, description="The hits that are reranked and returned."
+    )
+    use_reranking: bool = Field(default=True, description="False: the first stage alone.")
+
+
+class BaselineRequest(DesignRequest):
+    """The first stage alone."""
+
+    query: str = Field(description="The question.")
+    top_k: int = Field(default=50, ge=1, le=MAX_LIMIT, description="The hits.")
+
+
+def _hybrid(asked: HybridRequest, path: Mapping[str, str]) -> dict[str, Any]:
+    overrides: dict[str, Any] = {"legs": {"dense": {"depth": asked.coarse_top_k}}}
+    if asked.use_reranking:
+        overrides["rerank"] = {"head": asked.rerank_top_k}
+    return {
+        **_of_agent(asked.query, path),
+        "limit": asked.rerank_top_k,
+        "profile": "two_stage" if asked.use_reranking else "two_stage_baseline",
+        "profile_overrides": overrides,
+    }
+
+
+def _baseline(asked: BaselineRequest, path: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        **_of_agent(asked.query, path),
+        "limit": asked.top_k,
+        "profile": "two_stage_baseline",
+    }
+
+
+def _of_agent(query: str, path: Mapping[str, str]) -> dict[str, Any]:
+    return {"query": query, "filter": {"labels": [_label("agent_id", path["agent_id"])]}}
+
+
+def _hybrid_answer(asked: HybridRequest, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+    del asked
+    return {"results": [{**_episode(hit), "stage": STAGES[hit.stage]} for hit in response.hits]}
+
+
+def _baseline_answer(
+    asked: BaselineRequest, response: retrieval_pb.RetrieveResponse
+) -> dict[str, Any]:
+    del asked
+    return {"results": [_episode(hit) for hit in response.hits]}
+
+
+def _episode(hit: retrieval_pb.Hit) -> dict[str, Any]:
+    return {"episode_id": hit.segment.id, "relevance_score": hit.score}
+
+
+# ------------------------------------------------------------------ hybrid recall
+
+SORTED_BY: Mapping[str, dict[str, Any]] = {
+    "relevance": {},
+    # Importance then breaks ties, instead of being a factor.
+    "importance": {"sort": "importance", "importance": {"style": "off"}},
+    "recency": {"sort": "recency"},
+}
+
+
+class RecallRequest(DesignRequest):
+    """A question about memories."""
+
+    query: str = Field(
+        validation_alias=AliasChoices("query", "context"), description="The question."
+    )
+    sort_by: Literal["relevance", "importance", "recency"] = "relevance"
+    category: str | None = Field(default=None, description="The kind of segments.")
+    limit: int = Field(default=10, ge=1, le=MAX_LIMIT)
+
+
+def _recall(asked: RecallRequest, path: Mapping[str, str]) -> dict[str, Any]:
+    del path
+    return {
+        "query": asked.query,
+        "limit": asked.limit,
+        "profile": "hybrid_recall",
+        "profile_overrides": SORTED_BY[asked.sort_by],
+        "filter": {"kinds": [] if asked.category is None else [asked.category]},
+    }
+
+
+def _recall_answer(asked: RecallRequest, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+    del asked
+    return {"memories": [{**_memory(hit.segment), "score": hit.score} for hit in response.hits]}
+
+
+def _memory(segment: Segment) -> dict[str, Any]:
+    return {
+        "id": segment.id,
+        "content": segment.text,
+        "category": segment.kind,
+        "tags": list(segment.keywords),
+        "importance": segment.importance,
+        "is_sensitive": segment.sensitive,
+        "created_at": segment.event_time.ToJsonString(),
+    }
+
+
+# ------------------------------------------------------------------ recollection
+
+
+class RecollectRequest(DesignRequest):
+    """What a user has said to a coding agent."""
+
+    prompt: str = Field(description="The prompt.")
+    limit: int = Field(default=3, ge=1, le=MAX_LIMIT)
+
+
+def _recollect(asked: RecollectRequest, path: Mapping[str, str]) -> dict[str, Any]:
+    del path
+    return {
+        "query": asked.prompt,
+        "limit": asked.limit,
+        "profile": "recollection",
+        "briefing": {},
+    }
+
+
+def _recollect_answer(
+    asked: RecollectRequest, response: retrieval_pb.RetrieveResponse
+) -> dict[str, Any]:
+    del asked
+    return {
+        "episodes": [{**_memory(hit.segment), "score": hit.score} for hit in response.hits],
+        "recollection": response.briefing,
+    }
+
+
+DESIGNS: tuple[Design[Any], ...] = (
+    Design(
+        verb="GET",
+        path="/v1/context",
+        about="The memory block for a prompt, and what is in it (annie)",
+        request=ContextRequest,
+        to_retrieve=_context,
+        to_answer=_context_answer,
+    ),
+    Design(
+        verb="POST",
+        path="/v1/query",
+        about="Objects by meaning, relations and time (AMP)",
+        request=ObjectQuery,
+        to_retrieve=_object_query,
+        to_answer=_object_answer,
+    ),
+    Design(
+        verb="POST",
+        path="/agents/{agent_id}/retrieve-hybrid",
+        about="Episodes of an agent, reranked by a cross-encoder",
+        request=HybridRequest,
+        to_retrieve=_hybrid,
+        to_answer=_hybrid_answer,
+    ),
+    Design(
+        verb="POST",
+        path="/agents/{agent_id}/retrieve-baseline",
+        about="Episodes of an agent, by meaning alone",
+        request=BaselineRequest,
+        to_retrieve=_baseline,
+        to_answer=_baseline_answer,
+    ),
+    Design(
+        verb="POST",
+        path="/api/memories/recall",
+        about="Memories by words, meaning and relations (hybrid recall)",
+        request=RecallRequest,
+        to_retrieve=_recall,
+        to_answer=_recall_answer,
+    ),
+    Design(
+        verb="POST",
+        path="/recollect",
+        about="Episodes for the prompt of a coding agent (recollection)",
+        request=RecollectRequest,
+        to_retrieve=_recollect,
+        to_answer=_recollect_answer,
+    ),
+)
+
+
+def _label(key: str, value: str) -> dict[str, Any]:
+    return {"key": key, "values": [value]}
+
+
+def _range(start: datetime | None, end: datetime | None) -> dict[str, str]:
+    bounds = {"start": start, "end": end}
+    return {name: _rfc3339(bound) for name, bound in bounds.items() if bound is not None}
+
+
+def _rfc3339(time: datetime) -> str:
+    """As protobuf reads it. A time without a zone is of UTC."""
+    return time.isoformat() if time.tzinfo is not None else f"{time.isoformat()}Z"

@@ -1,0 +1,142 @@
+"""Reads requests from JSON, from the binary format and from the query of a URL; writes answers.
+
+What cannot be read becomes `Malformed`, as bytes that are no message do in gRPC, so that the
+boundary authenticates and logs its caller before it is rejected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from serving.rpc.registration import Malformed
+
+UNREADABLE = (json_format.Error, ValueError, TypeError, RecursionError, AttributeError, KeyError)
+"""What `json_format` and `json` raise for JSON of other forms than they expect."""
+
+Request = TypeVar("Request", bound=Message)
+
+
+MAX_BYTES_ON_LOOP = 64 * 1024
+"""JSON of more than that is read and written in a thread, so that other calls go on."""
+
+Result = TypeVar("Result")
+
+
+async def converted(convert: Callable[[], Result], size: int) -> Result:
+    """Runs a conversion of `size` bytes; in a thread if there are many."""
+    return convert() if size <= MAX_BYTES_ON_LOOP else await asyncio.to_thread(convert)
+
+
+def from_json(
+    body: bytes, message_class: type[Request], *, strict: bool = True
+) -> Request | Malformed:
+    """Reads ProtoJSON, with names in lowerCamelCase or as in the protos.
+
+    Args:
+        body: The JSON; nothing at all is an empty message.
+        message_class: The type of the message.
+        strict: Whether unknown fields are errors. Connect ignores them, as newer clients may send
+            some.
+    """
+    message = message_class()
+    try:
+        if body:
+            json_format.Parse(body, message, ignore_unknown_fields=not strict)
+    except UNREADABLE as error:
+        return Malformed(f"is not JSON of {message.DESCRIPTOR.name}: {_reason(error)}")
+    return message
+
+
+def from_value(value: dict[str, Any], message_class: type[Request]) -> Request | Malformed:
+    """Reads what JSON was read into; unknown fields are errors."""
+    message = message_class()
+    try:
+        json_format.ParseDict(value, message)
+    except UNREADABLE as error:
+        return Malformed(f"is not a {message.DESCRIPTOR.name}: {_reason(error)}")
+    return message
+
+
+def from_binary(body: bytes, message_class: type[Request]) -> Request | Malformed:
+    """Reads the binary format of protobuf."""
+    try:
+        return message_class.FromString(body)
+    except DecodeError:
+        return Malformed()
+
+
+def from_query(
+    pairs: Iterable[tuple[str, str]], message_class: type[Request]
+) -> Request | Malformed:
+    """Reads the query of a URL: a name is the path of a field, such as `filter.speakers`.
+
+    A repeated field has one pair for each value.
+    """
+    tree: dict[str, Any] = {}
+    descriptor: Any = message_class.DESCRIPTOR
+    for path, value in pairs:
+        if not _put(tree, descriptor, path.split("."), value):
+            return Malformed(f"{path!r} is no field that the query of a URL can set")
+    return from_value(tree, message_class)
+
+
+def to_json(message: Message) -> bytes:
+    """Writes ProtoJSON: lowerCamelCase, without empty fields."""
+    return encoded(json_format.MessageToDict(message))
+
+
+def to_plain_json(message: Message) -> bytes:
+    """Writes JSON for people: names as in the protos, and empty fields too.
+
+    Fields that distinguish unset from empty are left out when unset.
+    """
+    return encoded(to_plain_value(message))
+
+
+def to_plain_value(message: Message) -> dict[str, Any]:
+    """As `to_plain_json`, before it is written."""
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def encoded(value: object) -> bytes:
+    """JSON in UTF-8, without blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _put(tree: dict[str, Any], descriptor: Descriptor, path: list[str], value: str) -> bool:
+    """Puts a value at the path of a field; whether there is such a field, and it can have one."""
+    name, *rest = path
+    field = descriptor.fields_by_name.get(name)
+    if field is None:
+        return False
+    if rest:
+        if field.message_type is None or field.is_repeated:
+            return False
+        inner = tree.setdefault(name, {})
+        return isinstance(inner, dict) and _put(inner, field.message_type, rest, value)
+    if field.is_repeated:
+        tree.setdefault(name, []).append(_scalar(field, value))
+        return True
+    is_first = name not in tree
+    tree[name] = _scalar(field, value)
+    return is_first
+
+
+def _scalar(field: FieldDescriptor, value: str) -> object:
+    """As JSON has it: numbers and times may be texts there, but not truth values."""
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return {"true": True, "false": False}.get(value, value)
+    return value
+
+
+def _reason(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)

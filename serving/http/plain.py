@@ -1,0 +1,62 @@
+"""Routes for people: JSON with the names of the protos, and queries of URLs.
+
+Each is one RPC. Unknown fields are errors here, since people misspell names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from google.protobuf.message_factory import GetMessageClass
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from serving.http.calls import answer
+from serving.http.connect import JSON, Endpoint, methods, require_content_type
+from serving.http.failures import json_response
+from serving.http.messages import converted, from_json, from_query, to_plain_json
+from serving.rpc.service import TriviumService
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRoute:
+    """A route, and the RPC that it calls."""
+
+    verb: Literal["GET", "POST"]
+    path: str
+    rpc: str
+
+
+PLAIN_ROUTES = (
+    PlainRoute("POST", "/v1/retrieve", "Retrieve"),
+    PlainRoute("POST", "/v1/ingest", "Ingest"),
+    PlainRoute("POST", "/v1/forget", "Forget"),
+    PlainRoute("GET", "/v1/segments", "ListSegments"),
+    PlainRoute("GET", "/v1/stats", "GetStats"),
+)
+
+
+def plain_routes(service: TriviumService) -> list[Route]:
+    """The routes."""
+    return [
+        Route(each.path, _endpoint(service, each), methods=[each.verb]) for each in PLAIN_ROUTES
+    ]
+
+
+def _endpoint(service: TriviumService, route: PlainRoute) -> Endpoint:
+    message_class = GetMessageClass(methods()[route.rpc].input_type)
+
+    async def endpoint(request: Request) -> Response:
+        if route.verb == "GET":
+            message = from_query(request.query_params.multi_items(), message_class)
+        else:
+            require_content_type(request, JSON)
+            body = await request.body()
+            message = await converted(partial(from_json, body, message_class), len(body))
+        response = await answer(service, route.rpc, message, request)
+        return json_response(await converted(partial(to_plain_json, response), response.ByteSize()))
+
+    return endpoint

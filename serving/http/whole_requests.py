@@ -1,0 +1,169 @@
+"""Reads whole requests before they are calls, and sends answers when the calls have ended.
+
+Serve counts a request as a call, of which it answers a limited number at once, from its headers to
+the last byte of its answer, and reads its body into memory without a limit. So a few clients that
+send or read slowly would take all places, those of gRPC too. This is in front of Serve: a client
+that is slow has no place, and what clients send is bounded in size, time and number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving.http.calls import ARRIVED, ENCRYPTED
+from serving.http.failures import HTTP_STATUS, RefusedRequestError, response_of
+from serving.rpc.pending import PENDING_CALLS
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_HELD_BYTES = 128 * 1024 * 1024
+"""Of all requests that are being read or answered."""
+READ_WITHIN_S = 10.0
+SEND_WITHIN_S = 30.0
+OF_SERVE = "/-/"
+"""Where the paths begin that Serve answers itself: its health."""
+CLOSING = {"connection": "close"}
+
+TOO_LARGE = RefusedRequestError(
+    413,
+    "resource_exhausted",
+    f"a request has at most {MAX_BODY_BYTES:,} bytes; send fewer items, or use gRPC",
+    CLOSING,
+)
+TOO_SLOW = RefusedRequestError(
+    408, "deadline_exceeded", f"the request was not complete within {READ_WITHIN_S:g} s", CLOSING
+)
+TOO_MANY = RefusedRequestError(
+    429,
+    "resource_exhausted",
+    "the service is reading other large requests; try again",
+    {**CLOSING, "retry-after": "1"},
+)
+CODE_OF_STATUS = {status: code for code, status in HTTP_STATUS.items()}
+CODE_OF_STATUS[HTTPStatus.SERVICE_UNAVAILABLE.value] = "resource_exhausted"
+"""Serve answers 503 when its queue is full, for which gRPC has RESOURCE_EXHAUSTED."""
+
+
+class _ClientLeftError(Exception):
+    """The client is gone."""
+
+
+class WholeRequests:
+    """An ASGI application in front of another.
+
+    Args:
+        app: The other one.
+        encrypted: Whether connections to this process are encrypted.
+    """
+
+    def __init__(self, app: ASGIApp, *, encrypted: bool = False) -> None:
+        self._app = app
+        self._encrypted = encrypted
+        self._held_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request; whatever is no request of HTTP is passed on."""
+        if scope["type"] != "http" or ARRIVED in scope or scope["path"].startswith(OF_SERVE):
+            await self._app(scope, receive, send)
+            return
+        scope[ARRIVED], scope[ENCRYPTED] = time.monotonic(), self._encrypted
+        body = bytearray()
+        with self._held(body):
+            try:
+                await self._read(scope, receive, body)
+            except RefusedRequestError as refusal:
+                await response_of(refusal)(scope, receive, send)
+            except _ClientLeftError:
+                pass
+            else:
+                await self._answer(scope, bytes(body), receive, send)
+
+    async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        answer = _Answer()
+        try:
+            with PENDING_CALLS.opened():
+                await self._app(scope, _after(body, receive), answer.collect)
+        finally:
+            async with asyncio.timeout(SEND_WITHIN_S):
+                await answer.send(scope, receive, send)
+
+    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> None:
+        try:
+            async with asyncio.timeout(READ_WITHIN_S):
+                length = Headers(scope=scope).get("content-length", "0")
+                self._require_room(int(length) if length.isdecimal() else 0, 0)
+                await self._read_all(receive, body)
+        except TimeoutError:
+            raise TOO_SLOW from None
+
+    async def _read_all(self, receive: Receive, body: bytearray) -> None:
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _ClientLeftError
+            part = message.get("body", b"")
+            self._require_room(len(body) + len(part), len(part))
+            body += part
+            self._held_bytes += len(part)
+            more = message.get("more_body", False)
+
+    def _require_room(self, length: int, new: int) -> None:
+        if length > MAX_BODY_BYTES:
+            raise TOO_LARGE
+        if self._held_bytes + new > MAX_HELD_BYTES:
+            raise TOO_MANY
+
+    @contextmanager
+    def _held(self, body: bytearray) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._held_bytes -= len(body)
+
+
+class _Answer:
+    """An answer, which is kept until it is complete."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    async def collect(self, message: Message) -> None:
+        """Keeps a part of the answer."""
+        self._messages.append(message)
+
+    async def send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the answer; one of Serve itself, which is a text, as the error that it means."""
+        if (refusal := self._refusal()) is not None:
+            await response_of(refusal)(scope, receive, send)
+            return
+        for message in self._messages:
+            await send(message)
+
+    def _refusal(self) -> RefusedRequestError | None:
+        if not self._messages or self._messages[0]["status"] < HTTPStatus.BAD_REQUEST:
+            return None
+        headers = Headers(raw=self._messages[0]["headers"])
+        if not headers.get("content-type", "").startswith("text/plain"):
+            return None
+        status: int = self._messages[0]["status"]
+        text = b"".join(each.get("body", b"") for each in self._messages[1:])
+        code = CODE_OF_STATUS.get(status, "unknown")
+        return RefusedRequestError(HTTP_STATUS.get(code, status), code, text.decode())
+
+
+def _after(body: bytes, receive: Receive) -> Receive:
+    """What an application receives: the body in one piece, then what comes after it."""
+    parts: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return received

@@ -1,0 +1,287 @@
+"""Writes serving/http/static/openapi.json from the protos, with their comments.
+
+`python -m tests.support.openapi` writes it; a test compares. Messages are described in the form of
+the plain routes (`serving/http/plain.py`); the requests of the designs are those of
+`serving/http/designs.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
+
+from serving.http.connect import methods
+from serving.http.designs import DESIGNS, Design
+from serving.http.plain import PLAIN_ROUTES, PlainRoute
+from serving.http.static import OPENAPI
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "trivium.v1."
+SCHEMAS = "#/components/schemas/"
+DURATION = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?s$", "example": "0.1s"}
+WELL_KNOWN: dict[str, dict[str, Any]] = {
+    "google.protobuf.Timestamp": {"type": "string", "format": "date-time"},
+    "google.protobuf.Duration": DURATION,
+    "google.protobuf.Struct": {"type": "object", "additionalProperties": True},
+}
+SCALARS: dict[int, dict[str, Any]] = {
+    FieldDescriptor.CPPTYPE_STRING: {"type": "string"},
+    FieldDescriptor.CPPTYPE_BOOL: {"type": "boolean"},
+    FieldDescriptor.CPPTYPE_INT32: {"type": "integer", "format": "int32"},
+    FieldDescriptor.CPPTYPE_INT64: {"type": "string", "format": "int64"},
+    FieldDescriptor.CPPTYPE_DOUBLE: {"type": "number", "format": "double"},
+    FieldDescriptor.CPPTYPE_FLOAT: {"type": "number", "format": "float"},
+}
+ABOUT = """\
+Retrieval memory for voice bots and agents. These are the plain routes, and the endpoints of the
+published designs; every RPC can also be called by the Connect protocol, as
+`POST /trivium.v1.RetrievalService/Retrieve`. Names may also be written in lowerCamelCase in
+requests. Integers of 64 bits are texts."""
+ERROR = {
+    "type": "object",
+    "description": "What went wrong, in the form of the Connect protocol.",
+    "properties": {
+        "code": {"type": "string", "example": "invalid_argument"},
+        "message": {"type": "string"},
+        "details": {
+            "type": "array",
+            "description": "Messages of google.rpc; `debug` has their fields.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "type": {"type": "string", "example": "google.rpc.ErrorInfo"},
+                    "value": {"type": "string", "contentEncoding": "base64"},
+                    "debug": {"type": "object", "additionalProperties": True},
+                },
+            },
+        },
+    },
+}
+
+
+def document() -> dict[str, Any]:
+    """The description of the plain routes and of the endpoints of the designs."""
+    comments = dict(_comments(_described_files()))
+    schemas: dict[str, Any] = {"Error": ERROR}
+    paths: dict[str, Any] = {}
+    for route in PLAIN_ROUTES:
+        paths.setdefault(route.path, {})[route.verb.lower()] = _plain(route, comments, schemas)
+    for design in DESIGNS:
+        paths.setdefault(design.path, {})[design.verb.lower()] = _design(design, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Trivium", "version": "1", "description": ABOUT},
+        "paths": paths,
+        "security": [{}, {"bearer": []}],
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": dict(sorted(schemas.items())),
+        },
+    }
+
+
+def text() -> str:
+    """The file, as it is stored."""
+    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _plain(route: PlainRoute, comments: dict[str, str], schemas: dict[str, Any]) -> dict[str, Any]:
+    method = methods()[route.rpc]
+    about = comments[method.full_name]
+    operation = {
+        "operationId": route.rpc[0].lower() + route.rpc[1:],
+        "summary": about.partition(".")[0] + ".",
+        "description": about,
+        "tags": ["plain"],
+        "responses": _responses(_reference(method.output_type, comments, schemas)),
+    }
+    if route.verb == "GET":
+        return {**operation, "parameters": list(_parameters(method.input_type, comments))}
+    request = _reference(method.input_type, comments, schemas)
+    return {**operation, "requestBody": _json_body(request)}
+
+
+def _design(design: Design[Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = design.request.model_json_schema(ref_template=SCHEMAS + "{model}")
+    schemas.update(schema.pop("$defs", {}))
+    name = design.request.__name__
+    in_path = [part[1:-1] for part in design.path.split("/") if part.startswith("{")]
+    parameters: list[dict[str, Any]] = [
+        {"name": each, "in": "path", "required": True, "schema": {"type": "string"}}
+        for each in in_path
+    ]
+    words = design.path.strip("/").replace("{agent_id}/", "").replace("/", "-").split("-")
+    operation: dict[str, Any] = {
+        "operationId": words[0] + "".join(word.capitalize() for word in words[1:]),
+        "summary": f"{design.about}.",
+        "tags": ["designs"],
+        "responses": _responses({"type": "object", "additionalProperties": True}),
+    }
+    if design.verb == "GET":
+        required = schema.get("required", [])
+        parameters += [
+            {"name": each, "in": "query", "required": each in required, "schema": of}
+            for each, of in schema["properties"].items()
+        ]
+    else:
+        schemas[name] = schema
+        operation["requestBody"] = _json_body({"$ref": SCHEMAS + name})
+    return {**operation, "parameters": parameters}
+
+
+def _json_body(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"required": True, "content": {"application/json": {"schema": schema}}}
+
+
+def _responses(schema: dict[str, Any]) -> dict[str, Any]:
+    error = {"application/json": {"schema": {"$ref": SCHEMAS + "Error"}}}
+    return {
+        "200": {"description": "The answer.", "content": {"application/json": {"schema": schema}}},
+        "default": {"description": "An error.", "content": error},
+    }
+
+
+def _reference(
+    descriptor: Descriptor, comments: dict[str, str], schemas: dict[str, Any]
+) -> dict[str, Any]:
+    """A reference to the schema of a message, which is added with all that it needs."""
+    name = descriptor.full_name.removeprefix(PACKAGE)
+    if name not in schemas:
+        schemas[name] = {}  # before its fields, which may refer to it
+        schemas[name] = {
+            "type": "object",
+            "description": comments[descriptor.full_name],
+            "properties": {
+                field.name: {
+                    **_schema(field, comments, schemas),
+                    "description": comments[field.full_name],
+                }
+                for field in descriptor.fields
+            },
+        }
+    return {"$ref": SCHEMAS + name}
+
+
+def _schema(
+    field: FieldDescriptor, comments: dict[str, str], schemas: dict[str, Any]
+) -> dict[str, Any]:
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        of_value = message.fields_by_name["value"]
+        return {"type": "object", "additionalProperties": _one(of_value, comments, schemas)}
+    one = _one(field, comments, schemas)
+    return {"type": "array", "items": one} if field.is_repeated else one
+
+
+def _one(
+    field: FieldDescriptor, comments: dict[str, str], schemas: dict[str, Any]
+) -> dict[str, Any]:
+    if field.enum_type is not None:
+        return _enum(field.enum_type, comments, schemas)
+    if field.message_type is None:
+        return SCALARS[field.cpp_type]
+    return WELL_KNOWN.get(field.message_type.full_name) or _reference(
+        field.message_type, comments, schemas
+    )
+
+
+def _enum(
+    descriptor: EnumDescriptor, comments: dict[str, str], schemas: dict[str, Any]
+) -> dict[str, Any]:
+    name = descriptor.full_name.removeprefix(PACKAGE)
+    values = [value.name for value in descriptor.values]
+    about = [f"* `{each}`: {comments[f'{PACKAGE}{each}']}" for each in values]
+    schemas[name] = {
+        "type": "string",
+        "enum": values,
+        "description": "\n".join([comments[descriptor.full_name], "", *about]),
+    }
+    return {"$ref": SCHEMAS + name}
+
+
+def _parameters(
+    descriptor: Descriptor, comments: dict[str, str], prefix: str = ""
+) -> Iterator[dict[str, Any]]:
+    """What the query of a URL can set: scalars, times, and lists of scalars."""
+    for field in descriptor.fields:
+        message = field.message_type
+        if message is not None and message.full_name not in WELL_KNOWN:
+            if not field.is_repeated:
+                yield from _parameters(message, comments, f"{prefix}{field.name}.")
+            continue
+        yield {
+            "name": prefix + field.name,
+            "in": "query",
+            "description": comments[field.full_name],
+            "schema": _schema(field, comments, {}),
+        }
+
+
+def _described_files() -> FileDescriptorSet:
+    """The protos with their comments."""
+    buf = Path(sys.executable).with_name("buf")
+    image = subprocess.run(
+        [buf, "build", "--as-file-descriptor-set", "-o", "-"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    ).stdout
+    return FileDescriptorSet.FromString(image)
+
+
+def _comments(files: FileDescriptorSet) -> Iterator[tuple[str, str]]:
+    """The comment of each named thing of the protos, by its full name."""
+    for file in files.file:
+        names = dict(_names(file))
+        for location in file.source_code_info.location:
+            if (name := names.get(tuple(location.path))) is not None:
+                yield name, _paragraphs(location.leading_comments)
+
+
+def _paragraphs(comment: str) -> str:
+    lines = [line.strip() for line in comment.strip().splitlines()]
+    return "\n".join(" ".join(part.splitlines()) for part in "\n".join(lines).split("\n\n"))
+
+
+def _names(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Full names by the path in the descriptor (descriptor.proto, SourceCodeInfo)."""
+    for index, message in enumerate(file.message_type):
+        yield from _message_names(message, (4, index), file.package)
+    for index, enum in enumerate(file.enum_type):
+        yield from _enum_names(enum, (5, index), file.package)
+    for index, service in enumerate(file.service):
+        for number, method in enumerate(service.method):
+            yield (6, index, 2, number), f"{file.package}.{service.name}.{method.name}"
+
+
+def _message_names(
+    message: DescriptorProto, path: tuple[int, ...], scope: str
+) -> Iterator[tuple[tuple[int, ...], str]]:
+    name = f"{scope}.{message.name}"
+    yield path, name
+    for number, field in enumerate(message.field):
+        yield (*path, 2, number), f"{name}.{field.name}"
+
+
+def _enum_names(
+    enum: EnumDescriptorProto, path: tuple[int, ...], scope: str
+) -> Iterator[tuple[tuple[int, ...], str]]:
+    yield path, f"{scope}.{enum.name}"
+    for number, value in enumerate(enum.value):
+        yield (*path, 2, number), f"{scope}.{value.name}"
+
+
+if __name__ == "__main__":
+    OPENAPI.write_text(text())

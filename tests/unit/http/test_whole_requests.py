@@ -1,0 +1,188 @@
+"""What clients may send, and what they cannot hold up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from serving.http import whole_requests
+from serving.http.calls import ARRIVED, ENCRYPTED
+from serving.http.whole_requests import WholeRequests
+from serving.rpc.pending import PENDING_CALLS
+
+ENDED: Message = {"type": "http.request", "body": b"", "more_body": False}
+
+
+def part(body: bytes) -> Message:
+    return {"type": "http.request", "body": body, "more_body": True}
+
+
+def scope_of(path: str = "/v1/ingest", **headers: str) -> dict[str, Any]:
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return {"type": "http", "method": "POST", "path": path, "headers": raw}
+
+
+class Behind:
+    """The application behind; keeps the bodies that it got."""
+
+    def __init__(self, response: Response | None = None) -> None:
+        self.bodies: list[bytes] = []
+        self.scopes: list[Scope] = []
+        self.ended = asyncio.Event()
+        self._response = response or Response(b"{}", media_type="application/json")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        self.bodies.append((await receive())["body"])
+        await self._response(scope, receive, send)
+        self.ended.set()
+
+
+class Client:
+    """Sends messages, and then nothing; keeps what is answered."""
+
+    def __init__(self, *messages: Message) -> None:
+        self._messages = list(messages)
+        self.answer: list[Message] = []
+
+    async def receive(self) -> Message:
+        if not self._messages:
+            await asyncio.Event().wait()
+        return self._messages.pop(0)
+
+    async def send(self, message: Message) -> None:
+        self.answer.append(message)
+
+    @property
+    def status(self) -> int:
+        return int(self.answer[0]["status"])
+
+
+async def test_body_in_parts_arrives_whole() -> None:
+    behind, client = Behind(), Client(part(b"ab"), part(b"cd"), ENDED)
+    scope = scope_of()
+
+    await WholeRequests(behind, encrypted=True)(scope, client.receive, client.send)
+
+    assert behind.bodies == [b"abcd"]
+    assert client.status == 200
+    assert behind.scopes[0][ENCRYPTED] is True
+    assert ARRIVED in behind.scopes[0]
+
+
+@pytest.mark.parametrize(
+    ("sent", "headers"),
+    [
+        ([part(b"x" * whole_requests.MAX_BODY_BYTES), part(b"x"), part(b"x")], {}),
+        ([part(b"x")], {"content_length": str(whole_requests.MAX_BODY_BYTES + 1)}),
+        ([part(b"x")], {"content_length": "9" * 30}),
+    ],
+)
+async def test_too_large_request_is_refused_unread(
+    sent: Sequence[Message], headers: dict[str, str]
+) -> None:
+    behind, client = Behind(), Client(*sent)
+    whole = WholeRequests(behind)
+
+    await whole(scope_of(**headers), client.receive, client.send)
+
+    assert client.status == 413
+    assert (b"connection", b"close") in client.answer[0]["headers"]
+    assert behind.bodies == []
+
+
+async def test_slow_request_is_refused_without_taking_a_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(whole_requests, "READ_WITHIN_S", 0.0)
+    behind, client = Behind(), Client(part(b"{"))
+
+    await WholeRequests(behind)(scope_of(), client.receive, client.send)
+
+    assert client.status == 408
+    assert behind.bodies == []
+
+
+async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
+    behind = Behind()
+    whole = WholeRequests(behind)
+    first, second, third = (
+        Client(part(b"ab")),
+        Client(part(b"cd"), ENDED),
+        Client(part(b"ef"), ENDED),
+    )
+
+    reading = asyncio.create_task(whole(scope_of(), first.receive, first.send))
+    await asyncio.sleep(0)
+    await whole(scope_of(), second.receive, second.send)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    await whole(scope_of(), third.receive, third.send)
+
+    assert (second.status, third.status) == (429, 200)
+    assert behind.bodies == [b"ef"]
+
+
+async def test_client_that_leaves_while_sending_is_no_call() -> None:
+    behind, client = Behind(), Client(part(b"ab"), {"type": "http.disconnect"})
+
+    await WholeRequests(behind)(scope_of(), client.receive, client.send)
+
+    assert (behind.bodies, client.answer) == ([], [])
+
+
+async def test_slow_reader_holds_no_place() -> None:
+    behind, client = Behind(), Client(ENDED)
+
+    async def send(message: Message) -> None:
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(WholeRequests(behind)(scope_of(), client.receive, send))
+    async with asyncio.timeout(10):
+        await behind.ended.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert behind.ended.is_set()
+
+
+async def test_full_queue_of_serve_is_an_error_of_connect() -> None:
+    dropped = PlainTextResponse("Request dropped due to backpressure", status_code=503)
+    client = Client(ENDED)
+
+    await WholeRequests(Behind(dropped))(scope_of(), client.receive, client.send)
+
+    assert client.status == 429
+    assert b'"code":"resource_exhausted"' in client.answer[1]["body"]
+
+
+async def test_health_of_serve_is_passed_on() -> None:
+    unhealthy = PlainTextResponse("draining", status_code=503)
+    client = Client(ENDED)
+
+    await WholeRequests(Behind(unhealthy))(scope_of("/-/healthz"), client.receive, client.send)
+
+    assert client.status == 503
+    assert client.answer[1]["body"] == b"draining"
+
+
+async def test_calls_that_wait_for_a_method_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PENDING_CALLS, "_clock", iter(range(1000, 2000)).__next__)
+    before = PENDING_CALLS.count()
+    counted: list[int] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        counted.append(PENDING_CALLS.count())
+        with PENDING_CALLS.in_method():
+            counted.append(PENDING_CALLS.count())
+
+    client = Client(ENDED)
+    await WholeRequests(app)(scope_of(), client.receive, client.send)
+
+    assert counted == [before + 1, before]
