@@ -29,6 +29,7 @@ from serving.config.settings import (
 )
 from serving.desk.console import Console
 from serving.desk.interruption import Interruption
+from serving.desk.leftovers import clear_dead_desks, in_use
 from serving.desk.ray_environment import (
     TEMPORARY_FILES,
     DeskAddresses,
@@ -234,13 +235,14 @@ def _interruptible() -> Iterator[Interruption]:
 def _desk(settings: Settings, interruption: Interruption) -> Iterator[Desk]:
     """Runs the desk; a failure is reported briefly, with the location of the log."""
     try:
-        with new_temp_dir() as temp_dir:
+        report = Console(sys.stderr, NAME)
+        clear_dead_desks(report)
+        with new_temp_dir() as temp_dir, in_use(temp_dir.parent):
             variables = desk_environment(temp_dir)
             set_process_environment(variables, replaced={TEMPORARY_FILES})
             # Imported here, because Ray reads its environment at import.
             from serving.desk.desk import running_desk
 
-            report = Console(sys.stderr, NAME)
             with running_desk(settings, temp_dir, interruption, report) as desk:
                 report(f"started in {desk.started_in_s:.0f} s")
                 yield desk

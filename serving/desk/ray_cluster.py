@@ -30,9 +30,9 @@ from ray.serve.context import _get_global_client
 from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
 
 from serving.config.settings import ServeSettings
+from serving.desk.leftovers import end_all, left_by_ray
 from serving.desk.ray_environment import (
     LOOPBACK,
-    TEMPORARY_FILES,
     TOKEN_FILE,
     DeskAddresses,
     DeskEndedError,
@@ -50,7 +50,6 @@ NODE_TIMEOUT_S = 90.0
 START_TIMEOUT_S = 240.0
 REPORT_EVERY_S = 10.0
 POLL_S = 0.1
-GONE_TIMEOUT_S = 5.0
 
 ESSENTIAL = ("raylet", "gcs_server")
 """Ray's processes without which replicas end; the others are for the dashboard and for logs."""
@@ -280,31 +279,6 @@ def _how_ended(returncode: int) -> str:
     if returncode < 0:
         return f"was ended by {signal.Signals(-returncode).name}"
     return f"ended with status {returncode}"
-
-
-def left_by_ray(temp_dir: Path) -> list[psutil.Process]:
-    """What Ray's processes started and left, found by the temporary folder in the environment.
-
-    Without a raylet they are nobody's children. The children of this process are Ray's own
-    processes, which have ended, and the stores.
-    """
-    ours = {psutil.Process(), *psutil.Process().children()}
-    return [each for each in psutil.process_iter() if each not in ours and _uses(each, temp_dir)]
-
-
-def _uses(process: psutil.Process, temp_dir: Path) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return process.environ().get(TEMPORARY_FILES) == str(temp_dir)
-    return False
-
-
-def end_all(processes: list[psutil.Process]) -> None:
-    """Waits until processes have ended, and kills those that take too long."""
-    _, left = psutil.wait_procs(processes, timeout=GONE_TIMEOUT_S)
-    for process in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(left, timeout=GONE_TIMEOUT_S)
 
 
 def waits_for(application: ApplicationStatusOverview | None) -> str:

@@ -158,18 +158,35 @@ def test_pid_of_another_process_is_not_the_server(
     assert not of_another_server or answers(postgres_server)
 
 
-def test_orphaned_server_is_taken_over_and_stopped(root: Path) -> None:
+def test_server_of_a_killed_process_ends(root: Path) -> None:
     with start_in_process(root) as starter:
         pid = pid_of(root)
+
         starter.kill()
         starter.wait()
-        assert runs(pid)
 
+        until(lambda: not runs(pid))
+
+
+def test_server_of_a_killed_process_stays_for_others(root: Path) -> None:
+    with start_in_process(root) as starter:
+        pid = pid_of(root)
         with EmbeddedPostgres(root) as dsn:
+            starter.kill()
+            starter.wait()
             assert pid_of(root) == pid
             assert answers(dsn)
 
-        assert not runs(pid)
+        until(lambda: not runs(pid))
+
+
+def test_server_is_started_after_a_killed_process(root: Path) -> None:
+    with start_in_process(root) as starter:
+        starter.kill()
+        starter.wait()
+
+        with EmbeddedPostgres(root) as dsn:
+            assert answers(dsn)
 
 
 def test_a_starter_that_still_lives_keeps_its_server(root: Path) -> None:

@@ -2,8 +2,8 @@
 
 A start takes the lock, creates the cluster if there is none, attaches to a running server or starts
 one, and waits until it accepts connections. Every user of the server holds a shared lock, which the
-kernel releases when the process dies; the last user to stop stops the server. A server whose
-starter was killed is therefore found, and stopped, by the next user.
+kernel releases when the process dies; the last user to stop stops the server. A guard process
+ends it when its users were killed (`end_with_users.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -52,6 +53,8 @@ SETTINGS: Mapping[str, str] = {
     "log_error_verbosity": "terse",  # DETAIL lines may quote rows
     "log_min_messages": "warning",
 }
+GUARD_PATH = Path(__file__).with_name("end_with_users.py")
+
 LONGEST_SOCKET_PATH = 107
 """The bytes of `sockaddr_un.sun_path` on Linux, without the NUL."""
 
@@ -93,6 +96,7 @@ class EmbeddedPostgres:
         self._processes = ProcessTable(self.data)
         self._in_use: IO[bytes] | None = None
         self._socket_directory: Path | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     def start(self) -> str:
         """Starts the server, or attaches to a running one, and returns its DSN.
@@ -107,6 +111,7 @@ class EmbeddedPostgres:
             postmaster = self._found_or_started()
             self._in_use = (self.root / "users").open("ab")
             fcntl.flock(self._in_use, fcntl.LOCK_SH)
+            self._guard_server(postmaster.pid)
         self._socket_directory = postmaster.socket_directory
         host = str(self._socket_directory)
         return make_conninfo(host=host, port=5432, user="postgres", dbname="postgres")
@@ -122,12 +127,14 @@ class EmbeddedPostgres:
         with self._starting_or_stopping():
             if self._processes.find() is None:
                 logger.error("postgresql ended", extra={"log": str(self.log)})
-                self._found_or_started()
+                self._guard_server(self._found_or_started().pid)
 
     def stop(self) -> None:
         """Detaches from the server, and stops it unless others use it. Idempotent."""
         if self._in_use is not None:
             with self._starting_or_stopping():
+                # First: it would take the lock when this process gives up its own.
+                self._end_guard()
                 if _try_exclusive_lock(self._in_use):
                     self._stop_server()
                 self._in_use.close()
@@ -288,6 +295,27 @@ class EmbeddedPostgres:
         """Whether the server has ended; reaps it if it is a child of this process."""
         _reap()
         return not self._processes.is_server(pid) and all(child.pid != pid for child in _children)
+
+    def _guard_server(self, pid: int) -> None:
+        """Starts a process that ends the server if this one is killed, and no other uses it."""
+        self._end_guard()
+        try:
+            self._guard = subprocess.Popen(
+                [sys.executable, "-S", "-E", str(GUARD_PATH), str(self.root), str(pid)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            # The next start finds the server, should this process be killed.
+            logger.warning("postgresql has no guard", extra={"reason": reason_of(error)})
+
+    def _end_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.wait()
+            self._guard = None
 
     def _stop_server(self) -> None:
         pid = self._processes.find()

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from serving.desk import ray_cluster
-from serving.desk.ray_cluster import end_all, left_by_ray
+from serving.desk import leftovers
+from serving.desk.leftovers import clear_dead_desks, end_all, left_by_ray
+from serving.desk.ray_environment import RAY_FOLDER, TEMP_DIR_PREFIX
 from tests.support.processes import is_alive
 from tests.support.waiting import until
 
@@ -51,8 +54,55 @@ def test_leftover_processes_of_ray_exclude_stores(
 def test_leftover_process_is_killed(
     orphan: psutil.Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_cluster, "GONE_TIMEOUT_S", 0)
+    monkeypatch.setattr(leftovers, "GONE_TIMEOUT_S", 0)
 
     end_all([orphan])
 
     until(lambda: not is_alive(orphan), timeout_s=20)
+
+
+HELD = """
+import sys
+from pathlib import Path
+from serving.desk.leftovers import in_use
+with in_use(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
+    """The process of a desk, whose folder is `tmp_path/trv-desk`."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"{TEMP_DIR_PREFIX}desk"
+    folder.mkdir()
+    command = [sys.executable, "-c", HELD, str(folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_folder_of_a_killed_desk_is_cleared(desk: subprocess.Popen[str], tmp_path: Path) -> None:
+    folder = tmp_path / f"{TEMP_DIR_PREFIX}desk"
+    environment = {"TMPDIR": str(folder / RAY_FOLDER)}
+    with subprocess.Popen(["sleep", "600"], env=environment) as left:
+        # The process of another desk would not be a child of this one.
+        found = [psutil.Process(left.pid)]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(psutil.Process, "children", lambda _: [])
+            said: list[str] = []
+            clear_dead_desks(said.append)
+            assert (said, folder.exists(), left.poll()) == ([], True, None)
+
+            desk.kill()
+            desk.wait()
+            clear_dead_desks(said.append)
+
+        assert [str(folder) in line for line in said] == [True]
+        assert not folder.exists()
+        assert not any(map(is_alive, found))

@@ -1,0 +1,92 @@
+"""What a desk that was killed leaves: processes of Ray, and its temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from serving.desk.ray_environment import RAY_FOLDER, TEMP_DIR_PREFIX, TEMPORARY_FILES
+
+LOCK = "lock"
+"""A file in the folder of a desk, which the kernel unlocks when the desk has ended."""
+GONE_TIMEOUT_S = 5.0
+
+
+@contextlib.contextmanager
+def in_use(folder: Path) -> Iterator[None]:
+    """Marks a folder as that of a desk that lives."""
+    unlocked = folder / f"{LOCK}.new"
+    with unlocked.open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        unlocked.rename(folder / LOCK)
+        yield
+
+
+def clear_dead_desks(report: Callable[[str], None]) -> None:
+    """Ends the processes and removes the folders of this account's desks that were killed.
+
+    The processes would keep the ports of the next desk.
+
+    Args:
+        report: Called with each folder.
+    """
+    for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:
+        for folder in parent.glob(f"{TEMP_DIR_PREFIX}*"):
+            with _taken_over(folder) as is_ours:
+                if not is_ours:
+                    continue
+                left = left_by_ray(folder / RAY_FOLDER)
+                report(f"a desk was killed: removing {folder}, and {len(left)} of its processes")
+                kill_all(left)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _taken_over(folder: Path) -> Iterator[bool]:
+    """Locks the folder of a desk that has ended; False if it is none, or another's."""
+    try:
+        is_ours = folder.lstat().st_uid == os.geteuid()
+        with (folder / LOCK).open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield is_ours
+            return
+    except OSError:
+        pass
+    yield False
+
+
+def left_by_ray(temp_dir: Path) -> list[psutil.Process]:
+    """What Ray's processes started and left, found by the temporary folder in the environment.
+
+    Without a raylet they are nobody's children. The children of this process are Ray's own
+    processes, which have ended, and the stores.
+    """
+    ours = {psutil.Process(), *psutil.Process().children()}
+    return [each for each in psutil.process_iter() if each not in ours and _uses(each, temp_dir)]
+
+
+def _uses(process: psutil.Process, temp_dir: Path) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.environ().get(TEMPORARY_FILES) == str(temp_dir)
+    return False
+
+
+def end_all(processes: list[psutil.Process]) -> None:
+    """Waits until processes have ended, and kills those that take too long."""
+    _, left = psutil.wait_procs(processes, timeout=GONE_TIMEOUT_S)
+    kill_all(left)
+
+
+def kill_all(processes: list[psutil.Process]) -> None:
+    """Kills processes, and waits until they have ended."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=GONE_TIMEOUT_S)
