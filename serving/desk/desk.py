@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import shutil
 import tempfile
 import time
@@ -35,6 +36,8 @@ LINES_OF_RAY = 12
 WIDTH_OF_RAY = 300
 """Limits for the error output of Ray, so that it fits on one screen."""
 POLL_S = 0.1
+MIN_OPEN_FILES = 8_300
+"""HAProxy accepts 4,096 connections, with two files each, and does not start without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ def running_desk(
     """
     started = time.monotonic()
     interruption.check()
+    require_open_files()
     require_folders(settings)
     _require_extras(settings)
     require_key_files(settings)
@@ -137,6 +141,24 @@ def _require_extras(settings: Settings) -> None:
         require_extras(settings)
     except DependencyError as error:
         raise DeskStartError(error.why) from error
+
+
+def require_open_files() -> None:
+    """Raises the limit of open files as far as the desk needs, for all that it starts.
+
+    Raises:
+        DeskStartError: The limit of the account is lower.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if hard != unlimited and hard < MIN_OPEN_FILES:
+        raise DeskStartError(
+            f"only {hard:,} files may be open at once, and HAProxy needs {MIN_OPEN_FILES:,} for "
+            f"its connections: start again after `ulimit -Hn {MIN_OPEN_FILES}`, which an "
+            "administrator may have to allow in /etc/security/limits.conf"
+        )
+    if soft != unlimited and soft < MIN_OPEN_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (MIN_OPEN_FILES, hard))
 
 
 def require_folders(settings: Settings) -> None:

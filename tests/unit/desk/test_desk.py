@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import threading
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 
 from serving.config.settings import Settings, load_settings
 from serving.desk.desk import (
+    MIN_OPEN_FILES,
     CancellableReport,
     address_of,
     logs_kept_on_failure,
     require_key_files,
+    require_open_files,
     started_in_background,
 )
 from serving.desk.embedded_postgres import PostgresStartError
@@ -49,6 +52,23 @@ def settings(tmp_path: Path) -> Settings:
 
 def not_interrupted() -> None:
     """A check without a signal."""
+
+
+def test_too_few_open_files_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+
+    with pytest.raises(DeskStartError, match=r"only 256 files.*8,300.*ulimit -Hn 8300"):
+        require_open_files()
+
+
+def test_limit_of_open_files_is_raised_if_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 20_000))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
+
+    require_open_files()
+
+    assert raised == [(MIN_OPEN_FILES, 20_000)]
 
 
 def test_server_starting_at_shutdown_is_stopped_afterwards() -> None:
