@@ -136,7 +136,7 @@ class EnglishFacts:
 
     def _past(self, sentence: str, said: datetime) -> Period | None:
         """The time that the sentence names, unless it is after the turn: plans may change."""
-        periods = self._dates.periods(sentence, said)
+        periods = self._dates.mentioned(sentence, said)
         return periods[0] if periods and periods[0].begins <= said else None
 
 

@@ -32,5 +32,10 @@ class AccessLog(Protocol):
 class Timeline(Protocol):
     """Finds segments by time alone."""
 
-    async def latest(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
-        """Returns the latest segments of the scope, scored by event time in seconds."""
+    async def latest(
+        self, scope: Scope, depth: int, deadline: Deadline, *, earliest_first: bool = False
+    ) -> list[Candidate]:
+        """Returns the latest segments of the scope, or the earliest, best first.
+
+        The score is the event time in seconds since 1970, negated for the earliest.
+        """

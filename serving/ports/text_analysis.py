@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from serving.domain.items.records import Fact, Segment
-from serving.domain.questions.period import Period
+from serving.domain.questions.period import NamedTimes, Period
 
 
 class EntityExtractor(Protocol):
@@ -24,14 +24,22 @@ class EntityExtractor(Protocol):
 
 
 class DateReader(Protocol):
-    """Finds the dates in a question."""
+    """Finds the times in questions and in what was said."""
 
-    def periods(self, question: str, as_of: datetime) -> tuple[Period, ...]:
-        """Returns the periods that the question names, in order.
+    def times(self, question: str, as_of: datetime) -> NamedTimes:
+        """Returns the times that a question names, in order.
 
         Args:
             question: Any text.
             as_of: The time of the question, with its zone, to which "last week" is relative.
+        """
+
+    def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
+        """Returns the times that a turn speaks of, in order, such as "tomorrow"; no long ones.
+
+        Args:
+            text: Any text.
+            said_at: When it was said, with its zone.
         """
 
 

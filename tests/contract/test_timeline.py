@@ -75,6 +75,21 @@ async def test_equal_times_are_ordered_by_id_within_depth(
     assert await stored.latest(scope(), 0) == ""
 
 
+async def test_earliest_come_first_when_wanted(stored: Stored) -> None:
+    await stored.store.write(
+        Batch(TENANT, [segment(name, event_time=NOON + days(n)) for n, name in enumerate("bcad")])
+    )
+
+    found = await stored.timeline.latest(
+        scope(as_of=NOON + days(2)), 2, Deadline.after(60), earliest_first=True
+    )
+
+    assert found == [
+        Candidate(segment_id("b"), -NOON.timestamp()),
+        Candidate(segment_id("c"), -(NOON + days(1)).timestamp()),
+    ]
+
+
 async def test_segment_after_the_clock_is_hidden(stored: Stored) -> None:
     await stored.store.write(
         Batch(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])

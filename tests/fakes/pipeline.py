@@ -9,7 +9,7 @@ from datetime import datetime
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import ItemId, TenantName, segment_id
-from serving.domain.questions.period import Period
+from serving.domain.questions.period import NamedTimes, Period
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
@@ -86,15 +86,18 @@ class HangingLeg(Leg):
 
 
 class FixedDates:
-    """Reads the same periods in every question, and remembers what it read them in."""
+    """Reads the same periods in every text, and remembers the questions."""
 
-    def __init__(self, *periods: Period) -> None:
-        self._periods = periods
+    def __init__(self, *periods: Period, alone: bool = False, earliest_first: bool = False) -> None:
+        self._times = NamedTimes(periods, alone, earliest_first)
         self.asked: list[tuple[str, datetime]] = []
 
-    def periods(self, question: str, as_of: datetime) -> tuple[Period, ...]:
+    def times(self, question: str, as_of: datetime) -> NamedTimes:
         self.asked.append((question, as_of))
-        return self._periods
+        return self._times
+
+    def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
+        return self._times.periods
 
 
 class RecordingAccess:

@@ -55,8 +55,11 @@ class InMemoryTimeline:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    async def latest(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
+    async def latest(
+        self, scope: Scope, depth: int, deadline: Deadline, *, earliest_first: bool = False
+    ) -> list[Candidate]:
+        sign = -1 if earliest_first else 1
         segments = await segments_in(self._catalog, scope)
         return best_first(
-            Candidate(found.item, found.event_time.timestamp()) for found in segments
+            Candidate(found.item, sign * found.event_time.timestamp()) for found in segments
         )[:depth]

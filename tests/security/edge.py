@@ -98,7 +98,7 @@ class Edge:
 
     def _use(self, query: Query) -> None:
         """What reads the question before a store is asked."""
-        self._dates.periods(query.text, query.local_time)
+        self._dates.times(query.text, query.local_time)
         question_spans(query.text)
         near_names_query(query.scope.tenant, query.text)
         conditions_of(query.scope.segment_filter, query.local_time)

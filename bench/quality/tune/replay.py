@@ -28,6 +28,7 @@ from serving.domain.ranking.ranked_list import (
 from serving.domain.ranking.signals import Known, Named, Traits, ranked_by
 from serving.pipeline.retrieval.legs.facts import FactsLeg, evidence_in_order
 from serving.pipeline.retrieval.ordering import Ordering, visible
+from serving.pipeline.retrieval.steps import by_time_alone
 from serving.ports.text_analysis import DateReader
 from serving.ports.vector_index import IndexAnswer
 
@@ -47,7 +48,8 @@ class Replay:
         self.found = found
         text = found.query.text
         self._query = Query(scope=found.scope, text=text)
-        self._named = Named.of(text, _dates().periods(text, found.as_of))
+        self._times = _dates().times(text, found.as_of)
+        self._named = Named.of(text, self._times.periods)
         self._lists: dict[object, RankedList] = {}
         self._signals: tuple[object, list[RankedList]] = (None, [])
 
@@ -66,7 +68,8 @@ class Replay:
         return [hit.item.id for hit in hits[:DEPTH]]
 
     def _ordered(self, profile: Profile, *, thorough: bool = False) -> Ordering:
-        lists = [self._list(spec, profile) for spec in profile.legs if spec.weight]
+        found = [self._list(spec, profile) for spec in profile.legs if spec.weight]
+        lists = by_time_alone(profile, found, lambda: self._times)
         fused = fuse(
             [*lists, *self._ranked_by_signals(profile, lists)],
             weights=profile.weights,

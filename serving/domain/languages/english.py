@@ -54,8 +54,6 @@ jan feb mar apr aug sept sep oct nov dec
 
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
 
-_COUNTS = "a an one two three four five six seven eight nine ten eleven twelve"
-
 _CHANGES = """
 actually again anymore cancel(?:led|ed)? chang(?:e|ed|es|ing) correction dropped instead mistake
 moved now postponed pushed quit replaced rescheduled shifted sold stopped swapped switch(?:ed|ing)?
@@ -120,7 +118,6 @@ ENGLISH = Language(
     possessive=re.compile(r"['’]s\b", re.IGNORECASE),
     months=tuple(_MONTHS.split()),
     weekdays=tuple(_WEEKDAYS.split()),
-    counts=tuple(_COUNTS.split()),
     changes=_any_of(_CHANGES, _CHANGES_IN_WORDS),
     past=_any_of(_PAST, "used to|back then|at first"),
     single=re.compile(rf"\b(?:{_SINGLE})\b|^(?:{_AUXILIARY})\b", re.IGNORECASE),

@@ -24,7 +24,6 @@ class Language:
         possessive: What is added to a name to say that it owns something.
         months: The names of months, short ones too.
         weekdays: The names of the days of a week.
-        counts: Small numbers, spelled out.
         changes: Finds words by which people say that something has changed.
         past: Finds words of a question that asks for what once held.
         single: Finds words of a question that one value answers, the present one.
@@ -42,7 +41,6 @@ class Language:
     possessive: re.Pattern[str] = _NEVER
     months: tuple[str, ...] = ()
     weekdays: tuple[str, ...] = ()
-    counts: tuple[str, ...] = ()
     changes: re.Pattern[str] = _NEVER
     past: re.Pattern[str] = _NEVER
     single: re.Pattern[str] = _NEVER

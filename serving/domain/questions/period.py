@@ -26,3 +26,16 @@ class Period:
     def distance(self, instant: datetime) -> timedelta:
         """The distance of an instant to the nearer end; zero within the period."""
         return max(self.begins - instant, instant - self.ends, _NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTimes:
+    """The times that a question names.
+
+    `alone`: it names nothing else, as in "What happened yesterday?". `earliest_first`: it asks for
+    the beginning of them, as in "What was the first thing we talked about?".
+    """
+
+    periods: tuple[Period, ...] = ()
+    alone: bool = False
+    earliest_first: bool = False

@@ -36,7 +36,7 @@ from serving.pipeline.retrieval.legs.leg import (
     LegAnswer,
     LegRequest,
     LegSkippedError,
-    Periods,
+    Times,
     UpstreamAnswer,
 )
 from serving.ports.change_log import Consistency, Projection
@@ -115,7 +115,7 @@ class LegRunner:
         query: Query,
         profile: Profile,
         lookup: VectorLookup,
-        periods: Periods,
+        times: Times,
         deadline: Deadline,
         shed: frozenset[str] = NOTHING,
     ) -> list[LegResult]:
@@ -136,7 +136,7 @@ class LegRunner:
                 deadline=deadline,
                 depth=depth_to_read(spec.depth_for(profile.limit), profile.rank_style),
                 limit=profile.limit,
-                periods=periods,
+                times=times,
                 found_by={name: partial(_upstream_answer, tasks[name]) for name in spec.leans_on},
             )
             tasks[spec.name] = asyncio.create_task(

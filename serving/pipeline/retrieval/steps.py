@@ -36,7 +36,7 @@ from serving.pipeline.index.vector_space import VectorLookup
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import NOTHING, RERANK
 from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
-from serving.pipeline.retrieval.legs.leg import Periods
+from serving.pipeline.retrieval.legs.leg import Times
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
 from serving.pipeline.retrieval.ordering import Hit, Ordering
 from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
@@ -161,13 +161,15 @@ class RetrievalSteps:
         """
         started = time.perf_counter()
         query, corrections = await self.with_corrected_names(query, profile, deadline)
-        periods = self._periods_of(query)
-        results, embedding_s = await self._run_legs(query, profile, periods, deadline, shed)
+        times = self._times_of(query)
+        results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
         _check_required(query, results)
-        found = [result.ranked for result in results if result.ranked is not None]
+        found = by_time_alone(
+            profile, [result.ranked for result in results if result.ranked is not None], times
+        )
 
         loading = _Loading(self._store, self._store_breaker, query, deadline)
-        signals = await self._signals(query, profile, found, periods, loading)
+        signals = await self._signals(query, profile, found, times, loading)
         fused = _fuse(profile, [*found, *signals])
         ordering = Ordering(profile, query, fused, thorough=thorough)
         while batch := ordering.next_to_load():
@@ -212,8 +214,8 @@ class RetrievalSteps:
             AllLegsFailedError: Every leg that ran failed.
             StoreUnavailableError: A leg could not reach PostgreSQL.
         """
-        periods = self._periods_of(query)
-        results, _ = await self._run_legs(query, profile, periods, deadline, shed)
+        times = self._times_of(query)
+        results, _ = await self._run_legs(query, profile, times, deadline, shed)
         return results
 
     async def rerank(
@@ -230,15 +232,15 @@ class RetrievalSteps:
             return query, ()
         return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
 
-    def _periods_of(self, query: Query) -> Periods:
-        """Reads the dates of a question when first asked for: reading one takes milliseconds."""
-        return cache(partial(self._dates.periods, query.text, query.local_time))
+    def _times_of(self, query: Query) -> Times:
+        """Reads the times of a question when first asked for, once."""
+        return cache(partial(self._dates.times, query.text, query.local_time))
 
     async def _run_legs(
         self,
         query: Query,
         profile: Profile,
-        periods: Periods,
+        times: Times,
         deadline: Deadline,
         shed: frozenset[str] = NOTHING,
     ) -> tuple[list[LegResult], float]:
@@ -246,7 +248,7 @@ class RetrievalSteps:
         parts = questions_of(query.text) if profile.split_questions else ()
         lookup = VectorLookup(query, self._spaces.for_query(query), parts)
         results = await self._legs.run(
-            query, profile, lookup, periods, RANKING.before(deadline), shed
+            query, profile, lookup, times, RANKING.before(deadline), shed
         )
         return results, lookup.embedding_s
 
@@ -255,14 +257,14 @@ class RetrievalSteps:
         query: Query,
         profile: Profile,
         found: Sequence[RankedList],
-        periods: Periods,
+        times: Times,
         loading: _Loading,
     ) -> list[RankedList]:
         """Returns a list per signal, of the candidates that still exist."""
         named = Named.of(query.text)
         names = [signal.name for signal in profile.signals if signal.weight]
         if TIME in names:
-            named = Named(named.words, periods())
+            named = Named(named.words, times().periods)
             if not named.periods:
                 names.remove(TIME)  # it ranks nothing
         if not names:
@@ -285,6 +287,18 @@ class RetrievalSteps:
 
 
 Read = TypeVar("Read")
+
+
+def by_time_alone(
+    profile: Profile, found: Sequence[RankedList], times: Times
+) -> Sequence[RankedList]:
+    """The list of the leg of named times, if a question names nothing but these; else all lists.
+
+    "What happened yesterday?" has no words and no meaning that a turn of that day would share.
+    """
+    timed = {spec.name for spec in profile.legs if spec.named_times}
+    of_time = [ranked for ranked in found if ranked.leg in timed and ranked.candidates]
+    return of_time if of_time and times().alone else found
 
 
 class _Loading:

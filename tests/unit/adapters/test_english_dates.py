@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -10,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.adapters.text_analysis.english_dates import MAX_DATES, EnglishDates
+from serving.domain.questions.period import Period
 
 NOW = datetime(2023, 11, 15, 10, 30, tzinfo=UTC)
+TABLE = Path(__file__).with_name("english_times.tsv").read_text().splitlines()
+CLOCKS = [
+    datetime.strptime(f"{each} UTC", "%a %Y-%m-%dT%H:%M %Z") for each in TABLE[0].split("\t")[1:]
+]
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +26,33 @@ def dates() -> EnglishDates:
     return EnglishDates()
 
 
+def written(periods: Iterable[Period]) -> list[str]:
+    """`2026-11-25T18:00..2026-11-26`, without an end that is open."""
+    return [f"{_instant(each.begins)}..{_instant(each.ends)}" for each in periods]
+
+
+def _instant(instant: datetime) -> str:
+    if instant.year in (MINYEAR, MAXYEAR):
+        return ""
+    return f"{instant:%Y-%m-%dT%H:%M}".removesuffix("T00:00")
+
+
 def read(dates: EnglishDates, question: str, as_of: datetime = NOW) -> list[str]:
-    return [
-        f"{period.begins:%Y-%m-%d}..{period.ends:%Y-%m-%d}"
-        for period in dates.periods(question, as_of)
-    ]
+    return written(dates.times(question, as_of).periods)
+
+
+def mentioned(dates: EnglishDates, text: str, said_at: datetime = NOW) -> list[str]:
+    return written(dates.mentioned(text, said_at))
+
+
+@pytest.mark.parametrize("row", TABLE[1:], ids=lambda row: row.partition("\t")[0])
+def test_phrase_is_read_at_three_dates(dates: EnglishDates, row: str) -> None:
+    phrase, *periods = row.split("\t")
+
+    for as_of, expected in zip(CLOCKS, periods, strict=True):
+        assert (
+            " ".join(read(dates, f"What was said {phrase}?", as_of.replace(tzinfo=UTC))) == expected
+        )
 
 
 @pytest.mark.parametrize(
@@ -32,7 +61,7 @@ def read(dates: EnglishDates, question: str, as_of: datetime = NOW) -> list[str]
         ("What did Joanna watch on 1 May, 2022?", "2022-05-01..2022-05-02"),
         ("what did joanna watch on 1 may 2022", "2022-05-01..2022-05-02"),
         ("Where was she on the 10th of February 2024?", "2024-02-10..2024-02-11"),
-        ("What happened before January 4th, 2024?", "2024-01-04..2024-01-05"),
+        ("What happened before January 4th, 2024?", "..2024-01-04"),
         ("Who called on 4th October?", "2023-10-04..2023-10-05"),
         ("Who called on 24 December?", "2022-12-24..2022-12-25"),
         ("Which class did he have on 21.01.2024?", "2024-01-21..2024-01-22"),
@@ -49,7 +78,7 @@ def read(dates: EnglishDates, question: str, as_of: datetime = NOW) -> list[str]
         ("And the day before yesterday?", "2023-11-13..2023-11-14"),
         ("What is up next month?", "2023-12-01..2024-01-01"),
         ("Who called on Friday?", "2023-11-10..2023-11-11"),
-        ("Who has called since Friday?", "2023-11-10..2023-11-11"),
+        ("Who has called since Friday?", "2023-11-10..2023-11-16"),
         ("What did we do last weekend?", "2023-11-11..2023-11-13"),
         ("Where was he last year?", "2022-01-01..2023-01-01"),
     ],
@@ -89,15 +118,147 @@ def test_a_date_is_read_from_which_another_is_counted(
 
 
 @pytest.mark.parametrize(
-    "question",
+    ("question", "period"),
     [
-        "Who came weeks after 1 May 2023?",
-        "Who slept the day after, on 1 May 2023?",
-        "Who spent two weeks abroad before 1 May 2023?",
+        ("Who came weeks after 1 May 2023?", "2023-05-02..2023-11-16"),
+        ("Who slept the day after, on 1 May 2023?", "2023-05-01..2023-05-02"),
+        ("Who spent two weeks abroad before 1 May 2023?", "..2023-05-01"),
     ],
 )
-def test_invalid_distance_leaves_the_date_unchanged(dates: EnglishDates, question: str) -> None:
-    assert read(dates, question) == ["2023-05-01..2023-05-02"]
+def test_invalid_distance_leaves_the_date_unchanged(
+    dates: EnglishDates, question: str, period: str
+) -> None:
+    assert read(dates, question) == [period]
+
+
+@pytest.mark.parametrize(
+    ("question", "period"),
+    [
+        ("What is planned on Saturday?", "2023-11-18..2023-11-19"),
+        ("What are we doing this weekend?", "2023-11-18..2023-11-20"),
+        ("Do I have anything on Tuesday?", "2023-11-21..2023-11-22"),
+        ("Who will come on the 3rd?", "2023-12-03..2023-12-04"),
+        ("What is due by Friday?", "..2023-11-18"),
+        ("What's on in the next two weeks?", "2023-11-15..2023-11-30"),
+        ("What is happening in two weeks?", "2023-11-27..2023-12-04"),
+        ("What do I have a week from Friday?", "2023-11-24..2023-11-25"),
+        ("Where are we going this Christmas?", "2023-12-24..2023-12-27"),
+        ("Where will we be in May?", "2024-05-01..2024-06-01"),
+        ("What is planned for later this week?", "2023-11-15T10:30..2023-11-20"),
+        ("Where is she going on Monday of next week?", "2023-11-20..2023-11-21"),
+    ],
+)
+def test_question_about_the_future_names_the_next(
+    dates: EnglishDates, question: str, period: str
+) -> None:
+    assert read(dates, question) == [period]
+
+
+@pytest.mark.parametrize(
+    ("text", "period"),
+    [
+        ("I have a dentist appointment tomorrow.", "2023-11-16..2023-11-17"),
+        ("Dentist is on Thursday at half past three.", "2023-11-16..2023-11-17"),
+        ("The boiler man can come next Wednesday.", "2023-11-22..2023-11-23"),
+        ("The operation has been set for the twenty-third.", "2023-11-23..2023-11-24"),
+        ("They need the bed, it's the first of December now.", "2023-12-01..2023-12-02"),
+        ("The office rang. It's now Tuesday the twenty-first at nine.", "2023-11-21..2023-11-22"),
+        ("The landlord called, the rent goes up to 940 from January.", "2024-01-01..2024-02-01"),
+        ("Booked the ferry, leaving on the ninth of May.", "2024-05-09..2024-05-10"),
+        ("Pieter wants to come over on Friday evening.", "2023-11-17T17:00..2023-11-18"),
+        ("I will be back in three days.", "2023-11-18..2023-11-19"),
+        ("On Friday we went to the zoo.", "2023-11-10..2023-11-11"),
+        ("On Friday, we went to the zoo.", "2023-11-10..2023-11-11"),
+        ("Yesterday I bought a coat, 120 down from 200.", "2023-11-14..2023-11-15"),
+        ("We cycled along the Danube last summer.", "2023-06-01..2023-09-01"),
+        ("He was born on 5 June 1987.", "1987-06-05..1987-06-06"),
+    ],
+)
+def test_turn_speaks_of_the_days_it_names(dates: EnglishDates, text: str, period: str) -> None:
+    assert mentioned(dates, text) == [period]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "He's vegetarian now, since last year.",
+        "I told him before Christmas.",
+        "On Mondays we close at six.",
+        "There's a reading group on the first Wednesday of each month.",
+        "Last day at the shop. They gave me a voucher for 50 euros.",
+        "My locker is number 27 and the rent is 2024 a month.",
+        "It was 85 and the insurance pays half.",
+    ],
+)
+def test_turn_speaks_of_no_long_or_repeated_time(dates: EnglishDates, text: str) -> None:
+    assert mentioned(dates, text) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "zone", "period"),
+    [
+        ("last summer", "Europe/Lisbon", "2023-06-01"),
+        ("last summer", "Australia/Sydney", "2022-12-01"),
+        ("last summer", "America/Sao_Paulo", "2022-12-01"),
+        ("this spring", "Pacific/Auckland", "2023-09-01"),
+        ("in winter", "Africa/Johannesburg", "2023-06-01"),
+        ("last autumn", "America/New_York", "2022-09-01"),
+    ],
+)
+def test_season_is_that_of_the_hemisphere(
+    dates: EnglishDates, question: str, zone: str, period: str
+) -> None:
+    now = NOW.astimezone(ZoneInfo(zone))
+
+    (found,) = dates.times(f"What was said {question}?", now).periods
+
+    assert f"{found.begins.astimezone(now.tzinfo):%Y-%m-%d}" == period
+
+
+@pytest.mark.parametrize(
+    ("question", "alone"),
+    [
+        ("What happened yesterday?", True),
+        ("what did I do on friday", True),
+        ("What's on my calendar tomorrow?", True),
+        ("What did we talk about in the last two weeks?", True),
+        ("What was the first thing we talked about?", True),
+        ("What did Frank report yesterday?", False),
+        ("What broke last night?", False),
+        ("Which dress did I buy on Friday?", False),
+        ("What did I say?", False),
+        ("What did I say before my birthday?", False),
+    ],
+)
+def test_question_that_names_only_a_time_is_noticed(
+    dates: EnglishDates, question: str, alone: bool
+) -> None:
+    assert dates.times(question, NOW).alone is alone
+
+
+@pytest.mark.parametrize(
+    ("question", "earliest_first"),
+    [
+        ("What was the first thing we talked about?", True),
+        ("When did we first talk?", True),
+        ("What did we most recently talk about?", False),
+        ("What was the last thing I told you?", False),
+    ],
+)
+def test_first_and_last_thing_have_all_time(
+    dates: EnglishDates, question: str, earliest_first: bool
+) -> None:
+    times = dates.times(question, NOW)
+
+    assert (written(times.periods), times.alone) == ([".."], True)
+    assert times.earliest_first is earliest_first
+
+
+def test_first_thing_of_a_day_is_within(dates: EnglishDates) -> None:
+    times = dates.times("What was the first thing I told you yesterday?", NOW)
+
+    assert written(times.periods) == ["2023-11-14..2023-11-15"]
+    assert times.earliest_first
 
 
 @pytest.mark.parametrize(
@@ -112,6 +273,53 @@ def test_invalid_distance_leaves_the_date_unchanged(dates: EnglishDates, questio
         "Who came two weeks after the wedding?",
         "What happens on 9999-12-31, and in 9999?",
         "What happened on 99.99.2024?",
+        "One second please, who is it?",
+        "What is the second thing on the list?",
+        "On the second floor, who lives there?",
+        "On the 3rd floor, who lives there?",
+        "Where is the sun in the picture?",
+        "Did mum fall down the stairs?",
+        "What is the spring in the mattress made of?",
+        "How do I march in step?",
+        "Who is on the march?",
+        "Who is covering whose Saturday, Nadia or Tomas?",
+        "What did we change Albright's Wednesday visit to?",
+        "What time is the Friday table at Osteria Lunetta?",
+        "On Mondays when does the library close?",
+        "Does the shop open every weekday?",
+        "How many may 5 cats eat?",
+        "We march 5 miles a day, why?",
+        "Who may not eat at the holiday lunch?",
+        "What did Mark say to April?",
+        "Is June coming to dinner?",
+        "Does August like his job?",
+        "Who is Will and what is his last name?",
+        "Which was the last straw?",
+        "At the last minute, what changed?",
+        "What is the next day like?",
+        "How many minutes does an hour have?",
+        "The fall of Rome, what about it?",
+        "Was she hurt before the fall?",
+        "Which day is the dentist?",
+        "Who is 30 years old?",
+        "How long did three weeks feel?",
+        "I had a second thought, about what?",
+        "What is my locker number?",
+        "Is 0014 open?",
+        "What is the code 2024?",
+        "Which dec is it?",
+        "He sat on the mat, who?",
+        "She is in her twenties, who?",
+        "When was the last day of school?",
+        "What do I wear for spring cleaning?",
+        "Which mar bar?",
+        "How many days are there in a week?",
+        "Who is the president in the last book?",
+        "What did I say before my birthday?",
+        "What happened after the wedding?",
+        "How long did we march in the sun?",
+        "Can you wait a second, Sunny?",
+        "Which spring of the mattress broke in the fall?",
         "",
     ],
 )
@@ -145,7 +353,7 @@ def test_days_are_those_of_the_zone(
 ) -> None:
     now = datetime(2026, 3, 8, 22, tzinfo=UTC).astimezone(ZoneInfo(zone))
 
-    (period,) = dates.periods(question, now)
+    (period,) = dates.times(f"What was said {question}?", now).periods
 
     assert period.begins == begins
     assert period.ends - period.begins == timedelta(hours=hours)
@@ -167,7 +375,7 @@ def test_days_are_those_of_the_zone(
 )
 def test_no_date_is_beyond_the_calendar(dates: EnglishDates, when: str, year: int) -> None:
     for as_of in (datetime(year, 1, 1, tzinfo=UTC), datetime(year, 12, 31, 23, tzinfo=UTC)):
-        assert all(each.begins < each.ends for each in dates.periods(when, as_of))
+        assert all(each.begins < each.ends for each in dates.times(when, as_of).periods)
 
 
 @given(
@@ -179,5 +387,5 @@ def test_no_date_is_beyond_the_calendar(dates: EnglishDates, when: str, year: in
     st.datetimes(timezones=st.just(UTC)),
 )
 def test_no_text_and_no_clock_makes_it_fail(question: str, as_of: datetime) -> None:
-    for period in EnglishDates().periods(question, as_of):
+    for period in EnglishDates().times(question, as_of).periods:
         assert period.begins < period.ends

@@ -16,15 +16,18 @@ class PostgresTimeline:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def latest(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
+    async def latest(
+        self, scope: Scope, depth: int, deadline: Deadline, *, earliest_first: bool = False
+    ) -> list[Candidate]:
+        order, sign = ("", "-") if earliest_first else ("DESC", "")
         conditions = conditions_of(scope.segment_filter, scope.as_of)
         async with self._database.planned_search(deadline, scope.tenant) as connection:
             cursor = await connection.execute(
                 f"""
-                SELECT id, extract(epoch FROM event_time)::float8 FROM segment
+                SELECT id, {sign}extract(epoch FROM event_time)::float8 FROM segment
                  WHERE tenant_id = {TENANT_ID} -- tenant filter
                    AND NOT sensitive{conditions}
-                 ORDER BY event_time DESC, id LIMIT %(depth)s::int4
+                 ORDER BY event_time {order}, id LIMIT %(depth)s::int4
                 """,
                 {"tenant": scope.tenant, "depth": depth, **conditions.values},
                 prepare=True,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId
-from serving.domain.questions.period import Period
+from serving.domain.questions.period import NamedTimes
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import LegSpec
 from serving.domain.ranking.ranked_list import Candidate
@@ -56,7 +56,7 @@ class UpstreamAnswer:
         return list(dict.fromkeys(candidate.item for candidate in self.candidates))
 
 
-Periods = Callable[[], tuple[Period, ...]]
+Times = Callable[[], NamedTimes]
 """Reads the times that a question names."""
 
 
@@ -65,7 +65,7 @@ class LegRequest:
     """The input of a leg.
 
     `spec` and `query.scope` are those of this leg, with its lookback applied; `depth` is the number
-    of candidates to find, `limit` the limit of the answer. `periods` reads those that the question
+    of candidates to find, `limit` the limit of the answer. `times` reads those that the question
     names, once. `found_by` awaits the answers of its upstream legs.
     """
 
@@ -75,7 +75,7 @@ class LegRequest:
     deadline: Deadline
     depth: int
     limit: int
-    periods: Periods
+    times: Times
     found_by: Mapping[str, Callable[[], Awaitable[UpstreamAnswer]]] = field(default_factory=dict)
 
     async def found_before(self, legs: Sequence[str]) -> UpstreamAnswer:

@@ -23,17 +23,20 @@ class TemporalLeg(Leg):
 
     async def find(self, request: LegRequest) -> LegAnswer:
         depth = request.depth
+        scopes, earliest_first = self._scopes(request)
         found = await asyncio.gather(
             *(
-                self._timeline.latest(scope, depth, request.deadline)
-                for scope in self._scopes(request)
+                self._timeline.latest(scope, depth, request.deadline, earliest_first=earliest_first)
+                for scope in scopes
             )
         )
         candidates = {candidate.item: candidate for each in found for candidate in each}
         return LegAnswer(best_first(candidates.values())[:depth])
 
-    def _scopes(self, request: LegRequest) -> list[Scope]:
+    def _scopes(self, request: LegRequest) -> tuple[list[Scope], bool]:
         scope = request.query.scope
         if not request.spec.named_times:
-            return [scope]
-        return [scope.within(TimeRange(each.begins, each.ends)) for each in request.periods()]
+            return [scope], False
+        times = request.times()
+        within = [scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
+        return within, times.earliest_first

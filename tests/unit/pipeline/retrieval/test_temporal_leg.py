@@ -11,7 +11,7 @@ from serving.domain.questions.period import Period
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.pipeline.retrieval.legs import TemporalLeg
-from tests.fakes.pipeline import FixedDates
+from tests.fakes.pipeline import FixedDates, FixedLeg
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, days, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of
@@ -60,6 +60,35 @@ async def test_a_question_without_a_time_finds_nothing_by_it() -> None:
     assert await asked() == []
 
 
+@pytest.mark.parametrize(("alone", "found"), [(True, ["c", "b"]), (False, ["c", "b", "a"])])
+async def test_only_time_named_is_the_answer(alone: bool, found: list[str]) -> None:
+    dates = FixedDates(period(-2.5, -0.5), alone=alone)
+
+    assert await asked_with_words("a c", dates) == found
+
+
+async def test_empty_time_leaves_the_answer_to_words() -> None:
+    dates = FixedDates(period(-9.5, -8.5), alone=True)
+
+    assert await asked_with_words("a c", dates) == ["a", "c"]
+
+
+async def asked_with_words(words: str, dates: FixedDates) -> list[str]:
+    store = await store_of(*SAID)
+    legs = {"lexical": FixedLeg(words), "temporal": TemporalLeg(InMemoryTimeline(store))}
+    specs = (LegSpec(name="lexical", weight=0.1), LegSpec(name="temporal", named_times=True))
+    answer = await retriever(store, legs, dates=dates).retrieve(
+        query("?", scope=scope(as_of=NOON)), Profile(name="times", legs=specs), soon()
+    )
+    return hit_ids(answer)
+
+
+async def test_earliest_are_first_when_asked_for() -> None:
+    dates = FixedDates(period(-99, 99), alone=True, earliest_first=True)
+
+    assert await asked_with_words("d", dates) == ["a", "b", "c", "d"]
+
+
 async def test_dates_of_a_question_are_read_once() -> None:
     dates = FixedDates(period(-2.5, -0.5))
     profile = Profile(
@@ -88,7 +117,8 @@ async def test_without_the_option_the_latest_of_all_are_found() -> None:
     ],
 )
 def test_the_time_of_a_question_is_in_its_text(question: str, day: tuple[int, int, int]) -> None:
-    (named,) = EnglishDates().periods(question, datetime(2026, 3, 24, 15, tzinfo=NOON.tzinfo))
+    asked_at = datetime(2026, 3, 24, 15, tzinfo=NOON.tzinfo)
+    (named,) = EnglishDates().times(question, asked_at).periods
 
     assert (named.begins.year, named.begins.month, named.begins.day) == day
     assert named.ends - named.begins == days(1)
