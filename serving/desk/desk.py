@@ -25,6 +25,7 @@ from serving.config.settings import Settings
 from serving.deployments.app import serve_config
 from serving.desk.embedded_neo4j.launcher import EmbeddedNeo4j
 from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError
+from serving.desk.embedded_postgres.service_role import give_to_service
 from serving.desk.interruption import Interruption
 from serving.desk.ray_cluster import DeskRay, choose_ports
 from serving.desk.ray_environment import DeskAddresses, DeskEndedError, DeskStartError
@@ -113,6 +114,7 @@ def running_desk(
                 addresses = ray.start()
             dsn = address_of(postgres, interruption.check)
             require_schema(dsn or _configured_dsn(settings))
+            dsn = None if dsn is None else give_to_service(dsn)
             arguments = _arguments(settings, dsn, address_of(neo4j, interruption.check))
             address_of(encoder, interruption.check)
             report("deploying the service")
