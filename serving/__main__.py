@@ -176,6 +176,18 @@ def extract(*, dry_run: bool, failed: bool) -> None:
 
 
 @main.command()
+@click.option("--tenant", default="", help="The tenant.  [default: all]")
+@click.option(
+    "--time-zone", default="", metavar="ZONE", help="Where its turns were said.  [default: UTC]"
+)
+def mentions(*, tenant: str, time_zone: str) -> None:
+    """Read the times that stored turns speak of again, such as "tomorrow"."""
+    from serving.commands.mentions import run
+
+    run(_settings(), tenant=tenant, time_zone=time_zone)
+
+
+@main.command()
 def doctor() -> None:
     """Show what this machine has and what the service would use for each part."""
     from serving.desk.doctor import examine

@@ -189,7 +189,9 @@ def _use_cases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names),
         explainer=AbsenceExplainer(Tracer(steps), postgres.store, spaces, graph),
-        ingestor=Ingestor(postgres.store, CapitalisedEntities(LANGUAGE), write_slots_of(settings)),
+        ingestor=Ingestor(
+            postgres.store, CapitalisedEntities(LANGUAGE), write_slots_of(settings), EnglishDates()
+        ),
         eraser=Eraser(postgres.store, postgres.lexical, spaces, graph, postgres.consistency),
         observer=Observer(
             about=about,

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName
+from serving.domain.questions.period import Period
 from serving.domain.questions.query import Scope
 from serving.domain.ranking.ranked_list import Candidate
 
@@ -38,4 +39,13 @@ class Timeline(Protocol):
         """Returns the latest segments of the scope, or the earliest, best first.
 
         The score is the event time in seconds since 1970, negated for the earliest.
+        """
+
+    async def mentioning(
+        self, period: Period, scope: Scope, depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        """Returns the latest segments of the scope whose text speaks of a part of the period.
+
+        What speaks of a time much longer than the period is not about it. The score is the event
+        time in seconds since 1970.
         """

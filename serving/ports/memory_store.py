@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Literal, Protocol
 
 from serving.domain.budget import Deadline
@@ -44,6 +44,7 @@ class Batch:
         extracted: Segments whose entities the service found.
         undated: Items whose time the service set.
         given: The vectors that came with segments.
+        time_zone: Where the turns were said, whose days their texts name.
     """
 
     tenant: TenantName
@@ -52,6 +53,7 @@ class Batch:
     extracted: frozenset[ItemId] = frozenset()
     undated: frozenset[ItemId] = frozenset()
     given: GivenVectors | None = None
+    time_zone: tzinfo = UTC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,6 +199,8 @@ def from_segment(segment: Segment) -> segment_pb2.Segment:
         keywords=segment.keywords,
         created_at=timestamp(segment.created_at),
         updated_at=timestamp(segment.updated_at),
+        mentions_from=timestamp(segment.mentions_from),
+        mentions_to=timestamp(segment.mentions_to),
     )
 
 

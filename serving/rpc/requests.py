@@ -108,6 +108,7 @@ def to_ingest_call(
     with Checker() as check:
         tenant = check.tenant(request.tenant)
         check.text("text_search_config", request.text_search_config, 63)
+        time_zone = check.time_zone("time_zone", request.time_zone)
         if not request.items:
             check.reject("items", "must not be empty")
         if len(request.items) > MAX_ITEMS:
@@ -140,6 +141,7 @@ def to_ingest_call(
         request.text_search_config,
         undated=frozenset(undated),
         given=GivenVectors(model, vectors) if model else None,
+        time_zone=time_zone,
     )
     return IngestCall(batch, list(items), rejected)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.items.records import TenantName, segment_id
+from serving.domain.items.records import Segment, TenantName, segment_id
+from serving.domain.questions.period import Period
 from serving.domain.questions.query import Filter, Scope, TimeRange
 from serving.domain.ranking.ranked_list import Candidate
 from serving.ports.access import Timeline
@@ -88,6 +89,46 @@ async def test_earliest_come_first_when_wanted(stored: Stored) -> None:
         Candidate(segment_id("b"), -NOON.timestamp()),
         Candidate(segment_id("c"), -(NOON + days(1)).timestamp()),
     ]
+
+
+def about(id_: str, begins: float, ends: float, **fields: Any) -> Segment:
+    """A segment whose text speaks of these days, counted from noon."""
+    begin, end = NOON + days(begins), NOON + days(ends)
+    return segment(id_, mentions_from=begin, mentions_to=end, **fields)
+
+
+async def test_segments_that_mention_a_period_are_found(stored: Stored) -> None:
+    await stored.store.write(
+        Batch(
+            TENANT,
+            [
+                about("on", 4, 5, event_time=NOON + days(1)),
+                about("across", 3, 4.5, event_time=NOON + days(0.5)),
+                about("before", 3, 4),
+                about("after", 5, 6),
+                about("long", 0, 30),
+                about("hidden", 4, 5, sensitive=True),
+                about("later", 4, 5, event_time=NOON + days(9)),
+                segment("none"),
+            ],
+        )
+    )
+
+    found = await stored.timeline.mentioning(
+        Period(NOON + days(4), NOON + days(5)), scope(as_of=NOON + days(2)), 9, Deadline.after(60)
+    )
+
+    assert found == [
+        Candidate(segment_id("on"), (NOON + days(1)).timestamp()),
+        Candidate(segment_id("across"), (NOON + days(0.5)).timestamp()),
+    ]
+
+
+async def test_mentions_of_another_tenant_stay_hidden(stored: Stored) -> None:
+    await stored.store.write(Batch(OTHER, [about("theirs", 4, 5)]))
+
+    period = Period(NOON + days(4), NOON + days(5))
+    assert await stored.timeline.mentioning(period, scope(), 9, Deadline.after(60)) == []
 
 
 async def test_segment_after_the_clock_is_hidden(stored: Stored) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, Segment, TenantName
+from serving.domain.questions.period import Period, longest_about
 from serving.domain.questions.query import Scope
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.ports.memory_store import Catalog
@@ -62,4 +63,17 @@ class InMemoryTimeline:
         segments = await segments_in(self._catalog, scope)
         return best_first(
             Candidate(found.item, sign * found.event_time.timestamp()) for found in segments
+        )[:depth]
+
+    async def mentioning(
+        self, period: Period, scope: Scope, depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        return best_first(
+            Candidate(found.item, found.event_time.timestamp())
+            for found in await segments_in(self._catalog, scope)
+            if found.mentions_from is not None
+            and found.mentions_to is not None
+            and found.mentions_from < period.ends
+            and found.mentions_to > period.begins
+            and found.mentions_to - found.mentions_from <= longest_about(period)
         )[:depth]

@@ -154,8 +154,11 @@ type IngestRequest struct {
 	// of an existing tenant is FAILED_PRECONDITION
 	// (TEXT_SEARCH_CONFIG_CONFLICT).
 	TextSearchConfig string `protobuf:"bytes,3,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Where the turns were said: "tomorrow" in a text is a day there. As in
+	// RetrieveRequest.
+	TimeZone      string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IngestRequest) Reset() {
@@ -205,6 +208,13 @@ func (x *IngestRequest) GetItems() []*IngestItem {
 func (x *IngestRequest) GetTextSearchConfig() string {
 	if x != nil {
 		return x.TextSearchConfig
+	}
+	return ""
+}
+
+func (x *IngestRequest) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
 	}
 	return ""
 }
@@ -488,8 +498,10 @@ type IngestStreamRequest struct {
 	Items []*IngestItem `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
 	// As in IngestRequest.
 	TextSearchConfig string `protobuf:"bytes,3,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// As in IngestRequest.
+	TimeZone      string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IngestStreamRequest) Reset() {
@@ -539,6 +551,13 @@ func (x *IngestStreamRequest) GetItems() []*IngestItem {
 func (x *IngestStreamRequest) GetTextSearchConfig() string {
 	if x != nil {
 		return x.TextSearchConfig
+	}
+	return ""
+}
+
+func (x *IngestStreamRequest) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
 	}
 	return ""
 }
@@ -1078,11 +1097,12 @@ var File_trivium_v1_ingest_service_proto protoreflect.FileDescriptor
 const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ftrivium/v1/ingest_service.proto\x12\n" +
-	"trivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\x83\x01\n" +
+	"trivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xa0\x01\n" +
 	"\rIngestRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12,\n" +
 	"\x05items\x18\x02 \x03(\v2\x16.trivium.v1.IngestItemR\x05items\x12,\n" +
-	"\x12text_search_config\x18\x03 \x01(\tR\x10textSearchConfig\"m\n" +
+	"\x12text_search_config\x18\x03 \x01(\tR\x10textSearchConfig\x12\x1b\n" +
+	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\"m\n" +
 	"\n" +
 	"IngestItem\x12/\n" +
 	"\asegment\x18\x01 \x01(\v2\x13.trivium.v1.SegmentH\x00R\asegment\x12&\n" +
@@ -1100,11 +1120,12 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"violations\"G\n" +
 	"\rItemViolation\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x89\x01\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xa6\x01\n" +
 	"\x13IngestStreamRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12,\n" +
 	"\x05items\x18\x02 \x03(\v2\x16.trivium.v1.IngestItemR\x05items\x12,\n" +
-	"\x12text_search_config\x18\x03 \x01(\tR\x10textSearchConfig\"\x92\x02\n" +
+	"\x12text_search_config\x18\x03 \x01(\tR\x10textSearchConfig\x12\x1b\n" +
+	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\"\x92\x02\n" +
 	"\x14IngestStreamResponse\x12#\n" +
 	"\rcreated_count\x18\x01 \x01(\x03R\fcreatedCount\x12#\n" +
 	"\rupdated_count\x18\x02 \x01(\x03R\fupdatedCount\x12'\n" +

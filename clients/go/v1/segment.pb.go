@@ -72,7 +72,14 @@ type Segment struct {
 	// Input only. The vector of its text, if the caller has computed it with the
 	// model of the service. Unset means that the service computes it. Stored with
 	// a segment that is created or updated; a sensitive segment must not have one.
-	Embedding     *Embedding `protobuf:"bytes,16,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	Embedding *Embedding `protobuf:"bytes,16,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	// Output only. The time that the text speaks of, such as the next day for
+	// "tomorrow", from here on. The server reads it when the segment is written;
+	// of several times it is the stretch of all. Unset if it names none, or only
+	// long ones.
+	MentionsFrom *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=mentions_from,json=mentionsFrom,proto3" json:"mentions_from,omitempty"`
+	// Output only. Where the time that the text speaks of ends.
+	MentionsTo    *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=mentions_to,json=mentionsTo,proto3" json:"mentions_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -219,6 +226,20 @@ func (x *Segment) GetEmbedding() *Embedding {
 	return nil
 }
 
+func (x *Segment) GetMentionsFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.MentionsFrom
+	}
+	return nil
+}
+
+func (x *Segment) GetMentionsTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.MentionsTo
+	}
+	return nil
+}
+
 // A vector that the caller has computed with the model of the service.
 type Embedding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -280,7 +301,7 @@ var File_trivium_v1_segment_proto protoreflect.FileDescriptor
 const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\n" +
 	"\x18trivium/v1/segment.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x87\x05\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x06\n" +
 	"\aSegment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -303,7 +324,10 @@ const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x1a\n" +
 	"\bkeywords\x18\x0f \x03(\tR\bkeywords\x123\n" +
-	"\tembedding\x18\x10 \x01(\v2\x15.trivium.v1.EmbeddingR\tembedding\x1a9\n" +
+	"\tembedding\x18\x10 \x01(\v2\x15.trivium.v1.EmbeddingR\tembedding\x12?\n" +
+	"\rmentions_from\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fmentionsFrom\x12;\n" +
+	"\vmentions_to\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"mentionsTo\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
@@ -337,11 +361,13 @@ var file_trivium_v1_segment_proto_depIdxs = []int32{
 	3, // 2: trivium.v1.Segment.created_at:type_name -> google.protobuf.Timestamp
 	3, // 3: trivium.v1.Segment.updated_at:type_name -> google.protobuf.Timestamp
 	1, // 4: trivium.v1.Segment.embedding:type_name -> trivium.v1.Embedding
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	3, // 5: trivium.v1.Segment.mentions_from:type_name -> google.protobuf.Timestamp
+	3, // 6: trivium.v1.Segment.mentions_to:type_name -> google.protobuf.Timestamp
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_segment_proto_init() }

@@ -88,7 +88,8 @@ class AsyncClient:
         credentials: Credentials of gRPC, in place of `tls`.
         metadata: Metadata sent with every call.
         options: gRPC channel arguments in addition to `trivium.wire.channel.DEFAULT_OPTIONS`.
-        time_zone: Where those who ask are, as `time_zone` of `RetrieveOptions`.
+        time_zone: Where those who ask and tell are: the days that questions and turns name are days
+            there. As `time_zone` of `RetrieveOptions`.
 
     Raises:
         ValueError: A token would be sent to another machine without encryption.
@@ -371,7 +372,7 @@ class AsyncClient:
                 that this call creates; empty means "english".
             timeout: In seconds.
         """
-        request = requests.ingest(self.tenant, list(items), text_search_config)
+        request = requests.ingest(self.tenant, list(items), text_search_config, self.time_zone)
         response = await self._send(self._ingest.Ingest, request, self._writing(timeout))
         return responses.to_ingest_result(response)
 
@@ -387,7 +388,8 @@ class AsyncClient:
 
         If reading `items` raises, the items read before are stored, and the error is then raised.
         """
-        stream = _Stream(Batcher(self.tenant, text_search_config, progress), items)
+        batcher = Batcher(self.tenant, text_search_config, progress, self.time_zone)
+        stream = _Stream(batcher, items)
         try:
             response = await self._ingest.IngestStream(
                 stream.messages(), timeout=timeout, metadata=self._metadata

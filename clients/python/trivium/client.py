@@ -89,7 +89,8 @@ class Client:
         credentials: Credentials of gRPC, in place of `tls`.
         metadata: Metadata sent with every call.
         options: gRPC channel arguments in addition to `trivium.wire.channel.DEFAULT_OPTIONS`.
-        time_zone: Where those who ask are, as `time_zone` of `RetrieveOptions`.
+        time_zone: Where those who ask and tell are: the days that questions and turns name are days
+            there. As `time_zone` of `RetrieveOptions`.
 
     Raises:
         ValueError: A token would be sent to another machine without encryption.
@@ -370,7 +371,7 @@ class Client:
                 that this call creates; empty means "english".
             timeout: In seconds.
         """
-        request = requests.ingest(self.tenant, list(items), text_search_config)
+        request = requests.ingest(self.tenant, list(items), text_search_config, self.time_zone)
         response = self._send(self._ingest.Ingest, request, self._writing(timeout))
         return responses.to_ingest_result(response)
 
@@ -386,7 +387,8 @@ class Client:
 
         If reading `items` raises, the items read before are stored, and the error is then raised.
         """
-        stream = _Stream(Batcher(self.tenant, text_search_config, progress), items)
+        batcher = Batcher(self.tenant, text_search_config, progress, self.time_zone)
+        stream = _Stream(batcher, items)
         try:
             response = self._ingest.IngestStream(
                 stream.messages(), timeout=timeout, metadata=self._metadata

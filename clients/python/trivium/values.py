@@ -46,6 +46,9 @@ class Segment:
         created_at: When it was first stored. Set by the server, unless a new segment brings an
             earlier time, such as that of its export.
         updated_at: Set by the server.
+        mentions_from: The time that the text speaks of begins, such as the day of "tomorrow". Set
+            by the server; None if it names none.
+        mentions_to: That time ends. Set by the server.
     """
 
     id: str
@@ -64,6 +67,8 @@ class Segment:
     embedding: Embedding | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    mentions_from: datetime | None = None
+    mentions_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

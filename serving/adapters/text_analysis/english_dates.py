@@ -14,13 +14,13 @@ from serving.adapters.text_analysis import english_time_words as words
 from serving.adapters.text_analysis.english_time_grammar import Sentence, Tense, sentences
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.calendar import FIRST, LAST, Span
-from serving.domain.questions.period import NamedTimes, Period
+from serving.domain.questions.period import MAX_MENTION, NamedTimes, Period
 
 MAX_DATES = 4
 """The times read of a text."""
 
-MAX_MENTION = timedelta(days=92)
-"""The longest time that a turn is said to speak of: a season."""
+MAX_CHARACTERS = 2000
+"""The beginning of a text that is read, so that long notes take no longer than turns."""
 
 _MARGIN = timedelta(days=36525)
 """To the ends of Python's calendar, near which no time is read."""
@@ -74,9 +74,7 @@ class EnglishDates:
         if not _NAMING.search(text):
             return ()
         found = islice(_found(text, said_at, Tense.FUTURE), MAX_DATES)
-        return tuple(
-            each.period for each in found if each.period.ends - each.period.begins <= MAX_MENTION
-        )
+        return tuple(each.period for each in found if each.period.length <= MAX_MENTION)
 
 
 class _Found(NamedTuple):
@@ -91,7 +89,7 @@ def _found(text: str, as_of: datetime, usual: Tense) -> Iterator[_Found]:
     now = as_of.replace(tzinfo=None)
     if not FIRST + _MARGIN < now < LAST - _MARGIN:
         return
-    for tokens in sentences(text):
+    for tokens in sentences(text[:MAX_CHARACTERS]):
         sentence = Sentence(tokens, now, usual, southern=_is_southern(zone))
         for span, first, behind in sentence.times():
             period = _period(span, zone)

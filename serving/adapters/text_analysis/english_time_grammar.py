@@ -37,6 +37,9 @@ _AROUND_A_DAY = timedelta(days=3)
 _PADDING = 16
 """More than the words that any rule looks ahead, or back."""
 
+MAX_DEPTH = 4
+"""The times within a time: "the Friday after the first week of last May" has three."""
+
 _DIGITS = frozenset("0123456789q")
 _END = frozenset(".!?;")
 
@@ -115,6 +118,7 @@ class Sentence:
             for name, month in words.NORTHERN_SEASONS.items()
         }
         self._usual = usual
+        self._depth = 0
         self._tense = self._tense_of(self._words)
 
     def times(self) -> Iterator[tuple[Span, int, int]]:
@@ -323,6 +327,15 @@ class Sentence:
     def _time(
         self, at: int, *, ranged: bool = False, by: datetime | None = None
     ) -> tuple[Span, int] | None:
+        if self._depth >= MAX_DEPTH:
+            return None
+        self._depth += 1
+        try:
+            return self._any_time(at, ranged=ranged, by=by)
+        finally:
+            self._depth -= 1
+
+    def _any_time(self, at: int, *, ranged: bool, by: datetime | None) -> tuple[Span, int] | None:
         read = (
             self._distance(at)
             or self._part(at)

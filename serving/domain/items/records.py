@@ -46,7 +46,11 @@ def fact_id(id_: str) -> ItemId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A conversation turn, a note or a passage. All times are timezone-aware and in UTC."""
+    """A conversation turn, a note or a passage. All times are timezone-aware and in UTC.
+
+    `mentions_from` and `mentions_to` are the half-open time that its text speaks of, such as the
+    day of "tomorrow"; None if it names none.
+    """
 
     id: str
     text: str
@@ -63,6 +67,8 @@ class Segment:
     keywords: tuple[str, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    mentions_from: datetime | None = None
+    mentions_to: datetime | None = None
 
     @property
     def item(self) -> ItemId:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+MAX_MENTION = timedelta(days=92)
+"""The longest time that a turn is said to speak of: a season."""
+
 _NONE = timedelta(0)
+_A_WEEK = timedelta(weeks=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,11 @@ class Period:
         if self.ends < self.begins:
             raise ValueError(f"a period from {self.begins} cannot end at {self.ends}")
 
+    @property
+    def length(self) -> timedelta:
+        """How long it lasts."""
+        return self.ends - self.begins
+
     def distance(self, instant: datetime) -> timedelta:
         """The distance of an instant to the nearer end; zero within the period."""
         return max(self.begins - instant, instant - self.ends, _NONE)
@@ -39,3 +48,8 @@ class NamedTimes:
     periods: tuple[Period, ...] = ()
     alone: bool = False
     earliest_first: bool = False
+
+
+def longest_about(period: Period) -> timedelta:
+    """The longest time of which a period is what is spoken about: of a day its week."""
+    return max(period.length, _A_WEEK)

@@ -1,15 +1,17 @@
-"""Stores items: entities are extracted, duplicates dropped, the rest stored in a transaction."""
+"""Stores items: entities and named times are read, duplicates dropped, the rest stored."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Item, ItemId, Segment
+from serving.domain.questions.period import MAX_MENTION
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.memory_store import Batch, MemoryStore, Outcome
-from serving.ports.text_analysis import EntityExtractor
+from serving.ports.text_analysis import DateReader, EntityExtractor
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,19 @@ class Ingestor:
         store: Where they are stored.
         extractor: Finds the entities of segments that come without.
         slots: Which writes run; None for the usual ones.
+        dates: Reads the times that segments speak of; None for none.
     """
 
     def __init__(
-        self, store: MemoryStore, extractor: EntityExtractor, slots: WriteSlots | None = None
+        self,
+        store: MemoryStore,
+        extractor: EntityExtractor,
+        slots: WriteSlots | None = None,
+        dates: DateReader | None = None,
     ) -> None:
         self._store = store
         self._extractor = extractor
+        self._dates = dates
         self._slots = slots or WriteSlots()
 
     async def ingest(
@@ -54,12 +62,26 @@ class Ingestor:
         last = {item.item: place for place, item in enumerate(batch.items)}
         places = sorted(last.values())
         distinct = replace(batch, items=[batch.items[place] for place in places])
+        if self._dates is not None:
+            distinct = replace(distinct, items=await self._with_mentions(distinct, self._dates))
         async with self._slots.slot(batch.tenant, patient=patient):
             receipt = await self._store.write(await self._with_entities(distinct))
         outcomes: list[Outcome] = ["unchanged"] * len(batch.items)
         for place, outcome in zip(places, receipt.outcomes, strict=True):
             outcomes[place] = outcome
         return Ingested(outcomes, receipt.token)
+
+    async def _with_mentions(self, batch: Batch, dates: DateReader) -> list[Item]:
+        read: list[Item] = []
+        for item in batch.items:
+            if isinstance(item, Segment):
+                said_at = item.event_time.astimezone(batch.time_zone)
+                begins, ends = mention_of(item.text, said_at, dates) or (None, None)
+                item = replace(item, mentions_from=begins, mentions_to=ends)
+                # As below: others wait for their answers.
+                await asyncio.sleep(0)
+            read.append(item)
+        return read
 
     async def _with_entities(self, batch: Batch) -> Batch:
         bare = [item for item in batch.items if isinstance(item, Segment) and not item.entities]
@@ -74,3 +96,21 @@ class Ingestor:
             await asyncio.sleep(0)
         extracted = frozenset(segment.item for segment in bare)
         return replace(batch, items=list(named.values()), extracted=extracted)
+
+
+def mention_of(text: str, said_at: datetime, dates: DateReader) -> tuple[datetime, datetime] | None:
+    """The stretch of the times that a text speaks of; of times far apart the first.
+
+    Args:
+        text: What was said.
+        said_at: When, in the zone of the speaker.
+        dates: Reads the times.
+    """
+    periods = dates.mentioned(text, said_at)
+    if not periods:
+        return None
+    begins = min(period.begins for period in periods)
+    ends = max(period.ends for period in periods)
+    if ends - begins > MAX_MENTION:
+        return periods[0].begins, periods[0].ends
+    return begins, ends

@@ -327,6 +327,22 @@ def test_ordinary_text_has_no_date(dates: EnglishDates, question: str) -> None:
     assert read(dates, question) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "before " * 1000 + "Monday",
+        "the end of " * 1000 + "May",
+        "two weeks after " * 1000 + "Friday",
+        "the week of " * 1000 + "Friday",
+        "the Friday after " * 1000 + "Easter",
+        "from May to " * 1000,
+    ],
+)
+def test_deep_times_end_without_an_error(dates: EnglishDates, text: str) -> None:
+    dates.times(text, NOW)
+    dates.mentioned(text, NOW)
+
+
 def test_first_dates_are_read_in_order(dates: EnglishDates) -> None:
     months = ("June", "March", "May", "April", "July")
     question = ", ".join(f"in {month} 2021" for month in months)

@@ -36,14 +36,16 @@ LOOKUP_KEY_TEXT: LookupKey
 LOOKUP_KEY_VECTOR: LookupKey
 
 class IngestRequest(_message.Message):
-    __slots__ = ("tenant", "items", "text_search_config")
+    __slots__ = ("tenant", "items", "text_search_config", "time_zone")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     TEXT_SEARCH_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     items: _containers.RepeatedCompositeFieldContainer[IngestItem]
     text_search_config: str
-    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ...) -> None: ...
+    time_zone: str
+    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ...) -> None: ...
 
 class IngestItem(_message.Message):
     __slots__ = ("segment", "fact")
@@ -82,14 +84,16 @@ class ItemViolation(_message.Message):
     def __init__(self, field: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
 
 class IngestStreamRequest(_message.Message):
-    __slots__ = ("tenant", "items", "text_search_config")
+    __slots__ = ("tenant", "items", "text_search_config", "time_zone")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     TEXT_SEARCH_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     items: _containers.RepeatedCompositeFieldContainer[IngestItem]
     text_search_config: str
-    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ...) -> None: ...
+    time_zone: str
+    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ...) -> None: ...
 
 class IngestStreamResponse(_message.Message):
     __slots__ = ("created_count", "updated_count", "unchanged_count", "rejected_count", "rejected", "consistency_token")

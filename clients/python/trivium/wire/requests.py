@@ -189,7 +189,7 @@ def explain_absence(
 
 
 def ingest(
-    tenant: str, items: Sequence[Item], text_search_config: str = ""
+    tenant: str, items: Sequence[Item], text_search_config: str = "", time_zone: str = ""
 ) -> ingest_service_pb2.IngestRequest:
     """Builds an IngestRequest.
 
@@ -200,6 +200,7 @@ def ingest(
         tenant=tenant,
         items=[to_message(item) for item in items],
         text_search_config=text_search_config,
+        time_zone=time_zone,
     )
 
 
@@ -207,10 +208,15 @@ class Batcher:
     """Groups items into the messages of a stream, by count and size."""
 
     def __init__(
-        self, tenant: str, text_search_config: str = "", progress: Progress | None = None
+        self,
+        tenant: str,
+        text_search_config: str = "",
+        progress: Progress | None = None,
+        time_zone: str = "",
     ) -> None:
         self._tenant = tenant
         self._text_search_config = text_search_config
+        self._time_zone = time_zone
         self._progress = progress
         self._sent_count = 0
         self._items: list[ingest_service_pb2.IngestItem] = []
@@ -234,6 +240,7 @@ class Batcher:
             tenant=self._tenant,
             items=self._items,
             text_search_config=self._text_search_config,
+            time_zone=self._time_zone,
         )
         self._sent_count += len(self._items)
         self._items = []

@@ -178,6 +178,8 @@ def to_segment(message: segment_pb2.Segment) -> values.Segment:
         keywords=tuple(message.keywords),
         created_at=_time(message, "created_at"),
         updated_at=_time(message, "updated_at"),
+        mentions_from=_time(message, "mentions_from"),
+        mentions_to=_time(message, "mentions_to"),
     )
 
 

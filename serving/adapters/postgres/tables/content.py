@@ -14,7 +14,7 @@ from serving.domain.items.text import text_of
 _FORMAT = 1
 """Part of each hash; another number makes every stored item count as changed."""
 
-_SET_BY_SERVER = {"created_at", "updated_at", "closings"}
+_SET_BY_SERVER = {"created_at", "updated_at", "closings", "mentions_from", "mentions_to"}
 
 _OMITTED_DEFAULTS = {"closes": (), "single_valued": False, "keywords": ()}
 """Fields of a later version. Omitted at these values, so that older rows keep their hash."""

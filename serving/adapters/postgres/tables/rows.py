@@ -11,6 +11,7 @@ from serving.domain.items.validity import Closing
 _SEGMENT_FIELDS = (
     *("id", "text", "title", "kind", "speaker", "session", "event_time", "importance"),
     *("sensitive", "labels", "entities", "entity", "keywords", "created_at", "updated_at"),
+    *("mentions_from", "mentions_to"),
 )
 _FACT_FIELDS = (
     *("id", "subject", "relation", "object", "sentence", "valid_from", "valid_to"),

@@ -322,6 +322,8 @@ _COLUMN_TYPES = {
         "text_hash": "bytea",
         "tags": "text[]",
         "created_at": "timestamptz",
+        "mentions_from": "timestamptz",
+        "mentions_to": "timestamptz",
     },
     ItemKind.FACT: {
         "id": "text",

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 
-from serving.domain.questions.query import Scope, TimeRange
-from serving.domain.ranking.ranked_list import best_first
+from serving.domain.questions.period import MAX_MENTION, NamedTimes
+from serving.domain.questions.query import TimeRange
+from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.access import Timeline
 
+SAID_FIRST = 3
+"""How many that were said at a time come before each that was said about it."""
+
+ABOUT = "said about it"
+"""The path of what was found by what its text speaks of."""
+
 
 class TemporalLeg(Leg):
-    """Finds the latest segments of the scope, or of the times that the question names."""
+    """Finds the latest segments of the scope, or those of the times that the question names.
+
+    Of a named time are the segments that were said then, and those whose text speaks of it.
+    """
 
     name = "temporal"
     options = frozenset({"named_times"})
@@ -22,21 +33,59 @@ class TemporalLeg(Leg):
         self._timeline = timeline
 
     async def find(self, request: LegRequest) -> LegAnswer:
-        depth = request.depth
-        scopes, earliest_first = self._scopes(request)
+        scope, depth, deadline = request.query.scope, request.depth, request.deadline
+        if not request.spec.named_times:
+            return LegAnswer(await self._timeline.latest(scope, depth, deadline))
+        times = request.times()
+        said, about = await asyncio.gather(self._said(times, request), self._about(times, request))
+        return LegAnswer(_merged(said, about)[:depth])
+
+    async def _said(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
+        scope = request.query.scope
         found = await asyncio.gather(
             *(
-                self._timeline.latest(scope, depth, request.deadline, earliest_first=earliest_first)
-                for scope in scopes
+                self._timeline.latest(
+                    scope.within(TimeRange(each.begins, each.ends)),
+                    request.depth,
+                    request.deadline,
+                    earliest_first=times.earliest_first,
+                )
+                for each in times.periods
             )
         )
-        candidates = {candidate.item: candidate for each in found for candidate in each}
-        return LegAnswer(best_first(candidates.values())[:depth])
+        return _distinct(found)
 
-    def _scopes(self, request: LegRequest) -> tuple[list[Scope], bool]:
-        scope = request.query.scope
-        if not request.spec.named_times:
-            return [scope], False
-        times = request.times()
-        within = [scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
-        return within, times.earliest_first
+    async def _about(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
+        found = await asyncio.gather(
+            *(
+                self._timeline.mentioning(
+                    each, request.query.scope, request.depth, request.deadline
+                )
+                for each in times.periods
+                if each.length <= MAX_MENTION
+            )
+        )
+        return _distinct(found)
+
+
+def _distinct(found: Iterable[Sequence[Candidate]]) -> list[Candidate]:
+    return best_first({each.item: each for several in found for each in several}.values())
+
+
+def _merged(said: Sequence[Candidate], about: Sequence[Candidate]) -> Sequence[Candidate]:
+    """What was said at a time, with what was said about it at every fourth place.
+
+    The scores of two lists say nothing together: the place counts.
+    """
+    known = {each.item for each in said}
+    others = [each._replace(path=ABOUT) for each in about if each.item not in known]
+    if not others:
+        return said
+    places = [
+        *(
+            ((place // SAID_FIRST) * (SAID_FIRST + 1) + place % SAID_FIRST, each)
+            for place, each in enumerate(said)
+        ),
+        *((place * (SAID_FIRST + 1) + SAID_FIRST, each) for place, each in enumerate(others)),
+    ]
+    return best_first(each._replace(score=-float(place)) for place, each in places)

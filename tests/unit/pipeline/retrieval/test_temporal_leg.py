@@ -67,6 +67,26 @@ async def test_only_time_named_is_the_answer(alone: bool, found: list[str]) -> N
     assert await asked_with_words("a c", dates) == found
 
 
+async def test_said_about_a_time_is_every_fourth() -> None:
+    at = NOON + days(1)
+    said = [segment(f"said{n}", f"{n}", event_time=at + days(0.1 * n)) for n in range(5)]
+    about = [
+        segment(f"about{n}", f"plan {n}", mentions_from=at, mentions_to=at + days(1),
+                event_time=NOON + days(0.1 * n))
+        for n in range(2)
+    ]  # fmt: skip
+    store = await store_of(*said, *about)
+    leg = TemporalLeg(InMemoryTimeline(store))
+    profile = Profile(name="times", legs=(LegSpec(name="temporal", named_times=True),))
+
+    answer = await retriever(store, {"temporal": leg}, dates=FixedDates(period(1, 2))).retrieve(
+        query("?", scope=scope(as_of=NOON + days(9))), profile, soon()
+    )
+
+    assert hit_ids(answer) == ["said4", "said3", "said2", "about1", "said1", "said0", "about0"]
+    assert answer.hits[3].ledger.leg_terms[0].path == "said about it"
+
+
 async def test_empty_time_leaves_the_answer_to_words() -> None:
     dates = FixedDates(period(-9.5, -8.5), alone=True)
 

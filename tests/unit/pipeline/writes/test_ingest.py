@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
+from zoneinfo import ZoneInfo
 
+from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, Segment, TenantName, segment_id
 from serving.pipeline.writes.ingest import Ingestor
@@ -50,6 +53,44 @@ async def test_found_entities_are_no_part_of_the_content() -> None:
     again = await ingestor.ingest(Batch(TENANT, [segment("a", "Mel sails")]))
 
     assert again.outcomes == ["unchanged"]
+
+
+async def test_times_that_a_turn_names_are_stored() -> None:
+    store = InMemoryStore()
+    ingestor = Ingestor(store, EveryWord(), dates=EnglishDates())
+    turns = [
+        segment("day", "The dentist is tomorrow."),
+        segment("stretch", "We are away from Friday to Sunday, and on Monday I work."),
+        segment("apart", "He was born on 5 June 1987, and comes on Friday."),
+        segment("none", "I like tea."),
+    ]
+
+    await ingestor.ingest(Batch(TENANT, turns, time_zone=ZoneInfo("Asia/Kolkata")))
+
+    assert [await mention(store, turn.id) for turn in turns] == [
+        "2026-03-01T18:30..2026-03-02T18:30",
+        "2026-03-01T18:30..2026-03-08T18:30",
+        "1987-06-04T18:30..1987-06-05T18:30",
+        "",
+    ]
+
+
+async def test_mention_is_no_part_of_the_content() -> None:
+    store = InMemoryStore()
+    ingestor = Ingestor(store, EveryWord(), dates=EnglishDates())
+    batch = Batch(TENANT, [segment("a", "The dentist is tomorrow.")])
+    await ingestor.ingest(batch)
+
+    again = await ingestor.ingest(replace(batch, time_zone=ZoneInfo("Asia/Kolkata")))
+
+    assert again.outcomes == ["unchanged"]
+
+
+async def mention(store: InMemoryStore, id_: str) -> str:
+    said = await stored(store, id_)
+    if said.mentions_from is None or said.mentions_to is None:
+        return ""
+    return f"{said.mentions_from:%Y-%m-%dT%H:%M}..{said.mentions_to:%Y-%m-%dT%H:%M}"
 
 
 async def test_of_several_items_with_one_id_the_last_counts() -> None:

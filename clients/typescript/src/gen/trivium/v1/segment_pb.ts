@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/segment.proto.
  */
 export const file_trivium_v1_segment: GenFile = /*@__PURE__*/
-  fileDesc("Chh0cml2aXVtL3YxL3NlZ21lbnQucHJvdG8SCnRyaXZpdW0udjEi6wMKB1NlZ21lbnQSCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRINCgV0aXRsZRgDIAEoCRIMCgRraW5kGAQgASgJEg8KB3NwZWFrZXIYBSABKAkSDwoHc2Vzc2lvbhgGIAEoCRIuCgpldmVudF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgppbXBvcnRhbmNlGAggASgBSACIAQESEQoJc2Vuc2l0aXZlGAkgASgIEi8KBmxhYmVscxgKIAMoCzIfLnRyaXZpdW0udjEuU2VnbWVudC5MYWJlbHNFbnRyeRIQCghlbnRpdGllcxgLIAMoCRIOCgZlbnRpdHkYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIa2V5d29yZHMYDyADKAkSKAoJZW1iZWRkaW5nGBAgASgLMhUudHJpdml1bS52MS5FbWJlZGRpbmcaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfaW1wb3J0YW5jZSI2CglFbWJlZGRpbmcSGQoRbW9kZWxfZmluZ2VycHJpbnQYASABKAkSDgoGdmFsdWVzGAIgAygCQhZaFHRyaXZpdW0vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("Chh0cml2aXVtL3YxL3NlZ21lbnQucHJvdG8SCnRyaXZpdW0udjEizwQKB1NlZ21lbnQSCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRINCgV0aXRsZRgDIAEoCRIMCgRraW5kGAQgASgJEg8KB3NwZWFrZXIYBSABKAkSDwoHc2Vzc2lvbhgGIAEoCRIuCgpldmVudF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgppbXBvcnRhbmNlGAggASgBSACIAQESEQoJc2Vuc2l0aXZlGAkgASgIEi8KBmxhYmVscxgKIAMoCzIfLnRyaXZpdW0udjEuU2VnbWVudC5MYWJlbHNFbnRyeRIQCghlbnRpdGllcxgLIAMoCRIOCgZlbnRpdHkYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIa2V5d29yZHMYDyADKAkSKAoJZW1iZWRkaW5nGBAgASgLMhUudHJpdml1bS52MS5FbWJlZGRpbmcSMQoNbWVudGlvbnNfZnJvbRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbWVudGlvbnNfdG8YEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX2ltcG9ydGFuY2UiNgoJRW1iZWRkaW5nEhkKEW1vZGVsX2ZpbmdlcnByaW50GAEgASgJEg4KBnZhbHVlcxgCIAMoAkIWWhR0cml2aXVtL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * A turn of a conversation, a note or a passage.
@@ -147,6 +147,23 @@ export type Segment = Message<"trivium.v1.Segment"> & {
    * @generated from field: trivium.v1.Embedding embedding = 16;
    */
   embedding?: Embedding | undefined;
+
+  /**
+   * Output only. The time that the text speaks of, such as the next day for
+   * "tomorrow", from here on. The server reads it when the segment is written;
+   * of several times it is the stretch of all. Unset if it names none, or only
+   * long ones.
+   *
+   * @generated from field: google.protobuf.Timestamp mentions_from = 17;
+   */
+  mentionsFrom?: Timestamp | undefined;
+
+  /**
+   * Output only. Where the time that the text speaks of ends.
+   *
+   * @generated from field: google.protobuf.Timestamp mentions_to = 18;
+   */
+  mentionsTo?: Timestamp | undefined;
 };
 
 /**
