@@ -20,7 +20,7 @@ import psycopg
 from bench.harness.results import Result, append_record, run_folder
 from bench.reports.environment import about_device, describe
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection.migrations import migrate
+from serving.adapters.postgres.migration import migrate
 from serving.composition.index_engine import engine_maker
 from serving.config.settings import IndexSettings
 from serving.desk.embedded_postgres import EmbeddedPostgres

@@ -68,15 +68,16 @@ def rebuild_index(settings: Settings) -> None:
 
 def lines_of(findings: Sequence[Finding]) -> list[str]:
     """A line for each tenant, store and difference, with the first of the items."""
-    groups: defaultdict[str, list[str]] = defaultdict(list)
+    groups: defaultdict[str, list[ItemId | str]] = defaultdict(list)
     for each in findings:
         of_tenant = f"tenant {each.tenant!r}" if each.tenant else "no tenant"
-        groups[f"{of_tenant}, {each.store}: {each.difference}"].append(_name(each.subject))
-    return [
-        f"{group}: {len(names)} ({', '.join(names[:MAX_NAMED])}"
-        f"{', ...' if len(names) > MAX_NAMED else ''})"
-        for group, names in groups.items()
-    ]
+        groups[f"{of_tenant}, {each.store}: {each.difference}"].append(each.subject)
+    return [f"{group}: {len(items)} ({_shown(items)})" for group, items in groups.items()]
+
+
+def _shown(subjects: Sequence[ItemId | str]) -> str:
+    more = ", ..." if len(subjects) > MAX_NAMED else ""
+    return ", ".join(map(_name, subjects[:MAX_NAMED])) + more
 
 
 def _name(subject: ItemId | str) -> str:
@@ -91,6 +92,11 @@ def _say(found: Verification) -> None:
         click.echo(f"tenant {tenant!r}: {count} items, {differing} differences")
     if not found.items:
         click.echo("nothing is stored")
+    for tenant, facts in found.reopened.items():
+        click.echo(
+            f"tenant {tenant!r}: {len(facts)} facts hold again, which facts about another name "
+            f"had closed ({_shown(facts)})"
+        )
     for line in lines_of(found.findings):
         click.echo(line)
     if not found.followed:

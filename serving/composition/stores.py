@@ -11,7 +11,8 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.dsn import parses
-from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError
+from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.tables.tenants import DEFAULT_TEXT_SEARCH_CONFIG
 from serving.composition.background import in_background
 from serving.config.settings import Settings

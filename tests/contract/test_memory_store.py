@@ -276,7 +276,7 @@ async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
     )
 
     assert await store.known_names(TENANT) == {
-        "mary ann": "Mary-Ann",
+        "mary-ann": "Mary-Ann",
         "the ritz": "The Ritz",
         "bob": "Bob",
         "goa": "Goa",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
-from serving.domain.items.text import name_key, names_entity, words_to_name_by
+from serving.domain.items.text import name_key, name_words, names_entity, words_to_name_by
 from serving.domain.questions.query import Query, Scope, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
@@ -101,7 +101,7 @@ class InMemoryGraph:
         found: defaultdict[ItemId, list[tuple[float, str]]] = defaultdict(list)
         for rank, seed in enumerate(map(items.get, seeds), start=1):
             for key in _mentioned(seed) if isinstance(seed, Segment) else ():
-                if names_entity(asked, key):
+                if names_entity(asked, names[key]):
                     continue
                 mentioning = [segment for segment in segments if key in _mentioned(segment)]
                 for segment in mentioning if len(mentioning) <= MAX_MENTIONS else ():
@@ -134,18 +134,23 @@ class _Memory:
 
     def named(self, question: str) -> list[_Position]:
         """The entities named, a longer name for more, and for less within a longer one."""
-        words = name_key(question).split()
+        words = name_words(question)
         spans = {
             (start, end): " ".join(words[start:end])
             for start in range(len(words))
             for end in range(start + 1, len(words) + 1)
             if not STOP_WORDS.issuperset(words[start:end])
         }
-        named = {span: key for span, key in spans.items() if key in self._names}
+        by_words: defaultdict[str, list[str]] = defaultdict(list)
+        for key, name in self._names.items():
+            by_words[" ".join(name_words(name))].append(key)
+        named = {span: by_words[run] for span, run in spans.items() if run in by_words}
         weights: dict[str, float] = {}
-        for (start, end), key in named.items():
+        for (start, end), keys in named.items():
             within = any(a <= start and end <= b and (a, b) != (start, end) for a, b in named)
-            weights[key] = max(weights.get(key, 0.0), (end - start) * (0.25 if within else 1.0))
+            for key in keys:
+                weight = (end - start) * (0.25 if within else 1.0)
+                weights[key] = max(weights.get(key, 0.0), weight)
         return [_Position(key, weight, self._names[key]) for key, weight in weights.items()]
 
     def represented_by(self, seeds: Sequence[ItemId]) -> list[_Position]:

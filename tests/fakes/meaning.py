@@ -274,7 +274,7 @@ class InMemoryIndex:
         for place, seed in enumerate(dict.fromkeys(i for i in seeds if i.kind is ItemKind.SEGMENT)):
             for key, name in _mentioned(rows[seed]).items() if seed in rows else ():
                 mentioning = [row for row in rows.values() if key in _mentioned(row)]
-                if len(mentioning) > MAX_MENTIONS or names_entity(asked, key):
+                if len(mentioning) > MAX_MENTIONS or names_entity(asked, name):
                     continue
                 for row in mentioning:
                     if row.item != seed and self._accepts(row, query.scope):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from serving.domain.budget import Deadline
-from serving.domain.items.text import name_key, text_of
+from serving.domain.items.text import name_words, text_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsSearch
 from serving.domain.ranking.ranked_list import Candidate, best_first
@@ -38,4 +38,4 @@ class InMemoryWords:
 
 
 def _words(text: str) -> set[str]:
-    return set(name_key(text).split())
+    return set(name_words(text))

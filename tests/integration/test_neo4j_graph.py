@@ -45,7 +45,7 @@ async def test_searches_are_planned_after_indexes_exist(
 ) -> None:
     """Another process may be creating them; searches planned meanwhile would never use them."""
     await put(neo4j_graph, segment("a", entities=("Mara",)))
-    cypher.execute_query("DROP INDEX entity_names")
+    cypher.execute_query("DROP INDEX words_of_entities")
     searching = Neo4jGraph(Neo4jSettings(uri=neo4j_uri))
     try:
         with pytest.raises(NotReadyError, match="the indexes of the graph are being created"):
@@ -59,6 +59,34 @@ async def test_searches_are_planned_after_indexes_exist(
 
 
 # ---------------------------------------------------------------- names
+
+
+async def test_names_with_the_same_words_are_separate_entities(
+    neo4j_graph: Neo4jGraph,
+) -> None:
+    said = [segment(name, entities=(name,)) for name in ("j.doe", "j-doe", "C#", "मीना", "मोना")]
+    await put(neo4j_graph, *said)
+
+    assert await neo4j_graph.count_entities(TENANT) == 5
+    assert sorted(named(await ask(neo4j_graph, "where does J Doe live?"))) == ["j-doe", "j.doe"]
+    assert named(await ask(neo4j_graph, "मीना कहाँ है?")) == ["मीना"]
+    assert named(await ask(neo4j_graph, "who knows C#")) == ["C#"]
+
+
+async def test_entities_of_a_version_before_get_words(
+    neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
+) -> None:
+    await put(neo4j_graph, segment("a", entities=("J Doe",)), segment("b", entities=("Mara",)))
+    cypher.execute_query("MATCH (entity:Entity) REMOVE entity.words")
+    cypher.execute_query("MATCH (entity:Entity {key: 'j doe'}) SET entity.name = 'j.doe'")
+
+    await neo4j_graph.prepare()
+    await neo4j_graph.prepare()
+
+    assert named(await ask(neo4j_graph, "where does J. Doe live?")) == ["a"]
+    assert named(await ask(neo4j_graph, "where is Mara?")) == ["b"]
+    found = cypher.execute_query("MATCH (e:Entity) RETURN e.name ORDER BY e.name").records
+    assert [record[0] for record in found] == ["Mara", "j doe"]
 
 
 async def test_misspelt_name_is_found_without_exact_match(

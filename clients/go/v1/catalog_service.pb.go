@@ -271,7 +271,7 @@ type ListFactsRequest struct {
 	// Required. The tenant.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Return only facts whose subject or object is one of these entities;
-	// case-insensitive; at most 64. Empty means all.
+	// compared as names (`Filter`); at most 64. Empty means all.
 	Entities []string `protobuf:"bytes,2,rep,name=entities,proto3" json:"entities,omitempty"`
 	// Return only facts valid at this time. Unset means facts of any time.
 	ValidAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=valid_at,json=validAt,proto3" json:"valid_at,omitempty"`

@@ -33,13 +33,15 @@ type Fact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The caller's id, unique within the tenant; 1 to 256 bytes.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Required. The entity that the fact is about; at most 256 bytes.
+	// Required. The entity that the fact is about; at most 256 bytes. Compared as
+	// a name (`Filter`).
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
 	// Required. How subject and object are related, such as "works at"; at most
 	// 256 bytes.
 	Relation string `protobuf:"bytes,3,opt,name=relation,proto3" json:"relation,omitempty"`
-	// Required. The other entity, or a value; at most 1 KiB. A fact whose subject
-	// and object are equal is stored, but never traversed in the graph.
+	// Required. The other entity, or a value; at most 1 KiB. Compared as a name
+	// (`Filter`). A fact whose subject and object are equal is stored, but never
+	// traversed in the graph.
 	Object string `protobuf:"bytes,4,opt,name=object,proto3" json:"object,omitempty"`
 	// The fact as a sentence; this is what is embedded. At most 4 KiB. Empty
 	// means "subject relation object".
@@ -72,8 +74,8 @@ type Fact struct {
 	// Whether subject and relation have one value at a time, as "lives in" does.
 	// The fact then closes every fact with the same subject and relation that
 	// began before it; of two that began at the same time, the one recorded
-	// later wins. Subjects and relations are compared without case and
-	// punctuation. The order of arrival does not matter.
+	// later wins. Subjects and relations are compared as names (`Filter`): a fact
+	// about "C#" closes none about "C++". The order of arrival does not matter.
 	SingleValued bool `protobuf:"varint,16,opt,name=single_valued,json=singleValued,proto3" json:"single_valued,omitempty"`
 	// Output only. The closings by other facts, earliest first. Of a chain of
 	// successive facts only those that determine the end are listed, usually

@@ -27,19 +27,26 @@ const (
 // The segments to consider. Fields are combined with AND, the values of a field
 // with OR; an empty field matches everything. At most 64 values per field.
 //
+// A name (of a speaker or an entity) is compared exactly, but for case, outer
+// and repeated white space, and how its characters are composed: "Mary  Ann" is
+// "mary ann", while "j.doe" and "j-doe", "C#" and "C++", or names that differ by
+// an accent or a vowel sign are two.
+//
 // A fact passes if one of its evidence segments passes; for `event_time` the
 // range must overlap the fact's validity.
 type Filter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Kinds; case-sensitive.
+	// Kinds; compared exactly.
 	Kinds []string `protobuf:"bytes,1,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	// Labels; the segment must have each of them, with one of the given values.
+	// Compared exactly.
 	Labels []*LabelFilter `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty"`
-	// Speakers; case-insensitive.
+	// Speakers; compared as names.
 	Speakers []string `protobuf:"bytes,3,rep,name=speakers,proto3" json:"speakers,omitempty"`
-	// Sessions; case-sensitive.
+	// Sessions; compared exactly.
 	Sessions []string `protobuf:"bytes,4,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// Entities; the segment must mention one of them; case-insensitive.
+	// Entities; the segment must mention or represent one of them; compared as
+	// names.
 	Entities []string `protobuf:"bytes,5,rep,name=entities,proto3" json:"entities,omitempty"`
 	// The minimum importance, 0 to 1. 0 matches every segment.
 	MinImportance float64 `protobuf:"fixed64,6,opt,name=min_importance,json=minImportance,proto3" json:"min_importance,omitempty"`
@@ -149,9 +156,9 @@ func (x *Filter) GetUpdatedAt() *TimeRange {
 // A label and its accepted values.
 type LabelFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The label's key; case-sensitive.
+	// Required. The label's key; compared exactly.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The accepted values; at least one.
+	// The accepted values; at least one. Compared exactly.
 	Values        []string `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

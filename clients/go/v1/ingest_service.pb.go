@@ -771,12 +771,13 @@ type ForgetRequest_Ids struct {
 }
 
 type ForgetRequest_Session struct {
-	// All items of a session.
+	// All items of a session; compared exactly.
 	Session string `protobuf:"bytes,3,opt,name=session,proto3,oneof"`
 }
 
 type ForgetRequest_Speaker struct {
-	// All items of a speaker; case-insensitive.
+	// All items of a speaker; compared as a name (`Filter`), so a similar name
+	// loses nothing.
 	Speaker string `protobuf:"bytes,4,opt,name=speaker,proto3,oneof"`
 }
 

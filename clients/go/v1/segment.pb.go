@@ -39,7 +39,7 @@ type Segment struct {
 	// The kind of segment, such as "turn", "note" or "person"; at most 64 bytes.
 	// Empty means "turn".
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The speaker; at most 256 bytes.
+	// The speaker; at most 256 bytes. Compared as a name (`Filter`).
 	Speaker string `protobuf:"bytes,5,opt,name=speaker,proto3" json:"speaker,omitempty"`
 	// The conversation; at most 256 bytes.
 	Session string `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
@@ -54,10 +54,11 @@ type Segment struct {
 	// most 64 bytes, values at most 256.
 	Labels map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The names of the entities it mentions; at most 64 of at most 256 bytes.
-	// Empty means that the server extracts them.
+	// Compared as names (`Filter`). Empty means that the server extracts them.
 	Entities []string `protobuf:"bytes,11,rep,name=entities,proto3" json:"entities,omitempty"`
 	// The name of the entity that this segment represents, such as a file or a
-	// person. Empty for a segment that only mentions entities.
+	// person. Empty for a segment that only mentions entities. Compared as a name
+	// (`Filter`).
 	Entity string `protobuf:"bytes,12,opt,name=entity,proto3" json:"entity,omitempty"`
 	// When it was first stored, by which `known_at` selects. The server sets it,
 	// unless a new segment comes with an earlier time, as one does that was

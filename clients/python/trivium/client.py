@@ -416,7 +416,8 @@ class Client:
             segment_ids: Segments.
             fact_ids: Facts, instead of segments or together with them.
             session: All items of a session.
-            speaker: All items of a speaker; case-insensitive.
+            speaker: All items of a speaker, whatever the case of the name. Names that differ by a
+                sign or an accent are two.
             filter: The segments that pass it, such as those of a label or a time range. It must
                 restrict something.
             everything: All items of the tenant.

@@ -12,7 +12,7 @@ import neo4j
 
 from serving.adapters.neo4j.errors import driver_errors
 from serving.adapters.neo4j.graph import Neo4jSettings
-from serving.adapters.neo4j.names import entity_key, tenant_token
+from serving.adapters.neo4j.names import entity_key, entity_words, tenant_token
 from serving.adapters.neo4j.rows import fact_row, segment_row
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
@@ -72,6 +72,7 @@ class Neo4jContents:
             if not row["is_used"]
             or row["token"] != tenant_token(tenant)
             or entity_key(row["name"] or "") != row["key"]
+            or entity_words(row["name"] or "") != row["words"]
         ]
 
     async def remove_entities(self, tenant: TenantName, keys: Sequence[str]) -> None:
@@ -168,7 +169,7 @@ _CONTENTS = {
 
 _ENTITIES = """
 MATCH (node:Entity {tenant: $given.tenant})
-RETURN node.key AS key, node.name AS name, node.tenant_token AS token,
+RETURN node.key AS key, node.words AS words, node.name AS name, node.tenant_token AS token,
        EXISTS { (node)--() } AS is_used
 """
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from serving.domain.items.text import name_key
+from serving.domain.items.text import WORD, name_key, name_words
 from serving.domain.languages import ENGLISH, Language
 
 MAX_NAME_WORDS = 8
@@ -32,12 +31,12 @@ MAX_KEY_CHARACTERS = 512
 
 @dataclass(frozen=True, slots=True)
 class NamedSpan:
-    """A key that the question may name, its weight, and the range of words it spans.
+    """Words that the question may name entities by, their weight, and the range that they span.
 
-    A near match spans no words: `start` and `end` are -1.
+    `words` is in the form of `entity_words`. A near match spans no words: `start` and `end` are -1.
     """
 
-    key: str
+    words: str
     weight: float
     start: int
     end: int
@@ -45,7 +44,18 @@ class NamedSpan:
 
 def entity_key(name: str) -> str:
     """The key of an entity in the graph: `name_key`, bounded in length."""
-    key = name_key(name)
+    return _bounded(name_key(name))
+
+
+def entity_words(name: str) -> str:
+    """The words that a question names an entity by: `name_words`, bounded in length.
+
+    Entities with different keys may have the same.
+    """
+    return _bounded(" ".join(name_words(name)))
+
+
+def _bounded(key: str) -> str:
     if len(key) <= MAX_KEY_CHARACTERS:
         return key
     digest = blake2b(key.encode(), digest_size=16).hexdigest()
@@ -62,14 +72,14 @@ def question_spans(question: str, language: Language = ENGLISH) -> list[NamedSpa
 
     A span's weight is its number of words, since longer names are more specific.
     """
-    words = name_key(question).split()[:MAX_QUESTION_WORDS]
+    words = name_words(question)[:MAX_QUESTION_WORDS]
     spans: dict[str, NamedSpan] = {}
     for length in range(min(MAX_NAME_WORDS, len(words)), 0, -1):
         for start in range(len(words) - length + 1):
             run = words[start : start + length]
             if not language.stop_words.issuperset(run):
-                key = " ".join(run)
-                spans.setdefault(key, NamedSpan(key, float(length), start, start + length))
+                named = " ".join(run)
+                spans.setdefault(named, NamedSpan(named, float(length), start, start + length))
     return list(spans.values())
 
 
@@ -83,7 +93,7 @@ def near_names_query(tenant: str, question: str, language: Language = ENGLISH) -
     if not words:
         return None
     terms = " ".join(
-        f"key:{word} key:{word}~1" if len(word) >= FUZZY_FROM_LETTERS else f"key:{word}"
+        f"words:{word} words:{word}~1" if len(word) >= FUZZY_FROM_LETTERS else f"words:{word}"
         for word in words
     )
     return f"+tenant_token:{tenant_token(tenant)} +({terms})"
@@ -91,23 +101,26 @@ def near_names_query(tenant: str, question: str, language: Language = ENGLISH) -
 
 def content_words(text: str, language: Language = ENGLISH) -> list[str]:
     """The distinct words that are not stop words, split like Lucene's analyzer does."""
-    words = re.findall(r"[^\W_]+", name_key(text))[:MAX_QUESTION_WORDS]
-    return [word for word in dict.fromkeys(words) if word not in language.stop_words]
+    words = [word for run in name_words(text) for word in run.split("_") if WORD.fullmatch(word)]
+    distinct = dict.fromkeys(words[:MAX_QUESTION_WORDS])
+    return [word for word in distinct if word not in language.stop_words]
 
 
-def near_spans(question: str, keys: Iterable[str], language: Language = ENGLISH) -> list[NamedSpan]:
-    """The keys whose words are mostly in the question, best first."""
+def near_spans(
+    question: str, names: Iterable[str], language: Language = ENGLISH
+) -> list[NamedSpan]:
+    """The names whose words are mostly in the question, best first; `names` are `entity_words`."""
     asked = frozenset(content_words(question, language))
     spans = []
-    for key in keys:
-        words = content_words(key, language)
+    for name in names:
+        words = content_words(name, language)
         shared = sum(
             word in asked or any(one_letter_apart(word, other) for other in asked) for word in words
         )
         if shared and shared >= NEAR_COVERAGE * len(words):
             weight = NEAR_WEIGHT * shared * shared / len(words)
-            spans.append(NamedSpan(key, weight, -1, -1))
-    return sorted(spans, key=lambda span: (-span.weight, span.key))
+            spans.append(NamedSpan(name, weight, -1, -1))
+    return sorted(spans, key=lambda span: (-span.weight, span.words))
 
 
 def one_letter_apart(left: str, right: str) -> bool:

@@ -25,7 +25,7 @@ UNWIND range(0, size($given.segments) - 1) AS place
 MATCH (seed:Segment {{tenant: $given.tenant, id: $given.segments[place]}})
       -[:MENTIONS]->(entity:Entity)
 WITH place, seed, entity, COUNT {{ (entity)<-[:MENTIONS]-() }} AS mentions,
-     split(entity.key, ' ') AS words
+     split(entity.words, ' ') AS words
 WHERE 1 < mentions <= $given.most_mentions
   AND size([word IN words WHERE word IN $given.asked]) < $given.named_share * size(words)
 CALL (seed, entity) {{

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from serving.adapters.neo4j.names import entity_key, tenant_token
+from serving.adapters.neo4j.names import entity_key, entity_words, tenant_token
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.items.validity import Closing
@@ -109,5 +109,11 @@ def _entities(names: Iterable[str]) -> list[Row]:
     return list(entities.values())
 
 
+def upgraded_entity(id_: str, key: str, name: str) -> Row:
+    """The words and the name of an entity that an earlier version stored under a key."""
+    own = name if entity_key(name) == key else key
+    return {"id": id_, "words": entity_words(own), "name": own}
+
+
 def _entity(name: str) -> Row:
-    return {"key": entity_key(name), "name": name}
+    return {"key": entity_key(name), "words": entity_words(name), "name": name}

@@ -113,7 +113,7 @@ def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> R
         "as_known": scope.known_at is not None,
         "recorded_by": LATEST if scope.known_at is None else microseconds(scope.known_at),
         "retracted_by": LATEST - 1 if scope.known_at is None else microseconds(scope.known_at),
-        "spans": [[span.key, span.weight, span.start, span.end] for span in spans],
+        "spans": [[span.words, span.weight, span.start, span.end] for span in spans],
         "depth": depth,
         "seeds": MAX_SEEDS,
         "fan_out": max(MIN_FAN_OUT, depth),

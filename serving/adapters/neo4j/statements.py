@@ -1,7 +1,8 @@
 """The graph's data model, and the Cypher that writes and counts; searches are in `walks`.
 
 `(:Segment)-[:MENTIONS]->(:Entity)` links a segment to the entities it names and to its speaker,
-`(:Segment)-[:IS]->(:Entity)` to the entity it is. A fact is a node between its ends,
+`(:Segment)-[:IS]->(:Entity)` to the entity it is. An entity is one by its `key`; questions name it
+by its `words`, which it may share with others. A fact is a node between its ends,
 `(:Fact)-[:SUBJECT|OBJECT]->(:Entity)`, with `(:Fact)-[:EVIDENCE]->(:Segment)`. It is a node, not a
 relationship, because it needs a unique id, ends that can change, and direct links to its evidence.
 A segment that is cited by facts but not written yet is a node without `event_time`.
@@ -18,24 +19,38 @@ from __future__ import annotations
 SCHEMA = (
     "CREATE CONSTRAINT entity_key IF NOT EXISTS "
     "FOR (entity:Entity) REQUIRE (entity.tenant, entity.key) IS UNIQUE",
+    "CREATE INDEX entity_words IF NOT EXISTS FOR (entity:Entity) ON (entity.tenant, entity.words)",
     "CREATE CONSTRAINT segment_id IF NOT EXISTS "
     "FOR (segment:Segment) REQUIRE (segment.tenant, segment.id) IS UNIQUE",
     "CREATE CONSTRAINT fact_id IF NOT EXISTS "
     "FOR (fact:Fact) REQUIRE (fact.tenant, fact.id) IS UNIQUE",
     # The index contains the tenant, so that the tenant filter applies before the limit. Like
     # `content_words`, the analyzer splits at all but letters and digits and drops no word.
-    "CREATE FULLTEXT INDEX entity_names IF NOT EXISTS "
-    "FOR (entity:Entity) ON EACH [entity.key, entity.tenant_token] "
+    "CREATE FULLTEXT INDEX words_of_entities IF NOT EXISTS "
+    "FOR (entity:Entity) ON EACH [entity.words, entity.tenant_token] "
     "OPTIONS {indexConfig: {`fulltext.analyzer`: 'standard-no-stop-words'}}",
+    "DROP INDEX entity_names IF EXISTS",  # of an earlier version, by key
     "CALL db.awaitIndexes(300)",
 )
 
-INDEXES = ["entity_key", "segment_id", "fact_id", "entity_names"]
+INDEXES = ["entity_key", "entity_words", "segment_id", "fact_id", "words_of_entities"]
 """The indexes that `SCHEMA` creates; a uniqueness constraint has an index of its name."""
 
 COUNT_INDEXES = """
 SHOW INDEXES YIELD name, state WHERE name IN $given.names AND state = 'ONLINE'
 RETURN count(*) AS count
+"""
+
+ENTITIES_WITHOUT_WORDS = """
+MATCH (entity:Entity) WHERE entity.words IS NULL
+RETURN elementId(entity) AS id, entity.key AS key, entity.name AS name LIMIT $given.limit
+"""
+"""Those that a version before stored, which did not distinguish the words from the key."""
+
+SET_WORDS = """
+UNWIND $given.rows AS row
+MATCH (entity:Entity) WHERE elementId(entity) = row.id
+SET entity.words = row.words, entity.name = row.name
 """
 
 # ---------------------------------------------------------------- writing
@@ -77,7 +92,8 @@ DETACH DELETE fact
 
 _MERGE_ENTITY = """
 MERGE (entity:Entity {tenant: row.tenant, key: named.key})
-  ON CREATE SET entity.name = named.name, entity.tenant_token = row.tenant_token
+  ON CREATE SET entity.name = named.name, entity.words = named.words,
+                entity.tenant_token = row.tenant_token
 """
 
 WRITE_SEGMENTS = f"""

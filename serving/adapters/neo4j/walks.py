@@ -15,12 +15,12 @@ from __future__ import annotations
 from serving.adapters.neo4j.filters import OF_TENANT, VISIBLE, fact_passes, followed, held
 
 NEAR_NAMES = """
-CALL db.index.fulltext.queryNodes('entity_names', $given.lucene, {limit: 50})
+CALL db.index.fulltext.queryNodes('words_of_entities', $given.lucene, {limit: 50})
 YIELD node AS entity
-RETURN collect(entity.key) AS keys
+RETURN collect(DISTINCT entity.words) AS names
 """
-"""The query contains the tenant's token. A key of another tenant would find nothing: the walk looks
-it up within its own tenant."""
+"""The query contains the tenant's token. A name of another tenant would find nothing: the walk
+looks it up within its own tenant."""
 
 # ---------------------------------------------------------------- where to start
 
@@ -37,7 +37,7 @@ WITH [name IN named | [
 # is tested for the tenant again.
 _SEEDS = f"""CYPHER replan=skip
 UNWIND $given.spans AS span
-MATCH (entity:Entity {{tenant: $given.tenant, key: span[0]}})
+MATCH (entity:Entity {{tenant: $given.tenant, words: span[0]}})
 WITH collect([entity, span[1], span[2], span[3], COUNT {{ (entity)<-[:MENTIONS]-() }}]) AS named
 {_WEIGHED}"""
 
@@ -45,7 +45,7 @@ WITH collect([entity, span[1], span[2], span[3], COUNT {{ (entity)<-[:MENTIONS]-
 _CUSTOM_SEEDS = f"""CYPHER replan=skip
 CALL () {{
     UNWIND $given.spans AS span
-    MATCH (entity:Entity {{tenant: $given.tenant, key: span[0]}})
+    MATCH (entity:Entity {{tenant: $given.tenant, words: span[0]}})
     RETURN entity, span, 0 AS place
   UNION ALL
     UNWIND range(0, size($given.segments) - 1) AS place

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from serving.domain.items.records import Segment
-from serving.domain.items.text import name_key
+from serving.domain.items.text import WORD, name_key
 from serving.domain.languages import ENGLISH, Language
 
 MAX_NAMES = 64
@@ -33,10 +33,15 @@ ALL_CAPS_FROM_WORDS = 4
 _BREAK = "\x1f"
 """Replaces a possessive, which ends a name but not a sentence."""
 
-_WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"[.!?…:\n\"“”()\[\]*•]")
 _JOINING = frozenset({" ", "-", "&", " & ", "'", "’"})
 _JOINING_ABBREVIATED = frozenset({".", ". "})
+_SPACES = re.compile(r"\s+")
+# What is written to a word without a space may be a part of a name: @mara, C#.
+_SIGNS_BEFORE = re.compile(r"(?<!\S)[^\w\s.,;:!?…\"“”()\[\]*•'’]+\Z")
+_SIGNS_AFTER = re.compile(r"[^\w\s.,;:!?…\"“”()\[\]*•'’/-]+")
+_OF_THE_NAME = ("+", "#")
+"""Signs that end no name which is known without them: C++ is not C."""
 
 
 class _Word(NamedTuple):
@@ -50,14 +55,26 @@ class _Word(NamedTuple):
     """Whether it starts a sentence, where a capital alone is not significant."""
     joined: bool
     """Whether it may belong to the same name as the previous word."""
+    gap: str
+    """What is between the previous word and it, in the form of `name_key`."""
+    before: str
+    after: str
+    """The signs that are written to it."""
 
 
 class _Found(NamedTuple):
-    """A name, its `name_key`, and its start in the text."""
+    """A name and its start in the text."""
 
     start: int
-    key: str
     name: str
+
+
+class _Run(NamedTuple):
+    """A run of words that is a known name, and the key of that name."""
+
+    place: int
+    length: int
+    key: str
 
 
 class CapitalisedEntities:
@@ -73,6 +90,7 @@ class CapitalisedEntities:
     def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
         """The speaker, then the distinct names in title and text, in their order.
 
+        A known name is found by its key: written like that, but for case and white space.
         `known_names` is looked up, never scanned.
         """
         names: dict[str, str] = {}
@@ -81,7 +99,7 @@ class CapitalisedEntities:
         for text in (segment.title, segment.text):
             for found in _names_in(text, known_names, self._language) if text else ():
                 if len(found.name.encode()) <= MAX_NAME_BYTES:
-                    names.setdefault(found.key, found.name)
+                    names.setdefault(name_key(found.name), found.name)
         return tuple(names.values())[:MAX_NAMES]
 
 
@@ -95,14 +113,31 @@ def _names_in(text: str, known_names: Mapping[str, str], language: Language) -> 
 
 
 def _words(text: str, language: Language) -> Iterator[_Word]:
-    end, before, opens, joined = 0, "", True, False
-    for match in _WORD.finditer(text):
+    end, key, opens, joined = 0, "", True, False
+    for match in WORD.finditer(text):
         start, written = match.start(), match.group()
+        gap = text[end:start]
         if end:
-            opens, joined = _after(before, text[end:start], language)
-        end = match.end()
-        before = written.casefold() if written.isascii() else name_key(written)
-        yield _Word(start, end, before, _capitalised(written), opens, joined)
+            opens, joined = _after(key, gap, language)
+        before, after = _signs(text, end, start, match.end())
+        end, key = match.end(), name_key(written)
+        yield _Word(
+            start, end, key, _capitalised(written), opens, joined, _folded(gap), before, after
+        )
+
+
+def _signs(text: str, previous: int, start: int, end: int) -> tuple[str, str]:
+    """The signs before and after a word; most words have a space or a comma there."""
+    before = text[start - 1 : start] not in ("", " ") and _SIGNS_BEFORE.search(
+        text, previous, start
+    )
+    after = text[end : end + 1] not in ("", " ", ",", ".") and _SIGNS_AFTER.match(text, end)
+    return before[0] if before else "", after[0].casefold() if after else ""
+
+
+def _folded(gap: str) -> str:
+    """A gap in the form of `name_key`; a break stays, so that no name continues over it."""
+    return gap if gap == " " or _BREAK in gap else _SPACES.sub(" ", gap.casefold())
 
 
 def _after(word: str, gap: str, language: Language) -> tuple[bool, bool]:
@@ -135,29 +170,45 @@ def _known(
     words: Sequence[_Word], known_names: Mapping[str, str], language: Language
 ) -> Iterator[_Found]:
     """The known names among the runs of words: the longest at each place, without overlaps."""
-    longest: dict[int, str] = {}
-    for length in range(MAX_KNOWN_WORDS, 0, -1):
-        for place, key in _known_runs(words, length, known_names, language):
-            longest.setdefault(place, key)
+    longest: dict[int, _Run] = {}
+    for run in _known_runs(words, known_names):
+        if run.length > 1 or _is_name(words[run.place], language):
+            longest[run.place] = run
     end = 0
-    for place, key in sorted(longest.items()):
+    for place, run in sorted(longest.items()):
         if place >= end:
-            end = place + key.count(" ") + 1
-            yield _Found(words[place].start, key, known_names[key])
+            end = place + run.length
+            yield _Found(words[place].start, known_names[run.key])
 
 
-def _known_runs(
-    words: Sequence[_Word], length: int, known_names: Mapping[str, str], language: Language
-) -> Iterator[tuple[int, str]]:
-    """The places where a run of `length` words is a known name, with its key."""
-    keys = [word.key for word in words]
-    runs = list(map(" ".join, zip(*(keys[skip:] for skip in range(length)), strict=False)))
-    # Usually none is known, which this check finds fastest.
-    if known_names.keys().isdisjoint(runs):
-        return
-    for place, run in enumerate(runs):
-        if run in known_names and (length > 1 or _is_name(words[place], language)):
-            yield place, run
+def _known_runs(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_Run]:
+    """The runs of up to `MAX_KNOWN_WORDS` words that are a known name, short ones first."""
+    signs = any(word.before or word.after for word in words)
+    runs = [word.key for word in words]
+    for length in range(1, min(MAX_KNOWN_WORDS, len(words)) + 1):
+        if length > 1:
+            added = words[length - 1 :]
+            runs = [
+                f"{run}{word.gap}{word.key}" for run, word in zip(runs[:-1], added, strict=True)
+            ]
+        # Usually none is known, which this check finds fastest.
+        if not signs and known_names.keys().isdisjoint(runs):
+            continue
+        for place, run in enumerate(runs):
+            for key in _spellings(run, words[place], words[place + length - 1]):
+                if key in known_names:
+                    yield _Run(place, length, key)
+                    break
+
+
+def _spellings(run: str, first: _Word, last: _Word) -> Iterator[str]:
+    """The keys under which a run may be known, with the signs that are written to it first."""
+    if first.before or last.after:
+        yield f"{first.before}{run}{last.after}"
+        if first.before:
+            yield f"{run}{last.after}"
+    if not last.after.startswith(_OF_THE_NAME):
+        yield run
 
 
 def _is_name(word: _Word, language: Language) -> bool:
@@ -180,9 +231,10 @@ def _proper_names(text: str, words: Sequence[_Word], language: Language) -> Iter
             continue
         end = _end_of_name(words, place, language)
         name = text[first.start : words[end - 1].end]
+        if words[end - 1].after.startswith(_OF_THE_NAME):
+            name += words[end - 1].after
         if end - place > 1 or (len(name) > 1 and _named_alone(first, name, within)):
-            key = " ".join(word.key for word in words[place:end])
-            yield _Found(first.start, key, name)
+            yield _Found(first.start, name)
         place = end
 
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 import re
 import unicodedata
 from enum import StrEnum
-from itertools import pairwise
+from functools import lru_cache
+from itertools import chain, groupby, pairwise
 
 from serving.domain.items.records import Item, Segment
 from serving.domain.languages import ENGLISH
 
-_NOT_IN_A_NAME = re.compile(r"[^\w]+", re.UNICODE)
+NAME_KEY_VERSION = 1
+"""To be raised with each change of `name_key`: a migration then computes the stored keys anew."""
+
+
+def _marks() -> str:
+    """The combining marks and joiners, as a class of `re`, whose classes have none of them."""
+    codes = chain(range(0x300, 0x1F000), range(0xE0100, 0xE01F0))
+    marks = [code for code in codes if unicodedata.category(chr(code)).startswith("M")]
+    runs = [list(run) for _, run in groupby(enumerate(marks), lambda pair: pair[1] - pair[0])]
+    return "".join(f"{chr(run[0][1])}-{chr(run[-1][1])}" for run in runs) + "\u200c\u200d"
+
+
+WORD = re.compile(f"\\w[\\w{_marks()}]*")
+"""A word of any script: letters, digits and underscores, with the marks of its letters."""
+
 # Latin, full-width and Arabic question marks, unless a quotation ends right after them.
 _ASKED = re.compile("[?\uff1f\u061f]++(?![\"'\u201d\u2019)])")
 _WORD = re.compile(r"\w")
@@ -54,33 +69,52 @@ NAMED_SHARE = 0.6
 """The share of the words of a name that a question must contain to name it."""
 
 
+def name_key(name: str) -> str:
+    """The identity of a name: names with one key are one, and no others.
+
+    Only case, white space and the composition of characters do not count: "José" is one name
+    however its accent is encoded, and so are "Mary  Ann" and "mary ann". "j.doe" and "j-doe", "C#"
+    and "C++", or names that differ by a vowel sign, are two. What erases, filters, closes facts or
+    joins mentions compares these keys; `name_words` recognizes names.
+
+    Source:
+        Unicode Standard, section 3.13.5, canonical caseless matching (D145).
+    """
+    if not name.isascii():
+        folded = unicodedata.normalize("NFD", name).casefold()
+        return " ".join(unicodedata.normalize("NFC", folded).split())
+    return " ".join(name.lower().split())
+
+
+def name_words(text: str) -> tuple[str, ...]:
+    """The words by which names are recognized, without case, punctuation and the possessive.
+
+    Different names may have the same words, so nothing is erased, filtered or closed by them. A
+    text without a letter or digit, such as an emoji, is its own word.
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return tuple(WORD.findall(ENGLISH.possessive.sub("", folded)) or folded.split())
+
+
+words_of_name = lru_cache(maxsize=4096)(name_words)
+"""`name_words` of a stored name, of which the same come again and again."""
+
+
 def words_to_name_by(question: str) -> frozenset[str]:
     """The words of a question to match names with, each with and without a final s."""
-    words = name_key(question).split()
+    words = name_words(question)
     return frozenset(form for word in words for form in (word, f"{word}s", word.removesuffix("s")))
 
 
-def names_entity(words: frozenset[str], key: str) -> bool:
+def names_entity(words: frozenset[str], name: str) -> bool:
     """Whether a question names an entity.
 
     Args:
         words: The words of the question, from `words_to_name_by`.
-        key: The entity's `name_key`.
+        name: The entity's name.
     """
-    of_name = key.split()
+    of_name = words_of_name(name)
     return sum(word in words for word in of_name) >= NAMED_SHARE * len(of_name)
-
-
-def name_key(name: str) -> str:
-    """Normalises a name to a key that all its spellings share.
-
-    Case, Unicode composition, punctuation and the English possessive are ignored: `"Mary-Ann's"`
-    and `"mary ann"` have the same key. A name without a letter or digit, such as an emoji, is
-    its own key.
-    """
-    folded = unicodedata.normalize("NFKC", name).casefold().strip()
-    words = _NOT_IN_A_NAME.sub(" ", ENGLISH.possessive.sub("", folded)).split()
-    return " ".join(words or folded.split())
 
 
 MAX_QUESTIONS = 4

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import NamedTuple
 
 from serving.domain.items.records import Item, ItemId, Segment, time_of
-from serving.domain.items.text import name_key
+from serving.domain.items.text import name_words, words_of_name
 from serving.domain.questions.period import Period
 from serving.domain.ranking.ranked_list import Candidate, RankedList, best_first
 
@@ -23,7 +22,7 @@ talk about an event in the days after it, and about a plan in the days before it
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a question names: words, in the form of `name_key`, and periods."""
+    """What a question names: words, in the form of `name_words`, and periods."""
 
     words: frozenset[str] = frozenset()
     periods: tuple[Period, ...] = ()
@@ -31,7 +30,7 @@ class Named:
     @classmethod
     def of(cls, question: str, periods: tuple[Period, ...] = ()) -> Named:
         """The words of a question, with periods that the caller has extracted."""
-        return cls(frozenset(name_key(question).split()), periods)
+        return cls(frozenset(name_words(question)), periods)
 
 
 _NOTHING = Named()
@@ -73,7 +72,7 @@ def speaker(known: Known) -> float | None:
 
     Answers about a person were mostly said by that person.
     """
-    return None if known.named.words.isdisjoint(_words_of_name(known.traits.speaker)) else 1.0
+    return None if known.named.words.isdisjoint(words_of_name(known.traits.speaker)) else 1.0
 
 
 def time(known: Known) -> float | None:
@@ -81,11 +80,6 @@ def time(known: Known) -> float | None:
     since = known.traits.since
     near = any(period.distance(since) <= SAID_AROUND for period in known.named.periods)
     return 1.0 if near else None
-
-
-@lru_cache(maxsize=1024)
-def _words_of_name(name: str) -> frozenset[str]:
-    return frozenset(name_key(name).split())
 
 
 ACCESS = "access"

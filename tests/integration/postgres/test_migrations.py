@@ -10,11 +10,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection.migrations import (
-    SchemaTooNewError,
-    latest_version,
-    migrate,
-)
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError, latest_version
+from serving.adapters.postgres.migration import migrate
 from serving.desk.desk import require_schema
 from serving.desk.ray_environment import DeskStartError
 from serving.domain.budget import Deadline

@@ -13,7 +13,9 @@ import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection import migrations
-from serving.adapters.postgres.connection.migrations import migrate
+from serving.adapters.postgres.connection.migrations import migrate_schema
+from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.writes.erasure import erase_selected
 from serving.domain.items.records import fact_id, segment_id
 from serving.ports.memory_store import Batch, Selector
@@ -57,8 +59,13 @@ async def old_dsn(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database with the schema before the last."""
     with monkeypatch.context() as older:
         older.setattr(migrations, "_scripts", lambda: SCRIPTS[:-1])
-        await migrate(empty_dsn)
+        await migrate_schema(empty_dsn, _no_fill)
     return empty_dsn
+
+
+async def _no_fill(connection: Connection) -> None:
+    """What is computed is of the newest schema."""
+    del connection
 
 
 async def test_an_older_program_loses_nothing_while_a_newer_one_migrates(old_dsn: str) -> None:
@@ -67,8 +74,9 @@ async def test_an_older_program_loses_nothing_while_a_newer_one_migrates(old_dsn
         await old.work("before")  # its connections are open, and its statements are prepared
 
         async with adapters.database.transaction() as connection:
-            # An erasure has locked the segments, and not yet what is derived from them.
+            # An erasure has locked segments and facts, and not yet what is derived from them.
             await connection.execute("DELETE FROM segment WHERE false")
+            await connection.execute("DELETE FROM fact WHERE false")
             migrating = asyncio.create_task(migrate(old_dsn))
             assert await eventually(lambda: waits_for_lock(adapters))
             working = asyncio.create_task(old.work("during"))

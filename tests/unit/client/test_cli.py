@@ -33,6 +33,7 @@ from trivium.v1.ingest_service_pb2 import (
     LOOKUP_KEY_ID,
     LOOKUP_KEY_TEXT,
     LOOKUP_KEY_VECTOR,
+    ForgetRequest,
     ForgetResponse,
     IngestStreamResponse,
     ItemOutcome,
@@ -757,6 +758,59 @@ def test_forgetting_asks_first(run: Run, fake_service: FakeService) -> None:
     assert result.exit_code == 1
     assert "Erase EVERYTHING of 'acme'?" in result.stderr
     assert fake_service.requests == []
+
+
+def test_dry_run_counts_the_exact_names(run: Run, fake_service: FakeService) -> None:
+    said = [
+        Segment(id="t1", text="a", speaker="J.Doe"),
+        Segment(id="t2", text="b", speaker="j.doe"),
+        Segment(id="t3", text="c", speaker="j.doe"),
+    ]
+    facts = [
+        Fact(id="f1", subject="J.Doe", relation="likes", object="tea", evidence=["t1", "t2"]),
+        Fact(id="f2", subject="J.Doe", relation="likes", object="jam", evidence=["t1", "t9"]),
+        Fact(id="f3", subject="J.Doe", relation="likes", object="rum"),
+    ]
+    fake_service.will_answer("ListSegments", ListSegmentsResponse(segments=said))
+    fake_service.will_answer("ListFacts", ListFactsResponse(facts=facts))
+
+    result = run("forget", "--dry-run", "--speaker", "j.doe", "--json")
+
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == {
+        "segment_count": 3,
+        "fact_count": 1,
+        "segments_by_speaker": {"j.doe": 2, "J.Doe": 1},
+    }
+    assert fake_service.requests[0].filter.speakers == ["j.doe"]
+    assert not any(isinstance(request, ForgetRequest) for request in fake_service.requests)
+
+
+@pytest.mark.parametrize(
+    ("selection", "facts"),
+    [
+        (["--everything"], 3),
+        (["--session", "s"], 2),
+        (["--segment-id", "t1", "--fact-id", "f3"], 3),
+    ],
+)
+def test_dry_run_counts_facts_left_without_evidence(
+    run: Run, fake_service: FakeService, selection: list[str], facts: int
+) -> None:
+    said = [Segment(id="t1", text="a")]
+    stored = [
+        Fact(id="f1", subject="a", relation="b", object="c", evidence=["t1"]),
+        Fact(id="f2", subject="a", relation="b", object="d", evidence=["t1"]),
+        Fact(id="f3", subject="a", relation="b", object="e"),
+    ]
+    fake_service.will_answer("ListSegments", ListSegmentsResponse(segments=said))
+    fake_service.will_answer("GetSegments", GetSegmentsResponse(segments=said))
+    fake_service.will_answer("ListFacts", ListFactsResponse(facts=stored))
+
+    result = run("forget", "--dry-run", *selection)
+
+    assert result.exit_code == 0
+    assert f"Would erase 1 segments and {facts} facts." in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trivium.cli.connection import Connection, pass_connection
+from trivium.cli.dry_run import count_items, shown
 from trivium.cli.exits import Exit
 from trivium.cli.output import day, json_option, plain, print_json, stdout, styled, table
 from trivium.cli.ranking import Time
@@ -118,6 +119,7 @@ def _to_filter(
 @click.option("--from", "start", type=Time(), help="All segments of this time or later.")
 @click.option("--until", "end", type=Time(), help="All segments of before this time.")
 @click.option("--everything", is_flag=True, help="All items of the tenant.")
+@click.option("--dry-run", is_flag=True, help="Erase nothing; count what would be erased.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @pass_connection
@@ -133,13 +135,16 @@ def forget(
     start: datetime | None,
     end: datetime | None,
     everything: bool,
+    dry_run: bool,
     yes: bool,
     as_json: bool,
 ) -> None:
     """Erases items from every store, and verifies each store.
 
     --label, --from and --until are combined: all must hold. Facts are erased
-    with the last segment that supports them.
+    with the last segment that supports them. A speaker is meant by its exact
+    name, whatever its case and white space: --dry-run counts the segments of
+    each name.
 
     Exits with 1 if a store could not be verified or still has erased items.
     """
@@ -152,6 +157,17 @@ def forget(
             "and --everything is required"
         )
     with connection.open() as client:
+        if dry_run:
+            found = count_items(
+                client,
+                segment_ids=segment_ids,
+                fact_ids=fact_ids,
+                session=session,
+                speaker=speaker,
+                filter_=filter_,
+            )
+            print_json(found) if as_json else stdout().print(shown(found))
+            ctx.exit(Exit.OK)
         if not yes:
             what = _described(segment_ids, fact_ids, session, speaker, filter_)
             click.confirm(f"Erase {what} of {plain(client.tenant)!r}?", abort=True, err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib import resources
 
@@ -41,8 +42,12 @@ class SchemaTooNewError(Exception):
         return f"the schema has version {self.found}, this program supports {self.known} at most"
 
 
-async def migrate(dsn: str) -> None:
-    """Applies the missing migrations, each in its own transaction.
+Fill = Callable[[Connection], Awaitable[None]]
+"""Computes what SQL cannot, on a connection in which nothing else runs; harmless when repeated."""
+
+
+async def migrate_schema(dsn: str, fill: Fill) -> None:
+    """Applies the missing migrations, each in its own transaction, then calls `fill`.
 
     Safe to run concurrently and repeatedly. If the database was restored into another cluster, the
     change log is rebuilt.
@@ -55,6 +60,7 @@ async def migrate(dsn: str) -> None:
         async with await AsyncConnection.connect(with_defaults(dsn), autocommit=True) as connection:
             await connection.execute("SELECT pg_advisory_lock(%s::bigint)", [_LOCK])
             await _apply_missing(connection)
+            await fill(connection)
             await _rebuild_restored_log(connection)
             await prepare_row_security(connection)
 

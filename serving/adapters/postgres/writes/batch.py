@@ -33,15 +33,15 @@ from serving.adapters.postgres.writes.closings import find_superseded, refresh_c
 from serving.adapters.postgres.writes.names import (
     NAME_KEYS,
     delete_unused_names,
+    entity_keys_of,
     names_dropped,
-    names_of,
     store_names,
     store_names_of_facts,
 )
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
 from serving.domain.items.superseding import topic_of
-from serving.domain.items.text import name_key, text_of
+from serving.domain.items.text import text_of
 from serving.ports.change_log import Change, EmbeddingTask
 from serving.ports.memory_store import Batch, GivenVectors, Outcome, WriteReceipt
 
@@ -273,7 +273,7 @@ def _column_values(item: Item, content_hash: bytes) -> dict[str, object]:
         "evidence": array_literal(item.evidence),
         "closes": array_literal(item.closes),
         "topic": topic_hash(topic_of(item)),
-        "entity_keys": array_literal(sorted({name_key(name) for name in names_of(item)})),
+        "entity_keys": array_literal(entity_keys_of(item)),
     }
 
 

@@ -17,6 +17,7 @@ from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, erase_selec
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
+from serving.domain.items.text import NAME_KEY_VERSION
 from serving.ports.memory_store import Batch, EraseReceipt, Selector, WriteReceipt
 
 PROBE_S = 2.0
@@ -101,18 +102,21 @@ class PostgresMemoryStore:
         return counts
 
     async def ready(self) -> bool:
-        """Whether PostgreSQL answers and has this program's schema. Never raises."""
+        """Whether PostgreSQL answers, with this program's schema and name keys. Never raises."""
         try:
             async with (
                 asyncio.timeout(PROBE_S),
                 self._database.search(Deadline.after(PROBE_S)) as connection,
             ):
                 await self._database.recovered()
-                cursor = await connection.execute("SELECT schema_version FROM meta")
-                row = await cursor.fetchone()
+                (schema,) = await fetch_row(connection, "SELECT schema_version FROM meta")
+            if schema < latest_version():
+                return False
+            async with asyncio.timeout(PROBE_S), self._database.work() as connection:
+                (keys,) = await fetch_row(connection, "SELECT name_key_version FROM meta")
         except (TriviumError, TimeoutError):
             return False
-        return row is not None and bool(row[0] >= latest_version())
+        return bool(keys >= NAME_KEY_VERSION)
 
 
 def _ids(items: Sequence[ItemId], kind: ItemKind) -> list[str]:

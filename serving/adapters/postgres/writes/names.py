@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.tenants import Tenant
-from serving.domain.items.records import Item, ItemId, ItemKind, Segment
+from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
 from serving.domain.items.text import name_key
 
 MAX_NAME_BYTES = 256
@@ -35,6 +35,11 @@ def names_of(item: Item) -> list[str]:
 
 def _names_of_fact(subject: str, object_: str) -> list[str]:
     return [subject, *([object_] if len(object_.encode()) <= MAX_NAME_BYTES else [])]
+
+
+def entity_keys_of(fact: Fact) -> list[str]:
+    """The keys of a fact's names, as they are stored with it."""
+    return sorted({name_key(name) for name in names_of(fact)})
 
 
 def names_dropped(former: Collection[str], item: Item) -> set[str]:

@@ -65,7 +65,7 @@ def _shared_with(view: TenantView, question: str, seeds: Iterable[ItemId]) -> It
             continue
         for key, name in view.segments.columns.mentioned(seed).items():
             rows = view.mentioning(key)
-            if len(rows) > 1 and not names_entity(question_words, key):
+            if len(rows) > 1 and not names_entity(question_words, name):
                 yield _Sharing(-int(BILLION / ((place + 2) * len(rows))), key, name, seed, rows)
 
 

@@ -13,8 +13,8 @@ from psycopg.conninfo import make_conninfo
 
 from serving.__main__ import main
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.writes.vacuum import vacuum_tables
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.ports.memory_store import Batch, Selector

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.items.text import TextForm, name_key, text_of, text_to_embed
+from serving.domain.items.text import TextForm, text_of, text_to_embed
 from serving.domain.questions.query import Filter, TimeRange, label_term
 from tests.support.builders import NOON, days, fact, segment
 
@@ -63,16 +63,6 @@ def test_a_range_overlaps_a_validity_if_they_share_an_instant(
     until = None if end is None else NOON + days(end)
 
     assert span.overlaps(since, until) is overlaps
-
-
-@pytest.mark.parametrize("spelling", ["Mary-Ann", "mary ann", "MARY  ANN's", "Mary–Ann"])
-def test_all_spellings_of_a_name_have_one_key(spelling: str) -> None:
-    assert name_key(spelling) == "mary ann"
-
-
-def test_a_name_of_symbols_is_its_own_key() -> None:
-    assert name_key("🙂") == "🙂"
-    assert name_key(" :  : ") == ": :"
 
 
 def test_a_segment_is_embedded_with_title_and_speaker() -> None:

@@ -23,6 +23,7 @@ class FakeTruth:
     vectors: list[Finding] = field(default_factory=list)
     follows: bool = True
     repaired: list[Finding] = field(default_factory=list)
+    reopened: dict[TenantName, list[ItemId]] = field(default_factory=dict)
 
     async def tenants(self) -> list[TenantName]:
         return [TENANT]
@@ -44,6 +45,9 @@ class FakeTruth:
 
     async def embedding_findings(self) -> list[Finding]:
         return list(self.vectors)
+
+    async def reopened_facts(self) -> dict[TenantName, list[ItemId]]:
+        return dict(self.reopened)
 
     async def projected(self, timeout_s: float) -> bool:
         if self.follows:

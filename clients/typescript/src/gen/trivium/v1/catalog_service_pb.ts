@@ -167,7 +167,7 @@ export type ListFactsRequest = Message<"trivium.v1.ListFactsRequest"> & {
 
   /**
    * Return only facts whose subject or object is one of these entities;
-   * case-insensitive; at most 64. Empty means all.
+   * compared as names (`Filter`); at most 64. Empty means all.
    *
    * @generated from field: repeated string entities = 2;
    */

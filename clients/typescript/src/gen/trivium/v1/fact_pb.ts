@@ -34,7 +34,8 @@ export type Fact = Message<"trivium.v1.Fact"> & {
   id: string;
 
   /**
-   * Required. The entity that the fact is about; at most 256 bytes.
+   * Required. The entity that the fact is about; at most 256 bytes. Compared as
+   * a name (`Filter`).
    *
    * @generated from field: string subject = 2;
    */
@@ -49,8 +50,9 @@ export type Fact = Message<"trivium.v1.Fact"> & {
   relation: string;
 
   /**
-   * Required. The other entity, or a value; at most 1 KiB. A fact whose subject
-   * and object are equal is stored, but never traversed in the graph.
+   * Required. The other entity, or a value; at most 1 KiB. Compared as a name
+   * (`Filter`). A fact whose subject and object are equal is stored, but never
+   * traversed in the graph.
    *
    * @generated from field: string object = 4;
    */
@@ -143,8 +145,8 @@ export type Fact = Message<"trivium.v1.Fact"> & {
    * Whether subject and relation have one value at a time, as "lives in" does.
    * The fact then closes every fact with the same subject and relation that
    * began before it; of two that began at the same time, the one recorded
-   * later wins. Subjects and relations are compared without case and
-   * punctuation. The order of arrival does not matter.
+   * later wins. Subjects and relations are compared as names (`Filter`): a fact
+   * about "C#" closes none about "C++". The order of arrival does not matter.
    *
    * @generated from field: bool single_valued = 16;
    */

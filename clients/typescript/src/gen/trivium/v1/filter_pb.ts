@@ -20,6 +20,11 @@ export const file_trivium_v1_filter: GenFile = /*@__PURE__*/
  * The segments to consider. Fields are combined with AND, the values of a field
  * with OR; an empty field matches everything. At most 64 values per field.
  *
+ * A name (of a speaker or an entity) is compared exactly, but for case, outer
+ * and repeated white space, and how its characters are composed: "Mary  Ann" is
+ * "mary ann", while "j.doe" and "j-doe", "C#" and "C++", or names that differ by
+ * an accent or a vowel sign are two.
+ *
  * A fact passes if one of its evidence segments passes; for `event_time` the
  * range must overlap the fact's validity.
  *
@@ -27,7 +32,7 @@ export const file_trivium_v1_filter: GenFile = /*@__PURE__*/
  */
 export type Filter = Message<"trivium.v1.Filter"> & {
   /**
-   * Kinds; case-sensitive.
+   * Kinds; compared exactly.
    *
    * @generated from field: repeated string kinds = 1;
    */
@@ -35,27 +40,29 @@ export type Filter = Message<"trivium.v1.Filter"> & {
 
   /**
    * Labels; the segment must have each of them, with one of the given values.
+   * Compared exactly.
    *
    * @generated from field: repeated trivium.v1.LabelFilter labels = 2;
    */
   labels: LabelFilter[];
 
   /**
-   * Speakers; case-insensitive.
+   * Speakers; compared as names.
    *
    * @generated from field: repeated string speakers = 3;
    */
   speakers: string[];
 
   /**
-   * Sessions; case-sensitive.
+   * Sessions; compared exactly.
    *
    * @generated from field: repeated string sessions = 4;
    */
   sessions: string[];
 
   /**
-   * Entities; the segment must mention one of them; case-insensitive.
+   * Entities; the segment must mention or represent one of them; compared as
+   * names.
    *
    * @generated from field: repeated string entities = 5;
    */
@@ -104,14 +111,14 @@ export const FilterSchema: GenMessage<Filter> = /*@__PURE__*/
  */
 export type LabelFilter = Message<"trivium.v1.LabelFilter"> & {
   /**
-   * Required. The label's key; case-sensitive.
+   * Required. The label's key; compared exactly.
    *
    * @generated from field: string key = 1;
    */
   key: string;
 
   /**
-   * The accepted values; at least one.
+   * The accepted values; at least one. Compared exactly.
    *
    * @generated from field: repeated string values = 2;
    */

@@ -330,7 +330,7 @@ export type ForgetRequest = Message<"trivium.v1.ForgetRequest"> & {
     case: "ids";
   } | {
     /**
-     * All items of a session.
+     * All items of a session; compared exactly.
      *
      * @generated from field: string session = 3;
      */
@@ -338,7 +338,8 @@ export type ForgetRequest = Message<"trivium.v1.ForgetRequest"> & {
     case: "session";
   } | {
     /**
-     * All items of a speaker; case-insensitive.
+     * All items of a speaker; compared as a name (`Filter`), so a similar name
+     * loses nothing.
      *
      * @generated from field: string speaker = 4;
      */

@@ -55,7 +55,7 @@ export type Segment = Message<"trivium.v1.Segment"> & {
   kind: string;
 
   /**
-   * The speaker; at most 256 bytes.
+   * The speaker; at most 256 bytes. Compared as a name (`Filter`).
    *
    * @generated from field: string speaker = 5;
    */
@@ -100,7 +100,7 @@ export type Segment = Message<"trivium.v1.Segment"> & {
 
   /**
    * The names of the entities it mentions; at most 64 of at most 256 bytes.
-   * Empty means that the server extracts them.
+   * Compared as names (`Filter`). Empty means that the server extracts them.
    *
    * @generated from field: repeated string entities = 11;
    */
@@ -108,7 +108,8 @@ export type Segment = Message<"trivium.v1.Segment"> & {
 
   /**
    * The name of the entity that this segment represents, such as a file or a
-   * person. Empty for a segment that only mentions entities.
+   * person. Empty for a segment that only mentions entities. Compared as a name
+   * (`Filter`).
    *
    * @generated from field: string entity = 12;
    */

@@ -1,0 +1,16 @@
+"""The migration of a database to this version of the service."""
+
+from __future__ import annotations
+
+from serving.adapters.postgres.connection.migrations import migrate_schema
+from serving.adapters.postgres.writes.name_keys import refresh_name_keys
+
+
+async def migrate(dsn: str) -> None:
+    """Applies the missing migrations of the schema, and computes name keys of other versions anew.
+
+    Raises:
+        StoreUnavailableError: PostgreSQL is unreachable.
+        SchemaTooNewError: The schema is newer than this program.
+    """
+    await migrate_schema(dsn, refresh_name_keys)
