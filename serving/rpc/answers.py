@@ -9,7 +9,7 @@ from google.protobuf.json_format import ParseDict
 
 from serving.config.profiles import ProfileBook
 from serving.domain.briefing import BriefingLimits, briefing
-from serving.domain.items.records import Segment
+from serving.domain.items.records import Segment, time_of
 from serving.domain.ranking.comparison import compare
 from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm, worth
 from serving.domain.ranking.reachability import notes
@@ -169,7 +169,8 @@ def _hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
         rank=rank,
         score=hit.score,
         legs=[term.leg for term in hit.ledger.leg_terms if term.leg not in SIGNALS],
-        folded=map(from_reference, hit.folded),
+        folded=[from_reference(each.item) for each in hit.folded],
+        folded_times=[time_of(each) for each in hit.folded],
         ledger=_ledger(hit.ledger) if explain else None,
         stage=_STAGES[hit.stage] if hit.stage else None,
         outdated_by=from_reference(hit.outdated_by) if hit.outdated_by else None,

@@ -19,13 +19,21 @@ from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbour
 
 
 class FixedLeg(Leg):
-    """A leg that always finds the same items, in this order; text names segments."""
+    """A leg that always finds the same items, in this order.
+
+    A text names segments: "a b=c" finds a before b and c, which have the same score.
+    """
 
     def __init__(self, found: str | Sequence[ItemId] = "", *, stale: bool = False) -> None:
-        items = [segment_id(name) for name in found.split()] if isinstance(found, str) else found
-        self._answer = LegAnswer(
-            [Candidate(item, 1.0 / place) for place, item in enumerate(items, 1)], stale=stale
+        groups = (
+            [[segment_id(name) for name in tied.split("=")] for tied in found.split()]
+            if isinstance(found, str)
+            else [[item] for item in found]
         )
+        candidates = [
+            Candidate(item, 1.0 / place) for place, group in enumerate(groups, 1) for item in group
+        ]
+        self._answer = LegAnswer(candidates, stale=stale)
         self.requests: list[LegRequest] = []
 
     async def find(self, request: LegRequest) -> LegAnswer:

@@ -186,7 +186,7 @@ def _alone(profile: Profile, leg: LegSpec) -> Mapping[str, Any]:
         legs[leg.name]["yields"] = Yields.FACTS.value
     plain = {
         "fusion": "reciprocal_rank",
-        "fold_from": None,
+        "fold_repeats": False,
         "importance": {"style": "off"},
         "decay": None,
         "diversity": None,

@@ -7,7 +7,7 @@ the search starts with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -25,10 +25,11 @@ from serving.domain.ranking.ranked_list import (
     depth_to_read,
     within_depth,
 )
+from serving.domain.ranking.repeats import folded, newest_of_repeats, tied
 from serving.domain.ranking.signals import Known, Named, Traits, ranked_by
 from serving.pipeline.retrieval.legs.facts import FactsLeg, evidence_in_order
 from serving.pipeline.retrieval.ordering import Ordering, visible
-from serving.pipeline.retrieval.steps import by_time_alone
+from serving.pipeline.retrieval.steps import TEXT_LEGS, by_time_alone
 from serving.ports.text_analysis import DateReader
 from serving.ports.vector_index import IndexAnswer
 
@@ -68,7 +69,8 @@ class Replay:
         return [hit.item.id for hit in hits[:DEPTH]]
 
     def _ordered(self, profile: Profile, *, thorough: bool = False) -> Ordering:
-        found = [self._list(spec, profile) for spec in profile.legs if spec.weight]
+        newest = self._repeats(profile)
+        found = [self._list(spec, profile, newest) for spec in profile.legs if spec.weight]
         lists = by_time_alone(profile, found, lambda: self._times)
         fused = fuse(
             [*lists, *self._ranked_by_signals(profile, lists)],
@@ -78,16 +80,29 @@ class Replay:
             rank_style=profile.rank_style,
             least_scores=profile.least_scores,
         )
-        ordering = Ordering(profile, self._query, fused, thorough=thorough)
+        repeats = [self.found.rows[item] for item in newest]
+        ordering = Ordering(profile, self._query, fused, repeats=repeats, thorough=thorough)
         while batch := ordering.next_to_load():
             ordering.add_rows(batch, self.found.rows)
         return ordering
 
-    def _list(self, spec: LegSpec, profile: Profile) -> RankedList:
+    def _repeats(self, profile: Profile) -> Mapping[ItemId, ItemId]:
+        if not profile.fold_repeats:
+            return {}
+        style = profile.rank_style
+        suspects = tied(
+            self._read(spec, depth_to_read(spec.depth_for(profile.limit), style))
+            for spec in profile.legs
+            if spec.weight and spec.name in TEXT_LEGS
+        )
+        rows = self.found.rows
+        return newest_of_repeats(rows[item] for item in suspects if item in rows)
+
+    def _list(self, spec: LegSpec, profile: Profile, newest: Mapping[ItemId, ItemId]) -> RankedList:
         depth, style = spec.depth_for(profile.limit), profile.rank_style
-        key = (spec.name, depth, style, spec.floor)
+        key = (spec.name, depth, style, spec.floor, frozenset(newest.items()))
         if key not in self._lists:
-            read = self._read(spec, depth_to_read(depth, style))
+            read = folded(self._read(spec, depth_to_read(depth, style)), newest)
             self._lists[key] = RankedList(spec.name, tuple(within_depth(read, depth, style)))
         return self._lists[key]
 
@@ -175,5 +190,5 @@ def _agrees(replay: Replay, profile: Profile) -> bool:
         return True
     scores = replay.scores(profile)
     return len(ours) == len(theirs) and all(
-        scores[mine] == scores.get(other) for mine, other in zip(ours, theirs, strict=True)
+        scores.get(mine) == scores.get(other) for mine, other in zip(ours, theirs, strict=True)
     )

@@ -238,7 +238,7 @@ const (
 	Loss_LOSS_NOT_MATCHED Loss = 5
 	// A leg would find it with more depth or without its floor.
 	Loss_LOSS_BELOW_DEPTH Loss = 6
-	// It was folded into a near-duplicate.
+	// It was folded into a newer item that says the same.
 	Loss_LOSS_FOLDED Loss = 7
 	// Without decay it would be a hit.
 	Loss_LOSS_DECAYED Loss = 8
@@ -1099,7 +1099,8 @@ type Hit struct {
 	Score float64 `protobuf:"fixed64,4,opt,name=score,proto3" json:"score,omitempty"`
 	// The names of the legs that found the item, in the profile's order.
 	Legs []string `protobuf:"bytes,5,rep,name=legs,proto3" json:"legs,omitempty"`
-	// Near-duplicates that were folded into this hit.
+	// Items in which the same speaker says the same, the newest first; all are
+	// older than the hit, which stands for them. They are ranked as one.
 	Folded []*ItemRef `protobuf:"bytes,6,rep,name=folded,proto3" json:"folded,omitempty"`
 	// How the score was computed; set if `explain` was.
 	Ledger *Ledger `protobuf:"bytes,7,opt,name=ledger,proto3" json:"ledger,omitempty"`
@@ -1108,7 +1109,10 @@ type Hit struct {
 	Stage Stage `protobuf:"varint,8,opt,name=stage,proto3,enum=trivium.v1.Stage" json:"stage,omitempty"`
 	// A later statement about the same thing, which is in the answer and took
 	// the place of this one. This one follows it, whatever its score.
-	OutdatedBy    *ItemRef `protobuf:"bytes,9,opt,name=outdated_by,json=outdatedBy,proto3" json:"outdated_by,omitempty"`
+	OutdatedBy *ItemRef `protobuf:"bytes,9,opt,name=outdated_by,json=outdatedBy,proto3" json:"outdated_by,omitempty"`
+	// The times of `folded`, in its order: `event_time` of a segment, when a fact
+	// became true or was recorded.
+	FoldedTimes   []*timestamppb.Timestamp `protobuf:"bytes,10,rep,name=folded_times,json=foldedTimes,proto3" json:"folded_times,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1213,6 +1217,13 @@ func (x *Hit) GetStage() Stage {
 func (x *Hit) GetOutdatedBy() *ItemRef {
 	if x != nil {
 		return x.OutdatedBy
+	}
+	return nil
+}
+
+func (x *Hit) GetFoldedTimes() []*timestamppb.Timestamp {
+	if x != nil {
+		return x.FoldedTimes
 	}
 	return nil
 }
@@ -1964,7 +1975,7 @@ type Statistics struct {
 	Ranking *durationpb.Duration `protobuf:"bytes,4,opt,name=ranking,proto3" json:"ranking,omitempty"`
 	// Distinct candidates over all legs.
 	CandidateCount int32 `protobuf:"varint,5,opt,name=candidate_count,json=candidateCount,proto3" json:"candidate_count,omitempty"`
-	// Candidates folded into near-duplicates.
+	// Candidates folded into newer ones that say the same.
 	FoldedCount int32 `protobuf:"varint,6,opt,name=folded_count,json=foldedCount,proto3" json:"folded_count,omitempty"`
 	// Candidates whose row was deleted before it was loaded.
 	VanishedCount int32 `protobuf:"varint,7,opt,name=vanished_count,json=vanishedCount,proto3" json:"vanished_count,omitempty"`
@@ -2882,7 +2893,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\bbriefing\x18\x04 \x01(\tR\bbriefing\x122\n" +
 	"\tcoercions\x18\x05 \x03(\v2\x14.trivium.v1.CoercionR\tcoercions\x12\x18\n" +
 	"\aprofile\x18\x06 \x01(\tR\aprofile\x120\n" +
-	"\x06rerank\x18\a \x01(\v2\x18.trivium.v1.RerankReportR\x06rerank\"\xdc\x02\n" +
+	"\x06rerank\x18\a \x01(\v2\x18.trivium.v1.RerankReportR\x06rerank\"\x9b\x03\n" +
 	"\x03Hit\x12/\n" +
 	"\asegment\x18\x01 \x01(\v2\x13.trivium.v1.SegmentH\x00R\asegment\x12&\n" +
 	"\x04fact\x18\x02 \x01(\v2\x10.trivium.v1.FactH\x00R\x04fact\x12\x12\n" +
@@ -2893,7 +2904,9 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x06ledger\x18\a \x01(\v2\x12.trivium.v1.LedgerR\x06ledger\x12'\n" +
 	"\x05stage\x18\b \x01(\x0e2\x11.trivium.v1.StageR\x05stage\x124\n" +
 	"\voutdated_by\x18\t \x01(\v2\x13.trivium.v1.ItemRefR\n" +
-	"outdatedByB\x06\n" +
+	"outdatedBy\x12=\n" +
+	"\ffolded_times\x18\n" +
+	" \x03(\v2\x1a.google.protobuf.TimestampR\vfoldedTimesB\x06\n" +
 	"\x04item\"\xa1\x01\n" +
 	"\fRerankReport\x12'\n" +
 	"\x05stage\x18\x01 \x01(\x0e2\x11.trivium.v1.StageR\x05stage\x12\x16\n" +
@@ -3153,57 +3166,58 @@ var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
 	15, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
 	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
 	40, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
-	0,  // 23: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	36, // 24: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
-	16, // 25: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
-	18, // 26: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
-	19, // 27: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
-	20, // 28: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
-	1,  // 29: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
-	17, // 30: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
-	36, // 31: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	36, // 32: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	40, // 33: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
-	2,  // 34: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	36, // 35: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	36, // 36: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	36, // 37: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	36, // 38: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	36, // 39: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	36, // 40: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
-	26, // 41: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	37, // 42: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
-	27, // 43: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	4,  // 44: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	37, // 45: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	12, // 46: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	12, // 47: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	30, // 48: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	40, // 49: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	4,  // 50: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	40, // 51: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	3,  // 52: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	40, // 53: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	13, // 54: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	33, // 55: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	2,  // 56: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	4,  // 57: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	5,  // 58: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
-	7,  // 59: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
-	24, // 60: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	28, // 61: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	31, // 62: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	12, // 63: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	6,  // 64: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
-	8,  // 65: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
-	25, // 66: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	29, // 67: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	32, // 68: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	63, // [63:69] is the sub-list for method output_type
-	57, // [57:63] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	35, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
+	0,  // 24: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
+	36, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	16, // 26: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
+	18, // 27: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
+	19, // 28: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
+	20, // 29: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
+	1,  // 30: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
+	17, // 31: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
+	36, // 32: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	36, // 33: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	40, // 34: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	2,  // 35: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
+	36, // 36: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	36, // 37: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	36, // 38: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	36, // 39: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	36, // 40: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	36, // 41: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	26, // 42: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
+	37, // 43: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	27, // 44: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
+	4,  // 45: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	37, // 46: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	12, // 47: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	12, // 48: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	30, // 49: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	40, // 50: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	4,  // 51: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	40, // 52: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	3,  // 53: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	40, // 54: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	13, // 55: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	33, // 56: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	2,  // 57: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	4,  // 58: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	5,  // 59: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	7,  // 60: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	24, // 61: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	28, // 62: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	31, // 63: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	12, // 64: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	6,  // 65: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	8,  // 66: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	25, // 67: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	29, // 68: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	32, // 69: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	64, // [64:70] is the sub-list for method output_type
+	58, // [58:64] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }

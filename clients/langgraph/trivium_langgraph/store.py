@@ -134,7 +134,7 @@ class TriviumStore(BaseStore):
             filter=items.below(op.namespace_prefix, indexed=True),
             consistency_token=self._token,
             # Items that differ in one word are still two items.
-            profile_overrides={"fold_from": None},
+            profile_overrides={"fold_repeats": False},
         )
         ranked = [items.to_search_item(hit.item, hit.score) for hit in found.hits]
         matching = [item for item in ranked if fits(item.value, op.filter)]

@@ -366,7 +366,8 @@ class Hit:
     """An item found.
 
     `score` is the score before diversification, comparable only within one retrieval; `legs` are
-    those that found the item; `folded` are its near-duplicates; `ledger` is set if `explain` was.
+    those that found the item; `folded` are older items in which the same speaker says the same,
+    from the times `folded_times`; `ledger` is set if `explain` was.
     `outdated_by` is the later statement about the same thing that took the item's place.
     """
 
@@ -375,6 +376,7 @@ class Hit:
     score: float
     legs: tuple[str, ...] = ()
     folded: tuple[ItemRef, ...] = ()
+    folded_times: tuple[datetime, ...] = ()
     ledger: Ledger | None = None
     stage: Stage = Stage.NONE
     outdated_by: ItemRef | None = None

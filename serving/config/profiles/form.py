@@ -158,7 +158,7 @@ class ProfileForm(_Form):
     importance: _ImportanceForm = _ImportanceForm()
     decay: _DecayForm | None = None
     rerank: _RerankForm | None = None
-    fold_from: Number | None = 0.9
+    fold_repeats: bool = True
     diversity: _DiversityForm | None = None
     sort: Sort = Sort.RELEVANCE
     resolve_names: bool = False
@@ -208,7 +208,7 @@ class ProfileForm(_Form):
             importance=importance or Importance(),
             decay=decay,
             rerank=rerank,
-            fold_from=self.fold_from,
+            fold_repeats=self.fold_repeats,
             diversity=diversity,
             sort=self.sort,
             resolve_names=self.resolve_names,

@@ -1,4 +1,4 @@
-"""Diversity of an answer: folding of near-duplicates, and maximal marginal relevance."""
+"""Diversity of an answer: maximal marginal relevance."""
 
 from __future__ import annotations
 
@@ -22,31 +22,6 @@ def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
         return 0.0
     common = len(left & right)
     return common / (len(left) + len(right) - common)
-
-
-def fold_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
-    """For each text, the index of the earlier text that represents it, or its own index.
-
-    Args:
-        texts: Best first.
-        threshold: The word overlap (Jaccard) from which two texts are near-duplicates.
-    """
-    stands_for: list[int] = []
-    words = [words_of(text) for text in texts]
-    kept: list[int] = []
-    for place, of_text in enumerate(words):
-        # The similarity is at most the ratio of the sizes, which excludes most pairs.
-        size = len(of_text)
-        alike = [
-            k
-            for k in kept
-            if len(words[k]) >= threshold * size and size >= threshold * len(words[k])
-        ]
-        earlier = next((k for k in alike if jaccard(words[k], of_text) >= threshold), place)
-        if earlier == place:
-            kept.append(place)
-        stands_for.append(earlier)
-    return stands_for
 
 
 @dataclass(frozen=True, slots=True)

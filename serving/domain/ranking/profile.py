@@ -193,8 +193,8 @@ class Profile:
     importance: Importance = Importance()
     decay: Decay | None = None
     rerank: Rerank | None = None
-    fold_from: float | None = 0.9
-    """The word overlap from which two hits are near-duplicates; None folds nothing."""
+    fold_repeats: bool = True
+    """Shows one of the items in which a speaker says the same, and ranks them as one."""
     diversity: Diversity | None = None
     sort: Sort = Sort.RELEVANCE
     resolve_names: bool = False
@@ -217,8 +217,6 @@ class Profile:
             raise FieldError.of("limit", f"must be from 1 to {MAX_LIMIT}, got {self.limit}")
         if not (math.isfinite(self.rank_constant) and self.rank_constant > 0):
             raise FieldError.of("rank_constant", f"must be above 0, got {self.rank_constant}")
-        if self.fold_from is not None and not 0 < self.fold_from <= 1:
-            raise FieldError.of("fold_from", f"must be above 0 and at most 1, got {self.fold_from}")
         if self.signals and self.fusion is not FusionMethod.RECIPROCAL_RANK:
             raise FieldError.of("signals", "are ranks, so fusion must be reciprocal_rank with them")
         self._check_order_of_legs()

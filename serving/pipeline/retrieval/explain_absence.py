@@ -42,7 +42,7 @@ class Loss(StrEnum):
     UNANSWERED = "unanswered"
     """A leg that might find it did not answer, then or with more depth."""
     FOLDED = "folded"
-    """A near-duplicate stands for it."""
+    """A newer item that says the same stands for it."""
     DECAYED = "decayed"
     """Without its age it would be in the answer."""
     BELOW_HEAD = "below_head"
@@ -115,10 +115,10 @@ class AbsenceExplainer:
             return Absence(loss=Loss.FILTERED, reason=reason)
         traced = await self._tracer.trace(query, profile, deadline)
         legs = await self._legs.explain(query, profile, row, traced.results, deadline)
-        if all(fused.item != item for fused in traced.fused):
-            return await self._not_found(query, row, evidence, legs)
         if early := _before_the_order(item, traced):
             return replace(early, legs=legs)
+        if all(fused.item != item for fused in traced.fused):
+            return await self._not_found(query, row, evidence, legs)
         if place := _place(item, traced.retrieval.hits):
             hit = traced.retrieval.hits[place - 1]
             return Absence(loss=Loss.NONE, reason="", rank=place, hit=hit, legs=legs)
@@ -247,6 +247,6 @@ def _before_the_order(item: ItemId, traced: Traced) -> Absence | None:
         return Absence(loss=Loss.NOT_STORED, reason=reason)
     if item in ordering.folded_into:
         stands_in = ordering.folded_into[item]
-        reason = f"{stands_in.id!r} says nearly the same"
+        reason = f"{stands_in.id!r} says the same"
         return Absence(loss=Loss.FOLDED, reason=reason, by=stands_in)
     return None

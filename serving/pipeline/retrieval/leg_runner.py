@@ -78,10 +78,14 @@ class LegReport:
 
 @dataclass(frozen=True, slots=True)
 class LegResult:
-    """A leg's report and, if it answered, its candidates."""
+    """A leg's report and, if it answered, its candidates.
+
+    `ranked` has those within the depth of the leg, and `read` all that it found.
+    """
 
     report: LegReport
     ranked: RankedList | None = None
+    read: Sequence[Candidate] = ()
     index_epoch: int | None = None
     store_error: StoreUnavailableError | None = None
 
@@ -188,7 +192,8 @@ class LegRunner:
             below_floor=answer.below_floor,
             elapsed_s=elapsed_s,
         )
-        return LegResult(report, RankedList(spec.name, tuple(found)), answer.index_epoch)
+        ranked = RankedList(spec.name, tuple(found))
+        return LegResult(report, ranked, answer.candidates, answer.index_epoch)
 
     async def _find(self, request: LegRequest, *, shed: bool) -> LegAnswer:
         leg = self._legs.get(request.spec.name)

@@ -1,10 +1,11 @@
-"""Turns the fused list into hits: priors, near-duplicates, reranking, diversity, the cut.
+"""Turns the fused list into hits: priors, repeats, reranking, diversity, the cut.
 
 No step depends on a profile's name: what a profile leaves unset is not done.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,18 +21,21 @@ from serving.domain.items.records import (
     TenantName,
     time_of,
 )
-from serving.domain.items.text import text_of
 from serving.domain.questions.query import Query, Scope, TimeRange
 from serving.domain.ranking.current import HEAD, Statement, current_first
-from serving.domain.ranking.diversity import (
-    Chosen,
-    fold_near_duplicates,
-    maximal_marginal_relevance,
-)
+from serving.domain.ranking.diversity import Chosen, maximal_marginal_relevance
 from serving.domain.ranking.fusion import Fused
-from serving.domain.ranking.ledger import DecayTerm, DiversityTerm, FusionMethod, Ledger, RerankTerm
+from serving.domain.ranking.ledger import (
+    DecayTerm,
+    DiversityTerm,
+    FusionMethod,
+    Ledger,
+    LegTerm,
+    RerankTerm,
+)
 from serving.domain.ranking.priors import ImportanceStyle, decay_term, importance_term
 from serving.domain.ranking.profile import Profile, Sort
+from serving.domain.ranking.repeats import newest_first, newest_of_repeats
 
 FACT_KIND = "relationship"
 """The kind under which a fact ages."""
@@ -53,12 +57,13 @@ class Hit:
     """An item of the answer, with the ledger that explains its place.
 
     `score` is that of the ledger, before diversification; `stage` is None if the profile does not
-    rerank. `outdated_by` is the later statement about the same thing that took its place.
+    rerank. `folded` says the same as the item, the newest first; all are older than it.
+    `outdated_by` is the later statement about the same thing that took its place.
     """
 
     item: Item
     ledger: Ledger
-    folded: tuple[ItemId, ...] = ()
+    folded: tuple[Item, ...] = ()
     stage: Stage | None = None
     outdated_by: ItemId | None = None
     score: float = field(init=False)
@@ -76,23 +81,36 @@ class Ordering:
     Args:
         profile: The steps.
         query: The question, and what may be shown.
-        fused: The candidates, best first.
+        fused: The candidates, best first, without the repeats that are known.
+        repeats: The candidates that say the same as others, the newest of them included.
         thorough: Whether all rows are read in any case, to explain where an item was lost.
     """
 
     def __init__(
-        self, profile: Profile, query: Query, fused: Sequence[Fused], *, thorough: bool = False
+        self,
+        profile: Profile,
+        query: Query,
+        fused: Sequence[Fused],
+        *,
+        repeats: Sequence[Item] = (),
+        thorough: bool = False,
     ) -> None:
         self.profile = profile
         self.query = query
         self.scope = query.scope
         self._fused = fused
+        self._repeats = repeats
         self._rows: dict[ItemId, Item] = {}
         self._logits: Mapping[ItemId, float] | None = None
         self._waiting = list(fused)
         self._reads_all = thorough or not _fused_order_is_final(profile)
         self._hits: list[Hit] = []
-        self.folded_into: dict[ItemId, ItemId] = {}
+        newest = newest_of_repeats(repeats)
+        self._folded_before: defaultdict[ItemId, list[Item]] = defaultdict(list)
+        for item in newest_first(repeats):
+            if newest[item.item] != item.item:
+                self._folded_before[newest[item.item]].append(item)
+        self.folded_into = {item: into for item, into in newest.items() if item != into}
         self.vanished: list[ItemId] = []
 
     @property
@@ -111,7 +129,7 @@ class Ordering:
         missing = max(self.profile.limit, least) - len(self._hits)
         if missing <= 0:
             return []
-        # Half as many again: some will turn out to be near-duplicates or gone. Equal scores are
+        # Half as many again: some will turn out to be repeats or gone. Equal scores are
         # read together, since their times order them.
         count = missing + missing // 2 + 1
         wanted, rest = self._waiting[:count], self._waiting[count:]
@@ -123,16 +141,20 @@ class Ordering:
         self._rows.update(rows)
         taken, self._waiting = self._waiting[: len(batch)], self._waiting[len(batch) :]
         present = [
-            Hit(item=rows[fused.item], ledger=_ledger(self.profile, self.scope, fused, rows))
+            Hit(
+                item=rows[fused.item],
+                ledger=_ledger(self.profile, self.scope, fused.terms, rows[fused.item]),
+                folded=tuple(self._folded_before.get(fused.item, ())),
+            )
             for fused in taken
             if fused.item in rows and visible(rows[fused.item], self.scope)
         ]
         found = {hit.item.item for hit in present}
         self.vanished += [fused.item for fused in taken if fused.item not in found]
-        self._hits = self._folded(sorted([*self._hits, *present], key=self._place))
+        self._hits = sorted(self._folded([*self._hits, *present]), key=self._place)
 
     def _place(self, hit: Hit) -> tuple[object, ...]:
-        """Orders hits; equal ones by time, so that what was said first is before its duplicate."""
+        """Orders hits, equal ones by time."""
         since = time_of(hit.item).timestamp()
         match self.profile.sort:
             case Sort.RELEVANCE:
@@ -143,19 +165,23 @@ class Ordering:
                 return (-since, -hit.score, hit.item.item)
 
     def _folded(self, hits: list[Hit]) -> list[Hit]:
-        if self.profile.fold_from is None:
+        """One hit for each group of repeats: the newest, with the terms of the best."""
+        newest = newest_of_repeats(hit.item for hit in hits) if self.profile.fold_repeats else {}
+        if not newest:
             return hits
-        texts = [text_of(hit.item) for hit in hits]
-        stands_for = fold_near_duplicates(texts, self.profile.fold_from)
-        kept: dict[int, Hit] = {}
-        for place, (hit, by) in enumerate(zip(hits, stands_for, strict=True)):
-            if by == place:
-                kept[place] = hit
-            else:
-                self.folded_into[hit.item.item] = kept[by].item.item
-                folded = (*kept[by].folded, hit.item.item, *hit.folded)
-                kept[by] = replace(kept[by], folded=folded)
-        return list(kept.values())
+        groups: defaultdict[ItemId, list[Hit]] = defaultdict(list)
+        for hit in hits:
+            groups[newest.get(hit.item.item, hit.item.item)].append(hit)
+        return [self._as_one(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+    def _as_one(self, group: Sequence[Hit]) -> Hit:
+        newest, *older = newest_first(
+            chain((hit.item for hit in group), *(hit.folded for hit in group))
+        )
+        self.folded_into.update((each.item, newest.item) for each in older)
+        best = min(group, key=self._place)
+        ledger = _ledger(self.profile, self.scope, best.ledger.leg_terms, newest)
+        return replace(best, item=newest, ledger=ledger, folded=tuple(older))
 
     # ------------------------------------------------------------ reranking
 
@@ -211,7 +237,7 @@ class Ordering:
 
     def with_profile(self, profile: Profile) -> Ordering:
         """Returns the same candidates and rows under another profile, not reranked yet."""
-        again = Ordering(profile, self.query, self._fused, thorough=True)
+        again = Ordering(profile, self.query, self._fused, repeats=self._repeats, thorough=True)
         again.add_rows(again.next_to_load(), self._rows)
         return again
 
@@ -251,12 +277,11 @@ def _fused_order_is_final(profile: Profile) -> bool:
     )
 
 
-def _ledger(profile: Profile, scope: Scope, fused: Fused, rows: Mapping[ItemId, Item]) -> Ledger:
-    item = rows[fused.item]
+def _ledger(profile: Profile, scope: Scope, terms: tuple[LegTerm, ...], item: Item) -> Ledger:
     return Ledger(
         rank_constant=profile.rank_constant,
         method=profile.fusion,
-        leg_terms=fused.terms,
+        leg_terms=terms,
         importance=importance_term(profile.importance, _importance(item), profile.rank_constant),
         decay=_decay(profile, item, scope.as_of),
     )

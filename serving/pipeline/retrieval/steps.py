@@ -1,11 +1,11 @@
-"""The steps of an answer: legs, fusion, priors, folding, reranking, diversification.
+"""The steps of an answer: legs, folding, fusion, priors, reranking, diversification.
 
 1. Correct misspelt and shortened names to known ones, if the profile enables that.
 2. Run every leg of the profile concurrently, until the deadline less a reserve.
-3. Rank the candidates by the profile's signals, and fuse all lists. Signals ask the index; rows are
-   read only of candidates that it lacks.
+3. Fold candidates that say the same, rank them by the profile's signals, and fuse all lists.
+   Signals ask the index; rows are read only of candidates that it lacks.
 4. Read the rows of the best candidates; rows that are gone or outside the scope are dropped.
-5. Weigh by importance and age, fold near-duplicates, rerank, diversify, cut to the limit.
+5. Weigh by importance and age, fold repeats, rerank, diversify, cut to the limit.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from serving.domain.items.text import questions_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import Fused, fuse
 from serving.domain.ranking.profile import Profile
-from serving.domain.ranking.ranked_list import RankedList
+from serving.domain.ranking.ranked_list import RankedList, within_depth
+from serving.domain.ranking.repeats import folded, newest_of_repeats, tied
 from serving.domain.ranking.signals import ACCESS, TIME, Known, Named, Traits, ranked_by
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import NOTHING, RERANK
 from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
+from serving.pipeline.retrieval.legs.dense import DenseLeg
 from serving.pipeline.retrieval.legs.leg import Times
+from serving.pipeline.retrieval.legs.lexical import LexicalLeg
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
 from serving.pipeline.retrieval.ordering import Hit, Ordering
 from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
@@ -45,6 +48,9 @@ from serving.ports.memory_store import MemoryStore
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader
 from serving.ports.words import NameResolver
+
+TEXT_LEGS = frozenset({LexicalLeg.name, DenseLeg.name})
+"""The legs whose scores depend on the text and the question alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,14 +170,13 @@ class RetrievalSteps:
         times = self._times_of(query)
         results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
         _check_required(query, results)
-        found = by_time_alone(
-            profile, [result.ranked for result in results if result.ranked is not None], times
-        )
-
         loading = _Loading(self._store, self._store_breaker, query, deadline)
+        newest = await _repeats(profile, results, loading)
+        found = by_time_alone(profile, _lists(profile, results, newest), times)
         signals = await self._signals(query, profile, found, times, loading)
         fused = _fuse(profile, [*found, *signals])
-        ordering = Ordering(profile, query, fused, thorough=thorough)
+        repeats = [loading.known[item] for item in newest]
+        ordering = Ordering(profile, query, fused, repeats=repeats, thorough=thorough)
         while batch := ordering.next_to_load():
             ordering.add_rows(batch, await loading.rows(batch))
         rerank = await self.rerank(query, ordering, deadline, shed=RERANK in shed)
@@ -311,7 +316,7 @@ class _Loading:
         self._breaker = breaker
         self._tenant = query.scope.tenant
         self._deadline = deadline
-        self._rows: dict[ItemId, Item] = {}
+        self.known: dict[ItemId, Item] = {}
         self._read: set[ItemId] = set()
         self.elapsed_s = 0.0
 
@@ -325,10 +330,10 @@ class _Loading:
         unread = [item for item in items if item not in self._read]
         if unread:
             started = time.perf_counter()
-            self._rows |= await self._in_time(partial(self._store.load, self._tenant, unread))
+            self.known |= await self._in_time(partial(self._store.load, self._tenant, unread))
             self._read.update(unread)
             self.elapsed_s += time.perf_counter() - started
-        return self._rows
+        return self.known
 
     async def shown(self, access: AccessLog, items: Sequence[ItemId]) -> Mapping[ItemId, int]:
         """Returns how often each was shown.
@@ -347,6 +352,40 @@ class _Loading:
             raise BudgetExhaustedError("reading the candidates") from error
         except BreakerOpenError as error:
             raise StoreUnavailableError(error.why) from error
+
+
+async def _repeats(
+    profile: Profile, results: Sequence[LegResult], loading: _Loading
+) -> Mapping[ItemId, ItemId]:
+    """The candidates that say the same as others, with the newest of those.
+
+    Ranks are given after folding, so that copies cost neither themselves nor others a rank. Only
+    rows whose texts may be equal are read.
+    """
+    if not profile.fold_repeats:
+        return {}
+    of_texts = [result for result in results if result.report.leg in TEXT_LEGS]
+    suspects = tied(result.read for result in of_texts)
+    rows = await loading.rows(suspects)
+    return newest_of_repeats(rows[item] for item in suspects if item in rows)
+
+
+def _lists(
+    profile: Profile, results: Sequence[LegResult], newest: Mapping[ItemId, ItemId]
+) -> list[RankedList]:
+    """The lists to fuse, without repeats; others take the places of these within the depth."""
+    depths = {spec.name: spec.depth_for(profile.limit) for spec in profile.legs}
+    lists = []
+    for result in results:
+        if result.ranked is None:
+            continue
+        if newest:
+            leg = result.report.leg
+            once = within_depth(folded(result.read, newest), depths[leg], profile.rank_style)
+            lists.append(RankedList(leg, tuple(once)))
+        else:
+            lists.append(result.ranked)
+    return lists
 
 
 def _check_required(query: Query, results: Sequence[LegResult]) -> None:

@@ -70,7 +70,7 @@ def test_a_query_waits_for_the_writes_before_it(
 def test_near_duplicates_are_two_items(store: TriviumStore, client_in_memory: FakeClient) -> None:
     store.search(NS, query="nora")
 
-    assert client_in_memory.retrievals[-1]["profile_overrides"] == {"fold_from": None}
+    assert client_in_memory.retrievals[-1]["profile_overrides"] == {"fold_repeats": False}
 
 
 def test_unindexed_item_is_listed_but_not_found(

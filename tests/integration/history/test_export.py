@@ -166,7 +166,7 @@ def rows(dsn: str, tenant: str) -> dict[tuple[str, str], dict[str, Any]]:
 
 async def shown(memory: AsyncClient, **clocks: datetime | None) -> list[str]:
     """The ids of the hits of an answer of all legs."""
-    options: Any = {"limit": 50, "profile_overrides": {"fold_from": None}, **clocks}
+    options: Any = {"limit": 50, "profile_overrides": {"fold_repeats": False}, **clocks}
     answer = await memory.retrieve(QUESTION, **options)
     assert answer.complete
     return [hit.id for hit in answer.hits]

@@ -63,7 +63,7 @@ TODAY = datetime.now(UTC)
 FACTS = Profile(
     name="facts",
     limit=100,
-    fold_from=None,
+    fold_repeats=False,
     legs=(
         LegSpec(name="facts", depth=100, yields=Yields.FACTS),
         LegSpec(name="graph", depth=100, yields=Yields.FACTS),
@@ -72,7 +72,7 @@ FACTS = Profile(
 SEGMENTS = Profile(
     name="segments",
     limit=100,
-    fold_from=None,
+    fold_repeats=False,
     legs=(
         LegSpec(name="lexical", depth=100),
         LegSpec(name="dense", depth=100, pool=CandidatePool(recently_accessed=100)),

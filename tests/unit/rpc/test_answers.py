@@ -100,7 +100,7 @@ profiles = st.builds(
     importance=st.builds(Importance, style=st.sampled_from(ImportanceStyle)),
     decay=st.none() | st.just(Decay()) | st.just(Decay(floor=0.5, facts_are_fresh=True)),
     rerank=st.none() | st.builds(Rerank, head=st.integers(1, 4), weight=st.floats(0, 1)),
-    fold_from=st.none() | st.just(0.9),
+    fold_repeats=st.booleans(),
     diversity=st.none()
     | st.builds(
         Diversity, trade_off=st.floats(0, 1), pool=st.integers(1, 9), relative=st.booleans()

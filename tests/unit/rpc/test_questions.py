@@ -232,7 +232,7 @@ def test_non_json_number_is_rejected_by_its_field(number: float) -> None:
 def test_every_kind_of_value_can_be_changed() -> None:
     changed = changes(
         sort="recency",
-        fold_from=None,
+        fold_repeats=False,
         limit=7,
         legs={
             "dense": {"reorders": True, "pool": {"recently_accessed": 5, "joined_by": ["lexical"]}}
@@ -243,7 +243,7 @@ def test_every_kind_of_value_can_be_changed() -> None:
         retrieve(profile_overrides=changed), PROFILES, NOON
     ).profile
 
-    assert (profile.sort, profile.fold_from, profile.limit) == (Sort.RECENCY, None, 7)
+    assert (profile.sort, profile.fold_repeats, profile.limit) == (Sort.RECENCY, False, 7)
     assert profile.leg("dense").reorders
     assert profile.leg("dense").pool == CandidatePool(recently_accessed=5, joined_by=("lexical",))
 

@@ -213,7 +213,7 @@ class RetrieveResponse(_message.Message):
     def __init__(self, hits: _Optional[_Iterable[_Union[Hit, _Mapping]]] = ..., leg_reports: _Optional[_Iterable[_Union[LegReport, _Mapping]]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., briefing: _Optional[str] = ..., coercions: _Optional[_Iterable[_Union[Coercion, _Mapping]]] = ..., profile: _Optional[str] = ..., rerank: _Optional[_Union[RerankReport, _Mapping]] = ...) -> None: ...
 
 class Hit(_message.Message):
-    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded", "ledger", "stage", "outdated_by")
+    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded", "ledger", "stage", "outdated_by", "folded_times")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     FACT_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +223,7 @@ class Hit(_message.Message):
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     OUTDATED_BY_FIELD_NUMBER: _ClassVar[int]
+    FOLDED_TIMES_FIELD_NUMBER: _ClassVar[int]
     segment: _segment_pb2.Segment
     fact: _fact_pb2.Fact
     rank: int
@@ -232,7 +233,8 @@ class Hit(_message.Message):
     ledger: Ledger
     stage: Stage
     outdated_by: _item_pb2.ItemRef
-    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded: _Optional[_Iterable[_Union[_item_pb2.ItemRef, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ..., outdated_by: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ...) -> None: ...
+    folded_times: _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]
+    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded: _Optional[_Iterable[_Union[_item_pb2.ItemRef, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ..., outdated_by: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., folded_times: _Optional[_Iterable[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]]] = ...) -> None: ...
 
 class RerankReport(_message.Message):
     __slots__ = ("stage", "reason", "hit_count", "elapsed")

@@ -313,6 +313,7 @@ def _hit(hit: retrieval_service_pb2.Hit) -> values.Hit:
         score=hit.score,
         legs=tuple(hit.legs),
         folded=tuple(map(_item_ref, hit.folded)),
+        folded_times=tuple(each.ToDatetime(tzinfo=UTC) for each in hit.folded_times),
         ledger=_ledger(hit.ledger) if hit.HasField("ledger") else None,
         stage=_STAGES.get(hit.stage, values.Stage.UNKNOWN),
         outdated_by=_item_ref(hit.outdated_by) if hit.HasField("outdated_by") else None,

@@ -162,7 +162,7 @@ def test_objects_are_ordered_by_distance_from_the_dense_candidates() -> None:
         ({"diversity": {"trade_off": -0.1}}, "diversity.trade_off"),
         ({"signals": {"astrology": 1}}, "signals.astrology"),
         ({"signals": {"recency": 1}, "fusion": "score"}, "signals"),
-        ({"fold_from": 0}, "fold_from"),
+        ({"fold_repeats": 0.9}, "fold_repeats"),
         ({"limit": 0}, "limit"),
         ({"sort": "mood"}, "sort"),
         ({"extends": "nobody"}, "extends"),

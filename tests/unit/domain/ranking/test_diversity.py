@@ -3,26 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.ranking.diversity import (
-    fold_near_duplicates,
-    jaccard,
-    maximal_marginal_relevance,
-    words_of,
-)
-
-
-def test_a_near_duplicate_is_folded_into_the_better_one() -> None:
-    texts = ["We fly to Goa in March", "The cat sleeps", "we fly to goa in march!"]
-
-    assert fold_near_duplicates(texts, 0.9) == [0, 1, 0]
-
-
-def test_texts_below_the_threshold_stay_apart() -> None:
-    assert fold_near_duplicates(["we fly to Goa", "we fly to Rome"], 0.9) == [0, 1]
-
-
-def test_texts_without_words_are_not_duplicates() -> None:
-    assert fold_near_duplicates(["🙂", "🙃"], 0.9) == [0, 1]
+from serving.domain.ranking.diversity import jaccard, maximal_marginal_relevance, words_of
 
 
 def test_new_content_is_preferred_to_repeated_content() -> None:

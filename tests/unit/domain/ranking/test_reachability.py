@@ -23,7 +23,7 @@ def profile(*weights: float, depth: int = 50, limit: int = LIMIT) -> Profile:
         LegSpec(name=name, weight=weight, depth=depth)
         for name, weight in zip("abcdef", weights, strict=False)
     )
-    return Profile(name="p", legs=legs, limit=limit, fold_from=None)
+    return Profile(name="p", legs=legs, limit=limit, fold_repeats=False)
 
 
 def reach(of: Profile, leg: str) -> Reach:
@@ -113,7 +113,7 @@ def test_the_bound_for_disjoint_lists_matches_fusion(
             for name, (weight, depth) in zip("abcd", legs, strict=False)
         ),
         limit=limit,
-        fold_from=None,
+        fold_repeats=False,
     )
 
     for each in reaches(of):

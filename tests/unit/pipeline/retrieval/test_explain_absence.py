@@ -31,7 +31,7 @@ PLAIN = Profile(
     name="plain",
     legs=(LegSpec(name="lexical", depth=2), LegSpec(name="dense", depth=2)),
     limit=2,
-    fold_from=None,
+    fold_repeats=False,
 )
 
 
@@ -247,14 +247,14 @@ async def test_disabled_leg_is_no_unanswered_leg() -> None:
     )
 
 
-async def test_a_near_duplicate_that_stands_for_it_is_named() -> None:
+async def test_the_repeat_that_stands_for_it_is_named() -> None:
     store = await store_of(segment("a", "we fly to Goa"), segment("b", "We fly to Goa!"))
+    folding = replace(PLAIN, fold_repeats=True)
 
-    absence = await explained(
-        store, {"lexical": FixedLeg("a b")}, "b", replace(PLAIN, fold_from=0.9)
-    )
+    for leg in (FixedLeg("a b"), FixedLeg("a=b")):  # folded by their rows, and before they rank
+        absence = await explained(store, {"lexical": leg}, "a", folding)
 
-    assert (absence.loss, absence.by) == (Loss.FOLDED, segment_id("a"))
+        assert (absence.loss, absence.by) == (Loss.FOLDED, segment_id("b"))
 
 
 async def test_cut_item_has_its_rank() -> None:
@@ -604,13 +604,13 @@ async def test_sensitive_item_is_reported_as_not_reranked() -> None:
 
 SAID = {
     "a": "we fly to Goa in early March one",
-    "b": "we fly to Goa in early March two",
+    "b": "We fly to Goa, in early March one!",
     "c": "the cat of our neighbour is ill three",
-    "d": "the cat of our neighbour is ill four",
+    "d": "THE CAT of our neighbour is ill three",
     "e": "rain on all days five",
     "f": "bread and salt six",
 }
-"""Two pairs of near-duplicates, which share seven words of nine, and two of their own."""
+"""Two pairs that say the same, and two of their own."""
 
 names = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 places = st.integers(1, 6)
@@ -641,7 +641,7 @@ def profiles(draw: st.DrawFn) -> Profile:
         importance=draw(
             st.sampled_from([Importance(), Importance(style=ImportanceStyle.MULTIPLY)])
         ),
-        fold_from=draw(st.none() | st.just(0.7)),
+        fold_repeats=draw(st.booleans()),
         diversity=draw(st.none() | st.just(Diversity())) if by_relevance else None,
         rerank=draw(st.none() | st.just(Rerank(head=head))) if by_relevance else None,
     )
@@ -684,8 +684,8 @@ async def test_explanation_equals_runs_without_a_single_step(
 
     answer = await shown(profile)
     endless = await shown(replace(profile, limit=6))
-    unfolded = await shown(replace(profile, limit=6, fold_from=None))
-    everything = await shown(bottomless(replace(profile, limit=6, fold_from=None)))
+    unfolded = await shown(replace(profile, limit=6, fold_repeats=False))
+    everything = await shown(bottomless(replace(profile, limit=6, fold_repeats=False)))
     coarse = await shown(replace(profile, limit=6, rerank=None, diversity=None))
     steps = {
         Loss.DISPLACED: [unreserved(profile), replace(profile, diversity=None)],

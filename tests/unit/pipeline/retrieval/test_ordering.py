@@ -36,7 +36,9 @@ from tests.fakes.pipeline import (
 from tests.support.builders import NOON, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of, tracer
 
-PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_from=None)
+PLAIN = Profile(
+    name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_repeats=False
+)
 
 
 async def test_leg_with_lookback_searches_only_that_time() -> None:

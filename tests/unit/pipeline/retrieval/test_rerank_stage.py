@@ -21,7 +21,7 @@ TWO_STAGE = Profile(
     legs=(LegSpec(name="dense", depth=100),),
     fusion=FusionMethod.SCORE,
     rerank=Rerank(head=3, weight=0.7),
-    fold_from=None,
+    fold_repeats=False,
 )
 LOGITS = {"one": -2.0, "two": 0.5, "three": 3.0, "four": 9.0}
 

@@ -253,20 +253,36 @@ async def test_segments_near_a_named_time_come_first() -> None:
     assert [term.leg for term in answer.hits[0].ledger.leg_terms] == ["dense", "time"]
 
 
-async def test_near_duplicates_are_folded_into_the_best_and_named() -> None:
-    store = await store_of(
-        segment("a", "We fly to Goa in March", speaker="Mel"),
-        segment("b", "we fly to Goa in March!", speaker="Mel"),
-        segment("c", "The cat is ill", speaker="Mel"),
+async def _with_repeats() -> InMemoryStore:
+    return await store_of(
+        *(
+            segment(f"w{n}", "The wifi password is sunflower-22.", event_time=NOON + days(n / 24))
+            for n in range(5)
+        ),
+        segment("other", "The guest wifi is open."),
+        segment("bo", "The wifi password is sunflower-22.", speaker="Bo"),
     )
 
-    answer = await retriever(store, {"dense": FixedLeg("a b c")}).retrieve(
-        query("?"), TWO_LEGS, soon()
-    )
 
-    assert hit_ids(answer) == ["a", "c"]
-    assert answer.hits[0].folded == tuple(ids("b"))
-    assert answer.folded == 1
+async def test_repeats_are_folded_into_the_newest() -> None:
+    found = {"dense": FixedLeg("w1 w4 bo w0 other")}
+
+    answer = await retriever(await _with_repeats(), found).retrieve(query("?"), TWO_LEGS, soon())
+
+    assert hit_ids(answer) == ["w4", "bo", "other"]
+    assert [each.id for each in answer.hits[0].folded] == ["w1", "w0"]
+    assert answer.folded == 2
+
+
+async def test_repeats_cost_nobody_a_rank() -> None:
+    legs = {name: FixedLeg("w0=w1=w2=w3=w4 bo other") for name in ("lexical", "dense")}
+
+    answer = await retriever(await _with_repeats(), legs).retrieve(query("?"), TWO_LEGS, soon())
+
+    assert hit_ids(answer) == ["w4", "bo", "other"]
+    assert [each.id for each in answer.hits[0].folded] == ["w3", "w2", "w1", "w0"]
+    ranks = [[term.rank for term in hit.ledger.leg_terms] for hit in answer.hits]
+    assert ranks == [[1, 1], [2, 2], [3, 3]]
 
 
 async def test_the_limit_is_filled_although_the_first_rows_are_gone() -> None:

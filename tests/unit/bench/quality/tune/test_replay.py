@@ -52,7 +52,7 @@ def random_service(draw: random.Random) -> ListedService:
 
 def random_change(draw: random.Random, service: ListedService) -> Definition:
     """A profile anywhere in the search, with another folding."""
-    definition = changed(service.definition, "fold_from", draw.choice([None, 0.5, 0.9]))
+    definition = changed(service.definition, "fold_repeats", draw.choice([False, True]))
     for coordinate in service.tried:
         if draw.random() < 0.5:
             definition = changed(definition, coordinate.path, draw.choice(coordinate.values))
@@ -78,7 +78,10 @@ async def test_replay_is_the_answer_of_the_pipeline(seed: int) -> None:
         answer = await service.ask(lists.query, {}, 0)
         assert [item.id for item in hits] == [hit.id for hit in answer.hits]
         scores = replay.scores(profile)
-        assert [scores[item] for item in hits] == [hit.score for hit in answer.hits]
+        # A newer repeat may be among the rows that only the scores read: it then stands for a hit.
+        shown = [(item, hit) for item, hit in zip(hits, answer.hits, strict=True) if item in scores]
+        assert [scores[item] for item, _ in shown] == [hit.score for _, hit in shown]
+        assert profile.fold_repeats or len(shown) == len(hits)
 
 
 def small() -> ListedService:

@@ -1,0 +1,91 @@
+"""Repeats: items in which the same speaker says the same, of which the newest stands for all."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+from serving.domain.items.records import Item, ItemId, Segment, time_of
+from serving.domain.items.text import name_key
+from serving.domain.ranking.ranked_list import Candidate
+
+Said: TypeAlias = tuple[object, ...]
+"""Equal for items that say the same."""
+
+# What ends or quotes a sentence. Not the question mark, which makes another sentence of it, and
+# nothing within a number.
+_PUNCTUATION = re.compile('[.,;:!…\u3002\u3001"“”„«»]+(?=\\s|$)|(?:(?<=\\s)|^)["“”„«»]+')
+
+
+def said_in(item: Item) -> Said:
+    """What an item says and who says it.
+
+    The tokens in their order, without case, white space and the punctuation of sentences. Numbers,
+    signs and the smallest words count: "may" and "may not", "Ana owes Mark" and "Mark owes Ana",
+    "5" and "-5" are different. A sensitive item repeats no other, since less is done with it.
+    """
+    if isinstance(item, Segment):
+        return name_key(item.speaker), item.sensitive, _tokens(item.title), _tokens(item.text)
+    return item.item.kind, item.sensitive, _tokens(item.statement)
+
+
+def _tokens(text: str) -> tuple[str, ...]:
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    return tuple(_PUNCTUATION.sub(" ", folded).split()) or tuple(folded.split())
+
+
+def newest_of_repeats(items: Iterable[Item]) -> dict[ItemId, ItemId]:
+    """For each item of those that say the same, the newest of them; others are left out."""
+    groups: defaultdict[Said, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[said_in(item)].append(item)
+    return {
+        each.item: max(group, key=_age).item
+        for group in groups.values()
+        if len(group) > 1
+        for each in group
+    }
+
+
+def _age(item: Item) -> tuple[object, ...]:
+    return time_of(item), item.item
+
+
+def newest_first(items: Iterable[Item]) -> list[Item]:
+    """Orders by time, the newest first."""
+    return sorted(items, key=_age, reverse=True)
+
+
+def tied(lists: Iterable[Sequence[Candidate]]) -> list[ItemId]:
+    """The candidates that share their score with another of their list: texts may be equal.
+
+    Args:
+        lists: Best first, of legs in which equal texts have equal scores.
+    """
+    items: dict[ItemId, None] = {}
+    for candidates in lists:
+        for _, of_score in groupby(candidates, key=lambda candidate: candidate.score):
+            group = [candidate.item for candidate in of_score]
+            if len(group) > 1:
+                items.update(dict.fromkeys(group))
+    return list(items)
+
+
+def folded(
+    candidates: Sequence[Candidate], newest: Mapping[ItemId, ItemId]
+) -> tuple[Candidate, ...]:
+    """The candidates with one for each group of repeats: the newest, with the best one's score.
+
+    Args:
+        candidates: Best first.
+        newest: From `newest_of_repeats`.
+    """
+    first: dict[ItemId, Candidate] = {}
+    for candidate in candidates:
+        item = newest.get(candidate.item, candidate.item)
+        first.setdefault(item, candidate._replace(item=item))
+    return tuple(first.values())

@@ -1,0 +1,120 @@
+"""Which items say the same, and what stands for them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.domain.items.records import Segment
+from serving.domain.ranking.ranked_list import Candidate
+from serving.domain.ranking.repeats import (
+    folded,
+    newest_first,
+    newest_of_repeats,
+    said_in,
+    tied,
+)
+from tests.support.builders import NOON, days, fact, ids, ranked, segment
+
+
+def spoken(text: str, **fields: object) -> Segment:
+    return segment("a", text, **fields)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("The patient may take it twice a day.", "The patient may not take it twice a day."),
+        ("Ana owes Mark 40 euros.", "Mark owes Ana 40 euros."),
+        ("Turn left after the long bridge.", "Turn right after the long bridge."),
+        ("We meet on 14 May.", "We meet on 15 May."),
+        ("It is 5 degrees.", "It is -5 degrees."),
+        ("The dose is 1.5 mg.", "The dose is 15 mg."),
+        ("I live in Leeds now.", "I live in York now."),
+        ("You locked the door.", "You locked the door?"),
+        ("I like C#.", "I like C++."),
+        ("I can come.", "I can't come."),
+        ("no no", "no"),
+        ("good 🙂", "good 🙃"),
+        ("मीना आई", "मोना आई"),
+        ("она не придёт", "она придёт"),
+        ("他来", "他不来"),
+        ("", "."),
+    ],
+)
+def test_texts_that_differ_in_a_token_are_apart(left: str, right: str) -> None:
+    assert said_in(spoken(left)) != said_in(spoken(right))
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        "hello, how can I help you",
+        "Hello — how can I help you?".replace(" —", ","),
+        " HELLO, how can  I help you? ",
+        "“Hello, how can I help you?”",
+        "Hello how can I help you?",
+    ],
+)
+def test_case_space_and_punctuation_make_no_difference(again: str) -> None:
+    asked = again if "?" in again else f"{again}?"
+
+    assert said_in(spoken(asked)) == said_in(spoken("Hello, how can I help you?"))
+
+
+def test_another_speaker_title_or_sensitivity_is_no_repeat() -> None:
+    said = said_in(spoken("I am allergic to peanuts.", speaker="Ana"))
+
+    assert said == said_in(spoken("I am allergic to peanuts!", speaker="ana "))
+    for other in ({"speaker": "Bo"}, {"speaker": "Ana", "title": "Call"}):
+        assert said != said_in(spoken("I am allergic to peanuts.", **other))
+    hidden = spoken("I am allergic to peanuts.", speaker="Ana", sensitive=True)
+    assert said != said_in(hidden)
+    assert said != said_in(fact("f", "Ana", "is allergic to", "peanuts"))
+
+
+def test_newest_stands_for_all_that_say_the_same() -> None:
+    items = [
+        segment("old", "Tea, please."),
+        segment("new", "tea please", event_time=NOON + days(2)),
+        segment("mid", "Tea please!", event_time=NOON + days(1)),
+        segment("other", "Coffee, please."),
+    ]
+
+    newest = newest_of_repeats(items)
+
+    assert {item.id: into.id for item, into in newest.items()} == dict.fromkeys(
+        ["old", "mid", "new"], "new"
+    )
+    assert [item.id for item in newest_first(items[:3])] == ["new", "mid", "old"]
+
+
+def test_folded_list_gives_the_rank_of_the_best() -> None:
+    a, b, c, d = ids("a", "b", "c", "d")
+    found = ranked("dense", "a b c d").candidates
+
+    once = folded(found, {a: c, c: c})
+
+    assert [candidate.item for candidate in once] == [c, b, d]
+    assert once[0].score == found[0].score
+
+
+def test_only_equal_scores_of_a_list_are_tied() -> None:
+    scored = [
+        Candidate(item, score) for item, score in zip(ids(*"abcd"), (3, 2, 2, 1), strict=True)
+    ]
+
+    assert tied([scored, scored[:1]]) == ids("b", "c")
+
+
+@given(st.lists(st.sampled_from(["Tea.", "tea", "Coffee"]), max_size=6))
+def test_repeats_have_one_newest_item(texts: list[str]) -> None:
+    items = [segment(f"s{place}", text) for place, text in enumerate(texts)]
+
+    newest = newest_of_repeats(items)
+
+    by_id = {item.item: item for item in items}
+    for item, into in newest.items():
+        assert newest[into] == into
+        assert said_in(by_id[item]) == said_in(by_id[into])
