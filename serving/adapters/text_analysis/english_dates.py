@@ -33,11 +33,11 @@ _SUBJECT = "(?:things?|topics?|conversation|chat|call)"
 _TALKED = "(?:talk(?:ed)?|spoke|speak|chat(?:ted)?|met|meet)"
 _EARLIEST = re.compile(
     rf"""\b first\s+(?: {_SUBJECT} | time\s+(?:that\s+)?we\s+{_TALKED} ) \b
-      | \b we\s+(?:ever\s+)?first\s+(?:ever\s+)?{_TALKED}\b""",
+      | \b we\s+(?:ever\s+)?first\s+(?:ever\s+)?{_TALKED}\b | (?<!the\s)\b first\W*$""",
     re.IGNORECASE | re.VERBOSE,
 )
 _LATEST = re.compile(
-    rf"""\b most\s+recent(?:ly)?\b | \b about\s+last\b(?!\s+\w)
+    rf"""\b most\s+recent(?:ly)?\b | \b (?:about\s+last|the\s+latest)\W*$
       | \b (?:last|latest)\s+(?: {_SUBJECT} | time(?:\s+(?:that\s+)?we\s+{_TALKED})? ) \b
       | \b we\s+last\s+{_TALKED}\b""",
     re.IGNORECASE | re.VERBOSE,

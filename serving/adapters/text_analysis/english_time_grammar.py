@@ -228,13 +228,19 @@ class Sentence:
                      ("as", "of"), ("after",)):  # fmt: skip
             if all(self._is(at + place, word) for place, word in enumerate(lead)):
                 return self._open(at, at + len(lead))
-        if self._is(at, "around", "near") or (self._is(at, "about") and self._count(at + 1)):
+        if self._is_roughly(at):
             read = self._time(at + 1, ranged=True)
             return read and (read[0].widened(_around(read[0])), read[1])
         if self._is(at, "earlier", "later"):
             return self._cut(at)
         read = self._time(at)
         return read and self._continued(*read)
+
+    def _is_roughly(self, at: int) -> bool:
+        if self._is(at, "about"):
+            is_subject = self._word(at - 1) in words.TALKING
+            return not is_subject and self._count(at + 1) is not None
+        return self._is(at, "around", "near")
 
     def _open(self, at: int, behind: int) -> tuple[Span, int] | None:
         read = self._reference(behind)
@@ -820,7 +826,8 @@ class Sentence:
         assert season is not None, "it is a month or a season; this is a bug"
         is_definite = self._is(at - 1, "the")
         # "Before the fall" is seldom about a season, "in the fall" mostly is.
-        if is_definite and not is_dated and not self._is(at - 2, "in", "during", "over", "of"):
+        is_sure = is_dated or self._is(behind, "after", "before")
+        if is_definite and not is_sure and not self._is(at - 2, "in", "during", "over", "of"):
             return None
         is_accident = word == "fall" and not is_dated and not words.HURTING.isdisjoint(self._words)
         if self._is(at - 1, "a", "an") or is_accident:

@@ -79,6 +79,11 @@ DECADES = {word: 10 * number for number, word in enumerate(_DECADES.split(), 2)}
 HURTING = _set("broke broken bruised died fell fractured hurt injured sprained survived")
 """Words of which one next to "the fall" makes it an accident."""
 
+TALKING = _set(
+    "chat chatted chatting how know speak spoke spoken talk talked talking think thought what"
+)
+"""Words after which "about" has the subject: "talk about two weeks ago"."""
+
 VAGUE_DISTANCES = {"days": (7, Unit.DAY), "weeks": (4, Unit.WEEK), "months": (3, Unit.MONTH)}
 """What "the days before" something are."""
 

@@ -241,6 +241,8 @@ def test_question_that_names_only_a_time_is_noticed(
     [
         ("What was the first thing we talked about?", True),
         ("When did we first talk?", True),
+        ("What did I say first?", True),
+        ("What's the latest?", False),
         ("What did we most recently talk about?", False),
         ("What was the last thing I told you?", False),
     ],
