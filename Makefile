@@ -189,6 +189,7 @@ bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/res
 .PHONY: docs
 docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchmarks.md from the baselines
 	@$(BIN)/python -m tests.support.settings_page
+	@$(BIN)/python -m tests.support.languages_page
 	@$(BIN)/python -m bench.docs
 
 # ---- develop

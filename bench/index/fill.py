@@ -79,7 +79,6 @@ def main(rows: int, dimension: int, device: str, out: Path | None) -> None:
 def store(dsn: str, model: EmbeddingModel, rows: int) -> None:
     """Puts rows and vectors into the tables, without the work of the service's own write path."""
     with psycopg.connect(dsn) as connection:
-        connection.execute("ALTER TABLE segment DISABLE TRIGGER segment_words")
         tenant = _one(
             connection,
             "INSERT INTO tenant (name, text_search_config) VALUES ('bench', 'simple') RETURNING id",

@@ -14,6 +14,7 @@ from serving.adapters.postgres.connection.dsn import parses
 from serving.adapters.postgres.connection.migrations import SchemaTooNewError
 from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.tables.tenants import DEFAULT_TEXT_SEARCH_CONFIG
+from serving.adapters.postgres.words.rewriting import rewrite_outdated_words
 from serving.composition.background import in_background
 from serving.config.settings import Settings
 from serving.domain.errors import UnavailableError
@@ -49,7 +50,9 @@ async def open_postgres(settings: Settings) -> AsyncIterator[Postgres]:
 async def _migrate_when_reachable(dsn: str) -> None:
     while True:
         try:
-            return await migrate(dsn)
+            await migrate(dsn)
+            await rewrite_outdated_words(dsn)
+            return
         except UnavailableError as error:
             logger.warning(
                 "migration deferred: PostgreSQL unreachable", extra={"reason": str(error)}

@@ -17,6 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.records import TenantName
 from serving.domain.questions.query import TimeRange
+from serving.domain.words.normal_form import normal_form
 from trivium.v1 import filter_pb2
 
 MAX_ID_BYTES = 256
@@ -50,9 +51,9 @@ class Checker:
             self.finish()
 
     def text(self, field: str, value: str, max_bytes: int, *, required: bool = False) -> str:
-        """Checks that a string is not too long, has no NUL, and is not blank if required."""
+        """Checks that a string is not too long, has no NUL, and shows something if required."""
         size = len(value.encode())
-        if required and not value.strip():
+        if required and not normal_form(value).strip():
             self.reject(field, "must not be blank")
         elif size > max_bytes:
             self.reject(field, f"must be at most {max_bytes} bytes, has {size}")

@@ -547,7 +547,7 @@ type TenantStats struct {
 	EmbeddedCount int64 `protobuf:"varint,5,opt,name=embedded_count,json=embeddedCount,proto3" json:"embedded_count,omitempty"`
 	// Segments and facts that should have an embedding.
 	EmbeddableCount int64 `protobuf:"varint,6,opt,name=embeddable_count,json=embeddableCount,proto3" json:"embeddable_count,omitempty"`
-	// The PostgreSQL text-search configuration; empty for an unknown tenant.
+	// The language of its words; empty for an unknown tenant.
 	TextSearchConfig string `protobuf:"bytes,7,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

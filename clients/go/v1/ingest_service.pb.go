@@ -148,7 +148,7 @@ type IngestRequest struct {
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// The items, 1 to 1000. Of items with the same id, the last one is stored.
 	Items []*IngestItem `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
-	// The PostgreSQL text-search configuration of a tenant that this call
+	// The language of the words of a tenant that this call (docs/languages.md)
 	// creates, such as "german" or "simple". Empty means "english" for a new
 	// tenant and no change for an existing one. A value that differs from that
 	// of an existing tenant is FAILED_PRECONDITION

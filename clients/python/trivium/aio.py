@@ -368,7 +368,7 @@ class AsyncClient:
 
         Args:
             items: Segments and facts.
-            text_search_config: The PostgreSQL text-search configuration of a tenant
+            text_search_config: The language of the words of a tenant
                 that this call creates; empty means "english".
             timeout: In seconds.
         """

@@ -1,18 +1,54 @@
 """Languages: the words that parts of the service know, one file a language.
 
-The name of a language is that of its text search configuration in PostgreSQL, which each tenant
-has. PostgreSQL itself has the stems and stop words of the search by words.
+A tenant's language is its `text_search_config`, the name of a stemmer (`stems.py`). A language
+without a file has stems and no words.
 """
 
+from serving.domain.languages.arabic import ARABIC
+from serving.domain.languages.danish import DANISH
+from serving.domain.languages.dutch import DUTCH
 from serving.domain.languages.english import ENGLISH
+from serving.domain.languages.finnish import FINNISH
+from serving.domain.languages.french import FRENCH
+from serving.domain.languages.german import GERMAN
+from serving.domain.languages.hindi import HINDI
+from serving.domain.languages.hungarian import HUNGARIAN
+from serving.domain.languages.italian import ITALIAN
 from serving.domain.languages.language import Language
+from serving.domain.languages.norwegian import NORWEGIAN
+from serving.domain.languages.portuguese import PORTUGUESE
+from serving.domain.languages.russian import RUSSIAN
+from serving.domain.languages.spanish import SPANISH
+from serving.domain.languages.stems import LANGUAGE_NAMES, stemmer_of
+from serving.domain.languages.swedish import SWEDISH
+from serving.domain.languages.turkish import TURKISH
 
-_LANGUAGES = {language.name: language for language in (ENGLISH,)}
+_LANGUAGES = {
+    language.name: language
+    for language in (
+        ARABIC,
+        DANISH,
+        DUTCH,
+        ENGLISH,
+        FINNISH,
+        FRENCH,
+        GERMAN,
+        HINDI,
+        HUNGARIAN,
+        ITALIAN,
+        NORWEGIAN,
+        PORTUGUESE,
+        RUSSIAN,
+        SPANISH,
+        SWEDISH,
+        TURKISH,
+    )
+}
 
 
 def language_of(text_search_config: str) -> Language:
-    """The language of a text search configuration; without words if none are known."""
+    """The language of this name; without words if none are known."""
     return _LANGUAGES.get(text_search_config, Language(text_search_config))
 
 
-__all__ = ["ENGLISH", "Language", "language_of"]
+__all__ = ["ENGLISH", "LANGUAGE_NAMES", "Language", "language_of", "stemmer_of"]

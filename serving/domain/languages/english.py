@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import re
 
-from serving.domain.languages.language import Language
+from serving.domain.languages.language import Language, digits_of, word_set
+
+# The list of Snowball, as PostgreSQL has it, and what an apostrophe leaves of a verb.
+_FUNCTION_WORDS = word_set(
+    """
+i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she
+her hers herself it its itself they them their theirs themselves what which who whom this that
+these those am is are was were be been being have has had having do does did doing a an the and
+but if or because as until while of at by for with about against between into through during
+before after above below to from up down in out on off over under again further then once here
+there when where why how all any both each few more most other some such no nor not only own
+same so than too very s t can will just don should now
+ll m re ve
+"""
+)
 
 # Without "will", "may" and the like, which are also names of people.
 _STOP_WORDS = """
@@ -91,6 +105,12 @@ _TIMES = (
     "tomorrow tonight morning evening afternoon noon midnight o'clock half quarter week weekend"
 )
 
+_DIGITS = digits_of(
+    """
+zero=0 oh=0 o=0 one=1 two=2 three=3 four=4 five=5 six=6 seven=7 eight=8 nine=9
+"""
+)
+
 _CALENDAR_SET = frozenset(_CALENDAR.split())
 _CONNECTOR_SET = frozenset(_CONNECTORS.split())
 
@@ -109,6 +129,7 @@ _NAMES = re.compile(r"(?<=[\w,;] )[^\W\d_a-z]\w+")
 
 ENGLISH = Language(
     "english",
+    function_words=_FUNCTION_WORDS,
     stop_words=frozenset(_STOP_WORDS.split()),
     not_names=frozenset(_NOT_NAMES.split()) | _CALENDAR_SET | _CONNECTOR_SET,
     openings=frozenset({"will", "may"}),
@@ -138,4 +159,6 @@ ENGLISH = Language(
         r"[^.!]*",
         re.IGNORECASE,
     ),
+    digits=_DIGITS,
+    repeats={"double": 2, "triple": 3},
 )

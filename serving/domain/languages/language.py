@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from string import digits
 
 _NEVER = re.compile(r"(?!)")
 
@@ -13,7 +15,8 @@ class Language:
     """The words of a language, in lower case; without any, each rule that needs them is off.
 
     Args:
-        name: The text search configuration of PostgreSQL.
+        name: That of its stemmer (Snowball), and of PostgreSQL's text search configuration.
+        function_words: The search by words asks for them only in a question of nothing else.
         stop_words: Words of a question that name nothing.
         not_names: Words that are capitalised without being names, at the start of a sentence or
             always; `calendar` and `connectors` among them.
@@ -29,9 +32,13 @@ class Language:
         single: Finds words of a question that one value answers, the present one.
         values: For a question that asks for a value of a kind, and a text that has one.
         questions: Finds a question at the start of a text, even without a question mark.
+        digits: The digit of each word that dictated numbers have; each digit is its own.
+        repeats: Words before a dictated digit, and how often it is meant ("double seven").
+        lower: The lower case of letters that have another one in this language.
     """
 
     name: str
+    function_words: frozenset[str] = frozenset()
     stop_words: frozenset[str] = frozenset()
     not_names: frozenset[str] = frozenset()
     openings: frozenset[str] = frozenset()
@@ -46,3 +53,22 @@ class Language:
     single: re.Pattern[str] = _NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
     questions: re.Pattern[str] = _NEVER
+    digits: Mapping[str, str] = field(default_factory=lambda: digits_of(""))
+    repeats: Mapping[str, int] = field(default_factory=dict)
+    lower: Mapping[str, str] = field(default_factory=dict)
+
+    def folded(self, text: str) -> str:
+        """The text without case: `"ISPARTA"` and `"ısparta"` are equal in Turkish."""
+        for capital, small in self.lower.items():
+            text = text.replace(capital, small)
+        return text.casefold().replace("i\u0307", "i")
+
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a list that is separated by blanks, without case."""
+    return frozenset(words.casefold().split())
+
+
+def digits_of(pairs: str) -> dict[str, str]:
+    """The digits of a list such as `"one=1 two=2"`, by their words."""
+    return dict(zip(digits, digits, strict=True)) | dict(pair.split("=") for pair in pairs.split())

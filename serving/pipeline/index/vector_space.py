@@ -14,6 +14,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.signals import Traits
+from serving.domain.words.normal_form import normal_form
 from serving.pipeline.index.merging import merged
 from serving.pipeline.index.vector_cache import VectorCache
 from serving.ports.embedding import Embedder, QuestionEmbedder, Vector, VectorLike
@@ -107,7 +108,7 @@ class EmbeddedSearch:
 
     async def _make(self, question: _Question, deadline: Deadline) -> VectorLike:
         try:
-            vector = await self._embedder.embed_query(question.text, deadline)
+            vector = await self._embedder.embed_query(normal_form(question.text), deadline)
         finally:
             # An error is for the callers that wait now, and not for later ones.
             self._drop(question, asyncio.current_task())

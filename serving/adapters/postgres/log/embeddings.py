@@ -11,6 +11,7 @@ from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.domain.items.records import Item, ItemKind
 from serving.domain.items.text import TextForm, text_to_embed
+from serving.domain.words.normal_form import normal_form
 from serving.ports.change_log import Change, EmbeddingTask
 from serving.ports.embedding import Vectors
 
@@ -42,7 +43,9 @@ async def missing_embeddings(
             for key, text_hash, *row in await cursor.fetchall():
                 rows[key] = (text_hash, TO_ITEM[kind](row))
     return [
-        EmbeddingTask(change, text_to_embed(rows[change.key][1], form), rows[change.key][0])
+        EmbeddingTask(
+            change, normal_form(text_to_embed(rows[change.key][1], form)), rows[change.key][0]
+        )
         for change in changes
         if change.key in rows
     ]

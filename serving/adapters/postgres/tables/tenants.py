@@ -8,6 +8,7 @@ from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
 from serving.domain.errors import InvalidRequestError, TextSearchConfigConflictError, Violation
 from serving.domain.items.records import TenantName
+from serving.domain.languages import LANGUAGE_NAMES
 
 DEFAULT_TEXT_SEARCH_CONFIG = "english"
 
@@ -43,7 +44,10 @@ async def lock_tenant(connection: Connection, name: TenantName, *, exclusive: bo
 async def find_tenant(connection: Connection, name: TenantName) -> Tenant | None:
     """Reads the tenant's row."""
     cursor = await connection.execute(
-        "SELECT id, text_search_config FROM tenant WHERE name = %s::text", [name]
+        "SELECT id, text_search_config FROM tenant WHERE name = %s::text",  # tenant filter
+        [name],
+        prepare=True,
+        binary=True,
     )
     row = await cursor.fetchone()
     return None if row is None else Tenant(row[0], name, row[1])
@@ -56,7 +60,7 @@ async def find_or_make_tenant(
 
     Raises:
         TextSearchConfigConflictError: The tenant has another configuration.
-        InvalidRequestError: The configuration does not exist.
+        InvalidRequestError: There is no such language.
     """
     tenant = await find_tenant(connection, name)
     if tenant is None:
@@ -69,13 +73,10 @@ async def find_or_make_tenant(
 
 
 async def _make_tenant(connection: Connection, name: TenantName, text_search_config: str) -> None:
-    cursor = await connection.execute(
-        "SELECT FROM pg_ts_config WHERE cfgname = %s::text AND pg_ts_config_is_visible(oid)",
-        [text_search_config],
-    )
-    if cursor.rowcount == 0:
+    if text_search_config not in LANGUAGE_NAMES:
+        known = ", ".join(sorted(LANGUAGE_NAMES))
         raise InvalidRequestError(
-            [Violation("text_search_config", f"PostgreSQL has no {text_search_config!r}")]
+            [Violation("text_search_config", f"must be one of {known}, is {text_search_config!r}")]
         )
     await connection.execute(
         "INSERT INTO tenant (name, text_search_config) VALUES (%s, %s) ON CONFLICT DO NOTHING",

@@ -26,13 +26,11 @@ from serving.adapters.postgres.connection.statements import LOG_EPOCH
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
+from serving.domain.languages import Language, language_of
 from serving.domain.questions.name_index import NameIndex
 
 MAX_NAMES = 500_000
 """The capacity over all tenants; the least recently used tenants are evicted."""
-
-MAX_LEXEMES = 4096
-"""Of one tenant; all are dropped when there are more."""
 
 UNCHECKED_S = 1.0
 """How long names are used without an update: a notification may be lost."""
@@ -41,31 +39,29 @@ _Version: TypeAlias = tuple[int, int, str]
 """The tenant's id, its count of name erasures, and the epoch of the log; a change invalidates all
 cached names."""
 
-_Lexemes: TypeAlias = Sequence[str | None]
-
 
 @dataclass(frozen=True, slots=True)
-class NamesAndWords:
-    """A tenant's names, and the lexemes of words.
-
-    `lexemes` maps each word to its lexeme in the tenant's language; None for a stop word.
-    """
+class TenantNames:
+    """A tenant's names as an index, and its language."""
 
     tenant_id: int
+    language: Language
     index: NameIndex
-    lexemes: Mapping[str, str | None]
 
 
 @dataclass(slots=True)
 class _Entry:
     version: _Version
+    language: Language
     seen: Snapshot = NOTHING_SEEN
     names: dict[str, str] = field(default_factory=dict)
     index: NameIndex = field(default_factory=NameIndex)
-    lexemes: dict[str, str | None] = field(default_factory=dict)
     heard: int = -1
     """How many changes had been announced before the last update."""
     updated_at_s: float = -math.inf
+
+    def to_share(self) -> TenantNames:
+        return TenantNames(self.version[0], self.language, self.index)
 
     def add(self, keys: Sequence[str], names: Sequence[str]) -> None:
         self.names.update(zip(keys, names, strict=True))
@@ -116,46 +112,29 @@ class KnownNames:
         """The names of the tenant's entities, by `name_key`; a view, which may grow later."""
         async with self._database.work() as connection:
             found = await self._of_tenant(connection, tenant)
-        return {} if found is None else MappingProxyType(found[0].names)
+        return {} if found is None else MappingProxyType(found.names)
 
-    def current(self, tenant: TenantName) -> NamesAndWords | None:
-        """The cached names, and the lexemes of words asked for before.
-
-        None if there are none, or if names may have changed since they were updated.
-        """
+    def current(self, tenant: TenantName) -> TenantNames | None:
+        """The cached names; None if there are none, or they may have changed since."""
         entry = self._entries.get(tenant)
         if entry is None or entry.heard != self._notifications.heard(Channel.CHANGES):
             return None
         if self._clock() - entry.updated_at_s > UNCHECKED_S:
             return None
         self._entries.move_to_end(tenant)
-        return NamesAndWords(entry.version[0], entry.index, entry.lexemes)
+        return entry.to_share()
 
-    async def with_lexemes(
-        self, connection: Connection, tenant: TenantName, words: Sequence[str]
-    ) -> NamesAndWords | None:
-        """The names as an index, and the lexemes of the words; None for an unknown tenant.
+    async def updated(self, connection: Connection, tenant: TenantName) -> TenantNames | None:
+        """The names up to date; None for an unknown tenant."""
+        found = await self._of_tenant(connection, tenant)
+        return None if found is None else found.to_share()
 
-        Both are read by one statement, since a question waits for them.
-        """
-        found = await self._of_tenant(connection, tenant, words)
-        if found is None:
-            return None
-        entry, lexemes = found
-        read = dict(zip(words, lexemes, strict=True))
-        if len(entry.lexemes) + len(read) > MAX_LEXEMES:
-            entry.lexemes.clear()
-        entry.lexemes.update(read)
-        return NamesAndWords(entry.version[0], entry.index, read)
-
-    async def _of_tenant(
-        self, connection: Connection, tenant: TenantName, words: Sequence[str] = ()
-    ) -> tuple[_Entry, _Lexemes] | None:
-        found = await self._up_to_date(connection, tenant, self._entries.get(tenant), words)
+    async def _of_tenant(self, connection: Connection, tenant: TenantName) -> _Entry | None:
+        found = await self._up_to_date(connection, tenant, self._entries.get(tenant))
         if found is None:
             self._entries.pop(tenant, None)
             return None
-        self._entries[tenant] = found[0]
+        self._entries[tenant] = found
         self._entries.move_to_end(tenant)
         total = sum(len(entry.names) for entry in self._entries.values())
         while total > MAX_NAMES and len(self._entries) > 1:
@@ -164,40 +143,32 @@ class KnownNames:
         return found
 
     async def _up_to_date(
-        self,
-        connection: Connection,
-        tenant: TenantName,
-        entry: _Entry | None,
-        words: Sequence[str],
-    ) -> tuple[_Entry, _Lexemes] | None:
+        self, connection: Connection, tenant: TenantName, entry: _Entry | None
+    ) -> _Entry | None:
         """The entry with the names added since, or a new one; None for an unknown tenant."""
         seen = NOTHING_SEEN if entry is None else entry.seen
         heard = self._notifications.heard(Channel.CHANGES)
         cursor = await connection.execute(
-            _ADDED_SINCE, {"tenant": tenant, "seen": str(seen), "words": list(words)}, binary=True
+            _ADDED_SINCE, {"tenant": tenant, "seen": str(seen)}, binary=True
         )
         row = await cursor.fetchone()
         if row is None:
             return None
-        tenant_id, names_erased, epoch, now, newest, lexemes, keys, names = row
+        tenant_id, names_erased, epoch, config, now, newest, keys, names = row
         version = (tenant_id, names_erased, epoch)
         if entry is not None and entry.version != version:
-            return await self._up_to_date(connection, tenant, None, words)
-        entry = entry or _Entry(version)
+            return await self._up_to_date(connection, tenant, None)
+        entry = entry or _Entry(version, language_of(config))
         entry.add(keys, names)
         entry.seen = Snapshot.parse(now).up_to(max(newest, entry.seen.xmax - 1))
         entry.heard, entry.updated_at_s = heard, self._clock()
-        return entry, lexemes
+        return entry
 
 
 _ADDED_SINCE = f"""
 SELECT tenant.id, tenant.names_erased, (SELECT {LOG_EPOCH} FROM meta),
-       pg_current_snapshot()::text,
+       text_search_config, pg_current_snapshot()::text,
        coalesce(max(added.added_xid), '0')::text::int8,
-       ARRAY(SELECT (tsvector_to_array(
-                      to_tsvector(quote_ident(text_search_config)::regconfig, given.word)))[1]
-               FROM unnest(%(words)s::text[]) WITH ORDINALITY AS given (word, place)
-              ORDER BY place),
        coalesce(array_agg(added.name_key) FILTER (WHERE added.name_key IS NOT NULL), '{{}}'),
        coalesce(array_agg(added.name) FILTER (WHERE added.name_key IS NOT NULL), '{{}}')
   FROM tenant

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from serving.adapters.postgres.connection.pool import Connection, Database
 from serving.adapters.postgres.words.known_names import KnownNames
@@ -11,6 +11,8 @@ from serving.adapters.postgres.words.query_plan import WordStatistics, quoted
 from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
+from serving.domain.languages import Language
+from serving.domain.words.lexemes import asked_lexemes, is_function_word
 
 
 class PostgresNameResolver:
@@ -43,7 +45,7 @@ class PostgresNameResolver:
         async with asyncio.timeout(deadline.remaining()):
             await self._names.read(tenant)
         async with self._database.search(deadline, tenant) as connection:
-            known = await self._names.with_lexemes(connection, tenant, words)
+            known = await self._names.updated(connection, tenant)
             if known is None:
                 return {}
             alike = {word: name for word in words if (name := known.index.meant_by(word))}
@@ -53,7 +55,7 @@ class PostgresNameResolver:
             rare = {
                 word: lexeme
                 for word in alike
-                if (lexeme := known.lexemes[word]) is not None
+                if (lexeme := _lexeme(word, known.language)) is not None
                 and lexeme not in statistics.frequencies
             }
             stored = await _stored(connection, known.tenant_id, rare.values())
@@ -68,15 +70,19 @@ class PostgresNameResolver:
         statistics = self._statistics.cached(known.tenant_id)
         if statistics is None:
             return alike
-        return [word for word in alike if not _is_common(word, known.lexemes, statistics)]
+        return [word for word in alike if not _is_common(word, known.language, statistics)]
 
 
-def _is_common(word: str, lexemes: Mapping[str, str | None], statistics: WordStatistics) -> bool:
-    """Whether a word is known to be a stop word, or to occur in several texts."""
-    if word not in lexemes:
-        return False
-    lexeme = lexemes[word]
+def _is_common(word: str, language: Language, statistics: WordStatistics) -> bool:
+    """Whether a word is a function word, or known to occur in several texts."""
+    lexeme = _lexeme(word, language)
     return lexeme is None or lexeme in statistics.frequencies
+
+
+def _lexeme(word: str, language: Language) -> str | None:
+    """The lexeme of a word; None for a function word, or what is no word."""
+    lexeme = next(iter(asked_lexemes(word, language)), None)
+    return None if lexeme is None or is_function_word(lexeme) else lexeme
 
 
 async def _stored(connection: Connection, tenant_id: int, lexemes: Collection[str]) -> set[str]:

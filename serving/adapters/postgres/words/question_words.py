@@ -1,4 +1,4 @@
-"""A question's lexemes as PostgreSQL parses them, and the search statements that use them."""
+"""A question's lexemes, and the search statements that use them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import NamedTuple
 
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.tables.filters import Conditions, conditions_of
+from serving.adapters.postgres.tables.tenants import find_tenant
 from serving.domain.items.records import segment_id
+from serving.domain.languages import language_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsSearch
 from serving.domain.ranking.ranked_list import Candidate
+from serving.domain.words.lexemes import asked_lexemes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +32,15 @@ class QuestionWords:
 
 
 async def parse_question(connection: Connection, query: Query, depth: int) -> QuestionWords | None:
-    """Parses a question; None for an unknown tenant or if all words are stop words."""
-    cursor = await connection.execute(
-        """
-        SELECT id, words, counts
-          FROM tenant, LATERAL (
-            SELECT array_agg(lexeme) AS words, array_agg(cardinality(positions)) AS counts
-              FROM unnest(to_tsvector(quote_ident(text_search_config)::regconfig, %s))) AS asked
-         WHERE name = %s::text -- tenant filter
-        """,
-        [query.text.replace("\0", " "), query.scope.tenant],
-        prepare=True,
-        binary=True,
-    )
-    row = await cursor.fetchone()
-    if row is None or not row[1]:
+    """Reads the words of a question; None for an unknown tenant or without any."""
+    tenant = await find_tenant(connection, query.scope.tenant)
+    if tenant is None:
+        return None
+    words = asked_lexemes(query.text, language_of(tenant.text_search_config))
+    if not words:
         return None
     conditions = conditions_of(query.scope.segment_filter, query.scope.as_of)
-    words = dict(zip(row[1], row[2], strict=True))
-    return QuestionWords(row[0], words, conditions, depth)
+    return QuestionWords(tenant.id, words, conditions, depth)
 
 
 class PartWeights(NamedTuple):

@@ -29,6 +29,7 @@ from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
 from serving.adapters.postgres.tables.models import find_model, find_or_make_model
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, array_literal
 from serving.adapters.postgres.tables.tenants import Tenant, find_or_make_tenant, lock_tenant
+from serving.adapters.postgres.words.tsvector import stored_words
 from serving.adapters.postgres.writes.closings import find_superseded, refresh_closings, topic_hash
 from serving.adapters.postgres.writes.names import (
     NAME_KEYS,
@@ -247,7 +248,7 @@ async def _upsert(
 ) -> dict[ItemId, _Written]:
     if not items:
         return {}
-    rows = [_column_values(item, hashes[item.item]) for item in items]
+    rows = [_column_values(item, hashes[item.item], tenant) for item in items]
     values = {name: [row[name] for row in rows] for name in _COLUMN_TYPES[kind]}
     cursor = await connection.execute(
         _UPSERT[kind], {"tenant_id": tenant.id, **values}, binary=True
@@ -258,17 +259,22 @@ async def _upsert(
     return {row.item: row for row in written}
 
 
-def _column_values(item: Item, content_hash: bytes) -> dict[str, object]:
+def _column_values(item: Item, content_hash: bytes, tenant: Tenant) -> dict[str, object]:
     """The values of `_COLUMN_TYPES`."""
     values = {name: getattr(item, name, None) for name in _COLUMN_TYPES[item.item.kind]}
     values |= {"content_hash": content_hash, "text_hash": text_hash(item)}
     if isinstance(item, Segment):
-        return values | {
-            "labels": json.dumps(dict(item.labels)),
-            "entities": array_literal(item.entities),
-            "keywords": array_literal(item.keywords),
-            "tags": array_literal(tags_of(item)),
-        }
+        words = stored_words(item, tenant.text_search_config)
+        return (
+            values
+            | words._asdict()
+            | {
+                "labels": json.dumps(dict(item.labels)),
+                "entities": array_literal(item.entities),
+                "keywords": array_literal(item.keywords),
+                "tags": array_literal(tags_of(item)),
+            }
+        )
     return values | {
         "evidence": array_literal(item.evidence),
         "closes": array_literal(item.closes),
@@ -321,6 +327,8 @@ _COLUMN_TYPES = {
         "content_hash": "bytea",
         "text_hash": "bytea",
         "tags": "text[]",
+        "tsv": "tsvector",
+        "dl": "int4",
         "created_at": "timestamptz",
         "mentions_from": "timestamptz",
         "mentions_to": "timestamptz",
@@ -351,7 +359,7 @@ _COLUMN_TYPES = {
 _SET_ONCE = {"created_at": "coalesce(created_at, now())"}
 """The columns that only the first write sets, and to what."""
 
-_SENT_AS_TEXT = {"jsonb", "text[]"}
+_SENT_AS_TEXT = {"jsonb", "text[]", "tsvector"}
 
 
 def _upsert_statement(kind: ItemKind) -> str:

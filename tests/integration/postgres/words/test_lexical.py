@@ -149,7 +149,7 @@ async def test_no_text_is_an_error(postgres: Postgres, text: str) -> None:
 async def test_a_word_is_found_whatever_characters_it_has(
     postgres: Postgres, case: SearchCase, address: str
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", address), segment("b", "x.com/b&c")]))
+    await postgres.store.write(Batch(TENANT, [segment("a", address), segment("b", "y.com/q&e")]))
 
     assert await found(postgres, address, case) == ["a"]
 
@@ -166,10 +166,22 @@ async def test_the_longest_question_of_different_words_is_no_error(
 
 
 @EVERY_CASE
-async def test_stop_words_alone_find_nothing(postgres: Postgres, case: SearchCase) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", "What did she do when?")]))
+async def test_function_words_find_brief_texts(postgres: Postgres, case: SearchCase) -> None:
+    long = f"What did she do when? {' '.join(f'word{place}' for place in range(20))}"
+    said = [segment("a", "What did she do when?"), segment("b", long), segment("c", "Rome")]
+    await postgres.store.write(Batch(TENANT, said))
 
-    assert await found(postgres, "What did she do when?", case) == []
+    assert await found(postgres, "What did she do when?", case) == ["a"]
+
+
+@EVERY_CASE
+async def test_function_words_do_not_count_beside_others(
+    postgres: Postgres, case: SearchCase
+) -> None:
+    said = [segment("a", "Who is it?"), segment("b", "A cat.")]
+    await postgres.store.write(Batch(TENANT, said))
+
+    assert await found(postgres, "Who is the cat?", case) == ["b"]
 
 
 @EVERY_CASE

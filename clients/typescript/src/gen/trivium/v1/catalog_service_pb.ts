@@ -350,7 +350,7 @@ export type TenantStats = Message<"trivium.v1.TenantStats"> & {
   embeddableCount: bigint;
 
   /**
-   * The PostgreSQL text-search configuration; empty for an unknown tenant.
+   * The language of its words; empty for an unknown tenant.
    *
    * @generated from field: string text_search_config = 7;
    */

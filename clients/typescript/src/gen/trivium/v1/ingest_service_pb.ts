@@ -43,7 +43,7 @@ export type IngestRequest = Message<"trivium.v1.IngestRequest"> & {
   items: IngestItem[];
 
   /**
-   * The PostgreSQL text-search configuration of a tenant that this call
+   * The language of the words of a tenant that this call (docs/languages.md)
    * creates, such as "german" or "simple". Empty means "english" for a new
    * tenant and no change for an existing one. A value that differs from that
    * of an existing tenant is FAILED_PRECONDITION

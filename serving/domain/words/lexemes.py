@@ -1,0 +1,66 @@
+"""Lexemes: what the search by words compares, the stems of tokens in the tenant's language."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+from typing import TypeAlias
+
+from serving.domain.languages import Language, language_of, stemmer_of
+from serving.domain.words.tokens import tokens
+
+MAX_BRIEF = 12
+"""A text of more words is not found by its function words: nobody means them, and they would double
+the index."""
+
+MAX_REMEMBERED = 1 << 15
+"""Words of a language whose lexeme is remembered, which halves the time."""
+
+MAX_LETTERS = 100
+"""A longer word is cut: it is data."""
+
+FUNCTION_WORD = "~"
+"""Begins the lexeme of a function word, so that no stem of another word equals it."""
+
+Lexeme: TypeAlias = tuple[str, int]
+"""A lexeme, and its place among the words of its text, from 1. It has no blanks or quotes."""
+
+
+def stored_lexemes(text: str, language: Language) -> list[Lexeme]:
+    """The lexemes by which a text is found: without function words, unless it is brief."""
+    found = _lexemes(text, language)
+    if len(found) <= MAX_BRIEF:
+        return found
+    return [lexeme for lexeme in found if not is_function_word(lexeme[0])]
+
+
+def asked_lexemes(question: str, language: Language) -> Mapping[str, int]:
+    """The distinct lexemes of a question with their counts.
+
+    Without function words, unless there is nothing else ("Who is it?").
+    """
+    counts = Counter(lexeme for lexeme, _ in _lexemes(question, language))
+    content = {lexeme: count for lexeme, count in counts.items() if not is_function_word(lexeme)}
+    return content or counts
+
+
+def is_function_word(lexeme: str) -> bool:
+    """Whether a lexeme says nothing of what a text is about."""
+    return lexeme.startswith(FUNCTION_WORD)
+
+
+def _lexemes(text: str, language: Language) -> list[Lexeme]:
+    lexeme_of = _lexemes_of(language.name)
+    return [(lexeme_of(word), place) for word, place in tokens(text, language)]
+
+
+@cache
+def _lexemes_of(name: str) -> Callable[[str], str]:
+    stem, function_words = stemmer_of(name), language_of(name).function_words
+
+    @lru_cache(MAX_REMEMBERED)
+    def lexeme_of(word: str) -> str:
+        return FUNCTION_WORD + word if word in function_words else stem(word[:MAX_LETTERS])
+
+    return lexeme_of

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of
+from serving.domain.words.lexemes import MAX_BRIEF, asked_lexemes, stored_lexemes
+
+
+def test_question_of_function_words_asks_for_all() -> None:
+    assert dict(asked_lexemes("Who is it?", ENGLISH)) == {"~who": 1, "~is": 1, "~it": 1}
+
+
+def test_function_words_are_left_out_beside_others() -> None:
+    assert dict(asked_lexemes("Who is the boss of the bosses?", ENGLISH)) == {"boss": 2}
+
+
+def test_only_a_brief_text_is_found_by_function_words() -> None:
+    brief = " ".join(["is", *(f"word{place:}" for place in "abcdefghijk")])
+
+    assert ("~is", 1) in stored_lexemes(brief, ENGLISH)
+    assert len(brief.split()) == MAX_BRIEF
+    assert ("~is", 1) not in stored_lexemes(f"{brief} more", ENGLISH)
+
+
+def test_no_stem_is_a_function_word() -> None:
+    assert "will" in asked_lexemes("willing", ENGLISH)
+    assert stored_lexemes("will", ENGLISH) == [("~will", 1)]
+
+
+@pytest.mark.parametrize("name", sorted(LANGUAGE_NAMES))
+def test_every_language_has_lexemes(name: str) -> None:
+    assert asked_lexemes("MER-0014 智齿", language_of(name)).keys() >= {"0014", "智齿"}

@@ -1,0 +1,193 @@
+"""What is written in one way is found by what is asked in another."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of
+from serving.domain.words.tokens import tokens
+
+
+def words(text: str, language: str = "english") -> set[str]:
+    """The tokens of a text."""
+    return {word for word, _ in tokens(text, language_of(language))}
+
+
+@pytest.mark.parametrize(
+    ("code", "spellings"),
+    [
+        ("MER-0014", ["mer 0014", "MER0014", "mer_0014", "MER 0014", "0014", "mer-0014"]),
+        ("MER0014", ["mer 0014", "MER-0014", "0014"]),
+        ("err4012", ["ERR-4012", "ERR 4012", "error ERR:4012", "4012"]),
+        ("B-MX 4711", ["BMX4711", "b mx 4711", "B-MX-4711", "4711"]),
+        ("12-AB-34", ["12AB34", "12 ab 34"]),
+        ("AB12 CDE", ["AB12CDE", "ab 12 cde"]),
+        ("v3.11.2", ["3.11.2", "version 3.11.2", "V3.11.2"]),
+        ("KV-20931/B", ["KV 20931", "20931"]),
+        ("DE89 3704 0044 0532 0130 00", ["DE89370400440532013000", "0532", "3704 0044"]),
+        ("DE89370400440532013000", ["DE89 3704 0044 0532 0130 00", "0532 0130"]),
+        ("GB29NWBK60161331926819", ["GB29 NWBK 6016 1331 9268 19"]),
+        ("4111 1111 1111 1234", ["4111111111111234", "1234"]),
+        ("2026-11-25", ["20261125", "2026-11-25"]),
+        ("14:30", ["14.30", "1430", "14 30"]),
+        ("e-mail", ["email", "E-Mail"]),
+        ("U.S.A.", ["USA", "usa"]),
+        ("10km", ["10 km"]),
+    ],
+)
+def test_spellings_of_a_code_share_its_rarest_word(code: str, spellings: list[str]) -> None:
+    rare = {word for word in words(f"It is {code} now.") if len(word) > 1} - words("It is now.")
+
+    for spelling in spellings:
+        assert rare & words(f"What about {spelling}?"), spelling
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["0171-555-0142", "(0171) 555 0142", "0171/5550142", "01715550142", "+49 171 555-0142",
+     "0049 171 5550142", "+49 (0)171 5550142"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "asked",
+    ["0171-555-0142", "01715550142", "+49 171 5550142", "555 0142", "5550142", "555-0142"],
+)
+def test_a_phone_number_is_found_in_every_form(stored: str, asked: str) -> None:
+    assert "5550142" in words(f"Call {stored}.") & words(f"Whose number is {asked}?")
+
+
+def test_last_four_digits_find_a_phone_number() -> None:
+    assert "0177" in words("Call 01715550177.") & words("the number ending in 0177")
+
+
+@pytest.mark.parametrize(
+    "amount",
+    ["1,250.00", "1.250,00", "1250", "1250.00", "1250,00", "1'250", "1’250.00", "1 250",
+     "1 250,00", "€1,250", "1,250EUR", "\uff11,\uff12\uff15\uff10"],
+)  # fmt: skip
+def test_an_amount_is_found_in_every_form(amount: str) -> None:
+    assert "1250" in words(f"She paid {amount} for it.")
+
+
+def test_millions_and_cents_are_part_of_an_amount() -> None:
+    assert "2500000" in words("2.500.000") & words("2,500,000.00") & words("2 500 000")
+    assert "1250.5" in words("1,250.50") & words("1250,5") & words("1.250,50")
+
+
+def test_thousands_alone_are_no_word_of_an_amount() -> None:
+    assert "250" not in words("Ana owes 1,250.00 euros.")
+
+
+def test_no_number_has_a_sign() -> None:
+    for text in ("MER-0014", "-0014", "+49", "a -1 b", "1-2"):
+        assert all(word.isalnum() for word in words(text))
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "number"),
+    [
+        ("english", "five five two zero", "5520"),
+        ("english", "Five, five, two, zero", "5520"),
+        ("english", "double o seven", "007"),
+        ("english", "oh one seven one triple five oh one four two", "5550142"),
+        ("english", "5 5 two 0", "5520"),
+        ("german", "fünf fünf zwei null", "5520"),
+        ("german", "fünf fünf zwo null", "5520"),
+        ("spanish", "cinco cinco dos cero", "5520"),
+        ("french", "cinq cinq deux zéro", "5520"),
+        ("italian", "cinque cinque due zero", "5520"),
+        ("portuguese", "cinco cinco dois zero", "5520"),
+        ("dutch", "vijf vijf twee nul", "5520"),
+        ("swedish", "fem fem två noll", "5520"),
+        ("russian", "пять пять два ноль", "5520"),
+        ("turkish", "beş beş iki sıfır", "5520"),
+        ("hindi", "पांच पांच दो शून्य", "5520"),
+        ("arabic", "خمسة خمسة اثنان صفر", "5520"),
+    ],
+)
+def test_dictated_digits_are_a_number(language: str, said: str, number: str) -> None:
+    assert number in words(f"... {said}.", language)
+
+
+@pytest.mark.parametrize("text", ["one, two", "one man. Two men.", "one of two or three"])
+def test_digits_apart_are_no_dictated_number(text: str) -> None:
+    assert not any(word.isdigit() for word in words(text))
+
+
+@pytest.mark.parametrize(
+    ("address", "part"),
+    [
+        ("https://docs.example.com/guide/setup.html?x=1", "setup"),
+        ("/usr/local/share/my_file.txt", "file"),
+        (r"C:\Users\anna\report.pdf", "report"),
+        ("anna.schmidt@example.com", "schmidt"),
+        ("www.example.org", "example"),
+        ("get_user_name", "user"),
+    ],
+)
+def test_parts_of_addresses_are_words(address: str, part: str) -> None:
+    assert part in words(f"See {address}.")
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "other"),
+    [
+        ("我下周三要去牙医那里拔智齿。", "智齿", "我的猫叫豆豆，今年三岁。"),
+        ("我的猫叫豆豆，今年三岁。", "那只猫几岁？", "周末我去爬山。"),
+        ("明日は歯医者に行きます。", "歯医者", "猫の名前はタマです。"),
+        ("カタカナのコーヒーが好き", "コーヒー", "紅茶が好き"),
+        ("ฉันแพ้กุ้งและปลาหมึก", "กุ้ง", "แมวของฉันชื่อส้ม"),
+        ("ຂ້ອຍມັກກິນເຂົ້າໜຽວ", "ເຂົ້າໜຽວ", "ແມວຂອງຂ້ອຍ"),
+        ("ខ្ញុំចូលចិត្តឆ្មា", "ឆ្មា", "ថ្ងៃនេះភ្លៀង"),
+        ("ကျွန်တော် ကြောင်ကို ချစ်တယ်", "ကြောင်", "မိုးရွာတယ်"),
+        ("서울에서 고양이를 봤어요", "고양이", "비가 와요"),
+    ],
+)
+def test_words_are_found_without_spaces(stored: str, asked: str, other: str) -> None:
+    assert words(asked) & words(stored)
+    assert not words(asked) & words(other)
+
+
+def test_codes_are_words_within_unspaced_text() -> None:
+    assert {"ab12345", "12345"} <= words("订单编号是AB12345，请尽快发货。")
+    assert "40127" in words("受付番号は\uff14\uff10\uff11\uff12\uff17です。")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("मीना", "मोना"), ("கமலா", "கமலி"), ("রিনা", "রীনা"), ("שָׁלוֹם", "שָׁלֵם")]
+)
+def test_marks_are_part_of_a_word(one: str, other: str) -> None:
+    assert words(one) != words(other)
+    assert len(words(one)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "emoji"),
+    [("Pizza 🍕!", "🍕"), ("ok👍🏽", "👍"), ("❤️", "❤"), ("in 🇩🇪🇫🇷", "🇫🇷"), ("☀️ today", "☀")],
+)
+def test_emoji_are_words(text: str, emoji: str) -> None:
+    assert emoji in words(text)
+
+
+def test_tokens_of_a_word_share_its_place() -> None:
+    found = tokens("Ticket MER-0014 is open", ENGLISH)
+
+    assert [place for word, place in found if word in ("mer", "mer0014")] == [2, 2]
+    assert ("open", 5) in found
+
+
+@given(st.text(), st.sampled_from(sorted(LANGUAGE_NAMES)))
+def test_any_text_has_tokens_that_fit_a_tsvector(text: str, language: str) -> None:
+    found = tokens(text, language_of(language))
+
+    assert len(set(found)) == len(found)
+    for word, place in found:
+        assert word
+        assert place >= 1
+        assert not set("'\\ \t\n\0") & set(word)
+
+
+@given(st.text(alphabet="ab01 -./,'’()+:", max_size=60))
+def test_any_code_asked_as_stored_is_found(text: str) -> None:
+    assert set(tokens(text, ENGLISH)) == set(tokens(text.upper(), ENGLISH))
