@@ -117,8 +117,8 @@ def _is_generic(question: str, places: Sequence[slice]) -> bool:
     return all(
         token.place.start in read
         or token.kind == "other"
-        or token.text in ENGLISH.stop_words
         or token.text in words.GENERIC
+        or (token.text in ENGLISH.stop_words and token.text not in words.SPECIFIC)
         for tokens in sentences(question)
         for token in tokens
     )

@@ -218,6 +218,9 @@ GENERIC = _set(
 )
 """Words that, with stop words, leave a question about nothing but its time."""
 
+SPECIFIC = _set("how which who whom whose why")
+"""Stop words that ask for one thing of a time, and not for what was then."""
+
 NUMBER_OF_PART: Callable[[str], int | None] = {
     "first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last": -1,
 }.get  # fmt: skip

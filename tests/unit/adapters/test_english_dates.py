@@ -225,6 +225,8 @@ def test_season_is_that_of_the_hemisphere(
         ("What was the first thing we talked about?", True),
         ("What did Frank report yesterday?", False),
         ("What broke last night?", False),
+        ("Who is on call this month?", False),
+        ("How was the weather on Friday?", False),
         ("Which dress did I buy on Friday?", False),
         ("What did I say?", False),
         ("What did I say before my birthday?", False),
