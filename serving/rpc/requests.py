@@ -6,13 +6,13 @@ Invalid fields are collected, and then raise one `InvalidRequestError`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from serving.domain.errors import Violation
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.domain.questions.query import NO_FILTER, Filter
+from serving.domain.questions.query import NO_FILTER, Exclusion, Filter
 from serving.ports.embedding import EmbeddingModel, Vector
 from serving.ports.memory_store import Batch, GivenVectors, Selector
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
@@ -54,7 +54,18 @@ def to_filter(check: Checker, path: str, message: filter_pb2.Filter) -> Filter:
         event_time=check.time_range(f"{path}.event_time", message.event_time),
         created_at=check.time_range(f"{path}.created_at", message.created_at),
         updated_at=check.time_range(f"{path}.updated_at", message.updated_at),
+        none_of=_exclusion(check, f"{path}.none_of", message.none_of),
     )
+
+
+def _exclusion(check: Checker, path: str, message: filter_pb2.Exclusion) -> Exclusion:
+    limits = {"ids": (MAX_ITEMS, MAX_ID_BYTES), "fact_ids": (MAX_ITEMS, MAX_ID_BYTES)}
+
+    def values(name: str) -> tuple[str, ...]:
+        most, max_bytes = limits.get(name, (MAX_FILTER_VALUES, MAX_NAME_BYTES))
+        return check.texts(f"{path}.{name}", getattr(message, name), most, max_bytes)
+
+    return Exclusion(**{each.name: values(each.name) for each in fields(Exclusion)})
 
 
 def _labels(
@@ -179,8 +190,10 @@ def _restricting_filter(check: Checker, message: filter_pb2.Filter) -> Filter:
     ranges = [name for name in ("event_time", "created_at", "updated_at") if message.HasField(name)]
     for name in ranges:
         _require_bounds(check, f"filter.{name}", getattr(message, name))
-    if not ranges and not filter_.restricts:
-        check.reject("filter", "must restrict something; use everything to erase all items")
+    if not ranges and not filter_.selects:
+        check.reject(
+            "filter", "must say what to erase, not only none_of; use everything to erase all items"
+        )
     return filter_
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from serving.domain.items.records import TenantName
-from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.domain.questions.query import NO_FILTER, Exclusion, Filter, TimeRange
 from serving.ports.memory_store import Batch, Catalog, MemoryStore
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, segment
@@ -65,6 +65,9 @@ async def test_segments_come_in_pages_by_id(stored: Stored) -> None:
         (Filter(created_at=TimeRange(None, NOON)), ""),
         (Filter(updated_at=TimeRange(NOON, None)), "a b c"),
         (Filter(kinds=("turn",), sessions=("sunday",)), ""),
+        (Filter(none_of=Exclusion(kinds=("note",))), "a c"),
+        (Filter(none_of=Exclusion(speakers=("ANN",), sessions=("sunday",))), "c"),
+        (Filter(none_of=Exclusion(ids=("a", "c"), fact_ids=("b",))), "b"),
     ],
 )
 async def test_segments_are_filtered(stored: Stored, filter_: Filter, passing: str) -> None:

@@ -20,7 +20,7 @@ from serving.domain.items.records import (
     segment_id,
 )
 from serving.domain.items.validity import Closing
-from serving.domain.questions.query import Filter, TimeRange
+from serving.domain.questions.query import Exclusion, Filter, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, RankedList
@@ -495,6 +495,9 @@ FILTERS = [
     Filter(updated_at=TimeRange(start=NOON - days(2))),
     Filter(kinds=("note",), speakers=("tom",), min_importance=0.3),
     Filter(kinds=("never",)),
+    Filter(none_of=Exclusion(kinds=("note",))),
+    Filter(none_of=Exclusion(speakers=("TOM",), sessions=("s1",))),
+    Filter(kinds=("note", "turn"), none_of=Exclusion(sessions=("s3",))),
 ]
 
 

@@ -26,7 +26,7 @@ from serving.domain.items.records import (
     segment_id,
 )
 from serving.domain.items.validity import Closing
-from serving.domain.questions.query import Filter, Scope, TimeRange
+from serving.domain.questions.query import Exclusion, Filter, Scope, TimeRange
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
 from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
@@ -606,6 +606,15 @@ filters = st.builds(
     event_time=NO_RANGE | ranges(),
     created_at=NO_RANGE | ranges(),
     updated_at=NO_RANGE | ranges(),
+    none_of=st.just(Exclusion())
+    | st.builds(
+        Exclusion,
+        kinds=some(["note"]),
+        speakers=some(["Ann", "BOB"]),
+        sessions=some(["one", "two"]),
+        ids=some([f"s{n}" for n in range(6)]),
+        fact_ids=some(["f0", "f1"]),
+    ),
 )
 
 
@@ -656,24 +665,24 @@ class Corpus:
         return segment.event_time <= in_scope.as_of and accepted
 
     def accepts_fact(self, fact: Fact, in_scope: Scope) -> bool:
-        without_time = replace(in_scope, filter=replace(in_scope.filter, event_time=TimeRange()))
+        without_time = replace(in_scope, filter=in_scope.filter.of_evidence)
         end = fact.held_until(in_scope.clocks)
+        known = [self.segments[id_] for id_ in fact.evidence if id_ in self.segments]
         return (
-            fact.holds(in_scope.clocks)
+            fact.id not in in_scope.filter.none_of.fact_ids
+            and fact.holds(in_scope.clocks)
             and in_scope.filter.event_time.overlaps(fact.valid_from, end)
             and (
                 not without_time.filter.restricts
-                or any(
-                    id_ in self.segments and self.accepts(self.segments[id_], without_time)
-                    for id_ in fact.evidence
-                )
+                or any(self.accepts(segment, without_time) for segment in known)
+                or (not without_time.filter.selects and not known)
             )
         )
 
     def evidence(self, fact: Fact, in_scope: Scope) -> Iterable[str]:
         for id_ in fact.evidence:
             if id_ not in self.segments:
-                if not in_scope.filter.restricts:
+                if not in_scope.filter.selects:
                     yield id_
             elif self.accepts(self.segments[id_], in_scope):
                 yield id_

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.text import name_key, name_words, names_entity, words_to_name_by
-from serving.domain.questions.query import Query, Scope, TimeRange
+from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, best_first
@@ -273,11 +273,13 @@ class _Memory:
         filter_ = self._scope.filter
         if not filter_.event_time.overlaps(fact.valid_from, fact.held_until(self._scope.clocks)):
             return False
-        if not replace(filter_, event_time=TimeRange()).restricts:
-            return True
-        timeless = replace(self._scope.segment_filter, event_time=TimeRange())
+        if fact.id in filter_.none_of.fact_ids:
+            return False
         evidence = [self._segments[id_] for id_ in fact.evidence if id_ in self._segments]
-        return any(
+        if not evidence:
+            return not filter_.of_evidence.selects
+        timeless = self._scope.segment_filter.of_evidence
+        return not filter_.of_evidence.restricts or any(
             segment.event_time <= self._scope.as_of and timeless.accepts(segment)
             for segment in evidence
         )

@@ -341,6 +341,8 @@ class InMemoryIndex:
         return (
             row.event_time <= as_of
             and all(not row.terms.isdisjoint(group) for group in filter_.term_groups())
+            and row.terms.isdisjoint(filter_.none_of.terms)
+            and row.item.id not in filter_.none_of.ids
             and row.importance >= filter_.min_importance
             and row.event_time in filter_.event_time
             and _unknown_or_in(row.created_at, filter_.created_at)
@@ -351,27 +353,28 @@ class InMemoryIndex:
         assert row.recorded_at is not None
         until = held_until(row.valid_to, row.closings, scope.clocks)
         return (
-            scope.as_of in TimeRange(row.valid_from, until)
+            row.item.id not in scope.filter.none_of.fact_ids
+            and scope.as_of in TimeRange(row.valid_from, until)
             and scope.clocks.know(row.recorded_at, row.retracted_at)
             and scope.filter.event_time.overlaps(row.valid_from, until)
             and self._rests_on_accepted(row, scope)
         )
 
     def _rests_on_accepted(self, row: IndexRow, scope: Scope) -> bool:
-        if not replace(scope.filter, event_time=TimeRange()).restricts:
-            return True
-        filter_ = replace(scope.segment_filter, event_time=TimeRange())
-        segments = (self._rows.get((row.tenant, segment_id(id_))) for id_ in row.evidence)
-        return any(
-            segment is not None and self._accepts_segment(segment, filter_, scope.as_of)
-            for segment in segments
+        rows = (self._rows.get((row.tenant, segment_id(id_))) for id_ in row.evidence)
+        segments = [segment for segment in rows if segment is not None]
+        if not segments:
+            return not scope.filter.of_evidence.selects
+        filter_ = scope.segment_filter.of_evidence
+        return not scope.filter.of_evidence.restricts or any(
+            self._accepts_segment(segment, filter_, scope.as_of) for segment in segments
         )
 
     def _evidence(self, fact: ItemId, scope: Scope) -> tuple[str, ...]:
         def accepts(id_: str) -> bool:
             segment = self._rows.get((scope.tenant, segment_id(id_)))
             if segment is None:
-                return not scope.filter.restricts
+                return not scope.filter.selects
             return self._accepts_segment(segment, scope.segment_filter, scope.as_of)
 
         return tuple(filter(accepts, self._rows[scope.tenant, fact].evidence))

@@ -55,7 +55,10 @@ type Filter struct {
 	// When the segment was first stored.
 	CreatedAt *TimeRange `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When the segment was last changed.
-	UpdatedAt     *TimeRange `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	UpdatedAt *TimeRange `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// What to leave out. A fact without evidence passes a filter that has nothing
+	// else, unless `fact_ids` names it.
+	NoneOf        *Exclusion `protobuf:"bytes,10,opt,name=none_of,json=noneOf,proto3" json:"none_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -153,6 +156,96 @@ func (x *Filter) GetUpdatedAt() *TimeRange {
 	return nil
 }
 
+func (x *Filter) GetNoneOf() *Exclusion {
+	if x != nil {
+		return x.NoneOf
+	}
+	return nil
+}
+
+// What to leave out: an item that matches any value of any field. At most 64
+// values per field; of ids at most 1000.
+type Exclusion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kinds; case-sensitive.
+	Kinds []string `protobuf:"bytes,1,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	// Speakers, compared as in Filter.
+	Speakers []string `protobuf:"bytes,2,rep,name=speakers,proto3" json:"speakers,omitempty"`
+	// Sessions, such as that of the conversation itself; case-sensitive.
+	Sessions []string `protobuf:"bytes,3,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// Ids of segments, such as those that the conversation has already seen.
+	Ids []string `protobuf:"bytes,4,rep,name=ids,proto3" json:"ids,omitempty"`
+	// Ids of facts.
+	FactIds       []string `protobuf:"bytes,5,rep,name=fact_ids,json=factIds,proto3" json:"fact_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exclusion) Reset() {
+	*x = Exclusion{}
+	mi := &file_trivium_v1_filter_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exclusion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exclusion) ProtoMessage() {}
+
+func (x *Exclusion) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_filter_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exclusion.ProtoReflect.Descriptor instead.
+func (*Exclusion) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_filter_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Exclusion) GetKinds() []string {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *Exclusion) GetSpeakers() []string {
+	if x != nil {
+		return x.Speakers
+	}
+	return nil
+}
+
+func (x *Exclusion) GetSessions() []string {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *Exclusion) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Exclusion) GetFactIds() []string {
+	if x != nil {
+		return x.FactIds
+	}
+	return nil
+}
+
 // A label and its accepted values.
 type LabelFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -166,7 +259,7 @@ type LabelFilter struct {
 
 func (x *LabelFilter) Reset() {
 	*x = LabelFilter{}
-	mi := &file_trivium_v1_filter_proto_msgTypes[1]
+	mi := &file_trivium_v1_filter_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -178,7 +271,7 @@ func (x *LabelFilter) String() string {
 func (*LabelFilter) ProtoMessage() {}
 
 func (x *LabelFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_filter_proto_msgTypes[1]
+	mi := &file_trivium_v1_filter_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -191,7 +284,7 @@ func (x *LabelFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LabelFilter.ProtoReflect.Descriptor instead.
 func (*LabelFilter) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_filter_proto_rawDescGZIP(), []int{1}
+	return file_trivium_v1_filter_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *LabelFilter) GetKey() string {
@@ -221,7 +314,7 @@ type TimeRange struct {
 
 func (x *TimeRange) Reset() {
 	*x = TimeRange{}
-	mi := &file_trivium_v1_filter_proto_msgTypes[2]
+	mi := &file_trivium_v1_filter_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -233,7 +326,7 @@ func (x *TimeRange) String() string {
 func (*TimeRange) ProtoMessage() {}
 
 func (x *TimeRange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_filter_proto_msgTypes[2]
+	mi := &file_trivium_v1_filter_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -246,7 +339,7 @@ func (x *TimeRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimeRange.ProtoReflect.Descriptor instead.
 func (*TimeRange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_filter_proto_rawDescGZIP(), []int{2}
+	return file_trivium_v1_filter_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TimeRange) GetStart() *timestamppb.Timestamp {
@@ -268,7 +361,7 @@ var File_trivium_v1_filter_proto protoreflect.FileDescriptor
 const file_trivium_v1_filter_proto_rawDesc = "" +
 	"\n" +
 	"\x17trivium/v1/filter.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xec\x02\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x03\n" +
 	"\x06Filter\x12\x14\n" +
 	"\x05kinds\x18\x01 \x03(\tR\x05kinds\x12/\n" +
 	"\x06labels\x18\x02 \x03(\v2\x17.trivium.v1.LabelFilterR\x06labels\x12\x1a\n" +
@@ -281,7 +374,15 @@ const file_trivium_v1_filter_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\b \x01(\v2\x15.trivium.v1.TimeRangeR\tcreatedAt\x124\n" +
 	"\n" +
-	"updated_at\x18\t \x01(\v2\x15.trivium.v1.TimeRangeR\tupdatedAt\"7\n" +
+	"updated_at\x18\t \x01(\v2\x15.trivium.v1.TimeRangeR\tupdatedAt\x12.\n" +
+	"\anone_of\x18\n" +
+	" \x01(\v2\x15.trivium.v1.ExclusionR\x06noneOf\"\x86\x01\n" +
+	"\tExclusion\x12\x14\n" +
+	"\x05kinds\x18\x01 \x03(\tR\x05kinds\x12\x1a\n" +
+	"\bspeakers\x18\x02 \x03(\tR\bspeakers\x12\x1a\n" +
+	"\bsessions\x18\x03 \x03(\tR\bsessions\x12\x10\n" +
+	"\x03ids\x18\x04 \x03(\tR\x03ids\x12\x19\n" +
+	"\bfact_ids\x18\x05 \x03(\tR\afactIds\"7\n" +
 	"\vLabelFilter\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06values\x18\x02 \x03(\tR\x06values\"k\n" +
@@ -301,25 +402,27 @@ func file_trivium_v1_filter_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_filter_proto_rawDescData
 }
 
-var file_trivium_v1_filter_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_trivium_v1_filter_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_trivium_v1_filter_proto_goTypes = []any{
 	(*Filter)(nil),                // 0: trivium.v1.Filter
-	(*LabelFilter)(nil),           // 1: trivium.v1.LabelFilter
-	(*TimeRange)(nil),             // 2: trivium.v1.TimeRange
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
+	(*Exclusion)(nil),             // 1: trivium.v1.Exclusion
+	(*LabelFilter)(nil),           // 2: trivium.v1.LabelFilter
+	(*TimeRange)(nil),             // 3: trivium.v1.TimeRange
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 }
 var file_trivium_v1_filter_proto_depIdxs = []int32{
-	1, // 0: trivium.v1.Filter.labels:type_name -> trivium.v1.LabelFilter
-	2, // 1: trivium.v1.Filter.event_time:type_name -> trivium.v1.TimeRange
-	2, // 2: trivium.v1.Filter.created_at:type_name -> trivium.v1.TimeRange
-	2, // 3: trivium.v1.Filter.updated_at:type_name -> trivium.v1.TimeRange
-	3, // 4: trivium.v1.TimeRange.start:type_name -> google.protobuf.Timestamp
-	3, // 5: trivium.v1.TimeRange.end:type_name -> google.protobuf.Timestamp
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	2, // 0: trivium.v1.Filter.labels:type_name -> trivium.v1.LabelFilter
+	3, // 1: trivium.v1.Filter.event_time:type_name -> trivium.v1.TimeRange
+	3, // 2: trivium.v1.Filter.created_at:type_name -> trivium.v1.TimeRange
+	3, // 3: trivium.v1.Filter.updated_at:type_name -> trivium.v1.TimeRange
+	1, // 4: trivium.v1.Filter.none_of:type_name -> trivium.v1.Exclusion
+	4, // 5: trivium.v1.TimeRange.start:type_name -> google.protobuf.Timestamp
+	4, // 6: trivium.v1.TimeRange.end:type_name -> google.protobuf.Timestamp
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_filter_proto_init() }
@@ -333,7 +436,7 @@ func file_trivium_v1_filter_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_filter_proto_rawDesc), len(file_trivium_v1_filter_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

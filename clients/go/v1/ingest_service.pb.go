@@ -788,8 +788,9 @@ type ForgetRequest_Everything struct {
 
 type ForgetRequest_Filter struct {
 	// Segments that pass a filter, such as one of a label or a time range. It
-	// must restrict something, and its time ranges must have a bound. Facts are
-	// erased with the last of their evidence, not by their own validity.
+	// must say what to erase, besides what to leave out, and its time ranges must
+	// have a bound. Facts are erased with the last of their evidence, not by their
+	// own validity.
 	Filter *Filter `protobuf:"bytes,6,opt,name=filter,proto3,oneof"`
 }
 

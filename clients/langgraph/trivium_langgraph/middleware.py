@@ -17,7 +17,7 @@ from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 from langgraph.channels import UntrackedValue
 
-from trivium import AsyncClient, Client
+from trivium import AsyncClient, Client, Filter
 from trivium.errors import TriviumError
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class RecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
         client: With an `AsyncClient` the agent works in the event loop of that client only.
         profile: As in `Client.retrieve`.
         limit: As in `Client.retrieve`.
+        filter: As in `Client.retrieve`, such as one that leaves out the session of the agent.
         timeout: As in `Client.retrieve`.
     """
 
@@ -51,10 +52,16 @@ class RecallMiddleware(AgentMiddleware[RecallState, Any, Any]):
         *,
         profile: str = "",
         limit: int = 0,
+        filter: Filter | None = None,
         timeout: float | None = None,
     ) -> None:
         self._client = client
-        self._options: dict[str, Any] = {"profile": profile, "limit": limit, "timeout": timeout}
+        self._options: dict[str, Any] = {
+            "profile": profile,
+            "limit": limit,
+            "filter": filter,
+            "timeout": timeout,
+        }
 
     def before_agent(self, state: RecallState, runtime: Any) -> dict[str, str]:
         """Recalls for the turn."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from langchain_core.tools import BaseTool, StructuredTool
 
-from trivium import AsyncClient, Client
+from trivium import AsyncClient, Client, Filter
 from trivium.errors import TriviumError
 
 DESCRIPTION = """Recall what is known from earlier conversations that helps with a question.
@@ -19,6 +21,7 @@ def recall_tool(
     *,
     profile: str = "",
     limit: int = 0,
+    filter: Filter | None = None,
     timeout: float | None = None,
 ) -> BaseTool:
     """The tool `recall`: a question in, the `<memory>` block out.
@@ -30,15 +33,20 @@ def recall_tool(
         client: With an `AsyncClient` the tool works in the event loop of that client only.
         profile: As in `Client.retrieve`.
         limit: As in `Client.retrieve`.
+        filter: As in `Client.retrieve`, such as one that leaves out the session of the agent.
         timeout: As in `Client.retrieve`.
     """
+    options: dict[str, Any] = {
+        "profile": profile,
+        "limit": limit,
+        "filter": filter,
+        "timeout": timeout,
+    }
     if isinstance(client, AsyncClient):
 
         async def recall_async(question: str) -> str:
             try:
-                found = await client.briefing(
-                    question, profile=profile, limit=limit, timeout=timeout
-                )
+                found = await client.briefing(question, **options)
             except TriviumError:
                 return UNAVAILABLE
             return found or NOTHING
@@ -49,7 +57,7 @@ def recall_tool(
 
     def recall(question: str) -> str:
         try:
-            found = client.briefing(question, profile=profile, limit=limit, timeout=timeout)
+            found = client.briefing(question, **options)
         except TriviumError:
             return UNAVAILABLE
         return found or NOTHING

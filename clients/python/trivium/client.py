@@ -419,7 +419,7 @@ class Client:
             speaker: All items of a speaker, whatever the case of the name. Names that differ by a
                 sign or an accent are two.
             filter: The segments that pass it, such as those of a label or a time range. It must
-                restrict something.
+                say what to erase, and not only what to leave out.
             everything: All items of the tenant.
             timeout: In seconds.
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import TracebackType
@@ -21,6 +21,7 @@ from typing import Any, Protocol, Self, Unpack
 from trivium.errors import DeadlineError, OverloadedError, TriviumError, UnavailableError
 from trivium.values import (
     BriefingOptions,
+    Filter,
     IngestResult,
     Item,
     Retrieval,
@@ -163,7 +164,8 @@ class Recall:
             since nobody waits for them.
         debounce: The shortest time between two transcripts that are sent, in seconds.
         briefing: The options of the block.
-        **options: Those of `AsyncClient.retrieve`.
+        **options: Those of `AsyncClient.retrieve`. What was said in this session is left out of
+            the block, as the chat has it; a filter by this session still finds it.
 
     Attributes:
         counts: How the turns and the writes ended.
@@ -184,6 +186,7 @@ class Recall:
         self._budget = budget
         self._debounce = debounce
         self._briefing = briefing or BriefingOptions()
+        options["filter"] = _without(session, options.get("filter"))
         self._options = options
         self._turn: _Turn | None = None
         self._unsent = ""
@@ -346,6 +349,15 @@ class Recall:
             self.counts.empty += 1
         outcome = TurnOutcome.FOUND if retrieval.briefing else TurnOutcome.NOTHING
         return TurnEnd(retrieval.briefing, outcome)
+
+
+def _without(session: str, filter_: Filter | None) -> Filter:
+    """The filter without what was said in a session, unless it is by that session."""
+    given = filter_ or Filter()
+    if session in given.sessions:
+        return given
+    none_of = replace(given.none_of, sessions=[*given.none_of.sessions, session])
+    return replace(given, none_of=none_of)
 
 
 class _Turn:

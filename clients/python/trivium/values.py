@@ -164,10 +164,24 @@ class TimeRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """What to leave out: an item that matches any value of any field.
+
+    `ids` are those of segments. A fact is left out with all of its evidence, or by its own id.
+    """
+
+    kinds: Sequence[str] = ()
+    speakers: Sequence[str] = ()
+    sessions: Sequence[str] = ()
+    ids: Sequence[str] = ()
+    fact_ids: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """The segments to consider: fields are combined with AND, the values of a field with OR.
 
-    `labels` maps keys to their accepted values.
+    `labels` maps keys to their accepted values; `none_of` says what to leave out.
     """
 
     kinds: Sequence[str] = ()
@@ -179,6 +193,7 @@ class Filter:
     event_time: TimeRange | None = None
     created_at: TimeRange | None = None
     updated_at: TimeRange | None = None
+    none_of: Exclusion = Exclusion()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

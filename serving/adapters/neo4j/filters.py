@@ -42,6 +42,8 @@ def held(fact: str) -> str:
 # The whole filter except its range of event times, which facts test against their validity.
 _PASSES_FILTER = """segment.importance >= $given.min_importance
       AND all(terms IN $given.term_groups WHERE any(term IN terms WHERE term IN segment.terms))
+      AND none(term IN $given.excluded_terms WHERE term IN segment.terms)
+      AND NOT segment.id IN $given.excluded_ids
       AND $given.created_from <= coalesce(segment.created_at, $given.created_from)
       AND coalesce(segment.created_at, $given.earliest) < $given.created_to
       AND $given.updated_from <= coalesce(segment.updated_at, $given.updated_from)
@@ -62,7 +64,11 @@ def fact_passes(evidence: str = "segment") -> str:
     """Whether a fact passes the filter: by its own validity, else by a segment of its evidence."""
     has_evidence = f"""EXISTS {{
         (fact)-[:EVIDENCE]->({evidence}) WHERE {_BEFORE_AS_OF} AND {_PASSES_FILTER} }}"""
-    return f"{if_given('timed', _OVERLAPS)} AND {if_given('evidence_filtered', has_evidence)}"
+    has_known = f"""EXISTS {{
+        (fact)-[:EVIDENCE]->({evidence}) WHERE segment.event_time IS NOT NULL }}"""
+    rested = f"CASE WHEN $given.selects OR {has_known} THEN {has_evidence} ELSE true END"
+    return f"""NOT fact.id IN $given.excluded_fact_ids
+      AND {if_given("timed", _OVERLAPS)} AND {if_given("evidence_filtered", rested)}"""
 
 
 def followed(link: str, fact: str, entity: str) -> str:

@@ -124,7 +124,9 @@ def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> R
         "trails": MAX_TRAILS,
         "hop_decay": HOP_DECAY,
         # A fact's time is its validity; the rest of the filter applies to its evidence.
-        "evidence_filtered": replace(scope.filter, event_time=TimeRange()).restricts,
+        "evidence_filtered": scope.filter.of_evidence.restricts,
+        "selects": scope.filter.of_evidence.selects,
+        "excluded_fact_ids": list(scope.filter.none_of.fact_ids),
     }
 
 
@@ -139,6 +141,8 @@ def scope_parameters(scope: Scope) -> Row:
         "filtered": filter_.restricts,
         "timed": filter_.event_time != TimeRange(),
         "term_groups": filter_.term_groups(),
+        "excluded_terms": filter_.none_of.terms,
+        "excluded_ids": list(filter_.none_of.ids),
         "min_importance": filter_.min_importance,
         **_range_parameters("event", filter_.event_time),
         **_range_parameters("created", filter_.created_at),

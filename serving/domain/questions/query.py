@@ -69,6 +69,27 @@ def segment_terms(segment: Segment) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """What a filter leaves out: each item that matches a value of any field."""
+
+    kinds: tuple[str, ...] = ()
+    speakers: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    """Of segments."""
+    fact_ids: tuple[str, ...] = ()
+
+    @property
+    def terms(self) -> list[str]:
+        """The filter terms of which a segment may have none."""
+        return [
+            *(f"k:{kind}" for kind in self.kinds),
+            *(f"s:{name_key(speaker)}" for speaker in self.speakers),
+            *(f"c:{session}" for session in self.sessions),
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """Restricts the segments to search; empty fields do not restrict."""
 
@@ -81,6 +102,7 @@ class Filter:
     event_time: TimeRange = TimeRange()
     created_at: TimeRange = TimeRange()
     updated_at: TimeRange = TimeRange()
+    none_of: Exclusion = Exclusion()
 
     def term_groups(self) -> list[list[str]]:
         """The equality filters as groups of terms: a segment needs one term of each group."""
@@ -98,6 +120,21 @@ class Filter:
         """Whether any field restricts."""
         return self != NO_FILTER
 
+    @property
+    def selects(self) -> bool:
+        """Whether it says what to consider, and not only what to leave out."""
+        return replace(self, none_of=Exclusion()).restricts
+
+    @property
+    def of_evidence(self) -> Filter:
+        """What a segment of a fact's evidence must pass.
+
+        The range of event times is for the validity of the fact. If the filter `selects`, one known
+        segment must pass; else a fact fails only if it has known evidence, and all of it fails.
+        """
+        none_of = replace(self.none_of, fact_ids=())
+        return replace(self, event_time=TimeRange(), none_of=none_of)
+
     def accepts(self, segment: Segment) -> bool:
         """Whether a stored segment passes. The reference for the implementation of each store."""
         if not self.restricts:
@@ -105,6 +142,8 @@ class Filter:
         terms = segment_terms(segment)
         return (
             all(not terms.isdisjoint(group) for group in self.term_groups())
+            and terms.isdisjoint(self.none_of.terms)
+            and segment.id not in self.none_of.ids
             and segment.importance >= self.min_importance
             and segment.event_time in self.event_time
             and (segment.created_at is None or segment.created_at in self.created_at)

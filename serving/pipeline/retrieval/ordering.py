@@ -21,7 +21,7 @@ from serving.domain.items.records import (
     TenantName,
     time_of,
 )
-from serving.domain.questions.query import Query, Scope, TimeRange
+from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.current import HEAD, Statement, current_first
 from serving.domain.ranking.diversity import Chosen, maximal_marginal_relevance
 from serving.domain.ranking.fusion import Fused
@@ -392,7 +392,11 @@ def visible(item: Item, scope: Scope) -> bool:
     """
     if isinstance(item, Segment):
         return item.event_time <= scope.as_of and scope.segment_filter.accepts(item)
-    return item.holds(scope.clocks) and _holds_within(item, scope)
+    return (
+        item.id not in scope.filter.none_of.fact_ids
+        and item.holds(scope.clocks)
+        and _holds_within(item, scope)
+    )
 
 
 def hidden_by(item: Item, scope: Scope, evidence: Sequence[Segment]) -> str:
@@ -413,8 +417,12 @@ def hidden_by(item: Item, scope: Scope, evidence: Sequence[Segment]) -> str:
         return reason
     if not _holds_within(item, scope):
         return _named(["filter.event_time"])
-    of_evidence = replace(scope.filter, event_time=TimeRange())
+    if item.id in scope.filter.none_of.fact_ids:
+        return _named(["filter.none_of"])
+    of_evidence = scope.filter.of_evidence
     if not of_evidence.restricts or any(map(of_evidence.accepts, evidence)):
+        return ""
+    if not evidence and not of_evidence.selects:
         return ""
     failed = [name for segment in evidence for name in of_evidence.failed_by(segment)]
     return _named([f"filter.{name}" for name in dict.fromkeys(failed)]) or "filter: no evidence"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from trivium import Embedding, Fact, Filter, Item, LegOverride, Segment, TimeRange
+from trivium import Embedding, Exclusion, Fact, Filter, Item, LegOverride, Segment, TimeRange
 from trivium.wire import requests
 from trivium.wire.requests import Batcher
 
@@ -51,6 +51,7 @@ def test_filter_is_sent_field_by_field() -> None:
         labels={"project": ["a", "b"]},
         min_importance=0.25,
         event_time=TimeRange(start=NOON),
+        none_of=Exclusion(sessions=["now"], ids=["a"], fact_ids=["f"], speakers=["Bot"]),
     )
 
     sent = requests.retrieve("acme", "why?", timeout=1, filter=given).filter
@@ -60,6 +61,8 @@ def test_filter_is_sent_field_by_field() -> None:
     assert sent.min_importance == 0.25
     assert sent.event_time.start.ToDatetime(tzinfo=UTC) == NOON
     assert not sent.event_time.HasField("end")
+    assert list(sent.none_of.sessions) == ["now"]
+    assert [*sent.none_of.ids, *sent.none_of.fact_ids, *sent.none_of.speakers] == ["a", "f", "Bot"]
 
 
 def test_a_segment_is_sent_with_its_vector_or_without() -> None:

@@ -128,6 +128,14 @@ def changes(**fields: Any) -> Struct:
         (retrieve(filter=filter_pb2.Filter(kinds=["x"] * 65)), "filter.kinds"),
         (retrieve(filter=filter_pb2.Filter(speakers=[""])), "filter.speakers[0]"),
         (
+            retrieve(filter=filter_pb2.Filter(none_of=filter_pb2.Exclusion(ids=["x"] * 1001))),
+            "filter.none_of.ids",
+        ),
+        (
+            retrieve(filter=filter_pb2.Filter(none_of=filter_pb2.Exclusion(kinds=["x"] * 65))),
+            "filter.none_of.kinds",
+        ),
+        (
             retrieve(filter=filter_pb2.Filter(labels=[filter_pb2.LabelFilter(key="a")])),
             "filter.labels[0].values",
         ),

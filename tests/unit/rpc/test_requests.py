@@ -12,7 +12,7 @@ from serving.ports.embedding import EmbeddingModel
 from serving.rpc import requests
 from tests.support.builders import NOON, days
 from trivium.v1 import catalog_service_pb2, fact_pb2, ingest_service_pb2, segment_pb2
-from trivium.v1.filter_pb2 import Filter, LabelFilter, TimeRange
+from trivium.v1.filter_pb2 import Exclusion, Filter, LabelFilter, TimeRange
 from trivium.v1.ingest_service_pb2 import IngestItem
 
 MODEL = EmbeddingModel("model", 2)
@@ -193,6 +193,7 @@ def test_a_malformed_erasure_names_its_field(
     [
         (Filter(), ""),
         (Filter(min_importance=0), ""),
+        (Filter(none_of=Exclusion(sessions=["now"])), ""),
         (Filter(created_at=TimeRange()), ".created_at"),
         (Filter(kinds=["note"], event_time=TimeRange()), ".event_time"),
         (Filter(event_time=TimeRange(start=Timestamp())), ".event_time.start"),

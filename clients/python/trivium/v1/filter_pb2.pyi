@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Filter(_message.Message):
-    __slots__ = ("kinds", "labels", "speakers", "sessions", "entities", "min_importance", "event_time", "created_at", "updated_at")
+    __slots__ = ("kinds", "labels", "speakers", "sessions", "entities", "min_importance", "event_time", "created_at", "updated_at", "none_of")
     KINDS_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     SPEAKERS_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class Filter(_message.Message):
     EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    NONE_OF_FIELD_NUMBER: _ClassVar[int]
     kinds: _containers.RepeatedScalarFieldContainer[str]
     labels: _containers.RepeatedCompositeFieldContainer[LabelFilter]
     speakers: _containers.RepeatedScalarFieldContainer[str]
@@ -29,7 +30,22 @@ class Filter(_message.Message):
     event_time: TimeRange
     created_at: TimeRange
     updated_at: TimeRange
-    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., labels: _Optional[_Iterable[_Union[LabelFilter, _Mapping]]] = ..., speakers: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[str]] = ..., entities: _Optional[_Iterable[str]] = ..., min_importance: _Optional[float] = ..., event_time: _Optional[_Union[TimeRange, _Mapping]] = ..., created_at: _Optional[_Union[TimeRange, _Mapping]] = ..., updated_at: _Optional[_Union[TimeRange, _Mapping]] = ...) -> None: ...
+    none_of: Exclusion
+    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., labels: _Optional[_Iterable[_Union[LabelFilter, _Mapping]]] = ..., speakers: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[str]] = ..., entities: _Optional[_Iterable[str]] = ..., min_importance: _Optional[float] = ..., event_time: _Optional[_Union[TimeRange, _Mapping]] = ..., created_at: _Optional[_Union[TimeRange, _Mapping]] = ..., updated_at: _Optional[_Union[TimeRange, _Mapping]] = ..., none_of: _Optional[_Union[Exclusion, _Mapping]] = ...) -> None: ...
+
+class Exclusion(_message.Message):
+    __slots__ = ("kinds", "speakers", "sessions", "ids", "fact_ids")
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    SPEAKERS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    FACT_IDS_FIELD_NUMBER: _ClassVar[int]
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    speakers: _containers.RepeatedScalarFieldContainer[str]
+    sessions: _containers.RepeatedScalarFieldContainer[str]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    fact_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kinds: _Optional[_Iterable[str]] = ..., speakers: _Optional[_Iterable[str]] = ..., sessions: _Optional[_Iterable[str]] = ..., ids: _Optional[_Iterable[str]] = ..., fact_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LabelFilter(_message.Message):
     __slots__ = ("key", "values")

@@ -24,6 +24,7 @@ from trivium.v1 import (
 from trivium.values import (
     BriefingOptions,
     Embedding,
+    Exclusion,
     Fact,
     Filter,
     Item,
@@ -382,6 +383,19 @@ def _filter(given: Filter) -> filter_pb2.Filter:
         event_time=_time_range(given.event_time),
         created_at=_time_range(given.created_at),
         updated_at=_time_range(given.updated_at),
+        none_of=_exclusion(given.none_of),
+    )
+
+
+def _exclusion(given: Exclusion) -> filter_pb2.Exclusion | None:
+    if given == Exclusion():
+        return None
+    return filter_pb2.Exclusion(
+        kinds=given.kinds,
+        speakers=given.speakers,
+        sessions=given.sessions,
+        ids=given.ids,
+        fact_ids=given.fact_ids,
     )
 
 

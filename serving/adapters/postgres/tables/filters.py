@@ -77,6 +77,10 @@ def conditions_of(filter_: Filter, as_of: datetime | None = None) -> Conditions:
     conditions = Conditions()
     for group in filter_.term_groups():
         conditions.add("tags && {}::text[]", group)
+    if terms := filter_.none_of.terms:
+        conditions.add("NOT tags && {}::text[]", terms)
+    if ids := filter_.none_of.ids:
+        conditions.add("id <> ALL ({}::text[])", list(ids))
     if filter_.min_importance > 0:
         conditions.add("importance >= {}::float8", filter_.min_importance)
     _add_range(conditions, "event_time", filter_.event_time)

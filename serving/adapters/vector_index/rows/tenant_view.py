@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,7 @@ from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask
 from serving.adapters.vector_index.rows.instants import ClockTimes, Span, microseconds
 from serving.adapters.vector_index.rows.view import ANY_TIME, PartitionView
-from serving.domain.items.records import ItemId, ItemKind, segment_id
+from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.questions.query import Filter, Scope
 from serving.ports.vector_index import WantedNeighbours
 
@@ -75,10 +75,7 @@ class TenantView:
             accepted = self._accepted_facts(scope)
         if wanted.only is None:
             return accepted
-        # By number, which never changes: the partition's slots may be newer than this view.
-        numbers = self.numbers.known(wanted.only, self.number_count)
-        considered = self.of_kind(wanted.kind).numbered(numbers, self.number_count)
-        return AllowedRows(accepted.mask & considered)
+        return AllowedRows(accepted.mask & self._rows_of(self.of_kind(wanted.kind), wanted.only))
 
     def accepted_segments(self, filter_: Filter, as_of: int) -> AllowedRows:
         """The segments that pass the filter and are not later than `as_of`, in microseconds."""
@@ -90,13 +87,24 @@ class TenantView:
 
     def _accepted(self, name: str, view: PartitionView, filter_: Filter, as_of: int) -> AllowedRows:
         key = (name, filter_key(filter_))
-        passing = self._cached(key, lambda: view.passing(filter_))
+        passing = self._cached(key, lambda: self._passing(view, filter_))
         if view.latest_event <= as_of:
             return passing
         span = partial(view.unchanged_span, as_of, EVENT_TIMES)
         return self._cached_by_span(
             key, as_of, span, lambda: passing.mask & view.not_later_than(as_of)
         )
+
+    def _passing(self, view: PartitionView, filter_: Filter) -> Mask:
+        passing = view.passing(filter_)
+        if ids := filter_.none_of.ids:
+            passing &= ~self._rows_of(view, map(segment_id, ids))
+        return passing
+
+    def _rows_of(self, view: PartitionView, items: Iterable[ItemId]) -> Mask:
+        # By number, which never changes: the partition's slots may be newer than this view.
+        numbers = self.numbers.known(items, self.number_count)
+        return view.numbered(numbers, self.number_count)
 
     def _accepted_facts(self, scope: Scope) -> AllowedRows:
         """The facts that hold, cached for the span in which no time of a fact passes.
@@ -124,9 +132,13 @@ class TenantView:
         mask &= (facts.time("valid_from") <= as_of) & (ends > as_of)
         if scope.filter.event_time != ANY_TIME:
             mask &= facts.valid_within(scope.filter.event_time, ends)
-        if replace(scope.filter, event_time=ANY_TIME).restricts:
-            of_evidence = replace(scope.segment_filter, event_time=ANY_TIME)
-            mask &= self._with_evidence(of_evidence, as_of)
+        if fact_ids := scope.filter.none_of.fact_ids:
+            mask &= ~self._rows_of(facts, map(fact_id, fact_ids))
+        if scope.filter.of_evidence.restricts:
+            rested = self._with_evidence(scope.segment_filter.of_evidence, as_of)
+            if not scope.filter.of_evidence.selects:
+                rested = rested | ~self._with_known_evidence()
+            mask &= rested
         return mask
 
     def _with_evidence(self, filter_: Filter, as_of: int) -> Mask:
@@ -143,17 +155,22 @@ class TenantView:
             return look_up()
         return self._cached(("evidence", filter_key(filter_)), look_up).mask
 
+    def _with_known_evidence(self) -> Mask:
+        """The facts with an evidence segment in this index."""
+        numbers = [view.numbers_of(view.alive) for view in (self.segments, self.unembedded)]
+        return self.facts.resting_on(np.concatenate(numbers), self.number_count)
+
     def evidence_of(self, fact_slots: Iterable[int], scope: Scope) -> list[tuple[str, ...]]:
         """The ids of each fact's segments that the scope accepts.
 
-        A segment that this index does not hold is accepted unless the filter restricts.
+        A segment that this index does not hold is accepted unless the filter selects.
         """
         filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
         known = [
             (self.segment_slots, self.accepted_segments(filter_, as_of).mask),
             (self.unembedded_slots, self.accepted_unembedded(filter_, as_of).mask),
         ]
-        unknown_pass = not scope.filter.restricts
+        unknown_pass = not scope.filter.selects
 
         def accepts(segment: str) -> bool:
             for slots, accepted in known:
@@ -190,4 +207,4 @@ def filter_key(filter_: Filter) -> object:
     """A hashable key of a filter, whose own mapping is not hashable."""
     groups = tuple(tuple(group) for group in filter_.term_groups())
     times = (filter_.event_time, filter_.created_at, filter_.updated_at)
-    return groups, filter_.min_importance, times
+    return groups, filter_.min_importance, times, filter_.none_of

@@ -91,10 +91,15 @@ class PartitionView:
         return mask
 
     def passing(self, filter_: Filter) -> Mask:
-        """The live rows of segments that pass the filter, by the rules of `Filter.accepts`."""
+        """The live rows of segments that pass the filter, by the rules of `Filter.accepts`.
+
+        Ids that are left out are not among these rules: a tenant's view knows the rows of items.
+        """
         mask = self.alive.copy()
         for group in filter_.term_groups():
             mask &= self.have_any(group)
+        if terms := filter_.none_of.terms:
+            mask &= ~self.have_any(terms)
         if filter_.min_importance > 0:
             mask &= self.columns.importance[: self.count] >= filter_.min_importance
         if filter_.event_time != ANY_TIME:

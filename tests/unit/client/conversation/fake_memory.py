@@ -13,6 +13,7 @@ import grpc
 from tests.fakes.retrievals import NO_TIME, retrieval
 from trivium import (
     BriefingOptions,
+    Filter,
     IngestResult,
     Item,
     Retrieval,
@@ -50,6 +51,7 @@ class FakeMemory:
         open_streams: The streams that are open now.
         sent: The transcripts of all streams, with the time at which each was read.
         timeouts_s: Of the search of each.
+        filters: Of the streams.
     """
 
     delay_s: float = 0.02
@@ -62,6 +64,7 @@ class FakeMemory:
     open_streams: int = 0
     sent: list[tuple[float, Transcript]] = field(default_factory=list)
     timeouts_s: list[float] = field(default_factory=list)
+    filters: list[Filter | None] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
     stored: list[Segment] = field(default_factory=list)
     warmed: list[str] = field(default_factory=list)
@@ -76,6 +79,7 @@ class FakeMemory:
     ) -> AsyncIterator[StreamedRetrieval]:
         """Answers the newest transcript, and the final one last, as the service does."""
         assert timeout is not None
+        self.filters.append(options.get("filter"))
         self.open_streams += 1
         receiving: asyncio.Future[Transcript] | None = asyncio.ensure_future(anext(transcripts))
         searching: asyncio.Future[None] | None = None

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.unit.client.conversation.fake_memory import FakeMemory, block, unavailable
-from trivium import DeadlineError, InvalidRequestError, Transcript
+from trivium import DeadlineError, Exclusion, Filter, InvalidRequestError, Transcript
 from trivium.conversation import (
     DEBOUNCE_S,
     EARLY_BUDGET_S,
@@ -214,6 +214,28 @@ def test_warming_uses_the_profile_of_the_conversation() -> None:
     conversed(memory, lambda recall: recall.warm(), profile="annie")
 
     assert memory.warmed == ["annie"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sent_filter"),
+    [
+        (None, Filter(none_of=Exclusion(sessions=["s"]))),
+        (
+            Filter(kinds=["turn"], none_of=Exclusion(sessions=["t"])),
+            Filter(kinds=["turn"], none_of=Exclusion(sessions=["t", "s"])),
+        ),
+        (Filter(sessions=["s"]), Filter(sessions=["s"])),
+    ],
+)
+def test_session_itself_is_left_out(given: Filter | None, sent_filter: Filter) -> None:
+    memory = FakeMemory()
+
+    async def talk(recall: Recall) -> None:
+        await recall.turn("when")
+
+    conversed(memory, talk, filter=given)
+
+    assert memory.filters == [sent_filter]
 
 
 def test_turn_is_written_once_under_its_session() -> None:

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/filter.proto.
  */
 export const file_trivium_v1_filter: GenFile = /*@__PURE__*/
-  fileDesc("Chd0cml2aXVtL3YxL2ZpbHRlci5wcm90bxIKdHJpdml1bS52MSKPAgoGRmlsdGVyEg0KBWtpbmRzGAEgAygJEicKBmxhYmVscxgCIAMoCzIXLnRyaXZpdW0udjEuTGFiZWxGaWx0ZXISEAoIc3BlYWtlcnMYAyADKAkSEAoIc2Vzc2lvbnMYBCADKAkSEAoIZW50aXRpZXMYBSADKAkSFgoObWluX2ltcG9ydGFuY2UYBiABKAESKQoKZXZlbnRfdGltZRgHIAEoCzIVLnRyaXZpdW0udjEuVGltZVJhbmdlEikKCmNyZWF0ZWRfYXQYCCABKAsyFS50cml2aXVtLnYxLlRpbWVSYW5nZRIpCgp1cGRhdGVkX2F0GAkgASgLMhUudHJpdml1bS52MS5UaW1lUmFuZ2UiKgoLTGFiZWxGaWx0ZXISCwoDa2V5GAEgASgJEg4KBnZhbHVlcxgCIAMoCSJfCglUaW1lUmFuZ2USKQoFc3RhcnQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEicKA2VuZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCFloUdHJpdml1bS92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("Chd0cml2aXVtL3YxL2ZpbHRlci5wcm90bxIKdHJpdml1bS52MSK3AgoGRmlsdGVyEg0KBWtpbmRzGAEgAygJEicKBmxhYmVscxgCIAMoCzIXLnRyaXZpdW0udjEuTGFiZWxGaWx0ZXISEAoIc3BlYWtlcnMYAyADKAkSEAoIc2Vzc2lvbnMYBCADKAkSEAoIZW50aXRpZXMYBSADKAkSFgoObWluX2ltcG9ydGFuY2UYBiABKAESKQoKZXZlbnRfdGltZRgHIAEoCzIVLnRyaXZpdW0udjEuVGltZVJhbmdlEikKCmNyZWF0ZWRfYXQYCCABKAsyFS50cml2aXVtLnYxLlRpbWVSYW5nZRIpCgp1cGRhdGVkX2F0GAkgASgLMhUudHJpdml1bS52MS5UaW1lUmFuZ2USJgoHbm9uZV9vZhgKIAEoCzIVLnRyaXZpdW0udjEuRXhjbHVzaW9uIl0KCUV4Y2x1c2lvbhINCgVraW5kcxgBIAMoCRIQCghzcGVha2VycxgCIAMoCRIQCghzZXNzaW9ucxgDIAMoCRILCgNpZHMYBCADKAkSEAoIZmFjdF9pZHMYBSADKAkiKgoLTGFiZWxGaWx0ZXISCwoDa2V5GAEgASgJEg4KBnZhbHVlcxgCIAMoCSJfCglUaW1lUmFuZ2USKQoFc3RhcnQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEicKA2VuZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCFloUdHJpdml1bS92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * The segments to consider. Fields are combined with AND, the values of a field
@@ -95,6 +95,14 @@ export type Filter = Message<"trivium.v1.Filter"> & {
    * @generated from field: trivium.v1.TimeRange updated_at = 9;
    */
   updatedAt?: TimeRange | undefined;
+
+  /**
+   * What to leave out. A fact without evidence passes a filter that has nothing
+   * else, unless `fact_ids` names it.
+   *
+   * @generated from field: trivium.v1.Exclusion none_of = 10;
+   */
+  noneOf?: Exclusion | undefined;
 };
 
 /**
@@ -103,6 +111,56 @@ export type Filter = Message<"trivium.v1.Filter"> & {
  */
 export const FilterSchema: GenMessage<Filter> = /*@__PURE__*/
   messageDesc(file_trivium_v1_filter, 0);
+
+/**
+ * What to leave out: an item that matches any value of any field. At most 64
+ * values per field; of ids at most 1000.
+ *
+ * @generated from message trivium.v1.Exclusion
+ */
+export type Exclusion = Message<"trivium.v1.Exclusion"> & {
+  /**
+   * Kinds; case-sensitive.
+   *
+   * @generated from field: repeated string kinds = 1;
+   */
+  kinds: string[];
+
+  /**
+   * Speakers, compared as in Filter.
+   *
+   * @generated from field: repeated string speakers = 2;
+   */
+  speakers: string[];
+
+  /**
+   * Sessions, such as that of the conversation itself; case-sensitive.
+   *
+   * @generated from field: repeated string sessions = 3;
+   */
+  sessions: string[];
+
+  /**
+   * Ids of segments, such as those that the conversation has already seen.
+   *
+   * @generated from field: repeated string ids = 4;
+   */
+  ids: string[];
+
+  /**
+   * Ids of facts.
+   *
+   * @generated from field: repeated string fact_ids = 5;
+   */
+  factIds: string[];
+};
+
+/**
+ * Describes the message trivium.v1.Exclusion.
+ * Use `create(ExclusionSchema)` to create a new message.
+ */
+export const ExclusionSchema: GenMessage<Exclusion> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_filter, 1);
 
 /**
  * A label and its accepted values.
@@ -130,7 +188,7 @@ export type LabelFilter = Message<"trivium.v1.LabelFilter"> & {
  * Use `create(LabelFilterSchema)` to create a new message.
  */
 export const LabelFilterSchema: GenMessage<LabelFilter> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_filter, 1);
+  messageDesc(file_trivium_v1_filter, 2);
 
 /**
  * A half-open interval of time; an unset bound is open.
@@ -158,5 +216,5 @@ export type TimeRange = Message<"trivium.v1.TimeRange"> & {
  * Use `create(TimeRangeSchema)` to create a new message.
  */
 export const TimeRangeSchema: GenMessage<TimeRange> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_filter, 2);
+  messageDesc(file_trivium_v1_filter, 3);
 

@@ -356,8 +356,9 @@ export type ForgetRequest = Message<"trivium.v1.ForgetRequest"> & {
   } | {
     /**
      * Segments that pass a filter, such as one of a label or a time range. It
-     * must restrict something, and its time ranges must have a bound. Facts are
-     * erased with the last of their evidence, not by their own validity.
+     * must say what to erase, besides what to leave out, and its time ranges must
+     * have a bound. Facts are erased with the last of their evidence, not by their
+     * own validity.
      *
      * @generated from field: trivium.v1.Filter filter = 6;
      */
