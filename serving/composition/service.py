@@ -39,6 +39,8 @@ from serving.pipeline.retrieval.legs import (
     DenseLeg,
     FactsLeg,
     GraphLeg,
+    HoldingLeg,
+    ImportantLeg,
     LexicalLeg,
     RelatedLeg,
     TemporalLeg,
@@ -245,5 +247,7 @@ def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]
         GraphLeg(graph, postgres.consistency),
         RelatedLeg(graph, postgres.consistency),
         TemporalLeg(postgres.timeline),
+        ImportantLeg(postgres.timeline),
+        HoldingLeg(postgres.timeline),
     )
     return LegRunner({leg.name: leg for leg in legs}, postgres.consistency, breakers)

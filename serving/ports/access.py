@@ -31,7 +31,7 @@ class AccessLog(Protocol):
 
 
 class Timeline(Protocol):
-    """Finds segments by time alone."""
+    """Finds items by their times and their importance alone; no sensitive ones."""
 
     async def latest(
         self, scope: Scope, depth: int, deadline: Deadline, *, earliest_first: bool = False
@@ -48,4 +48,18 @@ class Timeline(Protocol):
 
         What speaks of a time much longer than the period is not about it. The score is the event
         time in seconds since 1970.
+        """
+
+    async def important(
+        self, scope: Scope, least: float, depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        """Returns the segments of at least this importance, by importance, then the latest first.
+
+        Scored by importance.
+        """
+
+    async def holding(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
+        """Returns the facts that hold by the clocks of the scope, the last to begin first.
+
+        Scored by `Fact.begins` in seconds. The filter holds for them as in a vector index.
         """

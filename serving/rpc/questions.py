@@ -20,6 +20,7 @@ from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.records import ItemId
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
+from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.warm import QUESTION
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.items import to_reference
@@ -104,7 +105,7 @@ def to_retrieve_call(
             filter=to_filter(check, "filter", request.filter),
             known_at=check.optional_instant("known_at", request),
         ),
-        text=check.text("query", request.query, MAX_QUERY_BYTES, required=not request.vector),
+        text=request.query,
         vector=to_vector(check, request.vector),
         token=to_token(check, request.consistency_token),
         seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
@@ -114,6 +115,8 @@ def to_retrieve_call(
     limit = _limit(check, request.limit, coercions)
     profile = _profile(check, request, profiles, limit)
     _required_legs(check, request, profile)
+    required = not request.vector and _needs_question(profile)
+    check.text("query", request.query, MAX_QUERY_BYTES, required=required)
     time_budget_s = _time_budget(check, request, coercions)
     limits = _briefing(check, request)
     check.finish()
@@ -263,6 +266,13 @@ def _profile(
     except ValueError as error:
         check.reject("limit", str(error))
         return profile
+
+
+def _needs_question(profile: Profile | None) -> bool:
+    """Whether a leg of the profile searches for something, and not for the same in any case."""
+    if profile is None:
+        return True
+    return any(LEGS[leg.name].needs_question for leg in profile.legs if leg.weight)
 
 
 def _required_legs(

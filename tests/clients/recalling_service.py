@@ -53,7 +53,7 @@ class RecallingService(FakeService):
         self.will_answer("Retrieve", *blocks)
 
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        if request.profile == "annie":
+        if request.profile == "opening":
             return RetrieveResponse(briefing=self.at_start)
         return super().Retrieve(request, context)
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Segment, TenantName, segment_id
+from serving.domain.items.records import Fact, Segment, TenantName, segment_id
 from serving.domain.questions.period import Period
-from serving.domain.questions.query import Filter, Scope, TimeRange
+from serving.domain.questions.query import Exclusion, Filter, Scope, TimeRange
 from serving.domain.ranking.ranked_list import Candidate
 from serving.ports.access import Timeline
 from serving.ports.memory_store import Batch, MemoryStore
@@ -188,3 +188,135 @@ async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
     assert await stored.latest(scope()) == "mine"
     assert await stored.latest(scope(OTHER)) == "theirs"
     assert await stored.latest(scope("nobody")) == ""
+
+
+# ---------------------------------------------------------------- what is important, and what holds
+
+
+async def test_most_important_come_first_then_the_latest(stored: Stored) -> None:
+    await stored.store.write(
+        Batch(
+            TENANT,
+            [
+                segment("usual"),
+                segment("old", importance=0.9, event_time=NOON - days(9)),
+                segment("new", importance=0.9),
+                segment("pinned", importance=1.0, event_time=NOON - days(90)),
+                segment("later", importance=1.0, event_time=NOON + days(2)),
+                segment("secret", importance=1.0, sensitive=True),
+                segment("note", importance=1.0, kind="note"),
+            ],
+        )
+    )
+    turns = scope(filter_=Filter(kinds=("turn",)))
+
+    found = await stored.timeline.important(turns, 0.8, 10, Deadline.after(60))
+    fewer = await stored.timeline.important(turns, 0.8, 2, Deadline.after(60))
+
+    assert [candidate.item.id for candidate in found] == ["pinned", "new", "old"]
+    assert [candidate.score for candidate in found] == pytest.approx([1.0, 0.9, 0.9])
+    assert fewer == found[:2]
+
+
+async def holding(stored: Stored, of: Scope) -> str:
+    found = await stored.timeline.holding(of, 100, Deadline.after(60))
+    return " ".join(candidate.item.id for candidate in found)
+
+
+async def test_facts_that_hold_come_latest_first(stored: Stored) -> None:
+    await stored.store.write(
+        Batch(
+            TENANT,
+            [
+                fact("always", "Ola", "likes", "tea", recorded_at=NOON - days(50)),
+                fact("began", "Ola", "works at", "Lotus", valid_from=NOON - days(9)),
+                fact("ended", "Ola", "works at", "Ibis", valid_to=NOON - days(9)),
+                fact("ends", "Ola", "rents", "a boat", valid_to=NOON + days(9)),
+                fact("begins", "Ola", "rents", "a car", valid_from=NOON + days(9)),
+                fact("wrong", "Ola", "is", "a pilot", retracted_at=NOON),
+                fact("secret", "Ola", "has", "a pin", sensitive=True),
+                fact(
+                    "leeds",
+                    *("Ola", "lives in", "Leeds"),
+                    valid_from=NOON - days(99),
+                    single_valued=True,
+                ),
+                fact(
+                    "york",
+                    *("Ola", "lives in", "York"),
+                    valid_from=NOON - days(3),
+                    single_valued=True,
+                ),
+            ],
+        )
+    )
+
+    assert await holding(stored, scope()) == "ends york began always"
+    assert await holding(stored, scope(as_of=NOON - days(4))) == "ends began always leeds"
+    assert await holding(stored, scope(as_of=NOON + days(10))) == "begins york began always"
+    assert await holding(stored, scope(OTHER)) == ""
+
+
+@pytest.mark.parametrize(
+    ("filter_", "passing"),
+    [
+        (Filter(), "a b both dangling free"),
+        (Filter(sessions=("a",)), "a both"),
+        (Filter(none_of=Exclusion(sessions=("a",))), "b both dangling free"),
+        (Filter(none_of=Exclusion(sessions=("a", "b"))), "dangling free"),
+        (Filter(none_of=Exclusion(fact_ids=("free", "b"))), "a both dangling"),
+        (Filter(kinds=("turn",), none_of=Exclusion(sessions=("a",))), "b both"),
+    ],
+)
+async def test_filters_hold_for_the_evidence_of_facts(
+    stored: Stored, filter_: Filter, passing: str
+) -> None:
+    def held(id_: str, *evidence: str) -> Fact:
+        return fact(id_, "Ola", "likes", id_, evidence=evidence)
+
+    await stored.store.write(
+        Batch(
+            TENANT,
+            [
+                *(segment(session, session=session) for session in ("a", "b")),
+                *(held("a", "a"), held("b", "b"), held("both", "a", "b")),
+                *(held("free"), held("dangling", "never stored")),
+            ],
+        )
+    )
+
+    assert await holding(stored, scope(filter_=filter_)) == passing
+
+
+async def test_facts_as_known_then_hold(stored: Stored) -> None:
+    moved, told = NOON - days(9), NOON - days(1)
+    await stored.store.write(
+        Batch(
+            TENANT,
+            [
+                fact(
+                    "leeds",
+                    *("Ola", "lives in", "Leeds"),
+                    recorded_at=NOON - days(50),
+                    single_valued=True,
+                ),
+                fact(
+                    "york",
+                    *("Ola", "lives in", "York"),
+                    valid_from=moved,
+                    recorded_at=told,
+                    single_valued=True,
+                ),
+            ],
+        )
+    )
+
+    assert await holding(stored, scope(known_at=NOON - days(2))) == "leeds"
+    assert await holding(stored, scope(known_at=NOON)) == "york"
+
+
+async def test_fact_with_sensitive_evidence_is_hidden(stored: Stored) -> None:
+    pin = fact("pin", "Ola", "has the pin", "4711", evidence=("said",))
+    await stored.store.write(Batch(TENANT, [segment("said", sensitive=True), pin]))
+
+    assert await holding(stored, scope()) == ""

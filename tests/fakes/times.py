@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from serving.domain.budget import Deadline
-from serving.domain.items.records import ItemId, Segment, TenantName
+from serving.domain.items.records import Fact, ItemId, Segment, TenantName
 from serving.domain.questions.period import Period, longest_about
-from serving.domain.questions.query import Scope
+from serving.domain.questions.query import NO_FILTER, Scope
 from serving.domain.ranking.ranked_list import Candidate, best_first
+from serving.pipeline.retrieval.ordering import hidden_by
 from serving.ports.memory_store import Catalog
 
 ALL = 1_000_000
@@ -76,4 +77,31 @@ class InMemoryTimeline:
             and found.mentions_from < period.ends
             and found.mentions_to > period.begins
             and found.mentions_to - found.mentions_from <= longest_about(period)
+        )[:depth]
+
+    async def important(
+        self, scope: Scope, least: float, depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        segments = await segments_in(self._catalog, scope)
+        ordered = sorted(
+            segments, key=lambda each: (-each.importance, -each.event_time.timestamp(), each.id)
+        )
+        return [
+            Candidate(each.item, each.importance) for each in ordered if each.importance >= least
+        ][:depth]
+
+    async def holding(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
+        facts = await self._catalog.list_facts(scope.tenant, (), None, "", ALL)
+        everything = await self._catalog.list_segments(scope.tenant, NO_FILTER, "", ALL)
+        segments = {each.id: each for each in everything}
+
+        def evidence(fact: Fact) -> list[Segment]:
+            return [segments[id_] for id_ in fact.evidence if id_ in segments]
+
+        return best_first(
+            Candidate(fact.item, fact.begins.timestamp())
+            for fact in facts
+            if not fact.sensitive
+            and not any(each.sensitive for each in evidence(fact))
+            and not hidden_by(fact, scope, evidence(fact))
         )[:depth]

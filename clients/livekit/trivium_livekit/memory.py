@@ -18,7 +18,7 @@ from livekit.agents import (
 )
 
 from trivium import AsyncClient, Segment, TriviumError
-from trivium.conversation import Recall, TurnOutcome, words_of
+from trivium.conversation import Opening, Recall, TurnOutcome, words_of
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class TriviumMemory:
         self._recall = Recall(client, session=session, budget=timeout)
         self._transcripts: list[str] = []
         self._asked = ""
-        self._at_start = ""
+        self._opening = Opening()
         self._recalled: tuple[object, str] = (None, "")
         self._exchange: list[Segment] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,13 +83,16 @@ class TriviumMemory:
         await self._recall.close()
 
     async def in_context(self, chat_ctx: llm.ChatContext) -> llm.ChatContext:
-        """A copy of the context, with one block before the last message of the user.
+        """A copy of the context, with what is remembered before the last message of the user.
 
-        The same context, if nothing is remembered. Never raises an error of the memory.
+        The first turn has the start of the conversation, too. The same context, if nothing is
+        remembered. Never raises an error of the memory.
         """
         place = _last_of_user(chat_ctx.items)
         said = (chat_ctx.items[place].text_content or "") if place is not None else ""
-        block = await self._block(chat_ctx, said) or self._at_start
+        turn = (sum(map(_is_of_user, chat_ctx.items)), said)
+        blocks = [self._opening.for_turn(turn), await self._block(turn)]
+        block = "\n".join(filter(None, blocks))
         if not block:
             return chat_ctx
         with_memory = chat_ctx.copy()
@@ -100,7 +103,7 @@ class TriviumMemory:
 
     async def _prepare(self) -> None:
         await self._recall.warm()
-        self._at_start = await self._client.load_context()
+        self._opening.block = await self._client.load_context()
 
     def _hear(self, event: UserInputTranscribedEvent) -> None:
         """Searches while the user speaks, unless that was done for a preemptive generation."""
@@ -110,15 +113,15 @@ class TriviumMemory:
         if words_of(so_far) != self._asked:
             self._recall.heard(so_far)
 
-    async def _block(self, chat_ctx: llm.ChatContext, said: str) -> str:
+    async def _block(self, turn: tuple[int, str]) -> str:
         """What is remembered about this turn.
 
         It is recalled once, although the turn may be generated several times: preemptively, again
         at its end, and after each tool.
         """
+        said = turn[1]
         if not said.strip():
             return ""
-        turn = (sum(map(_is_of_user, chat_ctx.items)), said)
         if self._recalled[0] != turn:
             self._asked = words_of(said)
             end = await self._recall.end_turn(said)

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from trivium import Absence, AsyncClient, ForgetResult, Retrieval, Segment, TriviumError
 from trivium.tuning import LegAbsence, Loss
-from trivium.wire.requests import CONTEXT_LIMIT, CONTEXT_PROFILE, CONTEXT_QUERY
+from trivium.wire.requests import OPENING_LIMIT, OPENING_PROFILE
 from trivium_mcp.confirmation import Confirmations
 from trivium_mcp.connection import Connection, use_token_of_request
 from trivium_mcp.fence import fenced, inert, item_line
@@ -137,12 +137,10 @@ class Tools:
         return _explained(item_id, absence)
 
     async def briefing(self) -> str:
-        """What is remembered from recent conversations, for the start of a new one."""
+        """For the start of a conversation: what is important, what holds, what was said last."""
         try:
             async with self._connection.open() as client:
-                return await client.briefing(
-                    CONTEXT_QUERY, limit=CONTEXT_LIMIT, profile=CONTEXT_PROFILE
-                )
+                return await client.briefing("", limit=OPENING_LIMIT, profile=OPENING_PROFILE)
         except (TriviumError, ValueError) as error:
             raise ResourceError(str(error)) from error
 

@@ -32,7 +32,7 @@ from pipecat.processors.aggregators.llm_context import (
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 
 from trivium import AsyncClient, Segment, TriviumError
-from trivium.conversation import Recall, TurnEnd, TurnOutcome, words_of
+from trivium.conversation import Opening, Recall, TurnEnd, TurnOutcome, words_of
 
 RECALL_TIMEOUT_S = 0.08
 """An acceptable pause before an answer."""
@@ -96,7 +96,8 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         ])
 
     It searches for each interim transcript, so that the memory is there when the turn ends. The
-    model gets a copy of the context that has one `<memory>` block before what the user said.
+    model gets a copy of the context that has the `<memory>` block before what the user said; in the
+    first turn that of the start of the conversation, too.
     The context itself stays as it is, so the blocks of earlier turns are not in it. An interruption
     cancels the recall. A memory that is late or down delays an answer by `timeout` at most, and is
     counted: each call is a `MemoryMetricsData` in a `MetricsFrame`, if the pipeline has metrics.
@@ -130,7 +131,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         self._bot = bot
         self.listener = TranscriptListener(self._hear)
         self._recall = Recall(client, session=session, budget=timeout)
-        self._at_start = ""
+        self._opening = Opening()
         self._recalled: tuple[object, str] = (None, "")
         self._speculated = ""
         self._exchange: list[Segment] = []
@@ -167,7 +168,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
     async def _prepare(self) -> None:
         """Warms the service, and recalls what is known before anybody has said anything."""
         await self._recall.warm()
-        self._at_start = await self._client.load_context()
+        self._opening.block = await self._client.load_context()
 
     def _hear(self, so_far: str) -> None:
         """Searches while the user speaks, unless that was done for a speculative turn."""
@@ -185,7 +186,8 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         if frame.speculation:
             # The final transcript, which follows, needs no search of its own.
             self._speculated = words_of(said)
-        block = await self._block(place, said) or self._at_start
+        blocks = [self._opening.for_turn((place, said)), await self._block(place, said)]
+        block = "\n".join(filter(None, blocks))
         if not block:
             return frame
         return replace(frame, context=_with_block(frame.context, block, place))

@@ -15,7 +15,7 @@ import itertools
 import uuid
 
 from trivium import AsyncClient
-from trivium.conversation import Recall
+from trivium.conversation import Opening, Recall
 
 SYSTEM_PROMPT = "You are warm, brief, and honest about what you do not know."
 
@@ -34,19 +34,19 @@ class Bot:
         self._person = person
         self._recall = Recall(memory, session=f"session-{uuid.uuid4()}")
         self._numbers = itertools.count(1)
-        self._known_at_start = ""
+        self._opening = Opening()
 
     async def warm_up(self) -> None:
         """Prepares the service, and recalls context for the start of the conversation."""
         await self._recall.warm()
-        self._known_at_start = await self._memory.load_context()
+        self._opening.block = await self._memory.load_context()
 
     async def reply(self, said: str) -> str:
         """Answers the person, with the relevant memory in the prompt."""
-        memory = await self._recall.turn(said) or self._known_at_start
-        prompt = "\n\n".join(filter(None, [SYSTEM_PROMPT, memory, f"{self._person}: {said}"]))
-        replied = await asyncio.to_thread(answer, prompt)
         number = next(self._numbers)
+        memory = [self._opening.for_turn(number), await self._recall.turn(said)]
+        prompt = "\n\n".join(filter(None, [SYSTEM_PROMPT, *memory, f"{self._person}: {said}"]))
+        replied = await asyncio.to_thread(answer, prompt)
         self._recall.said(self._person, said, turn=f"{number}")
         self._recall.said("Bot", replied, turn=f"{number}-reply")
         return replied

@@ -51,10 +51,9 @@ from trivium.wire.channel import (
 )
 from trivium.wire.credentials import TLS, bearer, channel_credentials
 from trivium.wire.requests import (
-    CONTEXT_LIMIT,
-    CONTEXT_PROFILE,
-    CONTEXT_QUERY,
-    CONTEXT_TIMEOUT_S,
+    OPENING_LIMIT,
+    OPENING_PROFILE,
+    OPENING_TIMEOUT_S,
     Batcher,
     Progress,
     RetrieveOptions,
@@ -210,22 +209,26 @@ class Client:
 
     def load_context(
         self,
-        query: str = CONTEXT_QUERY,
+        query: str = "",
         *,
-        timeout: float = CONTEXT_TIMEOUT_S,
+        timeout: float = OPENING_TIMEOUT_S,
         **options: Unpack[RetrieveOptions],
     ) -> str:
         """Returns the prompt block for the start of a conversation; empty if the call fails.
 
-        Errors are logged, not raised, so that a bot can start without its memory.
+        Without a query it searches for nothing: it has what is important, the facts that hold, and
+        what was said last. Errors are logged, not raised, so that a bot can start without its
+        memory.
 
         Args:
-            query: The query.
+            query: What the conversation will be about, if that is known.
             timeout: In seconds.
-            **options: As in `RetrieveOptions`; the default of `limit` is 10, of `profile` "annie".
+            **options: As in `RetrieveOptions`; the default of `limit` is 10, and without a query
+                that of `profile` is "opening".
         """
-        options.setdefault("limit", CONTEXT_LIMIT)
-        options.setdefault("profile", CONTEXT_PROFILE)
+        options.setdefault("limit", OPENING_LIMIT)
+        if not query:
+            options.setdefault("profile", OPENING_PROFILE)
         try:
             return self.briefing(query, timeout=timeout, **options)
         except TriviumError as error:

@@ -144,6 +144,24 @@ def words_of(text: str) -> str:
     return " ".join(_WORD.findall(folded))
 
 
+class Opening:
+    """The block of the start of a conversation, for one turn: the first once the block is there.
+
+    Attributes:
+        block: From `load_context`; empty until it is there.
+    """
+
+    def __init__(self) -> None:
+        self.block = ""
+        self._turn: object = None
+
+    def for_turn(self, turn: object) -> str:
+        """The block if this is its turn, however often that is asked; else empty."""
+        if self.block and self._turn is None:
+            self._turn = turn
+        return self.block if turn == self._turn else ""
+
+
 class Recall:
     """The memory of one conversation, used within one event loop.
 

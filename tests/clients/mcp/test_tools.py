@@ -235,7 +235,7 @@ async def test_the_briefing_is_a_resource(fake_service: FakeService) -> None:
         (contents,) = (await client.read_resource("trivium://briefing")).contents
 
     assert getattr(contents, "text", "") == "<memory>Goa</memory>"
-    assert fake_service.request().profile == "annie"
+    assert (fake_service.request().profile, fake_service.request().query) == ("opening", "")
 
 
 async def test_errors_of_the_service_are_reported(fake_service: FakeService) -> None:

@@ -172,19 +172,18 @@ async def test_a_bot_whose_service_is_gone_answers() -> None:
     assert {str(each.outcome) for each in bot.metrics.kept} <= {"failed", "late", "not stored"}
 
 
-async def test_memory_at_start_fills_turn_without_hits(
+async def test_memory_at_start_is_in_the_first_turn(
     memory: TriviumMemoryService, fake_service: RecallingService
 ) -> None:
     fake_service.at_start = GOA
-    fake_service.will_recall("", WEDDING)
+    fake_service.will_recall(WEDDING, "")
     async with running_bot(memory) as bot:
         await asyncio.wait_for(asyncio.gather(*memory._tasks), PATIENCE_S)
         first = await bot.hears("Hello!")
         second = await bot.hears("When is the wedding?")
 
-    assert first.messages == [SYSTEM, ("developer", GOA), ("user", "Hello!")]
-    assert ("developer", WEDDING) in second.messages
-    assert ("developer", GOA) not in second.messages
+    assert first.messages == [SYSTEM, ("developer", f"{GOA}\n{WEDDING}"), ("user", "Hello!")]
+    assert "developer" not in dict(second.messages)
 
 
 async def test_turn_continued_after_a_tool_is_recalled_once(

@@ -149,7 +149,7 @@ async def test_annie_writes_the_documents_lines_into_the_block(annie: AsyncClien
     )
 
 
-async def test_context_has_ten_lines_despite_low_scores(
+async def test_context_has_the_last_things_said(
     remembering: Remember,
 ) -> None:
     said = [
@@ -160,7 +160,9 @@ async def test_context_has_ten_lines_despite_low_scores(
 
     block = await memory.load_context(as_of=NOW)
 
-    assert block.count("\n- Nora said: ") == 10
+    assert block.count(", Nora said: ") == 10
+    assert "remark number 9" in block
+    assert "remark number 10" not in block
 
 
 async def test_annie_sums_three_lists_that_agree(remembering: Remember) -> None:

@@ -207,8 +207,16 @@ def test_a_context_is_a_briefing_within_three_seconds(
     fake_service.will_answer("Retrieve", messages.RetrieveResponse(briefing="<memory></memory>"))
 
     assert client.load_context() == "<memory></memory>"
-    assert (fake_service.request().limit, fake_service.request().profile) == (10, "annie")
+    request = fake_service.request()
+    assert (request.limit, request.profile, request.query) == (10, "opening", "")
     assert fake_service.deadlines_s[0] == pytest.approx(3, rel=0.1)
+
+
+def test_context_of_a_query_is_searched_for(client: Client, fake_service: FakeService) -> None:
+    client.load_context("The wedding")
+
+    request = fake_service.request()
+    assert (request.limit, request.profile, request.query) == (10, "", "The wedding")
 
 
 @pytest.mark.parametrize(

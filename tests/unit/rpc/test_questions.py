@@ -176,12 +176,20 @@ def test_time_zone_gives_the_local_time(name: str, hour: int) -> None:
     assert query.local_time.hour == hour
 
 
+def test_query_may_be_empty_if_nothing_is_searched() -> None:
+    call = questions.to_retrieve_call(
+        retrieve(query="", profile="opening"), ProfileBook.load(), NOON
+    )
+
+    assert call.query.text == ""
+
+
 def test_all_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(InvalidRequestError) as refused:
         questions.to_retrieve_call(retrieve(tenant="", query="", limit=-1), PROFILES, NOON)
 
     named = [violation.field for violation in refused.value.violations]
-    assert named == ["tenant", "query", "limit"]
+    assert named == ["tenant", "limit", "query"]
 
 
 @pytest.mark.parametrize(("given", "used"), [(0, 10), (7, 7), (100, 100), (10_000, 100)])

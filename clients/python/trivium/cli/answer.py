@@ -17,7 +17,12 @@ from trivium.values import Fact, Hit, LegReport, Retrieval, Stage, Statistics
 FIRST = 3
 """An expected item must be among this many first hits."""
 
-_RETRIEVERS = {"lexical": "words", "dense": "meaning", "temporal": "time"}
+_RETRIEVERS = {
+    "lexical": "words",
+    "dense": "meaning",
+    "temporal": "time",
+    "important": "importance",
+}
 _RELATIONS = ("facts", "graph", "related")
 
 

@@ -43,12 +43,11 @@ MAX_BATCH_ITEMS = 200
 MAX_BATCH_BYTES = 1 << 20
 """Bytes per message of a stream, well below gRPC's default limit of 4 MiB."""
 
-CONTEXT_QUERY = "recent conversations and key facts"
-CONTEXT_PROFILE = "annie"
-"""Its legs have no floor, which this unspecific query would not pass."""
-CONTEXT_LIMIT = 10
-CONTEXT_TIMEOUT_S = 3.0
-"""The query of a bot before the first turn of a conversation, and its timeout."""
+OPENING_PROFILE = "opening"
+"""The profile of the start of a conversation, when nothing was asked yet."""
+
+OPENING_LIMIT = 10
+OPENING_TIMEOUT_S = 3.0
 
 Progress = Callable[[int], None]
 """Called with the number of items sent so far."""

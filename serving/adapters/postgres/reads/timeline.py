@@ -1,18 +1,20 @@
-"""Segments by event time."""
+"""Segments and facts by their times and their importance."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.tables.filters import TENANT_ID, conditions_of
+from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, conditions_of
 from serving.domain.budget import Deadline
-from serving.domain.items.records import segment_id
+from serving.domain.items.records import ItemKind, fact_id, segment_id
 from serving.domain.questions.period import MAX_MENTION, Period, longest_about
 from serving.domain.questions.query import Scope
 from serving.domain.ranking.ranked_list import Candidate
 
 
 class PostgresTimeline:
-    """`Timeline` in PostgreSQL, without sensitive segments: only the lexical leg finds those."""
+    """`Timeline` in PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -20,15 +22,34 @@ class PostgresTimeline:
     async def latest(
         self, scope: Scope, depth: int, deadline: Deadline, *, earliest_first: bool = False
     ) -> list[Candidate]:
-        order, sign = ("", "-") if earliest_first else ("DESC", "")
+        order, sign = ("event_time", "-") if earliest_first else ("event_time DESC", "")
+        score = f"{sign}extract(epoch FROM event_time)::float8"
+        return await self._segments(scope, score, order, depth, deadline)
+
+    async def important(
+        self, scope: Scope, least: float, depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        filter_ = scope.filter
+        demanding = replace(filter_, min_importance=max(filter_.min_importance, least))
+        return await self._segments(
+            replace(scope, filter=demanding),
+            "importance",
+            "importance DESC, event_time DESC",
+            depth,
+            deadline,
+        )
+
+    async def _segments(
+        self, scope: Scope, score: str, order: str, depth: int, deadline: Deadline
+    ) -> list[Candidate]:
         conditions = conditions_of(scope.segment_filter, scope.as_of)
         async with self._database.planned_search(deadline, scope.tenant) as connection:
             cursor = await connection.execute(
                 f"""
-                SELECT id, {sign}extract(epoch FROM event_time)::float8 FROM segment
+                SELECT id, {score} FROM segment
                  WHERE tenant_id = {TENANT_ID} -- tenant filter
                    AND NOT sensitive{conditions}
-                 ORDER BY event_time {order}, id LIMIT %(depth)s::int4
+                 ORDER BY {order}, id LIMIT %(depth)s::int4
                 """,
                 {"tenant": scope.tenant, "depth": depth, **conditions.values},
                 prepare=True,
@@ -65,3 +86,62 @@ class PostgresTimeline:
                 binary=True,
             )
             return [Candidate(segment_id(id_), time) for id_, time in await cursor.fetchall()]
+
+    async def holding(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
+        values: dict[str, object] = {
+            "tenant": scope.tenant,
+            "depth": depth,
+            "as_of": scope.as_of,
+            "known_at": scope.known_at,
+            "start": scope.filter.event_time.start,
+            "end": scope.filter.event_time.end,
+            "excluded": list(scope.filter.none_of.fact_ids),
+        }
+        rested = ""
+        if scope.filter.of_evidence.restricts:
+            conditions = conditions_of(scope.segment_filter.of_evidence, scope.as_of)
+            values |= conditions.values
+            passing = f"EXISTS (SELECT {_EVIDENCE}{conditions})"
+            unknown = "" if scope.filter.of_evidence.selects else f"NOT EXISTS (SELECT {_EVIDENCE})"
+            rested = f"AND ({' OR '.join(filter(None, [passing, unknown]))})"
+        async with self._database.planned_search(deadline, scope.tenant) as connection:
+            cursor = await connection.execute(
+                f"""
+                SELECT id, extract(epoch FROM coalesce(valid_from, recorded_at))::float8 FROM fact
+                 WHERE tenant_id = {TENANT_ID} -- tenant filter
+                   AND NOT {IS_HIDDEN[ItemKind.FACT]} AND id <> ALL (%(excluded)s::text[])
+                   {_HOLDS} {_OVERLAPS} {rested}
+                 ORDER BY coalesce(valid_from, recorded_at) DESC, id LIMIT %(depth)s::int4
+                """,
+                values,
+                prepare=True,
+                binary=True,
+            )
+            return [Candidate(fact_id(id_), time) for id_, time in await cursor.fetchall()]
+
+
+_EVIDENCE = """FROM segment
+  WHERE segment.tenant_id = fact.tenant_id -- tenant filter
+    AND segment.id = ANY (fact.evidence)"""
+
+# The end of a fact by the closings that are known, as `validity.held_until`.
+_END = """
+least(valid_to, (
+  SELECT min(closing.at)
+    FROM unnest(closed_at, closing_recorded_at, closing_retracted_at)
+         AS closing (at, recorded_at, retracted_at)
+   WHERE CASE WHEN %(known_at)s::timestamptz IS NULL THEN closing.retracted_at IS NULL
+              ELSE closing.recorded_at <= %(known_at)s::timestamptz
+                   AND (closing.retracted_at IS NULL
+                        OR closing.retracted_at > %(known_at)s::timestamptz) END))"""
+
+_HOLDS = f"""
+AND (valid_from IS NULL OR valid_from <= %(as_of)s::timestamptz)
+AND coalesce({_END} > %(as_of)s::timestamptz, true)
+AND CASE WHEN %(known_at)s::timestamptz IS NULL THEN retracted_at IS NULL
+         ELSE recorded_at <= %(known_at)s::timestamptz
+              AND (retracted_at IS NULL OR retracted_at > %(known_at)s::timestamptz) END"""
+
+_OVERLAPS = f"""
+AND (%(end)s::timestamptz IS NULL OR valid_from IS NULL OR valid_from < %(end)s::timestamptz)
+AND (%(start)s::timestamptz IS NULL OR coalesce({_END} > %(start)s::timestamptz, true))"""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from serving.pipeline.retrieval.legs.dense import DenseLeg
 from serving.pipeline.retrieval.legs.facts import FactsLeg
 from serving.pipeline.retrieval.legs.graph import GraphLeg
+from serving.pipeline.retrieval.legs.holding import HoldingLeg
+from serving.pipeline.retrieval.legs.important import ImportantLeg
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.legs.lexical import LexicalLeg
 from serving.pipeline.retrieval.legs.related import RelatedLeg
@@ -21,12 +23,18 @@ __all__ = [
     "DenseLeg",
     "FactsLeg",
     "GraphLeg",
+    "HoldingLeg",
+    "ImportantLeg",
     "LexicalLeg",
     "RelatedLeg",
     "TemporalLeg",
 ]
 
 LEGS: Mapping[str, type[Leg]] = {
-    leg.name: leg for leg in (LexicalLeg, DenseLeg, FactsLeg, GraphLeg, RelatedLeg, TemporalLeg)
+    leg.name: leg
+    for leg in (
+        *(LexicalLeg, DenseLeg, FactsLeg, GraphLeg, RelatedLeg, TemporalLeg),
+        *(ImportantLeg, HoldingLeg),
+    )
 }
 """All legs that a profile can name. Profiles have them in this order."""

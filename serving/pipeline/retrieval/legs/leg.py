@@ -100,6 +100,8 @@ class Leg(ABC):
         dependency: What it asks, and whose breaker it has: "words" for PostgreSQL, "index" for the
             index and its embedder, "graph" for Neo4j. Empty for one without a breaker.
         sheddable: Whether a busy service may leave it out.
+        needs_question: Whether it searches for something; without, it finds the same whatever the
+            question, which may be empty if all legs of the profile are such ones.
         finds_sensitive: Whether it finds sensitive items, which are in PostgreSQL alone.
     """
 
@@ -108,6 +110,7 @@ class Leg(ABC):
     projection: ClassVar[Projection | None]
     dependency: ClassVar[str]
     sheddable: ClassVar[bool] = False
+    needs_question: ClassVar[bool] = True
     finds_sensitive: ClassVar[bool] = False
 
     @abstractmethod

@@ -28,6 +28,7 @@ class TemporalLeg(Leg):
     options = frozenset({"named_times"})
     projection = None
     dependency = "words"
+    needs_question = False
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline

@@ -19,6 +19,7 @@ from trivium.conversation import (
     MAX_WAITING_WRITES,
     WRITE_ATTEMPTS,
     Counts,
+    Opening,
     Recall,
     TurnEnd,
     TurnOutcome,
@@ -214,6 +215,17 @@ def test_warming_uses_the_profile_of_the_conversation() -> None:
     conversed(memory, lambda recall: recall.warm(), profile="annie")
 
     assert memory.warmed == ["annie"]
+
+
+def test_opening_is_for_the_first_turn_alone() -> None:
+    opening = Opening()
+
+    before = opening.for_turn(1)
+    opening.block = "<memory></memory>"
+    shown = [opening.for_turn(turn) for turn in (2, 2, 3, 2)]
+
+    assert before == ""
+    assert shown == [opening.block, opening.block, "", opening.block]
 
 
 @pytest.mark.parametrize(

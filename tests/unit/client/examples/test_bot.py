@@ -58,7 +58,7 @@ async def test_bot_starts_with_what_load_context_has(
     await bot.finish()
 
     assert warmed.DESCRIPTOR.name == "WarmRequest"
-    assert (asked.profile, asked.limit) == ("annie", 10)
+    assert (asked.profile, asked.limit) == ("opening", 10)
     assert "<memory>Goa</memory>" in capsys.readouterr().out
 
 

@@ -43,7 +43,7 @@ def test_the_block_is_written_replaced_and_removed(
     assert file.stat().st_mode & 0o777 == 0o640
     assert list(tmp_path.iterdir()) == [file]
     assert [each.query for each in fake_service.requests] == ["Who?", "Where?", "When?"]
-    assert {each.profile for each in fake_service.requests} == {"recollection"}
+    assert {each.profile for each in fake_service.requests} == {""}
 
 
 def test_a_new_file_is_for_its_owner(fake_service: FakeService, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from trivium.cli.connection import Connection, pass_connection
 from trivium.errors import TriviumError
 from trivium.files.records import STDIN
 
-PROFILE = "recollection"
 BEGIN, END = "<!-- trivium: begin -->", "<!-- trivium: end -->"
 _BLOCK = re.compile(rf"{re.escape(BEGIN)}\r?\n.*?{re.escape(END)}(\r?\n)?", re.DOTALL)
 
@@ -23,7 +22,7 @@ _BLOCK = re.compile(rf"{re.escape(BEGIN)}\r?\n.*?{re.escape(END)}(\r?\n)?", re.D
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("question")
-@click.option("--profile", default=PROFILE, show_default=True, metavar="NAME", help="The profile.")
+@click.option("--profile", default="", metavar="NAME", help="The profile.  [default: default]")
 @click.option("--limit", default=0, metavar="N", help="The number of hits.")
 @pass_connection
 def recollect(connection: Connection, file: Path, question: str, profile: str, limit: int) -> None:

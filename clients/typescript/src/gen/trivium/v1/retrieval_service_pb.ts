@@ -47,7 +47,7 @@ export type RetrieveRequest = Message<"trivium.v1.RetrieveRequest"> & {
 
   /**
    * The query in natural language, 1 to 8192 bytes, not blank. Required unless
-   * `vector` is set.
+   * `vector` is set, or the profile searches for nothing, as "opening" does.
    *
    * @generated from field: string query = 2;
    */
