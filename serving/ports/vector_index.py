@@ -42,8 +42,9 @@ class IndexAnswer:
     """The neighbours found, best first, and whether the index has seen the caller's write.
 
     `evidence` has, for each fact found, the ids of its segments that the scope accepts, strongest
-    first. `embedding_s` is how long a `TextSearch` waited for the vector. `unsearched` says why
-    some rows were not searched; empty if all were.
+    first; a fact without a segment in the index is not among them. `embedding_s` is how long a
+    `TextSearch` waited for the vector. `unsearched` says why some rows were not searched; empty if
+    all were.
     """
 
     candidates: list[Candidate]

@@ -345,7 +345,6 @@ def test_an_id_asked_for_means_the_item_of_its_kind(engine: IndexEngine) -> None
     assert names(find(engine, only=[segment_id("a")], kind=ItemKind.FACT)) == []
     found = find(engine, only=[fact_id("a"), segment_id("a")], kind=ItemKind.FACT)
     assert names(found) == [fact_id("a")]
-    assert found.evidence == {"a": ("b",)}
 
 
 # ---------------------------------------------------------------- evidence
@@ -384,6 +383,23 @@ def test_a_fact_brings_the_evidence_that_the_scope_accepts(
     found = find(evidence_engine(engine), kind=ItemKind.FACT, filter_=filter_, as_of=as_of)
 
     assert found.evidence == ({} if evidence is None else {"f": evidence})
+
+
+def test_fact_without_a_segment_has_no_evidence(engine: IndexEngine) -> None:
+    engine.apply(
+        [
+            fact_row(fact("free", "x", "is", "y"), unit(1)),
+            fact_row(fact("dangling", "x", "is", "y", evidence=("never stored",)), unit(1)),
+            fact_row(fact("hidden", "x", "is", "y", evidence=("later",)), unit(1)),
+            segment_row(segment("later", event_time=NOON + days(9)), unit(2)),
+        ],
+        [],
+    )
+
+    found = find(engine, kind=ItemKind.FACT, as_of=NOON)
+
+    assert {item.id for item in names(found)} == {"free", "dangling", "hidden"}
+    assert found.evidence == {"hidden": ()}
 
 
 def test_segment_without_vectors_supports_facts_from_its_time(
@@ -650,7 +666,11 @@ class Corpus:
             segments = [s for s in placed if self.accepts(s, in_scope)]
             return Neighbours(self.scored([s.item for s in segments if asked(s.item)]))
         facts = [f for f in self.facts.values() if asked(f.item) and self.accepts_fact(f, in_scope)]
-        evidence = {f.id: tuple(self.evidence(f, in_scope)) for f in facts}
+        evidence = {
+            f.id: tuple(self.evidence(f, in_scope))
+            for f in facts
+            if not self.segments.keys().isdisjoint(f.evidence)
+        }
         return Neighbours(self.scored([f.item for f in facts]), evidence)
 
     def scored(self, items: list[ItemId]) -> list[Candidate]:

@@ -242,9 +242,10 @@ class InMemoryIndex:
             and (wanted.only is None or row.item in wanted.only)
         )[: wanted.depth]
         evidence = {
-            candidate.item.id: self._evidence(candidate.item, wanted.scope)
+            candidate.item.id: ids
             for candidate in found
             if wanted.kind is ItemKind.FACT
+            and (ids := self._evidence(candidate.item, wanted.scope)) is not None
         }
         return Neighbours(found, evidence)
 
@@ -370,14 +371,23 @@ class InMemoryIndex:
             self._accepts_segment(segment, filter_, scope.as_of) for segment in segments
         )
 
-    def _evidence(self, fact: ItemId, scope: Scope) -> tuple[str, ...]:
-        def accepts(id_: str) -> bool:
-            segment = self._rows.get((scope.tenant, segment_id(id_)))
-            if segment is None:
-                return not scope.filter.selects
-            return self._accepts_segment(segment, scope.segment_filter, scope.as_of)
-
-        return tuple(filter(accepts, self._rows[scope.tenant, fact].evidence))
+    def _evidence(self, fact: ItemId, scope: Scope) -> tuple[str, ...] | None:
+        """The accepted evidence; None for a fact that rests on no segment of this index."""
+        rows = {
+            id_: self._rows.get((scope.tenant, segment_id(id_)))
+            for id_ in self._rows[scope.tenant, fact].evidence
+        }
+        if not any(rows.values()):
+            return None
+        return tuple(
+            id_
+            for id_, row in rows.items()
+            if (
+                not scope.filter.selects
+                if row is None
+                else self._accepts_segment(row, scope.segment_filter, scope.as_of)
+            )
+        )
 
 
 class EngineIndex:

@@ -264,7 +264,9 @@ def _neighbours(
     evidence: dict[str, tuple[str, ...]] = {}
     if wanted.kind is ItemKind.FACT:
         segments = tenant.evidence_of([each.row for each in found], wanted.scope)
-        evidence = {each.item.id: ids for each, ids in zip(found, segments, strict=True)}
+        evidence = {
+            each.item.id: ids for each, ids in zip(found, segments, strict=True) if ids is not None
+        }
     candidates = [Candidate(each.item, each.score) for each in found]
     return Neighbours(candidates, evidence, tenant.generation)
 

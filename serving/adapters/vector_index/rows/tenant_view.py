@@ -160,28 +160,38 @@ class TenantView:
         numbers = [view.numbers_of(view.alive) for view in (self.segments, self.unembedded)]
         return self.facts.resting_on(np.concatenate(numbers), self.number_count)
 
-    def evidence_of(self, fact_slots: Iterable[int], scope: Scope) -> list[tuple[str, ...]]:
-        """The ids of each fact's segments that the scope accepts.
+    def evidence_of(self, fact_slots: Iterable[int], scope: Scope) -> list[tuple[str, ...] | None]:
+        """The ids of each fact's segments that the scope accepts; None if it rests on none here.
 
-        A segment that this index does not hold is accepted unless the filter selects.
+        Next to others, a segment that this index does not hold is accepted unless the filter
+        selects.
         """
         filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
         known = [
             (self.segment_slots, self.accepted_segments(filter_, as_of).mask),
             (self.unembedded_slots, self.accepted_unembedded(filter_, as_of).mask),
         ]
-        unknown_pass = not scope.filter.selects
 
-        def accepts(segment: str) -> bool:
+        def accepts(segment: str) -> bool | None:
             for slots, accepted in known:
                 rows = slots.get(segment_id(segment))
                 # The slots may be newer than this view.
                 if rows is not None and rows.start < len(accepted):
                     return bool(accepted[rows.start])
-            return unknown_pass
+            return None
 
-        evidence = self.facts.columns.evidence
-        return [tuple(filter(accepts, evidence[slot])) for slot in fact_slots]
+        def accepted_of(evidence: tuple[str, ...]) -> tuple[str, ...] | None:
+            answers = {segment: accepts(segment) for segment in evidence}
+            if all(answer is None for answer in answers.values()):
+                return None
+            unknown = not scope.filter.selects
+            return tuple(
+                segment
+                for segment in evidence
+                if answers[segment] or (answers[segment] is None and unknown)
+            )
+
+        return [accepted_of(self.facts.columns.evidence[slot]) for slot in fact_slots]
 
     def _cached_by_span(
         self, key: object, as_of: int, span: Callable[[], Span], make: Callable[[], Mask]

@@ -12,7 +12,10 @@ from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 
 
 class FactsLeg(Leg):
-    """Finds facts by the similarity of their embeddings, or the segments that support them."""
+    """Finds facts by the similarity of their embeddings, or the segments that support them.
+
+    A fact that no segment supports is found itself in any case.
+    """
 
     name = "facts"
     options = frozenset({"floor", "yields"})
@@ -31,11 +34,18 @@ class FactsLeg(Leg):
 
 
 def evidence_in_order(facts: Sequence[Candidate], answer: IndexAnswer) -> list[Candidate]:
-    """Replaces each fact by its evidence, strongest first; a segment keeps its best place."""
+    """Replaces each fact by its evidence, strongest first; a segment keeps its best place.
+
+    A fact that rests on no segment stands for itself.
+    """
     facts_of: dict[ItemId, list[str]] = {}
     score: dict[ItemId, float] = {}
     for fact in facts:
-        for id_ in answer.evidence.get(fact.item.id, ()):
-            facts_of.setdefault(segment_id(id_), []).append(fact.item.id)
-            score.setdefault(segment_id(id_), fact.score)
+        id_ = fact.item.id
+        if id_ not in answer.evidence:
+            facts_of[fact.item] = []
+            score[fact.item] = fact.score
+        for segment in answer.evidence.get(id_, ()):
+            facts_of.setdefault(segment_id(segment), []).append(id_)
+            score.setdefault(segment_id(segment), fact.score)
     return [Candidate(item, score[item], facts=tuple(names)) for item, names in facts_of.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.access import Timeline
 
-LEAST_IMPORTANCE = 0.8
+MIN_IMPORTANCE = 0.8
 """Without a floor of the profile; a segment without an importance has 0.5."""
 
 
@@ -23,7 +23,7 @@ class ImportantLeg(Leg):
 
     async def find(self, request: LegRequest) -> LegAnswer:
         floor = request.spec.floor
-        least = LEAST_IMPORTANCE if floor is None else floor
+        least = MIN_IMPORTANCE if floor is None else floor
         return LegAnswer(
             await self._timeline.important(
                 request.query.scope, least, request.depth, request.deadline
