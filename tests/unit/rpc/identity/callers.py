@@ -103,16 +103,18 @@ class Issuer:
             raise self.failing
         return jwt.PyJWKSet.from_dict(self.key_set()).keys
 
-    def token(self, algorithm: str = "ES256", key: Any = None, **claims: object) -> str:
-        given = {
+    def claims(self) -> dict[str, object]:
+        return {
             "iss": RULES.issuer,
             "aud": RULES.audience,
             "exp": int((datetime.now(UTC) + timedelta(hours=1)).timestamp()),
             "sub": "bot",
             "tenant": OURS,
             "roles": ["reader"],
-            **claims,
         }
+
+    def token(self, algorithm: str = "ES256", key: Any = None, **claims: object) -> str:
+        given = self.claims() | claims
         given = {name: value for name, value in given.items() if value is not None}
         signed_with = self.private if key is None else key
         return jwt.encode(given, signed_with, algorithm=algorithm, headers={"kid": "k1"})

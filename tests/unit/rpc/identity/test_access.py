@@ -302,3 +302,34 @@ async def test_a_key_that_is_revoked_during_a_stream_ends_it() -> None:
     assert (await anext(admitted)).tenant == OURS
     with pytest.raises(UnauthenticatedError):
         await anext(admitted)
+
+
+NUMBERS = (0, -1, 1.5, 9_999_999_999, 10**400)
+OF_EVERY_TYPE: tuple[object, ...] = (
+    *NUMBERS,
+    True,
+    "",
+    "text",
+    "9999999999",
+    [],
+    [1],
+    ["text"],
+    {},
+    {"a": 1},
+)
+CLAIMS = ("exp", "nbf", "iat", "iss", "aud", "sub", "jti", "tenant", "roles")
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+async def test_claims_of_any_type_are_accepted_or_rejected(claim: str) -> None:
+    issuer = Issuer()
+    tokens = WebTokens(issuer.keys, callers.RULES)
+    await tokens.refresh()
+
+    for value in OF_EVERY_TYPE:
+        payload = json.dumps(issuer.claims() | {claim: value}).encode()
+        text = jwt.api_jws.encode(payload, issuer.private, "ES256", headers={"kid": "k1"})
+        try:
+            assert tokens.verify(text).roles
+        except (UnauthenticatedError, PermissionDeniedError):
+            continue
