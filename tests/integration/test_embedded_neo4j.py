@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from serving.desk.embedded_neo4j import EmbeddedNeo4j, running_address
+from serving.desk.embedded_neo4j.watch import ErrorWatch, error_of_transaction
 from serving.domain.errors import DependencyError
 
 pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(240)]
@@ -147,6 +148,23 @@ def test_killed_neo4j_restarts_at_its_address(tmp_path: Path, jar_cache: Path) -
         assert server.pid not in (None, first)
         assert write_and_count(address) == 1
     assert any("Neo4j ended with status" in line for line in said)
+
+
+def test_neo4j_that_answers_errors_is_started_again(
+    tmp_path: Path, jar_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256, on_progress=said.append)
+    with server as address:
+        assert error_of_transaction(address) == ""
+        first = server.pid
+        monkeypatch.setattr(ErrorWatch, "lasting_error", lambda *_: "TransactionStartFailed")
+
+        server.restart_if_dead()
+
+        assert server.pid not in (None, first)
+        assert write_and_count(address) == 1
+    assert any("TransactionStartFailed" in line for line in said)
 
 
 def test_failed_restart_is_retried_unless_stopped(tmp_path: Path, jar_cache: Path) -> None:

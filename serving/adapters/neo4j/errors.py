@@ -9,6 +9,7 @@ from typing import TypeVar
 from neo4j.exceptions import (
     AuthError,
     ClientError,
+    DatabaseError,
     DriverError,
     Neo4jError,
     ServiceUnavailable,
@@ -59,7 +60,8 @@ def driver_errors() -> Iterator[None]:
     except Neo4jError as error:
         if _code(error).startswith(TIMED_OUT_CODE):
             raise TimeoutError from error
-        raise DependencyError("graph", f"Neo4j answered {_code(error)}") from error
+        advice = "; start it again if that stays" if isinstance(error, DatabaseError) else ""
+        raise DependencyError("graph", f"Neo4j answered {_code(error)}{advice}") from error
     except DriverError as error:
         reason = f"the driver of Neo4j failed ({type(error).__name__})"
         raise DependencyError("graph", reason) from error

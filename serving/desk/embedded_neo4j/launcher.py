@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from serving.desk.embedded_neo4j.jars import OnProgress, jar_directory
+from serving.desk.embedded_neo4j.watch import ErrorWatch
 from serving.domain.errors import DependencyError
 
 STOP_WITHIN_S = 30.0
@@ -76,6 +77,7 @@ class EmbeddedNeo4j:
         self._on_progress = on_progress
         self._process: subprocess.Popen[bytes] | None = None
         self._is_wanted = False
+        self._watch = ErrorWatch()
 
     @property
     def log_path(self) -> Path:
@@ -117,27 +119,26 @@ class EmbeddedNeo4j:
     def stop(self) -> None:
         """Ends Neo4j after a checkpoint and waits for it; does nothing if it does not run."""
         self._is_wanted = False
-        if self._process is None:
-            return
-        _close(self._process.stdin)
-        try:
-            self._process.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            logger.warning("neo4j did not stop, killing it", extra={"pid": self.pid})
-        self._kill()
+        self._end()
 
     def restart_if_dead(self) -> None:
         """Starts Neo4j again if it was started and has ended by itself, such as out of memory.
+
+        Also if it has answered nothing but errors for a while, as after a full disk.
 
         Raises:
             DependencyError: It did not start; the next call tries again.
         """
         if self._process is not None:
-            if (status := self._process.poll()) is None:
+            if (status := self._process.poll()) is not None:
+                why = f"ended with status {status}"
+            elif error := self._watch.lasting_error(f"bolt://127.0.0.1:{self._port}"):
+                why = f"answers {error} alone, is the disk full? It is started again"
+            else:
                 return
-            logger.error("neo4j ended", extra={"status": status, "log": str(self.log_path)})
-            self._on_progress(f"Neo4j ended with status {status}; its log is {self.log_path}")
-            self._kill()
+            logger.error("neo4j failed", extra={"why": why, "log": str(self.log_path)})
+            self._on_progress(f"Neo4j {why}; its log is {self.log_path}")
+            self._end()
         if self._is_wanted:
             self.start()
 
@@ -176,6 +177,16 @@ class EmbeddedNeo4j:
 
     def _failure(self, what: str) -> DependencyError:
         return DependencyError("graph", f"Neo4j {what}; its log is {self.log_path}")
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        _close(self._process.stdin)
+        try:
+            self._process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            logger.warning("neo4j did not stop, killing it", extra={"pid": self.pid})
+        self._kill()
 
     def _kill(self) -> None:
         """Kills the process in whatever state it is, and closes its pipes."""
