@@ -30,9 +30,10 @@ async def correct_names(
     """Replaces words that stand for known names; returns the query and the corrections.
 
     Only words that occur in none of the tenant's segments are replaced, so lexical and graph search
-    lose nothing. If the names cannot be read the question stays as it is.
+    lose nothing; and only words written as names, if the question has capitals. If the names cannot
+    be read the question stays as it is.
     """
-    words = list(dict.fromkeys(words_of(query.text)))[:MAX_WORDS]
+    words = _possible_names(query.text)[:MAX_WORDS]
     if not words:
         return query, ()
     try:
@@ -44,6 +45,16 @@ async def correct_names(
     if not corrections:
         return query, ()
     return replace(query, text=reading(query.text, meant)), corrections
+
+
+def _possible_names(text: str) -> list[str]:
+    """The distinct words of a question that may stand for names.
+
+    Where a question has capitals, a word without one is an ordinary word: "bill" is not Bella.
+    """
+    words = dict.fromkeys(words_of(text))
+    has_capitals = any(word != word.lower() for word in words)
+    return [word for word in words if not has_capitals or word != word.lower()]
 
 
 def reading(text: str, meant: Mapping[str, str]) -> str:

@@ -35,7 +35,24 @@ async def test_misheard_name_is_corrected_everywhere() -> None:
 
     assert read.text == "Was Melanie's Melonyade melony's, or Melanie?"
     assert corrections == (NameCorrection("Melony", "Melanie"),)
-    assert names.asked == [["Was", "Melony", "Melonyade", "melony"]]
+    assert names.asked == [["Was", "Melony", "Melonyade"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("How high was the bill?", "How high was the bill?"),
+        ("Do we need ham, Ann?", "Do we need ham, Ann?"),
+        ("Where is Bill?", "Where is Bella?"),
+        ("where is bill", "where is Bella"),  # a transcript without capitals says nothing of it
+    ],
+)
+async def test_words_written_small_are_no_names(text: str, read: str) -> None:
+    names = FixedNames(Bill="Bella", bill="Bella", ham="Hamburg")
+
+    corrected, _ = await correct_names(query(text), names, soon())
+
+    assert corrected.text == read
 
 
 async def test_a_question_without_words_asks_nobody() -> None:
