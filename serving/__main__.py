@@ -274,7 +274,7 @@ def _say_stopping() -> None:
 
 def _say_where(addresses: DeskAddresses) -> None:
     click.echo(f"\ngRPC:      {addresses.grpc}")
-    click.echo(f"HTTP:      {addresses.http} (routes: {addresses.http}/docs)")
+    click.echo(f"HTTP:      {addresses.http} (page: {addresses.http}/ui)")
     click.echo(
         f"dashboard: {addresses.dashboard} (log in with the token in {addresses.token_file})"
     )

@@ -414,6 +414,9 @@ class HttpSettings(_Section):
         description="The web sites whose pages may call the service, such as "
         "`https://app.example`. Empty: none.",
     )
+    ui: bool | None = Field(
+        default=None, description="Serve the page `/ui`. Unset: on a desk, and on no cluster."
+    )
 
 
 class RetrievalSettings(_Section):

@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from serving.http.whole_requests import WholeRequests
+from serving.rpc.identity.access import Access
 
 START = "start_asgi_http_server"
 
 
-def read_whole_requests() -> None:
+def read_whole_requests(access: Access) -> None:
     """Makes the HTTP server that this replica starts from now on read whole requests first.
+
+    Args:
+        access: Who may send large ones.
 
     Raises:
         RuntimeError: This version of Ray is not supported.
@@ -29,7 +33,7 @@ def read_whole_requests() -> None:
 
     async def started(app: Any, http_options: Any, **more: Any) -> Any:
         encrypted = http_options.ssl_certfile is not None
-        return await start(WholeRequests(app, encrypted=encrypted), http_options, **more)
+        return await start(WholeRequests(app, access, encrypted=encrypted), http_options, **more)
 
     started.reads_whole_requests = True  # type: ignore[attr-defined]
     setattr(replica, START, started)

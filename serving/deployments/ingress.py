@@ -96,7 +96,6 @@ class Fusion(Replica, TriviumService):
         require_authentication(settings)
         listen_with_tls(settings.tls, RayEnvironment().ingress)
         know_the_time_of_calls()
-        read_whole_requests()
         warn_if_proxied()
         cap_gpu_memory(left_by_lists(settings.serve.gpus.fusion, settings.index))
         # Unused here: the references make Serve deploy them.
@@ -121,9 +120,14 @@ class Fusion(Replica, TriviumService):
             streams=service.streams,
         )
         serve_within_bounds(self, RayEnvironment().ingress)
+        read_whole_requests(self.access)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """What answers HTTP."""
         if self._settings.tls.client_ca is not None:
             return PlainTextResponse(NO_HTTP, status_code=404)
-        return asgi_application(self, cors_origins=self._settings.http.cors_origins)
+        return asgi_application(
+            self,
+            cors_origins=self._settings.http.cors_origins,
+            ui=bool(self._settings.http.ui),
+        )

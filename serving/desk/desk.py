@@ -363,6 +363,7 @@ def _arguments(settings: Settings, dsn: str | None, uri: str | None) -> dict[str
         "serve": {"placement": settings.serve.placement},
         # The desk listens on loopback only; `bind_to_loopback` makes sure of it.
         "auth": {"allow_anonymous": True},
+        "http": {"ui": settings.http.ui is not False},
     }
     if dsn is not None:
         arguments["postgres"] = {"dsn": dsn}

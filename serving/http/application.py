@@ -32,12 +32,15 @@ PRIVATE_DOMAINS = ("local", "localhost", "internal", "svc", "lan", "home.arpa", 
 """The ends of names that no one can register."""
 
 
-def asgi_application(service: TriviumService, *, cors_origins: Sequence[str] = ()) -> ASGIApp:
+def asgi_application(
+    service: TriviumService, *, cors_origins: Sequence[str] = (), ui: bool = False
+) -> ASGIApp:
     """The routes of a service.
 
     Args:
         service: The service.
         cors_origins: The sites whose pages may call it, such as `https://app.example`.
+        ui: Whether to serve the page `/ui`.
     """
     middleware = [Middleware(PrivateHosts)] if service.access.is_open else []
     if cors_origins:
@@ -54,7 +57,7 @@ def asgi_application(service: TriviumService, *, cors_origins: Sequence[str] = (
         *connect_routes(service),
         *plain_routes(service),
         *design_routes(service),
-        *static_routes(),
+        *static_routes(ui=ui),
     ]
     errors: dict[Any, Any] = {
         FailedCallError: _failed,
@@ -63,7 +66,9 @@ def asgi_application(service: TriviumService, *, cors_origins: Sequence[str] = (
         Exception: _unexpected,
     }
     # Also here, for requests that Ray's own proxy passes on.
-    return WholeRequests(Starlette(routes=routes, middleware=middleware, exception_handlers=errors))
+    return WholeRequests(
+        Starlette(routes=routes, middleware=middleware, exception_handlers=errors), service.access
+    )
 
 
 class PrivateHosts:

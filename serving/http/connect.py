@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from serving.http.calls import answer
 from serving.http.failures import NOT_KEPT, RefusedRequestError, json_response
+from serving.http.hiding import hide_sensitive
 from serving.http.messages import converted, from_binary, from_json, to_json
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
@@ -27,6 +28,8 @@ from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_servic
 JSON = "application/json"
 BINARY = "application/proto"
 VERSION = "connect-protocol-version"
+HIDE_SENSITIVE = "trivium-hide-sensitive"
+"""The header of a caller that wants no sensitive text, as the page `/ui` until somebody clicks."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -75,6 +78,8 @@ def _endpoint(service: TriviumService, method: MethodDescriptor) -> Endpoint:
             read = partial(from_json, body, message_class, strict=False)
             message = await converted(read, len(body))
         response = await answer(service, method.name, message, request)
+        if HIDE_SENSITIVE in request.headers:
+            hide_sensitive(response)
         if content_type == BINARY:
             return Response(response.SerializeToString(), headers=NOT_KEPT, media_type=BINARY)
         return json_response(await converted(partial(to_json, response), response.ByteSize()))

@@ -16,13 +16,18 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.http.calls import ARRIVED, ENCRYPTED
+from serving.domain.errors import UnauthenticatedError
+from serving.http.calls import ARRIVED, ENCRYPTED, HttpCall
 from serving.http.failures import HTTP_STATUS, RefusedRequestError, response_of
+from serving.rpc.identity.access import Access
 from serving.rpc.pending import PENDING_CALLS
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_BYTES_WITHOUT_CREDENTIALS = 64 * 1024
+"""Enough for any question; what is larger is not read for callers who may ask nothing."""
 MAX_HELD_BYTES = 128 * 1024 * 1024
 """Of all requests that are being read or answered."""
 READ_WITHIN_S = 10.0
@@ -60,11 +65,13 @@ class WholeRequests:
 
     Args:
         app: The other one.
+        access: Who may send large requests.
         encrypted: Whether connections to this process are encrypted.
     """
 
-    def __init__(self, app: ASGIApp, *, encrypted: bool = False) -> None:
+    def __init__(self, app: ASGIApp, access: Access, *, encrypted: bool = False) -> None:
         self._app = app
+        self._access = access
         self._encrypted = encrypted
         self._held_bytes = 0
 
@@ -98,28 +105,36 @@ class WholeRequests:
         try:
             async with asyncio.timeout(READ_WITHIN_S):
                 length = Headers(scope=scope).get("content-length", "0")
-                self._require_room(int(length) if length.isdecimal() else 0, 0)
-                await self._read_all(receive, body)
+                self._require_room(scope, int(length) if length.isdecimal() else 0, 0)
+                await self._read_all(scope, receive, body)
         except TimeoutError:
             raise TOO_SLOW from None
 
-    async def _read_all(self, receive: Receive, body: bytearray) -> None:
+    async def _read_all(self, scope: Scope, receive: Receive, body: bytearray) -> None:
         more = True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise _ClientLeftError
             part = message.get("body", b"")
-            self._require_room(len(body) + len(part), len(part))
+            self._require_room(scope, len(body) + len(part), len(part))
             body += part
             self._held_bytes += len(part)
             more = message.get("more_body", False)
 
-    def _require_room(self, length: int, new: int) -> None:
+    def _require_room(self, scope: Scope, length: int, new: int) -> None:
         if length > MAX_BODY_BYTES:
             raise TOO_LARGE
+        if length > MAX_BYTES_WITHOUT_CREDENTIALS:
+            self._require_credentials(scope)
         if self._held_bytes + new > MAX_HELD_BYTES:
             raise TOO_MANY
+
+    def _require_credentials(self, scope: Scope) -> None:
+        try:
+            self._access.authenticated(HttpCall(Request(scope)))
+        except UnauthenticatedError as error:
+            raise RefusedRequestError(401, "unauthenticated", str(error), CLOSING) from None
 
     @contextmanager
     def _held(self, body: bytearray) -> Iterator[None]:

@@ -1,4 +1,8 @@
-"""The files that are served as they are, and the headers that a browser obeys with them."""
+"""The files that are served as they are, and the headers that a browser obeys with them.
+
+`ui` is the page `/ui`, of modules that browsers load as they are written. `ui/vendor` has Preact
+and htm in one file, from the package htm 3.1.1 of npm, with their licences.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +36,22 @@ FILES = {
     "/docs/try.js": "try.js",
     "/docs/try.css": "try.css",
 }
+PAGE = {
+    "/ui": "ui/index.html",
+    **{
+        f"/{file.relative_to(FOLDER)}": str(file.relative_to(FOLDER))
+        for folder in ("ui", "ui/vendor")
+        for file in sorted((FOLDER / folder).iterdir())
+        if file.suffix in (".js", ".css")
+    },
+}
+"""The files of the page."""
 
 
-def static_routes() -> list[Route]:
-    """A route for each file."""
-    return [_route(path, FOLDER / name) for path, name in FILES.items()]
+def static_routes(*, ui: bool) -> list[Route]:
+    """A route for each file; with `ui`, for those of the page too."""
+    files = {**FILES, **(PAGE if ui else {})}
+    return [_route(path, FOLDER / name) for path, name in files.items()]
 
 
 def _route(path: str, file: Path) -> Route:

@@ -11,6 +11,7 @@ from ray.serve._private import replica
 
 from serving.deployments import http_server
 from serving.http.whole_requests import WholeRequests
+from serving.rpc.identity.access import OPEN
 
 
 async def test_servers_of_replicas_read_whole_requests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,8 +21,8 @@ async def test_servers_of_replicas_read_whole_requests(monkeypatch: pytest.Monke
         started.append(app)
 
     monkeypatch.setattr(replica, http_server.START, start)
-    http_server.read_whole_requests()
-    http_server.read_whole_requests()
+    http_server.read_whole_requests(OPEN)
+    http_server.read_whole_requests(OPEN)
     options = SimpleNamespace(ssl_certfile=None)
 
     await getattr(replica, http_server.START)("app", options, event_loop=None)
@@ -39,4 +40,4 @@ def test_a_version_of_ray_without_this_start_is_refused(monkeypatch: pytest.Monk
     monkeypatch.delattr(replica, http_server.START)
 
     with pytest.raises(RuntimeError, match="unsupported version of Ray"):
-        http_server.read_whole_requests()
+        http_server.read_whole_requests(OPEN)

@@ -45,6 +45,18 @@ class FakeRpcs:
     ) -> retrieval_pb.RetrieveResponse:
         return self._answered(request, retrieval_pb.RetrieveResponse)  # type: ignore[no-any-return]
 
+    @rpc(retrieval_pb.ListProfilesResponse)
+    async def ListProfiles(  # noqa: N802
+        self, request: retrieval_pb.ListProfilesRequest
+    ) -> retrieval_pb.ListProfilesResponse:
+        return self._answered(request, retrieval_pb.ListProfilesResponse)  # type: ignore[no-any-return]
+
+    @rpc(catalog_pb.ListFactsResponse)
+    async def ListFacts(  # noqa: N802
+        self, request: catalog_pb.ListFactsRequest
+    ) -> catalog_pb.ListFactsResponse:
+        return self._answered(request, catalog_pb.ListFactsResponse)  # type: ignore[no-any-return]
+
     @rpc(ingest_pb.IngestResponse)
     async def Ingest(self, request: ingest_pb.IngestRequest) -> ingest_pb.IngestResponse:  # noqa: N802
         return self._answered(request, ingest_pb.IngestResponse)  # type: ignore[no-any-return]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from serving.http.application import is_private
 from serving.http.designs import DESIGNS
 from serving.http.plain import PLAIN_ROUTES
-from serving.http.static import FILES
+from serving.http.static import FILES, FOLDER, PAGE
 from serving.rpc.identity.access import Access
 from tests.support.tracked_files import ROOT
 from tests.unit.http.requesting import FakeRpcs, application, requested
@@ -84,9 +86,9 @@ async def test_configured_site_alone_may_read_answers() -> None:
     assert "access-control-allow-origin" not in other.headers
 
 
-@pytest.mark.parametrize("path", FILES)
+@pytest.mark.parametrize("path", [*FILES, *PAGE])
 async def test_files_are_served_under_a_strict_policy(path: str) -> None:
-    answer = await requested(application(FakeRpcs()), "GET", path)
+    answer = await requested(application(FakeRpcs(), ui=True), "GET", path)
 
     assert answer.status_code == 200
     policy = answer.headers["content-security-policy"]
@@ -104,3 +106,17 @@ def test_page_on_http_lists_every_route() -> None:
 
     assert [route for route in routes if route not in page] == []
     assert [path for path in ("/openapi.json", "/docs") if path not in page] == []
+
+
+async def test_page_is_served_only_if_it_is_set() -> None:
+    assert (await requested(application(FakeRpcs()), "GET", "/ui")).status_code == 404
+
+
+def test_files_of_pages_name_no_other_host() -> None:
+    texts = {path: (FOLDER / name).read_text() for path, name in {**FILES, **PAGE}.items()}
+    links = {"https://connectrpc.com/docs/protocol", "http://www.w3.org/2000/svg"}
+
+    for path, text in texts.items():
+        if path != "/openapi.json":
+            assert set(re.findall(r"https?://[\w./-]+", text)) <= links, path
+            assert "innerHTML" not in text or "vendor" in path

@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from serving.http import whole_requests
 from serving.http.calls import ARRIVED, ENCRYPTED
 from serving.http.whole_requests import WholeRequests
+from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.pending import PENDING_CALLS
 
 ENDED: Message = {"type": "http.request", "body": b"", "more_body": False}
@@ -67,7 +68,7 @@ async def test_body_in_parts_arrives_whole() -> None:
     behind, client = Behind(), Client(part(b"ab"), part(b"cd"), ENDED)
     scope = scope_of()
 
-    await WholeRequests(behind, encrypted=True)(scope, client.receive, client.send)
+    await WholeRequests(behind, OPEN, encrypted=True)(scope, client.receive, client.send)
 
     assert behind.bodies == [b"abcd"]
     assert client.status == 200
@@ -87,12 +88,25 @@ async def test_too_large_request_is_refused_unread(
     sent: Sequence[Message], headers: dict[str, str]
 ) -> None:
     behind, client = Behind(), Client(*sent)
-    whole = WholeRequests(behind)
+    whole = WholeRequests(behind, OPEN)
 
     await whole(scope_of(**headers), client.receive, client.send)
 
     assert client.status == 413
     assert (b"connection", b"close") in client.answer[0]["headers"]
+    assert behind.bodies == []
+
+
+@pytest.mark.parametrize("by_its_length", [True, False])
+async def test_large_request_without_credentials_is_refused_unread(by_its_length: bool) -> None:
+    access = Access(keys=lambda text: pytest.fail(text))
+    size = whole_requests.MAX_BYTES_WITHOUT_CREDENTIALS + 1
+    behind, client = Behind(), Client(part(b"x" * size), ENDED)
+    headers = {"content_length": str(size)} if by_its_length else {}
+
+    await WholeRequests(behind, access)(scope_of(**headers), client.receive, client.send)
+
+    assert client.status == 401
     assert behind.bodies == []
 
 
@@ -102,7 +116,7 @@ async def test_slow_request_is_refused_without_taking_a_place(
     monkeypatch.setattr(whole_requests, "READ_WITHIN_S", 0.0)
     behind, client = Behind(), Client(part(b"{"))
 
-    await WholeRequests(behind)(scope_of(), client.receive, client.send)
+    await WholeRequests(behind, OPEN)(scope_of(), client.receive, client.send)
 
     assert client.status == 408
     assert behind.bodies == []
@@ -111,7 +125,7 @@ async def test_slow_request_is_refused_without_taking_a_place(
 async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
     behind = Behind()
-    whole = WholeRequests(behind)
+    whole = WholeRequests(behind, OPEN)
     first, second, third = (
         Client(part(b"ab")),
         Client(part(b"cd"), ENDED),
@@ -132,7 +146,7 @@ async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.Monkey
 async def test_client_that_leaves_while_sending_is_no_call() -> None:
     behind, client = Behind(), Client(part(b"ab"), {"type": "http.disconnect"})
 
-    await WholeRequests(behind)(scope_of(), client.receive, client.send)
+    await WholeRequests(behind, OPEN)(scope_of(), client.receive, client.send)
 
     assert (behind.bodies, client.answer) == ([], [])
 
@@ -143,7 +157,7 @@ async def test_slow_reader_holds_no_place() -> None:
     async def send(message: Message) -> None:
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(WholeRequests(behind)(scope_of(), client.receive, send))
+    task = asyncio.create_task(WholeRequests(behind, OPEN)(scope_of(), client.receive, send))
     async with asyncio.timeout(10):
         await behind.ended.wait()
     task.cancel()
@@ -156,7 +170,7 @@ async def test_full_queue_of_serve_is_an_error_of_connect() -> None:
     dropped = PlainTextResponse("Request dropped due to backpressure", status_code=503)
     client = Client(ENDED)
 
-    await WholeRequests(Behind(dropped))(scope_of(), client.receive, client.send)
+    await WholeRequests(Behind(dropped), OPEN)(scope_of(), client.receive, client.send)
 
     assert client.status == 429
     assert b'"code":"resource_exhausted"' in client.answer[1]["body"]
@@ -166,7 +180,9 @@ async def test_health_of_serve_is_passed_on() -> None:
     unhealthy = PlainTextResponse("draining", status_code=503)
     client = Client(ENDED)
 
-    await WholeRequests(Behind(unhealthy))(scope_of("/-/healthz"), client.receive, client.send)
+    await WholeRequests(Behind(unhealthy), OPEN)(
+        scope_of("/-/healthz"), client.receive, client.send
+    )
 
     assert client.status == 503
     assert client.answer[1]["body"] == b"draining"
@@ -183,6 +199,6 @@ async def test_calls_that_wait_for_a_method_are_counted(monkeypatch: pytest.Monk
             counted.append(PENDING_CALLS.count())
 
     client = Client(ENDED)
-    await WholeRequests(app)(scope_of(), client.receive, client.send)
+    await WholeRequests(app, OPEN)(scope_of(), client.receive, client.send)
 
     assert counted == [before + 1, before]

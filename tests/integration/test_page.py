@@ -1,0 +1,87 @@
+"""The page `/ui` in a browser, over a service that answers with hostile texts."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from serving.domain.errors import StoreUnavailableError
+from serving.http.application import asgi_application
+from tests.unit.http.requesting import FakeRpcs, failing
+from trivium.v1 import catalog_service_pb2 as catalog_pb
+from trivium.v1 import segment_pb2
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
+SECRET = "The code of the safe"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (Debian: chromium)")
+
+
+@asynccontextmanager
+async def listening(service: Any) -> AsyncIterator[str]:
+    """Serves the page on loopback, and yields its address."""
+    config = uvicorn.Config(
+        asgi_application(service, ui=True),
+        host="127.0.0.1",
+        port=0,
+        log_config=None,
+        lifespan="off",
+    )
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}/ui?tenant=acme"
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def page(url: str) -> str:
+    """What a browser makes of a page."""
+    assert CHROMIUM is not None
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
+    process = await asyncio.create_subprocess_exec(
+        CHROMIUM,
+        *options,
+        "--dump-dom",
+        url,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    written, _ = await process.communicate()
+    return written.decode()
+
+
+async def test_hostile_texts_are_inert_and_sensitive_unsent() -> None:
+    segments = [
+        segment_pb2.Segment(id="s1", text=HOSTILE, speaker=HOSTILE, session=HOSTILE),
+        segment_pb2.Segment(id="s2", text=SECRET, sensitive=True),
+    ]
+    stored = FakeRpcs(catalog_pb.ListSegmentsResponse(segments=segments))
+
+    async with listening(stored) as address:
+        shown = await page(f"{address}#memory")
+
+    assert "&lt;img src=x onerror=" in shown
+    assert "<img" not in shown
+    assert "<title>Trivium</title>" in shown
+    assert "show sensitive text" in shown
+    assert SECRET not in shown
+
+
+async def test_service_that_is_down_is_told_on_the_page() -> None:
+    async with listening(failing(StoreUnavailableError("PostgreSQL is gone"))) as address:
+        shown = await page(f"{address}#service")
+
+    assert 'class="failure"' in shown
+    assert "unavailable" in shown
