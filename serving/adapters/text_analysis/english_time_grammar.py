@@ -563,6 +563,8 @@ class Sentence:
     def _last_or_next(self, at: int, *, definite: bool) -> tuple[Span, int] | None:
         which = self._word(at)
         start = at + 1
+        if self._word(at - 1) in words.OWNING:
+            return None  # "my last week at the shop"
         if which == "this" and self._is(start, "past", "last", "coming", "next"):
             which, start, definite = self._word(start), start + 1, True
         which = {"previous": "last", "current": "this", "coming": "next", "upcoming": "next"}.get(

@@ -198,7 +198,7 @@ PAST = _set(
 )
 ARRANGING = _set(
     """
-    agreed appointed arranged booked delayed due expected invited moved offered planned
+    agreed appointed arranged booked delayed due expected invited moved noted offered planned
     postponed promised put reserved scheduled set
     """
 )

@@ -167,6 +167,7 @@ def test_question_about_the_future_names_the_next(
         ("Booked the ferry, leaving on the ninth of May.", "2024-05-09..2024-05-10"),
         ("Pieter wants to come over on Friday evening.", "2023-11-17T17:00..2023-11-18"),
         ("I will be back in three days.", "2023-11-18..2023-11-19"),
+        ("Noted: dentist on Thursday at 15:30.", "2023-11-16..2023-11-17"),
         ("On Friday we went to the zoo.", "2023-11-10..2023-11-11"),
         ("On Friday, we went to the zoo.", "2023-11-10..2023-11-11"),
         ("Yesterday I bought a coat, 120 down from 200.", "2023-11-14..2023-11-15"),
@@ -188,6 +189,7 @@ def test_turn_speaks_of_the_days_it_names(dates: EnglishDates, text: str, period
         "Last day at the shop. They gave me a voucher for 50 euros.",
         "My locker is number 27 and the rent is 2024 a month.",
         "It was 85 and the insurance pays half.",
+        "So this is my last week at the florist.",
     ],
 )
 def test_turn_speaks_of_no_long_or_repeated_time(dates: EnglishDates, text: str) -> None:
