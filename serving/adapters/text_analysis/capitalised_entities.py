@@ -14,6 +14,7 @@ from typing import NamedTuple
 from serving.domain.items.records import Segment
 from serving.domain.items.text import WORD, name_key
 from serving.domain.languages import ENGLISH, Language
+from serving.domain.words.scripts import UNSPACED_RUN
 
 MAX_NAMES = 64
 """The same limit as for names given by a client."""
@@ -23,6 +24,9 @@ MAX_NAME_BYTES = 256
 
 MAX_KNOWN_WORDS = 5
 """The longest known name, in words, that is searched for in a text."""
+
+MAX_UNSPACED_LETTERS = 16
+"""The longest known name, in letters, that is searched for in a text without spaces."""
 
 MAX_CONNECTORS = 2
 """The most consecutive lower-case words within a name, as in "Lord of the Rings"."""
@@ -104,9 +108,10 @@ class CapitalisedEntities:
 
 
 def _names_in(text: str, known_names: Mapping[str, str], language: Language) -> list[_Found]:
+    unspaced = list(_unspaced(text, known_names)) if known_names and not text.isascii() else []
     text = language.possessive.sub(_BREAK, unicodedata.normalize("NFKC", text))
     words = list(_words(text, language))
-    found = list(_known(words, known_names, language)) if known_names else []
+    found = unspaced + (list(_known(words, known_names, language)) if known_names else [])
     if not _is_all_caps(text, words):
         found += _proper_names(text, words, language)
     return sorted(found, key=lambda name: name.start)
@@ -179,6 +184,23 @@ def _known(
         if place >= end:
             end = place + run.length
             yield _Found(words[place].start, known_names[run.key])
+
+
+def _unspaced(text: str, known_names: Mapping[str, str]) -> Iterator[_Found]:
+    """The known names in text without spaces: the longest at each place, without overlaps."""
+    text = unicodedata.normalize("NFC", text)
+    for run in UNSPACED_RUN.finditer(text):
+        place = run.start()
+        while place < run.end():
+            last = min(run.end(), place + MAX_UNSPACED_LETTERS)
+            for end in range(last, place + 1, -1):
+                name = known_names.get(text[place:end])
+                if name and not unicodedata.category(text[end : end + 1] or " ").startswith("M"):
+                    yield _Found(place, name)
+                    place = end
+                    break
+            else:
+                place += 1
 
 
 def _known_runs(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_Run]:

@@ -45,6 +45,9 @@ _ASCII_WORD = re.compile("[a-z0-9]+")
 
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _IS_HAN = re.compile(f"[{_HAN}]")
+UNSPACED_RUN = re.compile(f"[{_UNSPACED}][{_UNSPACED}{MARKS}]*")
+"""Letters without spaces between words, with their marks."""
+
 _RUN = re.compile(f"[{_UNSPACED}][{_UNSPACED}{MARKS}]*|[^{_UNSPACED}]+")
 _CLUSTER = re.compile(f"[^{MARKS}][{MARKS}]*|[{MARKS}]+")
 

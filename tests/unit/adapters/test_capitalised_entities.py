@@ -114,3 +114,30 @@ def test_names_of_any_text_are_distinct_and_bounded(
     assert all(keys)
     assert len(set(keys)) == len(keys) <= MAX_NAMES
     assert all(len(name.encode()) <= MAX_NAME_BYTES for name in found[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("\u674e\u96f7", "\u6211\u6628\u5929\u89c1\u5230\u674e\u96f7\u4e86"),
+        ("\u3055\u304f\u3089", "\u660e\u65e5\u3055\u304f\u3089\u3068\u4f1a\u3046"),
+        (
+            "\u0e2a\u0e21\u0e0a\u0e32\u0e22",
+            "\u0e1e\u0e1a\u0e2a\u0e21\u0e0a\u0e32\u0e22\u0e41\u0e25\u0e49\u0e27",
+        ),
+    ],
+)
+def test_known_name_is_found_without_spaces(name: str, text: str) -> None:
+    extract = CapitalisedEntities().extract
+
+    assert extract(segment("a", text), {name: name}) == (name,)
+    assert extract(segment("a", text), {name + name: name + name}) == ()
+    assert extract(segment("a", text), {}) == ()
+
+
+def test_no_name_ends_within_a_letter() -> None:
+    name = "\u0e2a\u0e21"
+
+    found = CapitalisedEntities().extract(segment("a", f"{name}\u0e49"), {name: name})
+
+    assert found == ()
