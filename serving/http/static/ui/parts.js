@@ -13,7 +13,7 @@ export function day(time) {
 export function useCall() {
   const [state, setState] = useState({});
   const run = async (work) => {
-    setState((before) => ({ ...before, busy: true, failure: undefined }));
+    setState((before) => ({ ...before, busy: true }));
     try {
       setState({ answer: await work() });
     } catch (error) {
