@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping
 
 from serving.desk.ray_environment import LOOPBACK
 from serving.domain.errors import StartingError
-from serving.rpc.boundary import STATUS_DETAILS
-from serving.rpc.status import to_status
+from serving.rpc.status import STATUS_DETAILS, to_status
 
 _ALL_INTERFACES = ("[::]:", "0.0.0.0:")
 _OPEN_TO_OTHERS = {

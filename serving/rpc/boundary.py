@@ -33,7 +33,7 @@ from serving.rpc.identity.access import (
 from serving.rpc.identity.rules import RULES
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.registration import Malformed
-from serving.rpc.status import internal_status, to_status
+from serving.rpc.status import STATUS_DETAILS, internal_status, to_status
 from serving.telemetry import RPC_LATENCY, Recorder
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,6 @@ _DEADLINE: ContextVar[Deadline | None] = ContextVar("call_deadline", default=Non
 REQUEST_ID = "request_id"
 LONGEST_REQUEST_ID = 128
 _ID_FOR_THE_LOG = re.compile(rf"[\w.:/+=@-]{{1,{LONGEST_REQUEST_ID}}}", re.ASCII)
-STATUS_DETAILS = "grpc-status-details-bin"
 
 Request = TypeVar("Request")
 Response = TypeVar("Response", bound=Message)

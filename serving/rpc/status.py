@@ -21,6 +21,8 @@ from serving.domain.errors import (
 )
 
 ERROR_DOMAIN = "trivium.v1"
+STATUS_DETAILS = "grpc-status-details-bin"
+"""The trailing metadata in which gRPC carries a status with its details."""
 STORE_RETRY_S = 0.5
 
 MAX_TEXT_BYTES = 2048

@@ -18,8 +18,8 @@ from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON, Admission, AdmissionPolicy
 from serving.pipeline.retrieval.legs.leg import Leg
-from serving.rpc.boundary import STATUS_DETAILS
 from serving.rpc.service import TriviumService, UseCases
+from serving.rpc.status import STATUS_DETAILS
 from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric
 from tests.fakes.pipeline import FixedLeg
 from tests.support.builders import A_DAY_LATER, TENANT, segment
