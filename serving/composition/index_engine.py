@@ -14,7 +14,7 @@ from serving.config.settings import IndexSettings
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
 from serving.ports.index_engine import IndexEngine
-from serving.ports.vector_index import IndexTier
+from serving.ports.vector_index import CONTEXT, IndexTier
 from serving.telemetry import (
     INDEX_FAILED_REBUILDS,
     INDEX_REBUILDS,
@@ -111,11 +111,11 @@ Figure = tuple[Metric, float, dict[str, str]]
 
 def tier_figures(tiers: Iterable[IndexTier]) -> Iterator[Figure]:
     """Yields the metrics of the tiers of all tenants, by kind."""
-    by_kind: dict[ItemKind, list[IndexTier]] = {kind: [] for kind in ItemKind}
+    by_kind: dict[str, list[IndexTier]] = {kind: [] for kind in (*ItemKind, CONTEXT)}
     for tier in tiers:
         by_kind[tier.kind].append(tier)
     for kind, same in by_kind.items():
-        yield from _figures_of(kind.value, same)
+        yield from _figures_of(str(kind), same)
 
 
 def _figures_of(kind: str, tiers: list[IndexTier]) -> Iterator[Figure]:

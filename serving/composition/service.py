@@ -36,6 +36,7 @@ from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
 from serving.pipeline.retrieval.legs import (
     LEGS,
+    ContextLeg,
     DenseLeg,
     FactsLeg,
     GraphLeg,
@@ -243,6 +244,7 @@ def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]
     legs = (
         LexicalLeg(postgres.lexical),
         DenseLeg(postgres.access),
+        ContextLeg(),
         FactsLeg(),
         GraphLeg(graph, postgres.consistency),
         RelatedLeg(graph, postgres.consistency),

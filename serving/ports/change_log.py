@@ -52,11 +52,15 @@ class ChangeBatch:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingTask:
-    """A text to embed. `text_hash` detects that the row has changed when its vector is saved."""
+    """A text to embed. `text_hash` detects that the row has changed when its vector is saved.
+
+    `previous` is the key and the text hash of the turn before it, if the text is that of both.
+    """
 
     change: Change
     text: str
     text_hash: bytes
+    previous: tuple[int, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,11 @@ class ChangeLog(Protocol):
     async def embedding_tasks(
         self, changes: Sequence[Change], model: EmbeddingModel
     ) -> list[EmbeddingTask]:
-        """Returns the rows that need a vector: existing, not sensitive, not up to date."""
+        """Returns the texts that need a vector: existing, not sensitive, not up to date.
+
+        They are those of the changed rows, each alone, and those of the changed turns and of the
+        turns after them, each together with the turn before it.
+        """
 
     async def save_embeddings(
         self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]

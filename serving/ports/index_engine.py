@@ -12,28 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.domain.consistency import Snapshot
-from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.items.records import ItemId, TenantName
 from serving.domain.items.validity import Closing, final_end
 from serving.domain.questions.query import Query
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
 from serving.ports.embedding import EmbeddingModel, VectorLike
-from serving.ports.vector_index import IndexTier, WantedNeighbours
+from serving.ports.vector_index import IndexTier, VectorKind, WantedNeighbours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRow:
     """An item in the vector index: its vectors, and the fields that filters need.
 
-    `vectors`: float16 (windows, dimension). A segment without vectors is never found; it is held to
-    filter the facts whose evidence it is. `terms` are the `segment_terms` of a segment, `entities`,
-    `speaker` and `entity` its names as written, `evidence` the segment ids of a fact. `valid_to` is
+    `vectors`: float16 (windows, dimension). `context`: float16 (1, dimension), the vector of a
+    segment together with the turn before it; None if it has none. A segment without vectors is
+    never found; it is held to filter the facts whose evidence it is. `terms` are the
+    `segment_terms` of a segment, `entities`, `speaker` and `entity` its names as written,
+    `evidence` the segment ids of a fact. `valid_to` is
     the stated end of a fact, which `closings` may precede.
     """
 
     tenant: TenantName
     item: ItemId
     vectors: NDArray[np.float16]
+    context: NDArray[np.float16] | None = None
     terms: frozenset[str] = frozenset()
     entities: tuple[str, ...] = ()
     speaker: str = ""
@@ -132,7 +135,7 @@ class IndexEngine(Protocol):
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that have vectors."""
 
-    def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
+    def scan_size(self, tenant: TenantName, kind: VectorKind) -> int:
         """Returns the most vectors that a search of the tenant reads."""
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
@@ -13,6 +13,11 @@ from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
 from serving.ports.embedding import VectorLike
+
+CONTEXT: Final = "context"
+
+VectorKind: TypeAlias = ItemKind | Literal["context"]
+"""What vectors are of: segments, facts, or segments together with the turn before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +28,14 @@ class WantedNeighbours:
     filter restricts anything, one of its evidence segments must pass it.
 
     Attributes:
-        kind: Segments or facts.
+        kind: Segments or facts, or segments by their context.
         scope: The scope of the items.
         depth: The most items.
         only: The only items to consider; None considers all.
         token: A write to wait for. An engine, which follows no log, ignores it.
     """
 
-    kind: ItemKind
+    kind: VectorKind
     scope: Scope
     depth: int
     only: Collection[ItemId] | None = None
@@ -65,7 +70,7 @@ class IndexTier:
     `memory_bytes` is planned, not measured.
     """
 
-    kind: ItemKind
+    kind: VectorKind
     rows: int
     dead: int
     memory_bytes: int

@@ -139,7 +139,7 @@ def _tenant_stats(counts: TenantCounts, entities: int) -> catalog_pb.TenantStats
 
 def _tier(tier: IndexTier) -> catalog_pb.IndexTier:
     return catalog_pb.IndexTier(
-        kind=tier.kind.value,
+        kind=str(tier.kind),
         vector_count=tier.rows,
         dead_count=tier.dead,
         approximate=tier.approximate,

@@ -30,7 +30,7 @@ from serving.domain.questions.query import Exclusion, Filter, Scope, TimeRange
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
 from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
-from serving.ports.vector_index import WantedNeighbours
+from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
 from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
@@ -102,7 +102,7 @@ def near(seed: int, others: Iterable[int] = ()) -> np.ndarray:
 def find(
     engine: IndexEngine,
     seed: int = 1,
-    kind: ItemKind = ItemKind.SEGMENT,
+    kind: VectorKind = ItemKind.SEGMENT,
     depth: int = 100,
     only: Collection[ItemId] | None = None,
     **of_scope: object,
@@ -168,6 +168,32 @@ def test_the_depth_bounds_the_answer(engine: IndexEngine) -> None:
 def test_an_empty_index_finds_nothing(engine: IndexEngine) -> None:
     assert find(engine) == Neighbours([])
     assert engine.vector_count == 0
+
+
+def test_context_is_searched_apart_from_the_text(engine: IndexEngine) -> None:
+    late = segment("late", event_time=NOON + days(2))
+    engine.apply(
+        [
+            segment_row(segment("a"), unit(1), context=unit(2)),
+            segment_row(segment("b"), unit(2)),
+            segment_row(late, unit(3), context=unit(2)),
+        ],
+        [],
+    )
+
+    assert names(find(engine, 2, CONTEXT)) == ids("a")
+    assert names(find(engine, 2, CONTEXT, filter_=Filter(kinds=("other",)))) == []
+    assert names(find(engine, 2))[0] == segment_id("b")
+    assert engine.vector_count == 5
+
+
+def test_context_goes_with_its_row_or_before(engine: IndexEngine) -> None:
+    for id_ in "ab":
+        engine.apply([segment_row(segment(id_), unit(1), context=unit(2))], [])
+    engine.apply([segment_row(segment("a"), unit(1))], [(TENANT, segment_id("b"))])
+
+    assert names(find(engine, 2, CONTEXT)) == []
+    assert engine.count(TENANT, ids("a", "b")) == 1
 
 
 # ---------------------------------------------------------------- changes

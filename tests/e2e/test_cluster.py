@@ -310,5 +310,5 @@ def whole(memory: Client, token: str = "") -> Retrieval:
 
 def all_legs_answered(answer: Retrieval) -> bool:
     states = {report.leg: report.state for report in answer.leg_reports}
-    legs = ("lexical", "dense", "facts", "graph", "related", "temporal")
+    legs = ("lexical", "dense", "context", "facts", "graph", "related", "temporal")
     return answer.hits[0].id == "hired" and states == dict.fromkeys(legs, LegState.OK)

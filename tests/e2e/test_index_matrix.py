@@ -67,7 +67,7 @@ STORED = 192
 WORDS = ("sailed", "cooked", "painted", "sold", "found", "lost", "drew", "fixed")
 THINGS = ("a boat", "rice", "the fence", "two lamps", "her keys", "a map", "his bike", "a ring")
 MEANING_ALONE = {
-    "legs": {leg: {"weight": 0} for leg in ("lexical", "facts", "graph", "related")},
+    "legs": {leg: {"weight": 0} for leg in ("lexical", "context", "facts", "graph", "related")},
     "signals": {"speaker": 0, "time": 0},
 }
 

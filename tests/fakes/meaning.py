@@ -41,7 +41,14 @@ from serving.ports.index_engine import (
     Neighbours,
     UnsoundRowsError,
 )
-from serving.ports.vector_index import IndexAnswer, IndexStatus, IndexTier, WantedNeighbours
+from serving.ports.vector_index import (
+    CONTEXT,
+    IndexAnswer,
+    IndexStatus,
+    IndexTier,
+    VectorKind,
+    WantedNeighbours,
+)
 from tests.support.builders import TENANT
 
 FAKE_MODEL = EmbeddingModel("fake", 16)
@@ -161,12 +168,15 @@ class FakeEmbedder:
         return [self._encoder.encode(self._encoder.tokenize_document(text)) for text in texts]
 
 
-def segment_row(segment: Segment, *vectors: Vector, tenant: TenantName = TENANT) -> IndexRow:
+def segment_row(
+    segment: Segment, *vectors: Vector, tenant: TenantName = TENANT, context: Vector | None = None
+) -> IndexRow:
     """The row of a segment as the feed brings it; without vectors it is there for filters."""
     return IndexRow(
         tenant=tenant,
         item=segment.item,
         vectors=np.stack(vectors).astype(np.float16) if vectors else np.empty((0, 0), np.float16),
+        context=None if context is None else context[np.newaxis].astype(np.float16),
         terms=segment_terms(segment),
         entities=segment.entities,
         speaker=segment.speaker,
@@ -213,6 +223,14 @@ def _has_length(vector: NDArray[Any]) -> bool:
     return bool(0 < np.linalg.norm(vector.astype(np.float64)) < np.inf)
 
 
+def _vectors_of(row: IndexRow, kind: VectorKind) -> NDArray[np.float16]:
+    """The vectors of a row that a search of this kind reads."""
+    if kind == row.item.kind:
+        return row.vectors
+    none = np.empty((0, 0), np.float16)
+    return none if kind != CONTEXT or row.context is None else row.context
+
+
 class InMemoryIndex:
     """An `IndexEngine` that checks every row: the reference for the others."""
 
@@ -233,11 +251,10 @@ class InMemoryIndex:
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         self.check_query(vector)
         found = best_first(
-            Candidate(row.item, round(float((row.vectors.astype(np.float32) @ vector).max()), 6))
+            Candidate(row.item, round(float((vectors.astype(np.float32) @ vector).max()), 6))
             for (tenant, _), row in self._rows.items()
             if tenant == wanted.scope.tenant
-            and row.item.kind is wanted.kind
-            and len(row.vectors)
+            and len(vectors := _vectors_of(row, wanted.kind))
             and self._accepts(row, wanted.scope)
             and (wanted.only is None or row.item in wanted.only)
         )[: wanted.depth]
@@ -296,11 +313,9 @@ class InMemoryIndex:
                 traits[item] = Traits(item, since, row.speaker)
         return traits
 
-    def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
+    def scan_size(self, tenant: TenantName, kind: VectorKind) -> int:
         return sum(
-            len(row.vectors)
-            for (owner, item), row in self._rows.items()
-            if owner == tenant and item.kind is kind
+            len(_vectors_of(row, kind)) for (owner, _), row in self._rows.items() if owner == tenant
         )
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
@@ -313,7 +328,11 @@ class InMemoryIndex:
 
     @property
     def vector_count(self) -> int:
-        return sum(len(row.vectors) for row in self._rows.values())
+        return sum(
+            len(_vectors_of(row, kind))
+            for row in self._rows.values()
+            for kind in (row.item.kind, CONTEXT)
+        )
 
     @property
     def generation(self) -> int:

@@ -17,7 +17,7 @@ from serving.domain.ranking.leg_options import WordsMode
 from serving.domain.ranking.profile import MAX_LIMIT, LegSpec, Profile, Yields
 from serving.domain.ranking.ranked_list import RankStyle, depth_to_read
 from serving.domain.ranking.signals import ACCESS, SIGNALS
-from serving.pipeline.retrieval.legs import DenseLeg, FactsLeg, GraphLeg, RelatedLeg
+from serving.pipeline.retrieval.legs import ContextLeg, DenseLeg, FactsLeg, GraphLeg, RelatedLeg
 
 Definition: TypeAlias = Mapping[str, Any]
 
@@ -25,6 +25,7 @@ LEG_WEIGHTS = (0.0, 0.3, 0.5, 0.6, 0.7, 0.85, 1.0, 1.1, 1.25, 1.5, 2.0)
 DEPTHS = (5, 8, 10, 15, 20, 30, 50)
 FLOORS: Mapping[str, Sequence[float | None]] = {
     DenseLeg.name: (None, 0.15, 0.2, 0.25, 0.3, 0.35),
+    ContextLeg.name: (None, 0.15, 0.2, 0.25, 0.3, 0.35),
     FactsLeg.name: (None, 0.3, 0.4, 0.45, 0.5, 0.55, 0.6),
     GraphLeg.name: (None, 0.05, 0.1, 0.15, 0.2, 0.3),
     RelatedLeg.name: (None, 0.02, 0.05, 0.1, 0.15),

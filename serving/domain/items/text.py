@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import chain, groupby, pairwise
@@ -57,6 +58,16 @@ def text_to_embed(item: Item, form: TextForm) -> str:
         return f"{title}{item.text}"
     said = f'"{item.text}"' if form is TextForm.QUOTED else item.text
     return f"{title}{item.speaker}: {said}"
+
+
+MAX_CONTEXT_CHARS = 500
+"""What is taken of the end of a turn as the context of the next, so that both fit in a window."""
+
+
+def text_in_context(previous: Segment, segment: Segment, form: TextForm) -> str:
+    """The text that is embedded for a segment together with the turn before it."""
+    before = replace(previous, text=previous.text[-MAX_CONTEXT_CHARS:])
+    return f"{text_to_embed(before, form)} {text_to_embed(segment, form)}"
 
 
 MAX_MENTIONS = 50

@@ -68,6 +68,7 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
     assert states(early) == {
         "lexical": LegState.OK,
         "dense": LegState.STALE,
+        "context": LegState.STALE,
         "facts": LegState.STALE,
         "graph": LegState.OK,
         "related": LegState.STALE,
@@ -212,6 +213,7 @@ async def test_index_unfilled_at_start_is_reported_and_heals(
     assert states(without) == {
         "lexical": LegState.OK,
         "dense": LegState.SKIPPED,
+        "context": LegState.SKIPPED,
         "facts": LegState.SKIPPED,
         "graph": LegState.OK,
         "related": LegState.OK,
@@ -268,6 +270,7 @@ async def test_index_unreachable_at_start_is_reported_and_heals(
     assert states(without) == {
         "lexical": LegState.OK,
         "dense": LegState.FAILED,
+        "context": LegState.FAILED,
         "facts": LegState.FAILED,
         "graph": LegState.OK,
         "related": LegState.PARTIAL,

@@ -1,7 +1,7 @@
 """A program of the schema before the last goes on while a newer one migrates the database.
 
-Its statements are those of today, which know nothing of the last migration: they run on the schema
-before it, or this test fails at its start.
+Its statements are those of today. They name one column of the last migration, which is therefore
+there before; apart from that they run on the schema before it, or this test fails at its start.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+import psycopg
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
@@ -60,6 +61,8 @@ async def old_dsn(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as older:
         older.setattr(migrations, "_scripts", lambda: SCRIPTS[:-1])
         await migrate_schema(empty_dsn, _no_fill)
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE embedding ADD COLUMN previous_key bigint")
     return empty_dsn
 
 

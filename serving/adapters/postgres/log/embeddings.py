@@ -8,12 +8,12 @@ import numpy as np
 
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
-from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
-from serving.domain.items.records import Item, ItemKind
-from serving.domain.items.text import TextForm, text_to_embed
+from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, to_segment
+from serving.domain.items.records import Item, ItemKind, TenantName
+from serving.domain.items.text import TextForm, text_in_context, text_to_embed
 from serving.domain.words.normal_form import normal_form
 from serving.ports.change_log import Change, EmbeddingTask
-from serving.ports.embedding import Vectors
+from serving.ports.embedding import Vector, Vectors
 
 STORED_TYPE = np.dtype("<f2")
 """float16, little-endian."""
@@ -22,11 +22,14 @@ HAS_EMBEDDING = {
     kind: f"""
     EXISTS (SELECT FROM embedding
              WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = {kind}.key
-               AND embedding.text_hash = {kind}.text_hash)
+               AND embedding.text_hash = {kind}.text_hash AND embedding.window_no >= 0)
     """
     for kind in ItemKind
 }
-"""Whether a row has a vector of its current text."""
+"""Whether a row has a vector of its current text alone."""
+
+CONTEXT_WINDOW = -1
+"""The window of a vector of a segment together with the turn before it."""
 
 
 async def missing_embeddings(
@@ -42,13 +45,45 @@ async def missing_embeddings(
             )
             for key, text_hash, *row in await cursor.fetchall():
                 rows[key] = (text_hash, TO_ITEM[kind](row))
-    return [
+    alone = [
         EmbeddingTask(
             change, normal_form(text_to_embed(rows[change.key][1], form)), rows[change.key][0]
         )
         for change in changes
         if change.key in rows
     ]
+    return [*alone, *await _missing_contexts(connection, changes, model_id, form)]
+
+
+async def _missing_contexts(
+    connection: Connection, changes: Sequence[Change], model_id: int, form: TextForm
+) -> list[EmbeddingTask]:
+    """The changed turns, and the turns after them, that lack a vector with the turn before."""
+    keys = [change.key for change in changes if change.item.kind is ItemKind.SEGMENT]
+    if not keys:
+        return []
+    cursor = await connection.execute(
+        _MISSING_CONTEXTS, {"keys": keys, "model_id": model_id}, binary=True
+    )
+    pairs = await cursor.fetchall()
+    if not pairs:
+        return []
+    cursor = await connection.execute(
+        f"SELECT key, text_hash, {COLUMNS[ItemKind.SEGMENT]} FROM segment "
+        "WHERE key = ANY (%s::int8[])",
+        [[*{key for _, turn, previous in pairs for key in (turn, previous)}]],
+        binary=True,
+    )
+    rows = {key: (text_hash, to_segment(row)) for key, text_hash, *row in await cursor.fetchall()}
+    latest = max(change.xid for change in changes)
+    tasks = []
+    for tenant, turn, previous in pairs:
+        if turn in rows and previous in rows:
+            (text_hash, segment), (previous_hash, before) = rows[turn], rows[previous]
+            change = Change(turn, TenantName(tenant), segment.item, latest)
+            text = normal_form(text_in_context(before, segment, form))
+            tasks.append(EmbeddingTask(change, text, text_hash, (previous, previous_hash)))
+    return tasks
 
 
 async def insert_embeddings(
@@ -61,20 +96,29 @@ async def insert_embeddings(
     3. Replace their vectors and log the change.
     """
     for kind in ItemKind:
-        of_kind = {
-            task.change.key: (task, rows) for task, rows in vectors if task.change.item.kind is kind
-        }
+        of_kind = [(task, rows) for task, rows in vectors if task.change.item.kind is kind]
         if not of_kind:
             continue
-        await connection.execute(_LOCK[kind], {"keys": [*of_kind]})
-        cursor = await connection.execute(_CURRENT[kind], {"keys": [*of_kind]}, binary=True)
-        current: dict[int, bytes] = dict(await cursor.fetchall())
+        hashes = [_hashes(task) for task, _ in of_kind]
+        keys = sorted({key for of_task in hashes for key in of_task})
+        await connection.execute(_LOCK[kind], {"keys": keys})
+        cursor = await connection.execute(_CURRENT[kind], {"keys": keys}, binary=True)
+        unchanged = set(await cursor.fetchall())
         await _replace(
             connection,
             model_id,
             kind,
-            [pair for key, pair in of_kind.items() if current.get(key) == pair[0].text_hash],
+            [
+                pair
+                for pair, of_task in zip(of_kind, hashes, strict=True)
+                if unchanged.issuperset(of_task.items())
+            ],
         )
+
+
+def _hashes(task: EmbeddingTask) -> dict[int, bytes]:
+    """The text hashes of the rows whose text is embedded, by their keys."""
+    return {task.change.key: task.text_hash, **dict([task.previous] if task.previous else [])}
 
 
 async def _replace(
@@ -84,31 +128,71 @@ async def _replace(
     vectors: Sequence[tuple[EmbeddingTask, Vectors]],
 ) -> None:
     windows = [
-        (task.change.key, place, task.text_hash, vector.tobytes())
+        (task.change.key, place, task.text_hash, vector.tobytes(), previous)
         for task, rows in vectors
-        for place, vector in enumerate(rows.astype(STORED_TYPE))
+        for place, vector, previous in _windows(task, rows.astype(STORED_TYPE))
     ]
     if not windows:
         return
-    keys, places, hashes, stored = (list(column) for column in zip(*windows, strict=True))
+    keys, places, hashes, stored, before = (list(column) for column in zip(*windows, strict=True))
     await connection.execute(
-        "DELETE FROM embedding WHERE model_id = %s::int2 AND key = ANY (%s::int8[])",
-        [model_id, keys],
+        """
+        DELETE FROM embedding USING unnest(%s::int8[], %s::int2[]) AS given (key, window_no)
+         WHERE model_id = %s::int2 AND embedding.key = given.key
+           AND (embedding.window_no < 0) = (given.window_no < 0)
+        """,
+        [keys, places, model_id],
     )
     await connection.execute(
         """
-        INSERT INTO embedding (model_id, key, window_no, text_hash, vector)
-        SELECT %s::int2, key, window_no, text_hash, vector
-          FROM unnest(%s::int8[], %s::int2[], %s::bytea[], %b::bytea[])
-               AS given (key, window_no, text_hash, vector)
+        INSERT INTO embedding (model_id, key, window_no, text_hash, vector, previous_key)
+        SELECT %s::int2, key, window_no, text_hash, vector, previous_key
+          FROM unnest(%s::int8[], %s::int2[], %s::bytea[], %b::bytea[], %s::int8[])
+               AS given (key, window_no, text_hash, vector, previous_key)
         """,
-        [model_id, keys, places, hashes, stored],
+        [model_id, keys, places, hashes, stored, before],
     )
     await connection.execute(_LOG[kind], {"keys": keys})
     await connection.execute(
         "DELETE FROM dead_letter WHERE projection = 'embedding' AND key = ANY (%s::int8[])", [keys]
     )
 
+
+def _windows(task: EmbeddingTask, rows: Vectors) -> list[tuple[int, Vector, int | None]]:
+    """The window, the vector and the key of the turn before it, of each vector to store."""
+    if task.previous is not None:
+        # A second window would be of the end of the segment alone.
+        return [(CONTEXT_WINDOW, rows[0], task.previous[0])]
+    return [(place, vector, None) for place, vector in enumerate(rows)]
+
+
+_BEFORE = """
+earlier.tenant_id = segment.tenant_id AND earlier.session = segment.session
+   AND earlier.session <> '' AND NOT earlier.sensitive
+   AND (earlier.event_time, earlier.id) < (segment.event_time, segment.id)
+"""
+
+_MISSING_CONTEXTS = f"""
+WITH turn AS (
+  SELECT unnest(%(keys)s::int8[]) AS key
+   UNION
+  SELECT after.key
+    FROM segment AS earlier
+   CROSS JOIN LATERAL (SELECT key FROM segment
+                        WHERE {_BEFORE} AND segment.session <> '' AND NOT segment.sensitive
+                        ORDER BY event_time, id LIMIT 1) AS after
+   WHERE earlier.key = ANY (%(keys)s::int8[])
+)
+SELECT tenant.name, segment.key, previous.key
+  FROM turn JOIN segment USING (key) JOIN tenant ON tenant.id = segment.tenant_id
+ CROSS JOIN LATERAL (SELECT earlier.key FROM segment AS earlier WHERE {_BEFORE}
+                      ORDER BY event_time DESC, id DESC LIMIT 1) AS previous
+ WHERE NOT segment.sensitive
+   AND NOT EXISTS (SELECT FROM embedding
+                    WHERE model_id = %(model_id)s::int2 AND embedding.key = segment.key
+                      AND window_no = {CONTEXT_WINDOW} AND previous_key = previous.key
+                      AND embedding.text_hash = segment.text_hash)
+"""
 
 _MISSING = {
     kind: f"""

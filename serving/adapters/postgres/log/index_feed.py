@@ -20,7 +20,7 @@ from serving.adapters.postgres.connection.pool import Connection, Database
 from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
 from serving.adapters.postgres.log.compaction import covers, read_compacted
 from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, name_values
-from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING, STORED_TYPE
+from serving.adapters.postgres.log.embeddings import CONTEXT_WINDOW, HAS_EMBEDDING, STORED_TYPE
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, terms_of
 from serving.adapters.postgres.tables.models import find_model
 from serving.adapters.postgres.tables.rows import CLOSING_COLUMNS, to_closings
@@ -200,15 +200,15 @@ def _read_all(
         connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
         for kind in ItemKind:
             with connection.cursor().copy(_ALL[kind], values) as copy:
-                copy.set_types(["text", "text", "bytea[]", *_COLUMN_TYPES[kind].values()])
+                copy.set_types(["text", "text", "bytea[]", "bytea", *_COLUMN_TYPES[kind].values()])
                 rows = map(partial(_index_row, kind), copy.rows())
                 while batch := list(islice(rows, BATCH_ROWS)):
                     yield batch
 
 
 def _index_row(kind: ItemKind, row: Sequence[Any]) -> IndexRow:
-    """Converts a row of the tenant, the id, the vectors and `_COLUMN_TYPES`."""
-    tenant, id_, vectors, *columns = row
+    """Converts a row of the tenant, the id, the vectors, the context and `_COLUMN_TYPES`."""
+    tenant, id_, vectors, context, *columns = row
     values = dict(zip(_COLUMN_TYPES[kind], columns, strict=True))
     if kind is ItemKind.SEGMENT:
         values["terms"] = terms_of(values.pop("tags"))
@@ -217,7 +217,11 @@ def _index_row(kind: ItemKind, row: Sequence[Any]) -> IndexRow:
         values["evidence"] = tuple(values["evidence"])
         values["closings"] = to_closings([values.pop(name) for name in CLOSING_COLUMNS])
     return IndexRow(
-        tenant=TenantName(tenant), item=ItemId(kind, id_), vectors=_vectors(vectors), **values
+        tenant=TenantName(tenant),
+        item=ItemId(kind, id_),
+        vectors=_vectors(vectors),
+        context=_vectors([context]) if context is not None and vectors else None,
+        **values,
     )
 
 
@@ -279,7 +283,7 @@ _VECTORS = {
     CASE WHEN {_OWNED[kind]} THEN
       (SELECT array_agg(embedding.vector ORDER BY embedding.window_no) FROM embedding
         WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = {kind}.key
-          AND embedding.text_hash = {kind}.text_hash)
+          AND embedding.text_hash = {kind}.text_hash AND embedding.window_no >= 0)
     {f"WHEN {_IS_EVIDENCE} THEN '{{}}'::bytea[]" if kind is ItemKind.SEGMENT else ""}
     END AS vectors
     """
@@ -287,11 +291,23 @@ _VECTORS = {
 }
 """A row's current vectors; NULL if it has none, or none for this shard."""
 
+_CONTEXT = {
+    ItemKind.SEGMENT: f"""
+    CASE WHEN {_OWNED[ItemKind.SEGMENT]} THEN
+      (SELECT embedding.vector FROM embedding
+        WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = segment.key
+          AND embedding.text_hash = segment.text_hash AND embedding.window_no = {CONTEXT_WINDOW})
+    END AS context
+    """,
+    ItemKind.FACT: "NULL::bytea AS context",
+}
+"""A row's vector with the turn before it; NULL if it has none, or none for this shard."""
+
 _ALL = {
     kind: f"""
     COPY (
       SELECT * FROM (
-        SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_COLUMNS[kind]}
+        SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_CONTEXT[kind]}, {_COLUMNS[kind]}
           FROM {kind} JOIN tenant ON tenant.id = {kind}.tenant_id
          WHERE NOT {IS_HIDDEN[kind]}
       ) AS item WHERE vectors IS NOT NULL
@@ -303,7 +319,8 @@ _ALL = {
 _CURRENT = {
     kind: f"""
     SELECT * FROM (
-      SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_COLUMNS[kind]} {FROM_NAMES}
+      SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_CONTEXT[kind]}, {_COLUMNS[kind]}
+        {FROM_NAMES}
         {JOIN_ITEM[kind]}
        WHERE NOT {IS_HIDDEN[kind]}
     ) AS item WHERE vectors IS NOT NULL

@@ -150,7 +150,10 @@ _HAS_WRONG_VECTOR = {
     EXISTS (SELECT FROM embedding JOIN embedding_model AS model ON model.id = embedding.model_id
              WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = {kind}.key
                AND (embedding.text_hash <> {kind}.text_hash
-                    OR octet_length(embedding.vector) <> 2 * model.dimension))
+                    OR octet_length(embedding.vector) <> 2 * model.dimension
+                    OR embedding.previous_key IS NOT NULL AND NOT EXISTS (
+                         SELECT FROM segment AS previous
+                          WHERE previous.key = embedding.previous_key AND NOT previous.sensitive)))
     """
     for kind in ItemKind
 }

@@ -24,23 +24,24 @@ from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import IndexRow, Neighbours, UnsoundRowsError
-from serving.ports.vector_index import IndexTier, WantedNeighbours
+from serving.ports.vector_index import CONTEXT, IndexTier, VectorKind, WantedNeighbours
 
-PartitionName = tuple[TenantName, ItemKind]
+PartitionName = tuple[TenantName, VectorKind]
 
 NO_VECTOR = np.empty((1, 0), np.float16)
 """The one row of a segment without vectors."""
 
 
 class _TenantPartitions:
-    """All rows of a tenant: one partition per kind, and one of segments without vectors.
+    """All rows of a tenant: one partition per kind of vector, and one of segments without vectors.
 
     The latter are never found themselves; filters check them as evidence of facts.
     """
 
     def __init__(self, dimension: int, device: str) -> None:
         self.numbers = ItemNumbers()
-        self.of_kind = {kind: Partition.empty(dimension, device, self.numbers) for kind in ItemKind}
+        kinds: tuple[VectorKind, ...] = (*ItemKind, CONTEXT)
+        self.of_kind = {kind: Partition.empty(dimension, device, self.numbers) for kind in kinds}
         self.unembedded = Partition.empty(0, device, self.numbers)
 
     def change(self, change: RowChanges) -> None:
@@ -49,8 +50,12 @@ class _TenantPartitions:
             replace(row, vectors=NO_VECTOR) for row in change.rows if not len(row.vectors)
         ]
         self.unembedded.change(RowChanges(unembedded, change.items))
-        for kind, partition in self.of_kind.items():
-            partition.change(
+        in_context = [
+            replace(row, vectors=row.context) for row in change.rows if row.context is not None
+        ]
+        self.of_kind[CONTEXT].change(RowChanges(in_context, change.items))
+        for kind in ItemKind:
+            self.of_kind[kind].change(
                 RowChanges(
                     [row for row in change.rows if row.item.kind is kind],
                     [item for item in change.removed if item.kind is kind],
@@ -62,13 +67,17 @@ class _TenantPartitions:
         return not any(partition.slots for partition in (self.unembedded, *self.of_kind.values()))
 
     def hold(self, item: ItemId) -> bool:
-        return item in self.of_kind[item.kind].slots or item in self.unembedded.slots
+        return any(
+            item in partition.slots
+            for partition in (self.of_kind[item.kind], self.of_kind[CONTEXT], self.unembedded)
+        )
 
     def view(self, generation: int) -> TenantView:
         segments, facts = self.of_kind[ItemKind.SEGMENT], self.of_kind[ItemKind.FACT]
         return TenantView(
             segments=segments.view,
             facts=facts.view,
+            contexts=self.of_kind[CONTEXT].view,
             unembedded=self.unembedded.view,
             segment_slots=segments.slots,
             fact_slots=facts.slots,
@@ -107,7 +116,10 @@ class TenantRows:
     # ------------------------------------------------------------ changing
 
     def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
-        self._check_rows([row for row in rows if len(row.vectors)])
+        self._check_rows(
+            [row for row in rows if len(row.vectors)]
+            + [replace(row, vectors=row.context) for row in rows if row.context is not None]
+        )
         rows_of: defaultdict[TenantName, dict[ItemId, IndexRow]] = defaultdict(dict)
         for row in rows:
             rows_of[row.tenant][row.item] = row
@@ -136,7 +148,7 @@ class TenantRows:
         """Whether the partition is still in use under this name; `writing` is held."""
         return self.partition(*name) is partition
 
-    def partition(self, tenant: TenantName, kind: ItemKind) -> Partition | None:
+    def partition(self, tenant: TenantName, kind: VectorKind) -> Partition | None:
         """The partition of the tenant, if the tenant has rows."""
         partitions = self._partitions.get(tenant)
         return None if partitions is None else partitions.of_kind[kind]
@@ -200,7 +212,7 @@ class TenantRows:
         view = self._views.get(tenant)
         return {} if view is None else traits_of(view, items)
 
-    def scan_size(self, tenant: TenantName, kind: ItemKind) -> int:
+    def scan_size(self, tenant: TenantName, kind: VectorKind) -> int:
         view = self._views.get(tenant)
         return 0 if view is None else view.of_kind(kind).count
 
@@ -211,7 +223,11 @@ class TenantRows:
     @property
     def vector_count(self) -> int:
         views = list(self._views.values())
-        return sum(view.segments.alive_count + view.facts.alive_count for view in views)
+        return sum(
+            each.alive_count
+            for view in views
+            for each in (view.segments, view.facts, view.contexts)
+        )
 
     def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
         return [

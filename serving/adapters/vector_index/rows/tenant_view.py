@@ -14,7 +14,7 @@ from serving.adapters.vector_index.rows.instants import ClockTimes, Span, micros
 from serving.adapters.vector_index.rows.view import ANY_TIME, PartitionView
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.questions.query import Filter, Scope
-from serving.ports.vector_index import WantedNeighbours
+from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
 
 CACHED_MASKS = 32
 CACHED_ENTITIES = 1024
@@ -34,6 +34,7 @@ class TenantView:
 
     segments: PartitionView
     facts: PartitionView
+    contexts: PartitionView
     unembedded: PartitionView
     segment_slots: dict[ItemId, range]
     fact_slots: dict[ItemId, range]
@@ -45,7 +46,9 @@ class TenantView:
     _cache_by_span: dict[object, tuple[Span, AllowedRows]] = field(default_factory=dict)
     _mentioning: dict[str, list[int]] = field(default_factory=dict)
 
-    def of_kind(self, kind: ItemKind) -> PartitionView:
+    def of_kind(self, kind: VectorKind) -> PartitionView:
+        if kind == CONTEXT:
+            return self.contexts
         return self.segments if kind is ItemKind.SEGMENT else self.facts
 
     def row_of(self, item: ItemId) -> int | None:
@@ -69,10 +72,13 @@ class TenantView:
     def allowed(self, wanted: WantedNeighbours) -> AllowedRows:
         """The rows that the scope accepts, restricted to `wanted.only` if given."""
         scope = wanted.scope
-        if wanted.kind is ItemKind.SEGMENT:
-            accepted = self.accepted_segments(scope.segment_filter, microseconds(scope.as_of))
-        else:
+        filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
+        if wanted.kind is ItemKind.FACT:
             accepted = self._accepted_facts(scope)
+        elif wanted.kind is ItemKind.SEGMENT:
+            accepted = self.accepted_segments(filter_, as_of)
+        else:
+            accepted = self._accepted(CONTEXT, self.contexts, filter_, as_of)
         if wanted.only is None:
             return accepted
         return AllowedRows(accepted.mask & self._rows_of(self.of_kind(wanted.kind), wanted.only))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from serving.pipeline.retrieval.legs.context import ContextLeg
 from serving.pipeline.retrieval.legs.dense import DenseLeg
 from serving.pipeline.retrieval.legs.facts import FactsLeg
 from serving.pipeline.retrieval.legs.graph import GraphLeg
@@ -20,6 +21,7 @@ from serving.pipeline.retrieval.legs.temporal import TemporalLeg
 
 __all__ = [
     "LEGS",
+    "ContextLeg",
     "DenseLeg",
     "FactsLeg",
     "GraphLeg",
@@ -33,7 +35,7 @@ __all__ = [
 LEGS: Mapping[str, type[Leg]] = {
     leg.name: leg
     for leg in (
-        *(LexicalLeg, DenseLeg, FactsLeg, GraphLeg, RelatedLeg, TemporalLeg),
+        *(LexicalLeg, DenseLeg, ContextLeg, FactsLeg, GraphLeg, RelatedLeg, TemporalLeg),
         *(ImportantLeg, HoldingLeg),
     )
 }

@@ -34,7 +34,10 @@ OTHERS = [
     Segment(id="other-1", text="A quiet evening.", entities=("Mole",)),
     Segment(id="other-2", text="The sea is grey."),
 ]
-LEGS = {"lexical", "dense", "facts", "graph", "related", "temporal"}
+AFTER = Segment(id="other-3", text="Yes, there.", session="harbour")
+"""The turn after it, whose context has its text."""
+OTHERS.append(AFTER)
+LEGS = {"lexical", "dense", "context", "facts", "graph", "related", "temporal"}
 QUESTIONS = (
     SAID.text,
     "Where does Mara moor the boat?",

@@ -270,6 +270,7 @@ def test_leg_set_to_null_by_heir_is_removed(tmp_path: Path) -> None:
         assert [leg.name for leg in book["mine"].legs] == [
             "lexical",
             "dense",
+            "context",
             "graph",
             "related",
             "temporal",

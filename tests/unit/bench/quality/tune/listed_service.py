@@ -117,7 +117,8 @@ class ListedService:
         self.is_under(definition or definition_of())
         segments = [item.id for item in items if item.item.kind is ItemKind.SEGMENT]
         consistency = FixedConsistency()
-        finds = {"temporal": {}, **finds}  # which finds only what is of a named time
+        # No time is named, and no turn is before another.
+        finds = {"temporal": {}, "context": {}, **finds}
         legs: dict[str, Leg] = {leg: ListedLeg(scores) for leg, scores in finds.items()}
         legs |= {"facts": FactsLeg(), "related": RelatedLeg(ShuffledGraph(segments), consistency)}
         evidence = {item.id: item.evidence for item in items if isinstance(item, Fact)}

@@ -106,7 +106,7 @@ def test_fields_of_upstream_legs_are_fixed() -> None:
     assert paths == {
         *(f"legs.{leg}.weight" for leg in definition["legs"]),
         *(f"legs.{leg}.depth" for leg in legs),
-        *(f"legs.{leg}.floor" for leg in ("facts", "graph", "related")),
+        *(f"legs.{leg}.floor" for leg in ("context", "facts", "graph", "related")),
         *(f"signals.{name}" for name in ("recency", "speaker", "time")),
         "rank_constant",
     }
