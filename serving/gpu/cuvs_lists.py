@@ -155,9 +155,7 @@ class CuvsLists:
                 resources=resources,
                 filter=allowed.covering(self._end) if isinstance(allowed, _Filter) else None,
             )
-            end = self._end
-        found = (slots >= 0) & (slots < end) & (scores.abs() < IMPOSSIBLE_SCORE)
-        return slots.where(found, -1)
+        return slots.where(scores.abs() < IMPOSSIBLE_SCORE, -1)
 
 
 class _Filter:
@@ -197,11 +195,14 @@ class CuvsLibrary:
 
     def __init__(self, device: torch.device) -> None:
         try:
+            import rmm
             from cuvs.common import Resources
         except ImportError as error:
             why = "cuVS is not installed: `make install-gpu` installs it, see docs/gpu.md"
             raise ListsError(why) from error
         with torch.cuda.device(device):
+            # Without a pool, each search allocates and frees memory, which takes half its time.
+            rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
             self._device = _Device(device, Resources())
 
     def train(self, sample: torch.Tensor, n_lists: int) -> CuvsLists:

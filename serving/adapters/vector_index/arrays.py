@@ -53,17 +53,6 @@ def on_device_of(values: NDArray[Any], other: Array) -> Array:
     return values if is_on_host(other) else on_device(values, other.device)
 
 
-def query_on(vector: VectorLike, device: str) -> Array:
-    """A vector to search for, on a device: float32 (dimension,)."""
-    if device == HOST:
-        return np.ascontiguousarray(vector, np.float32)
-    import torch
-
-    from serving.adapters.vector_index.device_vector import tensor_of
-
-    return tensor_of(vector, torch.device(device))
-
-
 def is_on_device(vector: VectorLike) -> bool:
     """Whether a vector is still on the device that computed it."""
     module = sys.modules.get("serving.adapters.vector_index.device_vector")

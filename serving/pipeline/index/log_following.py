@@ -12,8 +12,8 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import ParamSpec, Self, TypeVar
@@ -25,9 +25,8 @@ from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.signals import Traits
 from serving.pipeline.index.maintenance import MAINTAIN_EVERY_S, Maintenance
-from serving.pipeline.index.search_queue import SearchQueue, WaitingSearch
+from serving.pipeline.index.search_queue import SearchQueue
 from serving.pipeline.inference.device_watch import Watch
-from serving.pipeline.inference.worker import Worker
 from serving.ports.embedding import EmbeddingModel, VectorLike
 from serving.ports.index_engine import (
     FeedLostError,
@@ -125,7 +124,6 @@ class LogFollowingIndex:
         self._moved = asyncio.Condition()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="vector-index")
         self._searches = SearchQueue(watch)
-        self._searcher = Worker("index")
         self._following: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -137,7 +135,6 @@ class LogFollowingIndex:
 
     async def start(self) -> None:
         """Starts to follow the feed; returns at once."""
-        self._searcher.start(self._searches)
         self._following = asyncio.create_task(self._follow(), name="index-follow")
 
     async def stop(self) -> None:
@@ -145,7 +142,6 @@ class LogFollowingIndex:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-            await self._searcher.close()
         self._filled, self._reason = None, "stopped"
         if self._maintenance is not None:
             self._maintenance.end()
@@ -178,21 +174,17 @@ class LogFollowingIndex:
         wanted: WantedNeighbours,
         deadline: Deadline,
     ) -> Neighbours:
-        searching: Awaitable[Neighbours]
+        if deadline.passed:
+            raise TimeoutError
         if engine.searches_together:
             engine.check_query(vector)
-            search = WaitingSearch(engine, vector, wanted, deadline, Future())
-            with self._searcher.changing():
-                self._searches.add(search)
-            searching = asyncio.wrap_future(search.future)
-        elif engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
+            return await self._searches.search(engine, vector, wanted)
+        if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
             return self._watched(engine.search, vector, wanted)
-        else:
-            searching = asyncio.get_running_loop().run_in_executor(
+        async with asyncio.timeout(deadline.remaining()):
+            return await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._watched, engine.search, vector, wanted
             )
-        async with asyncio.timeout(deadline.remaining()):
-            return await searching
 
     async def related(
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline

@@ -1,79 +1,65 @@
-"""Searches of an engine that answers many at once: what waits while some run goes together."""
+"""Searches of an engine that answers many at once: those of one turn of the event loop go together.
+
+They run in the event loop. A GPU answers dozens in about the time that waking a thread takes, and
+questions that were embedded together are also searched for together.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from concurrent.futures import Future
+import asyncio
+from collections import defaultdict
 from contextlib import nullcontext
 from typing import NamedTuple
 
-from serving.domain.budget import Deadline
 from serving.pipeline.inference.device_watch import Watch
-from serving.pipeline.inference.futures import deliver, fail
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import IndexEngine, Neighbours
 from serving.ports.vector_index import WantedNeighbours
 
-MAX_TOGETHER = 64
-"""Searches at once. A GPU takes hardly longer for this many than for one."""
 
-
-class WaitingSearch(NamedTuple):
-    """A queued search with a checked vector."""
-
-    engine: IndexEngine
+class _Waiting(NamedTuple):
     vector: VectorLike
     wanted: WantedNeighbours
-    deadline: Deadline
-    future: Future[Neighbours]
+    future: asyncio.Future[Neighbours]
 
 
 class SearchQueue:
-    """A `WorkQueue` of searches, first in, first out. A step does all that wait.
-
-    A search that was cancelled, or whose deadline has passed, is dropped.
+    """Searches for the end of this turn of the event loop.
 
     Args:
-        watch: Entered around each use of the engine's device.
+        watch: Entered around each use of an engine's device.
     """
 
     def __init__(self, watch: Watch = nullcontext) -> None:
         self._watch = watch
-        self._queue: deque[WaitingSearch] = deque()
+        # By engine, since one may be taking the place of another.
+        self._waiting: defaultdict[IndexEngine, list[_Waiting]] = defaultdict(list)
 
-    @property
-    def has_work(self) -> bool:
-        return bool(self._queue)
+    async def search(
+        self, engine: IndexEngine, vector: VectorLike, wanted: WantedNeighbours
+    ) -> Neighbours:
+        """Searches for a checked vector, together with all that wait."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._run)
+        future: asyncio.Future[Neighbours] = loop.create_future()
+        self._waiting[engine].append(_Waiting(vector, wanted, future))
+        return await future
 
-    def add(self, search: WaitingSearch) -> None:
-        """Queues a search."""
-        self._queue.append(search)
+    def _run(self) -> None:
+        by_engine, self._waiting = self._waiting, defaultdict(list)
+        for engine, searches in by_engine.items():
+            wanted = [search for search in searches if not search.future.done()]
+            if wanted:
+                self._search(engine, wanted)
 
-    def step(self) -> None:
-        # Those of an engine and of the one that is taking its place may wait together.
-        by_engine: defaultdict[int, list[WaitingSearch]] = defaultdict(list)
-        for _ in range(min(MAX_TOGETHER, len(self._queue))):
-            search = self._queue.popleft()
-            if search.deadline.passed:
-                fail(search.future, TimeoutError())
-            elif not search.future.done():
-                by_engine[id(search.engine)].append(search)
-        for searches in by_engine.values():
-            self._run(searches)
-
-    def fail_all(self, error: Exception) -> None:
-        while self._queue:
-            fail(self._queue.popleft().future, error)
-
-    def _run(self, searches: list[WaitingSearch]) -> None:
+    def _search(self, engine: IndexEngine, searches: list[_Waiting]) -> None:
         try:
             with self._watch():
-                found = searches[0].engine.search_all(
-                    [(search.vector, search.wanted) for search in searches]
-                )
+                found = engine.search_all([(each.vector, each.wanted) for each in searches])
         except Exception as error:
             for search in searches:
-                fail(search.future, error)
+                search.future.set_exception(error)
             return
         for search, its in zip(searches, found, strict=True):
-            deliver(search.future, its)
+            search.future.set_result(its)

@@ -1,7 +1,7 @@
-"""Searches of vectors on a GPU, together: a product and a top-k a group, and one copy for all.
+"""Searches of vectors on a GPU, together: one product, top-k and copy for those of the same rows.
 
 Launching kernels and waiting for them takes longer than most searches compute. So all that is to be
-found is launched first, and copied to the host once.
+found is launched first, with as few kernels as possible, and only then copied to the host.
 """
 
 from __future__ import annotations
@@ -12,193 +12,165 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from serving.adapters.vector_index.lists.inverted_lists import TrainedLists
+from serving.adapters.vector_index.device_vector import DeviceVector
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.exact_scan import (
     ScoredRow,
     Sought,
-    best_rows,
+    best_of_ranked,
     first_head,
+    ranked,
 )
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.adapters.vector_index.rule import candidates_for, n_probes
+from serving.ports.embedding import VectorLike
 
 GATHER_BELOW = 0.1
 """Below this share of allowed rows, they are gathered and the others are not read."""
 
-MAX_SCORES = 1 << 27
-"""Of a product, in float16: a quarter of a GiB."""
-
-IN_LISTS = 0
-"""In place of the number of rows that a scan scores again: look into the lists."""
+MAX_VALUES = 1 << 27
+"""Of what a launch computes: half a GiB in float32."""
 
 
-class _Scored(NamedTuple):
-    """Rows of a group of b searches, int64 (b, n), and their scores in float32, on the device.
+class _Plan(NamedTuple):
+    """What is searched: for the `k` best of the scan, or of the lists and of the tail."""
 
-    The score of a row that may not be returned is -inf.
-    """
-
-    rows: torch.Tensor
-    scores: torch.Tensor
+    view: PartitionView
+    allowed: AllowedRows
+    k: int
+    in_lists: bool
 
 
 @torch.inference_mode()
-def nearest_on_device(sought: Sequence[Sought], max_scanned_rows: int) -> list[list[ScoredRow]]:
+def nearest_on_device(
+    sought: Sequence[Sought], max_scanned_rows: int, device: str
+) -> list[list[ScoredRow]]:
     """The nearest items of each search, best first.
 
     They are those of `nearest_in_lists`: searches of the same rows are launched as one, and those
-    that found too little are searched again, with all rows or a longer head.
+    that found too little are searched again, with all rows or more of the best.
 
     Args:
         sought: The searches.
         max_scanned_rows: Up to this many allowed rows are scanned, even if they are in lists.
+        device: Of the rows, as torch names it.
     """
     found: list[list[ScoredRow]] = [[] for _ in sought]
-    heads = {
-        number: IN_LISTS if _are_in_lists(each, max_scanned_rows) else _first_head(each)
-        for number, each in enumerate(sought)
-        if each.allowed.count
-    }
-    while heads:
-        groups: defaultdict[tuple[PartitionView, AllowedRows, int, int], list[int]]
-        groups = defaultdict(list)
-        for number, head in heads.items():
-            each = sought[number]
-            depth = each.depth if head == IN_LISTS else 0
-            groups[each.view, each.allowed, head, depth].append(number)
+    waiting: defaultdict[_Plan, list[int]] = defaultdict(list)
+    for number, each in enumerate(sought):
+        if each.allowed.count:
+            waiting[_first_plan(each, max_scanned_rows)].append(number)
+    while waiting:
         launched = [
-            _launched(*group, torch.stack([sought[number].vector for number in numbers]))
-            for group, numbers in groups.items()
+            (plan, some, _launched(plan, _queries([sought[each].vector for each in some], device)))
+            for plan, numbers in waiting.items()
+            for some in _split(numbers, plan)
         ]
-        for numbers, (rows, scores) in zip(groups.values(), _to_host(launched), strict=True):
-            for number, its_rows, its_scores in zip(numbers, rows, scores, strict=True):
-                view, allowed, _, depth = sought[number]
-                head = heads.pop(number)
-                there = np.isfinite(its_scores)
-                best = best_rows(view, its_rows[there], its_scores[there], depth)
-                if len(best) >= depth or head == allowed.count:
+        waiting = defaultdict(list)
+        for plan, numbers, packed in launched:
+            rows, scores = packed.cpu().numpy()
+            scores = scores.view(np.float32)
+            # Rows of the tail do not make up for better ones in lists that were not read.
+            counts = np.count_nonzero(scores[:, : plan.k] > -np.inf, axis=1).tolist()
+            for number, count, its_rows, its_scores in zip(
+                numbers, counts, *ranked(rows, scores), strict=True
+            ):
+                depth = sought[number].depth
+                best = best_of_ranked(plan.view, its_rows, its_scores, depth)
+                if min(count, len(best)) >= depth or _is_last(plan):
                     found[number] = best
-                elif head == IN_LISTS:
-                    heads[number] = _first_head(sought[number])
                 else:
-                    heads[number] = min(allowed.count, 2 * head)
+                    waiting[_next_plan(plan, depth)].append(number)
     return found
 
 
-def _are_in_lists(sought: Sought, max_scanned_rows: int) -> bool:
-    return (
-        sought.view.trained is not None
-        and candidates_for(sought.depth) is not None
-        and sought.allowed.count > max_scanned_rows
-    )
+def _first_plan(sought: Sought, max_scanned_rows: int) -> _Plan:
+    view, allowed, _, depth = sought
+    k = candidates_for(depth)
+    if view.trained is None or k is None or allowed.count <= max_scanned_rows:
+        return _Plan(view, allowed, first_head(allowed, depth), in_lists=False)
+    return _Plan(view, allowed, k, in_lists=True)
 
 
-def _first_head(sought: Sought) -> int:
-    return first_head(sought.allowed, sought.depth)
+def _is_last(plan: _Plan) -> bool:
+    return plan.k == plan.allowed.count and not plan.in_lists
 
 
-def _launched(
-    view: PartitionView, allowed: AllowedRows, head: int, depth: int, queries: torch.Tensor
-) -> _Scored:
-    if head != IN_LISTS:
-        return _scored(view, _scanned(view, allowed, queries, head), queries)
-    trained, k = view.trained, candidates_for(depth)
-    assert trained is not None, "not in lists; this is a bug"
-    assert k is not None, "more than lists return; this is a bug"
-    return _from_lists(view, trained, allowed, queries, k, depth)
+def _next_plan(plan: _Plan, depth: int) -> _Plan:
+    k = first_head(plan.allowed, depth) if plan.in_lists else min(plan.allowed.count, 2 * plan.k)
+    return plan._replace(k=k, in_lists=False)
 
 
-def _scanned(
-    view: PartitionView, allowed: AllowedRows, queries: torch.Tensor, head: int
+def _split(numbers: Sequence[int], plan: _Plan) -> list[Sequence[int]]:
+    """Searches in parts that fit into memory."""
+    each = max(plan.view.count, plan.k * plan.view.vectors.shape[1])
+    size = max(1, MAX_VALUES // each)
+    return [numbers[start : start + size] for start in range(0, len(numbers), size)]
+
+
+def _queries(vectors: Sequence[VectorLike], device: str) -> torch.Tensor:
+    """float32 (b, dimension), from the host in one copy."""
+    there = [each.tensor for each in vectors if isinstance(each, DeviceVector)]
+    if len(there) == len(vectors):
+        return torch.stack(there).to(device)
+    values = np.stack([np.asarray(each, np.float32) for each in vectors])
+    # Pageable memory may be freed at once: what is not yet copied has been staged.
+    return torch.from_numpy(values).to(device, non_blocking=True)
+
+
+def _launched(plan: _Plan, queries: torch.Tensor) -> torch.Tensor:
+    """Rows of b searches and the bits of their scores in float32: int32 (2, b, n).
+
+    The score of a row that may not be returned is -inf. Equal vectors must tie. So each row is
+    multiplied and summed by itself: in a matrix product, the last bits of a score depend on the
+    row's position.
+    """
+    view, allowed, k, in_lists = plan
+    excluded = None
+    if allowed.count < view.count:
+        excluded = allowed.excluded_on(view.vectors.device)
+    if in_lists:
+        listed = _in_lists_and_tail(plan, queries, excluded)
+        # Lists may hold newer rows than this view. And the mask is checked again here: a row is
+        # never shown on the library's word alone.
+        rows = listed.clamp(0, view.count - 1)
+        hidden = rows != listed
+        if excluded is not None:
+            hidden |= excluded[rows]
+    elif allowed.count < GATHER_BELOW * view.count:
+        chosen = allowed.slots_on(view.vectors.device)
+        rows, hidden = chosen[_top(queries, view.vectors[chosen], k)], None
+    else:
+        rows, hidden = _top(queries, view.vectors, k, excluded), None
+    scores = (view.vectors[rows] * queries[:, None]).sum(2)
+    if hidden is not None:
+        scores.masked_fill_(hidden, -torch.inf)
+    return torch.stack((rows.int(), scores.view(torch.int32)))
+
+
+def _in_lists_and_tail(
+    plan: _Plan, queries: torch.Tensor, excluded: torch.Tensor | None
 ) -> torch.Tensor:
-    """The `head` nearest allowed rows of each query: int64 (b, head)."""
-    halves, vectors = queries.half(), view.vectors
-    if allowed.count < GATHER_BELOW * view.count:
-        chosen: torch.Tensor = allowed.slots_on(vectors.device)
-        return chosen[_top(halves, vectors[chosen], head, None)]
-    return _top(halves, vectors, head, _excluded(view, allowed))
-
-
-def _excluded(view: PartitionView, allowed: AllowedRows) -> torch.Tensor | None:
-    """The rows that may not be returned: bool (rows,); None if all may be."""
-    return None if allowed.count == view.count else allowed.excluded_on(view.vectors.device)
+    """The nearest rows of the lists and then of the tail: int64 (b, n), -1 for none."""
+    view, allowed, k, _ = plan
+    assert view.trained is not None, "not in lists; this is a bug"
+    lists, covered = view.trained.lists, view.covered
+    probes = n_probes(view.count, lists.n_lists, allowed.share)
+    mask = None if excluded is None else allowed.in_lists(lists)
+    rows: torch.Tensor = lists.search(queries, k, probes, mask)
+    if not view.tail:
+        return rows
+    hidden = None if excluded is None else excluded[covered:]
+    tail = _top(queries, view.vectors[covered:], min(k, view.tail), hidden) + covered
+    return torch.cat([rows, tail], dim=1)
 
 
 def _top(
-    halves: torch.Tensor, vectors: torch.Tensor, k: int, excluded: torch.Tensor | None
+    queries: torch.Tensor, vectors: torch.Tensor, k: int, excluded: torch.Tensor | None = None
 ) -> torch.Tensor:
     """The positions of the `k` largest products in float16: int64 (b, k), unordered."""
-    found = []
-    for some in torch.split(halves, max(1, MAX_SCORES // len(vectors))):
-        scores = some @ vectors.T
-        if excluded is not None:
-            scores.masked_fill_(excluded, -torch.inf)
-        found.append(scores.topk(k, sorted=False).indices)
-    return torch.cat(found)
-
-
-def _from_lists(
-    view: PartitionView,
-    trained: TrainedLists,
-    allowed: AllowedRows,
-    queries: torch.Tensor,
-    k: int,
-    depth: int,
-) -> _Scored:
-    """The allowed rows among the nearest `k` of the lists and of the tail.
-
-    None of them, if the lists return fewer than `depth`: rows of the tail do not make up for better
-    ones in lists that were not read.
-    """
-    lists, excluded = trained.lists, _excluded(view, allowed)
-    probes = n_probes(view.count, lists.n_lists, allowed.share)
-    rows = lists.search(queries, k, probes, None if excluded is None else allowed.in_lists(lists))
-    # Lists may hold newer rows than this view. And the mask is checked again here: a row is never
-    # shown on the library's word alone.
-    passing = (rows >= 0) & (rows < view.count)
-    rows = rows.where(passing, 0)
+    scores = queries.half() @ vectors.T
     if excluded is not None:
-        passing &= ~excluded[rows]
-    enough = passing.sum(1, keepdim=True) >= depth
-    if view.tail:
-        hidden = None if excluded is None else excluded[view.covered :]
-        count = min(k, view.tail)
-        tail = _top(queries.half(), view.vectors[view.covered :], count, hidden) + view.covered
-        rows = torch.cat([rows, tail], dim=1)
-        shown = torch.ones_like(tail, dtype=torch.bool) if excluded is None else ~excluded[tail]
-        passing = torch.cat([passing, shown], dim=1)
-    return _scored(view, rows, queries, passing & enough)
-
-
-def _scored(
-    view: PartitionView,
-    rows: torch.Tensor,
-    queries: torch.Tensor,
-    passing: torch.Tensor | None = None,
-) -> _Scored:
-    """Scores rows again in float32.
-
-    Equal vectors must tie. So each row is multiplied and summed by itself: in a matrix product,
-    the last bits of a score depend on the row's position.
-    """
-    scores = (view.vectors[rows].float() * queries[:, None]).sum(2)
-    return _Scored(rows, scores if passing is None else scores.where(passing, -torch.inf))
-
-
-def _to_host(
-    launched: Sequence[_Scored],
-) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """The same on the host; waits for the device once."""
-    rows = torch.cat([each.rows.flatten() for each in launched]).cpu().numpy()
-    scores = torch.cat([each.scores.flatten() for each in launched]).cpu().numpy()
-    shapes = [each.rows.shape for each in launched]
-    ends = np.cumsum([shape.numel() for shape in shapes])[:-1]
-    return [
-        (its_rows.reshape(shape), its_scores.reshape(shape))
-        for its_rows, its_scores, shape in zip(
-            np.split(rows, ends), np.split(scores, ends), shapes, strict=True
-        )
-    ]
+        scores.masked_fill_(excluded, -torch.inf)
+    return scores.topk(k, sorted=False).indices

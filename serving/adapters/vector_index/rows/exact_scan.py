@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.adapters.vector_index.arrays import Array
 from serving.adapters.vector_index.lists import scan
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import Slots
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.records import ItemId
-from serving.ports.embedding import Vector
+from serving.ports.embedding import Vector, VectorLike
 
 MIN_HEAD = 40
 """The least number of rows scored again; with 40, no measurement lost one of the true 10."""
@@ -30,12 +31,12 @@ class ScoredRow(NamedTuple):
 class Sought(NamedTuple):
     """What a search looks for: the `depth` nearest items to a vector among the allowed rows.
 
-    `vector` is float32 (dimension,), on the device of the rows.
+    `vector` is checked, and maybe still on the device that computed it.
     """
 
     view: PartitionView
     allowed: AllowedRows
-    vector: Array
+    vector: VectorLike
     depth: int
 
 
@@ -90,24 +91,40 @@ def best_rows(
 ) -> list[ScoredRow]:
     """The `depth` best items of some rows, each with its best row; ties are ordered by id.
 
-    Scores are rounded to 1e-6.
-
     Args:
         view: The rows.
         rows: int64 (n,).
         scores: float32 (n,), their cosines.
         depth: The most items.
     """
+    return best_of_ranked(view, *ranked(rows, scores), depth)
+
+
+def ranked(rows: NDArray[np.integer], scores: NDArray[np.float32]) -> tuple[list[Any], list[Any]]:
+    """Rows and scores of one search (n,) or of several (b, n), best first.
+
+    Scores are rounded to 1e-6.
+    """
+    rounded = scores.astype(np.float64).round(6)
+    order = np.lexsort((rows, -rounded))
+    return (
+        np.take_along_axis(rows, order, -1).tolist(),
+        np.take_along_axis(rounded, order, -1).tolist(),
+    )
+
+
+def best_of_ranked(
+    view: PartitionView, rows: Sequence[int], scores: Sequence[float], depth: int
+) -> list[ScoredRow]:
+    """The same of ranked rows, without those whose score is -inf."""
     items = view.columns.items
     best: dict[ItemId, ScoredRow] = {}
-    worst = 0.0
-    order = np.lexsort((rows, -scores.round(6)))
-    for row, score in zip(rows[order].tolist(), scores[order].tolist(), strict=True):
-        rounded = round(score, 6)
-        if len(best) >= depth and rounded < worst:
+    worst = -math.inf
+    for row, score in zip(rows, scores, strict=True):
+        if score == -math.inf or (len(best) >= depth and score < worst):
             break
-        if items[row] not in best:
-            best[items[row]] = ScoredRow(rounded, items[row], row)
-            worst = rounded
-    ranked = sorted(best.values(), key=lambda each: (-each.score, each.item))
-    return ranked[:depth]
+        if (item := items[row]) not in best:
+            best[item] = ScoredRow(score, item, row)
+            worst = score
+    found = sorted(best.values(), key=lambda each: (-each.score, each.item))
+    return found[:depth]

@@ -9,6 +9,7 @@ from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import Slots
 from serving.adapters.vector_index.rows.exact_scan import (
     ScoredRow,
+    Sought,
     best_rows,
     scan_nearest,
     scan_tail,
@@ -19,9 +20,7 @@ from serving.adapters.vector_index.rule import candidates_for, n_probes
 from serving.ports.embedding import Vector
 
 
-def nearest_in_lists(
-    view: PartitionView, allowed: AllowedRows, vector: Vector, depth: int, max_scanned_rows: int
-) -> list[ScoredRow]:
+def nearest_in_lists(sought: Sought, max_scanned_rows: int) -> list[ScoredRow]:
     """The `depth` nearest items among the allowed rows, best first.
 
     1. If few rows are allowed, or the lists cannot return enough candidates, or there are no
@@ -30,6 +29,8 @@ def nearest_in_lists(
     3. Score all of them in float32 and keep the best row of each item.
     4. If these are too few: scan the allowed rows. So `depth` is reached whenever enough match.
     """
+    view, allowed, _, depth = sought
+    vector = np.ascontiguousarray(sought.vector, np.float32)
     trained, k = view.trained, candidates_for(depth)
     if trained is None or k is None or allowed.count <= max_scanned_rows:
         return scan_nearest(view, allowed, vector, depth)

@@ -184,9 +184,8 @@ class TenantRows:
         for number, (vector, wanted) in enumerate(searches):
             tenant = self._views.get(wanted.scope.tenant)
             if tenant is not None:
-                query = arrays.query_on(vector, self.device)
                 rows = tenant.of_kind(wanted.kind)
-                sought[number] = tenant, Sought(rows, tenant.allowed(wanted), query, wanted.depth)
+                sought[number] = tenant, Sought(rows, tenant.allowed(wanted), vector, wanted.depth)
         nearest = self._nearest([each for _, each in sought.values()])
         for (number, (tenant, _)), found in zip(sought.items(), nearest, strict=True):
             answers[number] = _neighbours(tenant, searches[number][1], found)
@@ -197,8 +196,8 @@ class TenantRows:
         if self.searches_together:
             from serving.adapters.vector_index.rows.device_search import nearest_on_device
 
-            return nearest_on_device(sought, self.max_scanned_rows)
-        return [nearest_in_lists(*each, self.max_scanned_rows) for each in sought]
+            return nearest_on_device(sought, self.max_scanned_rows, self.device)
+        return [nearest_in_lists(each, self.max_scanned_rows) for each in sought]
 
     @property
     def searches_together(self) -> bool:
