@@ -1,18 +1,19 @@
 """Measures the vector index on a GPU: `python -m bench.gpu.index --help`.
 
 The index is the one that a replica serves. It is searched exactly and in lists, one question at a
-time, and by sixteen threads side by side. A plain matrix product over the same rows, and the time
-to read them once, are the measure of both.
+time, many at once, and by sixteen callers side by side. A plain matrix product over the same rows,
+and the time to read them once, are the measure of both.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
+import numpy as np
 import torch
 
 from bench.gpu.networks.floors import about_device, require_device, speed_of
@@ -33,10 +34,13 @@ from bench.index.searches import (
 from bench.reports.environment import describe
 from serving.composition.index_engine import engine_maker
 from serving.config.settings import IndexSettings
+from serving.pipeline.index.search_queue import SearchQueue
 from serving.ports.embedding import Vector
+from serving.ports.index_engine import IndexEngine
 
 WARM_UPS = 5
-SIDE_BY_SIDE = 16
+ROUNDS = 50
+AT_ONCE, CALLERS = 32, 16
 FULL, TINY = ((100_000, 1_000_000), 1024), ((1_100,), 16)
 """Rows and dimension."""
 
@@ -99,21 +103,47 @@ def results(corpus: Corpus, device: torch.device, bytes_per_s: float) -> Iterato
     engine.maintain()
     yield result("lists", by_engine(engine), build_s=round(time.perf_counter() - started, 2))
 
-    def timed(query: Vector) -> float:
-        started = time.perf_counter()
-        engine.search(query, WANTED)
-        return time.perf_counter() - started
+    yield from _together(engine, corpus, shape)
 
+
+def _together(engine: IndexEngine, corpus: Corpus, shape: dict[str, Json]) -> Iterator[Result]:
+    """Measures searches of the lists at once, and those of callers in one event loop."""
+    batch, seconds = [(query, WANTED) for query in corpus.queries[:AT_ONCE]], []
+    for _ in range(WARM_UPS + ROUNDS):
+        started = time.perf_counter()
+        engine.search_all(batch)
+        seconds.append(time.perf_counter() - started)
+    seconds = seconds[WARM_UPS:]
+    yield Result(
+        scenario="index",
+        parameters={"way": "lists", "batch": AT_ONCE, **shape},
+        n=len(seconds),
+        throughput_per_s=round(AT_ONCE * len(seconds) / sum(seconds), 1),
+        latency=Latency.of(seconds),
+    )
     started = time.perf_counter()
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
-        seconds = list(threads.map(timed, corpus.queries))
+    seconds = asyncio.run(_of_callers(engine, corpus))
     yield Result(
         scenario="index side by side",
-        parameters={"callers": SIDE_BY_SIDE, **shape},
+        parameters={"callers": CALLERS, **shape},
         n=len(seconds),
         throughput_per_s=round(len(seconds) / (time.perf_counter() - started), 1),
         latency=Latency.of(seconds),
     )
+
+
+async def _of_callers(engine: IndexEngine, corpus: Corpus) -> list[float]:
+    """The times of searches whose callers wait for one before the next."""
+    queue, seconds = SearchQueue(), []
+
+    async def caller(number: int) -> None:
+        for query in np.roll(corpus.queries, number, axis=0):
+            started = time.perf_counter()
+            await queue.search(engine, query, WANTED)
+            seconds.append(time.perf_counter() - started)
+
+    await asyncio.gather(*map(caller, range(CALLERS)))
+    return seconds
 
 
 if __name__ == "__main__":
