@@ -146,6 +146,37 @@ async def test_filters_hold(stored: Stored, filter_: Filter, passing: list[str])
     assert await stored.found("Goa", filter_=filter_) == passing
 
 
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("What does Rajesh like to eat?", []),
+        ("what does rajesh like?", []),
+        ("Was it the bank?", ["bank"]),
+        ("What does Nora like?", []),
+        ("What is my PIN?", ["bank"]),
+        ("pin", ["bank"]),
+        ("What was it with the doctor?", ["doctor"]),
+        ("Shopping", []),
+    ],
+)
+async def test_sensitive_segment_needs_a_word_of_its_text(
+    stored: Stored, question: str, found: list[str]
+) -> None:
+    await stored.store.write(
+        Batch(
+            TENANT,
+            [
+                segment(
+                    "bank", "The bank gave Rajesh the PIN 4711.", speaker="Rajesh", sensitive=True
+                ),
+                segment("doctor", "The doctor wants Nora back.", title="Shopping", sensitive=True),
+            ],
+        )
+    )
+
+    assert await stored.found(question) == found
+
+
 async def test_sensitive_segment_is_found_by_words(stored: Stored) -> None:
     await stored.store.write(Batch(TENANT, [segment("a", sensitive=True)]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from serving.domain.budget import Deadline
 from serving.domain.items.text import name_words, text_of
 from serving.domain.questions.query import Query
@@ -9,6 +11,9 @@ from serving.domain.ranking.leg_options import WordsSearch
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.ports.memory_store import Catalog
 from tests.fakes.times import ALL
+
+_NAME = re.compile(r"(?<= )[A-Z][a-z]+")
+_STOP_WORDS = {"what", "does", "was", "the", "of", "at", "is", "my", "to"}
 
 
 class InMemoryWords:
@@ -27,10 +32,13 @@ class InMemoryWords:
             raise TimeoutError
         scope = query.scope
         stored = await self._catalog.list_segments(scope.tenant, scope.segment_filter, "", ALL)
+        named = _words(" ".join([*_NAME.findall(query.text), *(each.speaker for each in stored)]))
+        unnamed = _words(query.text) - named - _STOP_WORDS
         found = {
             segment.item: len(_words(query.text) & _words(text_of(segment)))
             for segment in stored
             if segment.event_time <= scope.as_of
+            and (not segment.sensitive or _words(segment.text) & unnamed)
         }
         return best_first(
             Candidate(item, float(shared)) for item, shared in found.items() if shared

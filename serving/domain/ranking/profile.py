@@ -149,7 +149,7 @@ class SignalSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerank:
-    """Reranking by a cross-encoder: the number of hits (`head`), and the weight of its score."""
+    """Reranking by a cross-encoder: the most hits (`head`), and the weight of its score."""
 
     head: int = 50
     weight: float = 0.7
@@ -229,12 +229,6 @@ class Profile:
                 raise FieldError.of("legs", f"{leg.name} must come after {', '.join(missing)}")
 
     def _check_reordering(self) -> None:
-        pool = sum(leg.depth_for(self.limit) for leg in self.legs if leg.weight)
-        if self.rerank is not None and self.rerank.head > pool:
-            raise FieldError.of(
-                "rerank.head",
-                f"is {self.rerank.head}, but the legs bring at most {pool} candidates",
-            )
         if self.rerank is not None and self.sort is not Sort.RELEVANCE:
             raise FieldError.of(
                 "rerank", f"is for relevance, and sort is {self.sort}: leave one out"

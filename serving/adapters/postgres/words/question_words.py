@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.tables.filters import Conditions, conditions_of
 from serving.adapters.postgres.tables.tenants import find_tenant
+from serving.adapters.postgres.words.query_plan import quoted
 from serving.domain.items.records import segment_id
 from serving.domain.languages import language_of
 from serving.domain.questions.query import Query
@@ -31,15 +33,31 @@ class QuestionWords:
     depth: int
 
 
+_NAME = re.compile(r"(?<=[\w,;:] )[^\W\d_a-z][a-z]\w*")
+"""A word within a sentence that is written as a name. "PIN" is not: it may be what is asked for."""
+
+_TOLD_BY_MORE_THAN_A_NAME = """(NOT sensitive OR tsv @@ (
+  SELECT string_agg(word || ':D', ' | ')::tsquery FROM unnest({}::text[]) AS word
+   WHERE NOT EXISTS (SELECT FROM segment AS said
+                      WHERE said.tenant_id = %(tenant_id)s::int4 -- tenant filter
+                        AND said.tsv @@ (word || ':C')::tsquery)))"""
+"""A sensitive row is found by a word of its text that names nobody, and no speaker of the tenant.
+PostgreSQL evaluates the subquery once, and only if a sensitive row is among the candidates."""
+
+
 async def parse_question(connection: Connection, query: Query, depth: int) -> QuestionWords | None:
     """Reads the words of a question; None for an unknown tenant or without any."""
     tenant = await find_tenant(connection, query.scope.tenant)
     if tenant is None:
         return None
-    words = asked_lexemes(query.text, language_of(tenant.text_search_config))
+    language = language_of(tenant.text_search_config)
+    words = asked_lexemes(query.text, language)
     if not words:
         return None
+    names = asked_lexemes(" ".join(_NAME.findall(query.text)), language)
     conditions = conditions_of(query.scope.segment_filter, query.scope.as_of)
+    unnamed = [quoted(word) for word in words if word not in names]
+    conditions.add(_TOLD_BY_MORE_THAN_A_NAME, unnamed)
     return QuestionWords(tenant.id, words, conditions, depth)
 
 
