@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Literal
 
@@ -13,7 +15,16 @@ from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
-from trivium import Absence, AsyncClient, ForgetResult, Retrieval, Segment, TriviumError
+from trivium import (
+    Absence,
+    AsyncClient,
+    Exclusion,
+    Filter,
+    ForgetResult,
+    Retrieval,
+    Segment,
+    TriviumError,
+)
 from trivium.tuning import LegAbsence, Loss
 from trivium.wire.requests import OPENING_LIMIT, OPENING_PROFILE
 from trivium_mcp.confirmation import Confirmations
@@ -26,6 +37,9 @@ INSTRUCTIONS = (
     "Call `forget` only if the user asks for it, and confirm it only after the user agreed to the "
     "list that it returned."
 )
+MAX_CALLERS = 10_000
+"""How many callers' last writes are remembered; each takes some hundred bytes."""
+
 BRIEFING_URI = "trivium://briefing"
 
 Query = Annotated[str, Field(description="What to look for, in natural language.")]
@@ -65,18 +79,39 @@ class Tools:
     def __init__(self, connection: Connection, confirmations: Confirmations) -> None:
         self._connection = connection
         self._confirmations = confirmations
+        self._tokens: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     async def recall(
         self,
         query: Query,
         limit: Annotated[int, Field(description="How many items to return.", ge=1, le=50)] = 10,
+        speaker: Annotated[str, Field(description="Only what this person said.")] = "",
+        session: Annotated[str, Field(description="Only this conversation.")] = "",
+        not_session: Annotated[str, Field(description="All but this conversation.")] = "",
+        as_of: Annotated[
+            datetime | None,
+            Field(
+                description="What was known at that time, which names its zone; now if left out."
+            ),
+        ] = None,
     ) -> str:
         """Recalls what was said or noted earlier and helps with the query, best first.
 
         Each line begins with the id of the item in square brackets.
         """
+        filter_ = Filter(
+            speakers=[speaker] if speaker else [],
+            sessions=[session] if session else [],
+            none_of=Exclusion(sessions=[not_session] if not_session else []),
+        )
         async with self._client() as client:
-            found = await client.retrieve(query, limit=limit)
+            found = await client.retrieve(
+                query,
+                limit=limit,
+                filter=filter_,
+                as_of=as_of,
+                consistency_token=self._tokens.get(self._caller, ""),
+            )
         return _recalled(found)
 
     async def remember(
@@ -89,6 +124,7 @@ class Tools:
         segment = Segment(id=f"mcp-{digest[:32]}", text=text, speaker=speaker, kind="note")
         async with self._client() as client:
             result = await client.ingest([segment])
+        self._wrote(result.consistency_token)
         for outcome in result.rejected:
             reasons = "; ".join(description for _, description in outcome.violations)
             raise ToolError(f"not stored: {reasons}")
@@ -110,7 +146,7 @@ class Tools:
             found = await client.get_segments(segment_ids)
             if not found.segments:
                 return "Nothing is stored under these ids."
-            caller = (self._connection.tenant, self._connection.current_token())
+            caller = self._caller
             if not confirmation:
                 return _to_confirm(
                     found.segments, self._confirmations.issue(caller, found.segments)
@@ -120,7 +156,9 @@ class Tools:
                     "nothing was erased: the code is not for these segments as they are now, or "
                     "has expired. Call again without a code, and show the new list to the user"
                 )
-            return _erased(await client.forget(segment_ids=[each.id for each in found.segments]))
+            erased = await client.forget(segment_ids=[each.id for each in found.segments])
+        self._wrote(erased.consistency_token)
+        return _erased(erased)
 
     async def explain(
         self,
@@ -143,6 +181,18 @@ class Tools:
                 return await client.briefing("", limit=OPENING_LIMIT, profile=OPENING_PROFILE)
         except (TriviumError, ValueError) as error:
             raise ResourceError(str(error)) from error
+
+    @property
+    def _caller(self) -> tuple[str, str]:
+        return self._connection.tenant, self._connection.current_token()
+
+    def _wrote(self, consistency_token: str) -> None:
+        """What the caller recalls from now on has this write."""
+        if consistency_token:
+            self._tokens[self._caller] = consistency_token
+            self._tokens.move_to_end(self._caller)
+        if len(self._tokens) > MAX_CALLERS:
+            self._tokens.popitem(last=False)
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[AsyncClient]:

@@ -229,6 +229,34 @@ async def test_explain_says_what_became_of_an_item(fake_service: FakeService) ->
     assert fake_service.request().item.segment_id == "t1"
 
 
+async def test_recall_sees_what_remember_wrote(fake_service: FakeService) -> None:
+    fake_service.will_answer("Ingest", IngestResponse(consistency_token="seen"))
+    async with client_of(fake_service) as client:
+        await call(client, "recall", query="anything")
+        await call(client, "remember", text="The wedding is on the eighth.")
+        await call(client, "recall", query="the wedding")
+
+    before, _, after = fake_service.requests
+    assert (before.consistency_token, after.consistency_token) == ("", "seen")
+
+
+async def test_recall_takes_filters_and_a_time(fake_service: FakeService) -> None:
+    async with client_of(fake_service) as client:
+        await call(
+            client,
+            "recall",
+            query="the wedding",
+            speaker="Nora",
+            not_session="now",
+            as_of="2026-03-01T12:00:00+00:00",
+        )
+
+    request = fake_service.request()
+    assert list(request.filter.speakers) == ["Nora"]
+    assert list(request.filter.none_of.sessions) == ["now"]
+    assert request.as_of.ToJsonString() == "2026-03-01T12:00:00Z"
+
+
 async def test_the_briefing_is_a_resource(fake_service: FakeService) -> None:
     fake_service.will_answer("Retrieve", RetrieveResponse(briefing="<memory>Goa</memory>"))
     async with client_of(fake_service) as client:
