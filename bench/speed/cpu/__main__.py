@@ -40,7 +40,7 @@ PY_SPY = Path(sysconfig.get_path("scripts")) / "py-spy"
 """It comes with Ray."""
 
 SAMPLES_PER_S = 200
-LEGS = ("lexical", "dense", "facts", "graph", "related", "temporal")
+LEGS = ("lexical", "dense", "context", "facts", "graph", "related", "temporal")
 
 
 def _without(*legs: str) -> dict[str, Any]:
@@ -55,9 +55,9 @@ def _only(*legs: str) -> dict[str, Any]:
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "without related and graph": _without("related", "graph"),
-    "also without signals, names and times": _only("lexical", "dense", "facts"),
+    "also without signals, names and times": _only("lexical", "dense", "context", "facts"),
     "words alone": _only("lexical"),
-    "meaning alone": _only("dense", "facts"),
+    "meaning alone": _only("dense", "context", "facts"),
     "graph alone": _only("graph"),
 }
 """Changes of the default profile, each with less of it than the one before."""

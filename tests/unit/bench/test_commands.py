@@ -170,7 +170,7 @@ def test_gpu_dry_run_measures_the_index(tmp_path: Path) -> None:
     run(gpu_index.main, "--device", "cpu", "--tiny", "--out", str(tmp_path))
 
     found = read_records(tmp_path)
-    assert [each["scenario"] for each in found] == ["index"] * 3 + ["index side by side"]
+    assert [each["scenario"] for each in found] == ["index"] * 4 + ["index side by side"]
 
 
 def test_the_page_of_benchmarks_equals_the_baselines() -> None:

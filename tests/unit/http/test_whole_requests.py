@@ -14,7 +14,7 @@ from serving.http import whole_requests
 from serving.http.calls import ARRIVED, ENCRYPTED
 from serving.http.whole_requests import WholeRequests
 from serving.rpc.identity.access import OPEN, Access
-from serving.rpc.pending import PENDING_CALLS
+from serving.rpc.pending import PendingCalls
 
 ENDED: Message = {"type": "http.request", "body": b"", "more_body": False}
 
@@ -189,14 +189,15 @@ async def test_health_of_serve_is_passed_on() -> None:
 
 
 async def test_calls_that_wait_for_a_method_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PENDING_CALLS, "_clock", iter(range(1000, 2000)).__next__)
-    before = PENDING_CALLS.count()
+    pending = PendingCalls(iter(range(1000, 2000)).__next__)
+    monkeypatch.setattr(whole_requests, "PENDING_CALLS", pending)
+    before = pending.count()
     counted: list[int] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        counted.append(PENDING_CALLS.count())
-        with PENDING_CALLS.in_method():
-            counted.append(PENDING_CALLS.count())
+        counted.append(pending.count())
+        with pending.in_method():
+            counted.append(pending.count())
 
     client = Client(ENDED)
     await WholeRequests(app, OPEN)(scope_of(), client.receive, client.send)
