@@ -27,7 +27,11 @@ MARK_TENANT = "bench-mark"
 
 def only(*legs: str) -> dict[str, LegOverride]:
     """Overrides that turn all other legs off."""
-    return {leg: LegOverride(weight=0.0) for leg in (*LEGS, RelatedLeg.name) if leg not in legs}
+    return {
+        leg: LegOverride(weight=0.0)
+        for leg in (*LEGS, "context", RelatedLeg.name)
+        if leg not in legs
+    }
 
 
 async def measure_singles(connections: Connections, segments: Sequence[Segment]) -> Result:

@@ -34,6 +34,7 @@ from serving.rpc.boundary import CallContext, deadline_after, rpc, streaming_rpc
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.items import from_fact, from_segment
+from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.questions import RetrieveCall, StreamedCall
 from serving.rpc.registration import Malformed
 from serving.telemetry import (
@@ -332,12 +333,13 @@ class TriviumService:
         """Streams the health and each change of it, for `WATCH_S`; a client then watches again."""
         del request, grpc_context
         last, end = None, Deadline.after(WATCH_S)
-        while end.remaining() > 0:
-            health = await self._health()
-            if health != last:
-                last = health
-                yield health_pb2.HealthCheckResponse(status=health)
-            await asyncio.sleep(HEALTH_POLL_S)
+        with PENDING_CALLS.in_method():
+            while end.remaining() > 0:
+                health = await self._health()
+                if health != last:
+                    last = health
+                    yield health_pb2.HealthCheckResponse(status=health)
+                await asyncio.sleep(HEALTH_POLL_S)
 
     async def _health(self) -> health_pb2.HealthCheckResponse.ServingStatus:
         states = health_pb2.HealthCheckResponse

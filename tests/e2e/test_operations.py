@@ -116,14 +116,14 @@ def test_ctrl_c_reaches_the_command_alone(
     assert reached == []
 
 
-def test_the_http_port_says_that_the_service_is_elsewhere(service: Service) -> None:
+def test_root_of_the_http_port_names_the_pages(service: Service) -> None:
     port = api(service, "GET")["http_options"]["port"]
 
     with pytest.raises(HTTPError) as answered:
         urlopen(f"http://127.0.0.1:{port}/", timeout=30)
 
     assert answered.value.code == HTTPStatus.NOT_FOUND
-    assert "gRPC" in answered.value.read().decode()
+    assert "/openapi.json" in answered.value.read().decode()
 
 
 @pytest.mark.placement

@@ -392,15 +392,13 @@ class InMemoryIndex:
 
     def _evidence(self, fact: ItemId, scope: Scope) -> tuple[str, ...] | None:
         """The accepted evidence; None for a fact that rests on no segment of this index."""
-        rows = {
-            id_: self._rows.get((scope.tenant, segment_id(id_)))
-            for id_ in self._rows[scope.tenant, fact].evidence
-        }
-        if not any(rows.values()):
+        ids = self._rows[scope.tenant, fact].evidence
+        rows = [self._rows.get((scope.tenant, segment_id(id_))) for id_ in ids]
+        if not any(rows):
             return None
         return tuple(
             id_
-            for id_, row in rows.items()
+            for id_, row in zip(ids, rows, strict=True)
             if (
                 not scope.filter.selects
                 if row is None

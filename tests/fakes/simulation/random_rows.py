@@ -84,7 +84,7 @@ def assert_is_what_is_nearest(
     for each in found.candidates:
         assert each.score == pytest.approx(score_of[each.item], abs=1e-5)
         if wanted.kind is ItemKind.FACT:
-            assert found.evidence[each.item.id] == all_.evidence[each.item.id]
+            assert found.evidence.get(each.item.id) == all_.evidence.get(each.item.id)
 
 
 def _scores(candidates: list[Candidate]) -> list[float]:

@@ -194,9 +194,10 @@ class History:
         self._check_that_no_closed_fact_is_shown_with_its_closer(shown(facts), question.as_of)
 
         everywhere = dict.fromkeys(("lexical", "dense", "temporal"), said)
-        evidence = {"facts": said & self._cited(true), "graph": said & self._cited(near)}
+        alone = self._without_evidence(true)
+        evidence = {"facts": said & self._cited(true) | alone, "graph": said & self._cited(near)}
         assert self._found(segments) == {**everywhere, **evidence}
-        assert set(shown(segments)) == said
+        assert set(shown(segments)) == said | alone
         assert reasons(segments) <= set(true)
 
     def _instant(self, known_at: datetime | int | None) -> datetime | None:
@@ -215,6 +216,11 @@ class History:
 
     def _cited(self, facts: Iterable[str]) -> set[str]:
         return {cited for id_ in facts for cited in self._table.facts[id_].evidence}
+
+    def _without_evidence(self, facts: Iterable[str]) -> set[str]:
+        """The facts that no stored segment supports, which are found themselves."""
+        stored = self._table.segments.keys()
+        return {id_ for id_ in facts if stored.isdisjoint(self._table.facts[id_].evidence)}
 
     def _found(self, traced: Traced) -> dict[str, set[str]]:
         """The ids of each leg's candidates, but for segments that were cited and never written."""

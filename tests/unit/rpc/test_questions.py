@@ -98,7 +98,6 @@ def changes(**fields: Any) -> Struct:
             "profile_overrides.legs.telepathy",
         ),
         (retrieve(profile="alone", leg_overrides=override(leg="dense", weight=0)), "leg_overrides"),
-        (retrieve(profile="reranking", limit=5), "limit"),
         (retrieve(seed_ids=["a", ""]), "seed_ids[1]"),
         (retrieve(seed_ids=["a"] * 33), "seed_ids"),
         (retrieve(profile="alone", required_legs=["lexical"]), "required_legs[0]"),

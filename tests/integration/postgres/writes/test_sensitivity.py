@@ -286,6 +286,8 @@ async def test_no_statistics_of_the_planner_quote_a_text(postgres: Postgres) -> 
         for column in CONTENT[:8]:  # as before the migration, whose repetition does no harm
             await connection.execute(f"ALTER TABLE segment ALTER {column} SET STATISTICS 100")
         await connection.execute("ANALYZE segment, fact")
+        # The type of a column that a trigger reads cannot change. A later migration made this one.
+        await connection.execute("DROP TRIGGER segment_words_changed ON segment")
         await connection.execute(MIGRATION.read_bytes())
         await connection.execute("ANALYZE segment, fact")
         cursor = await connection.execute(
