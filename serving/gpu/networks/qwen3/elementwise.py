@@ -3,7 +3,7 @@
 Outside the products and attention, a layer of PyTorch's own operations runs a dozen kernels that
 each read and write the whole stream. `torch.compile` makes three of them. Only the number of tokens
 is left open to the compiled code, so one compilation serves all batches; the widths are constants,
-without which the kernels are slower by half.
+without which norms and rotation took twice as long on an H200.
 """
 
 from __future__ import annotations
