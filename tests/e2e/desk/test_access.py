@@ -60,7 +60,7 @@ class GuardedDesk:
 
     def answers(self, key: str) -> bool:
         """Whether a caller with this key alone gets an answer."""
-        with Client(self.service.address, token=key) as memory:
+        with Client(self.service.address, token=key, timeout=30) as memory:
             try:
                 memory.retrieve("Anyone there?")
             except (AuthenticationError, UnavailableError):
