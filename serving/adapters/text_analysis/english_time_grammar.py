@@ -448,7 +448,14 @@ class Sentence:
         unit = counted or self._unit(start + 1, one=True)
         thing = self._recurring(start + 1, led=True)
         is_half = self._is(start + 1, "half", "quarter")
-        behind = start + 2 if is_half else unit[2] if unit else thing[1] if thing else 0
+        if is_half:
+            behind = start + 2
+        elif unit:
+            behind = unit[2]
+        elif thing:
+            behind = thing[1]
+        else:
+            return None
         if not self._is(behind, "of", "in"):
             return None
         whole = self._time(behind + 1) or self._current(behind + 1)
@@ -465,8 +472,7 @@ class Sentence:
             if number < 0:
                 return Span(span.ends - step, span.ends), end
             return Span(span.begins + number * step, span.begins + (number + 1) * step), end
-        assert thing is not None, "one of the three was read; this is a bug"
-        inside = thing[0].within(span)
+        inside = thing[0].within(span) if thing else []
         return (inside[number], end) if -len(inside) <= number < len(inside) else None
 
     def _part_of_day(self, at: int) -> tuple[Span, int] | None:

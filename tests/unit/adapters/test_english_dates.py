@@ -8,10 +8,11 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from serving.adapters.text_analysis.english_dates import MAX_DATES, EnglishDates
+from serving.adapters.text_analysis.english_time_words import BEGINNING, FOLLOWING, NAMING
 from serving.domain.questions.period import Period
 
 NOW = datetime(2023, 11, 15, 10, 30, tzinfo=UTC)
@@ -400,14 +401,23 @@ def test_no_date_is_beyond_the_calendar(dates: EnglishDates, when: str, year: in
         assert all(each.begins < each.ends for each in dates.times(when, as_of).periods)
 
 
+WORDS_OF_TIMES = sorted(
+    BEGINNING | NAMING | FOLLOWING | {"of", "the", "2", "3rd", "2024", "5pm", "ago", ",", ".", "-"}
+)
+
+
 @given(
     st.text(max_size=200)
+    | st.lists(st.sampled_from(WORDS_OF_TIMES), max_size=12).map(" ".join)
     | st.from_regex(
         r"(the |two |9 )?(days |years )?(after |on |in |last )?"
         r"[0-9]{1,2}[./ ](may|12|feb)[./ ,]{1,2}[0-9]{1,4} ?(ago)?"
     ),
     st.datetimes(timezones=st.just(UTC)),
 )
+@example("In May 1944 the second attempt failed.", NOW)
 def test_no_text_and_no_clock_makes_it_fail(question: str, as_of: datetime) -> None:
-    for period in EnglishDates().times(question, as_of).periods:
+    reader = EnglishDates()
+
+    for period in (*reader.times(question, as_of).periods, *reader.mentioned(question, as_of)):
         assert period.begins < period.ends
