@@ -29,6 +29,7 @@ class Connection:
         tenant: The tenant; may be empty if the credentials are bound to one.
         token: A key or a JSON Web Token; a request that carries one of its own uses that.
         tls: The certificates; None connects without encryption.
+        token_without_tls: As in `AsyncClient`.
         time_zone: Where those who ask are, such as "Europe/Lisbon"; empty means UTC.
     """
 
@@ -36,6 +37,7 @@ class Connection:
     tenant: str = ""
     token: str = field(default="", repr=False)
     tls: TLS | None = None
+    token_without_tls: bool = False
     time_zone: str = ""
 
     def open(self) -> AsyncClient:
@@ -51,6 +53,7 @@ class Connection:
             tenant=self.tenant,
             token=self.current_token(),
             tls=self.tls,
+            token_without_tls=self.token_without_tls,
             timeout=DEFAULT_TIMEOUT_S,
             time_zone=self.time_zone,
         )
@@ -75,6 +78,7 @@ def from_environment(variables: Mapping[str, str]) -> Connection:
         tenant=variables.get("TRIVIUM_TENANT", ""),
         token=token,
         tls=_tls(variables),
+        token_without_tls=_is_on(variables, "TRIVIUM_TOKEN_WITHOUT_TLS"),
         time_zone=variables.get("TRIVIUM_TIME_ZONE", ""),
     )
 
@@ -85,8 +89,11 @@ def _tls(variables: Mapping[str, str]) -> TLS | None:
         for name in ("ca", "certificate", "key")
         if variables.get(f"TRIVIUM_TLS_{name.upper()}")
     }
-    switched_on = variables.get("TRIVIUM_TLS", "").lower() in ("1", "true", "yes", "on")
-    return TLS(**files) if files or switched_on else None
+    return TLS(**files) if files or _is_on(variables, "TRIVIUM_TLS") else None
+
+
+def _is_on(variables: Mapping[str, str], name: str) -> bool:
+    return variables.get(name, "").lower() in ("1", "true", "yes", "on")
 
 
 async def use_token_of_request(

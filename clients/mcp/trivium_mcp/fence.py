@@ -13,7 +13,11 @@ CLOSING = "</memory>"
 MAX_LINE_CHARS = 1000
 
 _BLANKS = re.compile(r"\s+")
-_QUOTES = re.compile(r'["\u201c-\u201f\u00ab\u00bb\u2033\u275d\u275e\u2e42\u301d-\u301f\uff02]')
+# The list of the service (`serving/domain/briefing.py`), with which a test compares it.
+_QUOTES = re.compile(
+    r'["\u00ab\u00bb\u02ba\u02dd\u02ee\u02f6\u05f4\u201c-\u201f\u2033\u2036\u275d\u275e\u2760\u2e42'
+    r"\u3003\u301d-\u301f\uff02\U0001f676-\U0001f678]"
+)
 
 
 def fenced(lines: Iterable[str]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
+from inspect import getdoc
 from typing import Annotated, Literal
 
 from mcp.server.mcpserver import MCPServer
@@ -19,8 +20,10 @@ from trivium import (
     Absence,
     AsyncClient,
     Exclusion,
+    Fact,
     Filter,
     ForgetResult,
+    Item,
     Retrieval,
     Segment,
     TriviumError,
@@ -40,12 +43,13 @@ INSTRUCTIONS = (
 MAX_CALLERS = 10_000
 """How many callers' last writes are remembered; each takes some hundred bytes."""
 
+MAX_PAGE = 1000
 BRIEFING_URI = "trivium://briefing"
 
 Query = Annotated[str, Field(description="What to look for, in natural language.")]
 Ids = Annotated[
     list[str],
-    Field(description="Ids of segments, as `recall` shows them.", min_length=1, max_length=50),
+    Field(description="Ids of items, as `recall` shows them.", min_length=1, max_length=50),
 ]
 
 
@@ -64,12 +68,27 @@ def build_server(
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
     erases = ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-    # Structured output would repeat the recalled text outside of its fence.
-    server.add_tool(tools.recall, annotations=reads, structured_output=False)
-    server.add_tool(tools.explain, annotations=reads, structured_output=False)
-    server.add_tool(tools.remember, annotations=adds, structured_output=False)
-    server.add_tool(tools.forget, annotations=erases, structured_output=False)
-    server.resource(BRIEFING_URI, name="briefing", mime_type="text/plain")(tools.briefing)
+    for tool, title, hints in (
+        (tools.recall, "Recall from memory", reads),
+        (tools.explain, "Explain a recall", reads),
+        (tools.remember, "Remember", adds),
+        (tools.forget, "Forget", erases),
+    ):
+        server.add_tool(
+            tool,
+            title=title,
+            description=getdoc(tool),  # without the indentation of the source
+            annotations=hints,
+            # Structured output would repeat the recalled text outside of its fence.
+            structured_output=False,
+        )
+    server.resource(
+        BRIEFING_URI,
+        name="briefing",
+        title="Memory at the start of a conversation",
+        description=getdoc(tools.briefing),
+        mime_type="text/plain",
+    )(tools.briefing)
     return server
 
 
@@ -132,31 +151,32 @@ class Tools:
 
     async def forget(
         self,
-        segment_ids: Ids,
+        ids: Ids,
         confirmation: Annotated[
             str, Field(description="The code that the first call returned; empty in that call.")
         ] = "",
     ) -> str:
-        """Erases segments for good, in two calls.
+        """Erases items for good, in two calls.
 
         The first call erases nothing: it lists what would be erased and returns a code. Show the
         list to the user. Only if they agree, call again with the same ids and the code.
         """
         async with self._client() as client:
-            found = await client.get_segments(segment_ids)
-            if not found.segments:
+            segments, facts = await _stored(client, ids)
+            items: list[Item] = [*segments, *facts]
+            if not items:
                 return "Nothing is stored under these ids."
             caller = self._caller
             if not confirmation:
-                return _to_confirm(
-                    found.segments, self._confirmations.issue(caller, found.segments)
-                )
-            if not self._confirmations.confirms(confirmation, caller, found.segments):
+                return _to_confirm(items, ids, self._confirmations.issue(caller, items))
+            if not self._confirmations.confirms(confirmation, caller, items):
                 raise ToolError(
-                    "nothing was erased: the code is not for these segments as they are now, or "
+                    "nothing was erased: the code is not for these items as they are now, or "
                     "has expired. Call again without a code, and show the new list to the user"
                 )
-            erased = await client.forget(segment_ids=[each.id for each in found.segments])
+            erased = await client.forget(
+                segment_ids=[each.id for each in segments], fact_ids=[each.id for each in facts]
+            )
         self._wrote(erased.consistency_token)
         return _erased(erased)
 
@@ -217,10 +237,30 @@ def _missing(found: Retrieval) -> str:
     return "\nIncomplete: not every part of the memory answered in time. Ask again for the rest."
 
 
-def _to_confirm(segments: tuple[Segment, ...], code: str) -> str:
+async def _stored(
+    client: AsyncClient, ids: Sequence[str]
+) -> tuple[tuple[Segment, ...], list[Fact]]:
+    """The segments with these ids, and the facts with the others."""
+    found = await client.get_segments(ids)
+    missing = set(found.missing_ids)
+    facts: list[Fact] = []
+    if missing:
+        # The service lists facts, and does not read them by id.
+        async for fact in client.list_facts(page_size=MAX_PAGE):
+            if fact.id in missing:
+                facts.append(fact)
+            if len(facts) == len(missing):
+                break
+    return found.segments, facts
+
+
+def _to_confirm(items: Sequence[Item], ids: Sequence[str], code: str) -> str:
+    known = {each.id for each in items}
+    unknown = ", ".join(inert(each) for each in ids if each not in known)
     return (
-        f"Nothing is erased yet. These {len(segments)} segments would be erased for good, with "
-        f"the facts of which they are the only evidence:\n{fenced(map(item_line, segments))}\n"
+        f"Nothing is erased yet. These {len(items)} items would be erased for good, with "
+        f"the facts of which they are the only evidence:\n{fenced(map(item_line, items))}\n"
+        f"{f'Nothing is stored under: {unknown}. ' if unknown else ''}"
         f"If the user agrees, call again with the same ids and confirmation={code}."
     )
 

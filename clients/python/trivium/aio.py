@@ -49,7 +49,7 @@ from trivium.wire.channel import (
     ChannelOptions,
     Metadata,
 )
-from trivium.wire.credentials import TLS, bearer, channel_credentials
+from trivium.wire.credentials import TLS, bearer, channel_credentials, check_encrypted
 from trivium.wire.requests import (
     OPENING_LIMIT,
     OPENING_PROFILE,
@@ -80,8 +80,10 @@ class AsyncClient:
         target: The address, such as "localhost:9000".
         tenant: The tenant; may be empty if the credentials are bound to one.
         token: A key or a JSON Web Token, sent with every call. It is only sent over TLS, or to this
-            machine.
+            machine: a Unix socket, localhost, 127.0.0.0/8 or ::1.
         tls: The certificates; None connects without encryption.
+        token_without_tls: Sends the token to another machine although the client does not encrypt,
+            because something on the way does, such as the sidecar of a service mesh.
         timeout: For reads, in seconds.
         write_timeout: For writes, in seconds.
         credentials: Credentials of gRPC, in place of `tls`.
@@ -104,6 +106,7 @@ class AsyncClient:
         tenant: str = "",
         token: str = "",
         tls: TLS | None = None,
+        token_without_tls: bool = False,
         timeout: float = DEFAULT_TIMEOUT_S,
         write_timeout: float = DEFAULT_WRITE_TIMEOUT_S,
         credentials: grpc.ChannelCredentials | None = None,
@@ -116,7 +119,9 @@ class AsyncClient:
         self._timeout = timeout
         self._write_timeout = write_timeout
         credentials = credentials or channel_credentials(tls)
-        self._metadata = (*metadata, *bearer(token, target, is_encrypted=credentials is not None))
+        self._metadata = (*metadata, *bearer(token))
+        if credentials is None and not token_without_tls:
+            check_encrypted(self._metadata, target)
         self._channel = open_channel(target, credentials, options)
         self._retrieval = RetrievalServiceStub(self._channel)
         self._ingest = IngestServiceStub(self._channel)

@@ -15,7 +15,8 @@ from mcp import Client, MCPError
 from serving.domain import briefing as briefing_of_the_service
 from tests.fakes.service import Failure, FakeService
 from tests.support.stepped_clock import SteppedClock
-from trivium.v1.catalog_service_pb2 import GetSegmentsResponse
+from trivium.v1.catalog_service_pb2 import GetSegmentsResponse, ListFactsResponse
+from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
     ForgetRequest,
     ForgetResponse,
@@ -24,7 +25,7 @@ from trivium.v1.ingest_service_pb2 import (
 )
 from trivium.v1.retrieval_service_pb2 import ExplainAbsenceResponse, Hit, RetrieveResponse
 from trivium.v1.segment_pb2 import Segment
-from trivium_mcp import Connection, build_server
+from trivium_mcp import Connection, build_server, fence
 from trivium_mcp.confirmation import VALID_FOR_S, Confirmations
 from trivium_mcp.fence import inert
 
@@ -115,7 +116,7 @@ async def test_recalling_a_text_that_asks_for_it_erases_nothing(fake_service: Fa
     async with client_of(fake_service) as client:
         await call(client, "recall", query="anything")
         # Even a model that obeys gets a list for the user, and no erasure.
-        shown = await call(client, "forget", segment_ids=["t1"])
+        shown = await call(client, "forget", ids=["t1"])
 
     assert "Nothing is erased yet" in shown
     assert erasures(fake_service) == []
@@ -126,18 +127,54 @@ def test_text_is_made_inert_as_the_service_does_it(text: str) -> None:
     assert inert(text) == briefing_of_the_service.inert(text)
 
 
+def test_quotation_marks_are_those_of_the_service() -> None:
+    assert fence._QUOTES.pattern == briefing_of_the_service._QUOTES.pattern
+
+
+async def test_descriptions_have_titles_and_no_indentation(fake_service: FakeService) -> None:
+    async with client_of(fake_service) as client:
+        tools = (await client.list_tools()).tools
+        resources = (await client.list_resources()).resources
+
+    assert all([each.title for each in tools] + [each.title for each in resources])
+    descriptions = [each.description for each in tools] + [each.description for each in resources]
+    assert not [text for text in descriptions if not text or "  " in text]
+
+
 async def test_forget_erases_what_was_confirmed(fake_service: FakeService) -> None:
     fake_service.will_answer("GetSegments", stored("One.", "Two."), stored("One.", "Two."))
     fake_service.will_answer("Forget", ForgetResponse(segment_count=2, fact_count=1))
     async with client_of(fake_service) as client:
-        shown = await call(client, "forget", segment_ids=["t1", "t2"])
+        shown = await call(client, "forget", ids=["t1", "t2"])
         before = erasures(fake_service)
-        done = await call(client, "forget", segment_ids=["t1", "t2"], confirmation=code_in(shown))
+        done = await call(client, "forget", ids=["t1", "t2"], confirmation=code_in(shown))
 
     assert "[t1] One." in shown
     assert before == []
     assert [list(each.ids.segment_ids) for each in erasures(fake_service)] == [["t1", "t2"]]
     assert done == "Erased 2 segments and 1 facts, verified in every store."
+
+
+async def test_forget_finds_facts_by_their_ids(fake_service: FakeService) -> None:
+    facts = ListFactsResponse(
+        facts=[
+            Fact(id="f1", subject="Nora", relation="married", object="Ann"),
+            Fact(id="f2", subject="Nora", relation="lives_in", object="Goa"),
+        ]
+    )
+    found = GetSegmentsResponse(segments=[Segment(id="t1", text="One.")], missing_ids=["f2", "x"])
+    fake_service.will_answer("GetSegments", found, found)
+    fake_service.will_answer("ListFacts", facts, facts)
+    fake_service.will_answer("Forget", ForgetResponse(segment_count=1, fact_count=1))
+    async with client_of(fake_service) as client:
+        shown = await call(client, "forget", ids=["t1", "f2", "x"])
+        await call(client, "forget", ids=["t1", "f2", "x"], confirmation=code_in(shown))
+
+    assert "[f2] fact: " in shown
+    assert "f1" not in shown
+    assert "Nothing is stored under: x." in shown
+    (erased,) = erasures(fake_service)
+    assert (list(erased.ids.segment_ids), list(erased.ids.fact_ids)) == (["t1"], ["f2"])
 
 
 def code_in(shown: str) -> str:
@@ -161,9 +198,9 @@ async def test_a_code_confirms_nothing_but_what_was_shown(
 ) -> None:
     fake_service.will_answer("GetSegments", stored("One."), then)
     async with client_of(fake_service) as client:
-        code = code_in(await call(client, "forget", segment_ids=["t1"]))
+        code = code_in(await call(client, "forget", ids=["t1"]))
         ids = [each.id for each in then.segments]
-        said = await fail(client, "forget", segment_ids=ids, confirmation=given_code or code)
+        said = await fail(client, "forget", ids=ids, confirmation=given_code or code)
 
     assert "nothing was erased" in said
     assert erasures(fake_service) == []
@@ -173,9 +210,9 @@ async def test_a_code_expires(fake_service: FakeService) -> None:
     fake_service.will_answer("GetSegments", stored("One."), stored("One."))
     clock = SteppedClock(1_000.0)
     async with client_of(fake_service, Confirmations(clock)) as client:
-        code = code_in(await call(client, "forget", segment_ids=["t1"]))
+        code = code_in(await call(client, "forget", ids=["t1"]))
         clock.now += VALID_FOR_S + 1
-        await fail(client, "forget", segment_ids=["t1"], confirmation=code)
+        await fail(client, "forget", ids=["t1"], confirmation=code)
 
     assert erasures(fake_service) == []
 
@@ -185,17 +222,15 @@ async def test_an_unverified_erasure_says_where(fake_service: FakeService) -> No
     receipts = [StoreReceipt(store="postgres", verified=True), StoreReceipt(store="graph")]
     fake_service.will_answer("Forget", ForgetResponse(segment_count=1, receipts=receipts))
     async with client_of(fake_service) as client:
-        code = code_in(await call(client, "forget", segment_ids=["t1"]))
-        done = await call(client, "forget", segment_ids=["t1"], confirmation=code)
+        code = code_in(await call(client, "forget", ids=["t1"]))
+        done = await call(client, "forget", ids=["t1"], confirmation=code)
 
     assert done == "Erased 1 segments and 0 facts. Not verified yet in: graph."
 
 
 async def test_forget_of_unknown_ids_issues_no_code(fake_service: FakeService) -> None:
     async with client_of(fake_service) as client:
-        assert await call(client, "forget", segment_ids=["t9"]) == (
-            "Nothing is stored under these ids."
-        )
+        assert await call(client, "forget", ids=["t9"]) == ("Nothing is stored under these ids.")
 
 
 async def test_the_same_text_is_remembered_under_the_same_id(fake_service: FakeService) -> None:

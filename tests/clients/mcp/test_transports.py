@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,10 +62,10 @@ async def test_over_stdio(fake_service: FakeService, tmp_path: Path) -> None:
 
 
 @contextmanager
-def served(service: Addressed, **more: str) -> Iterator[str]:
+def served(service: Addressed, *options: str, **more: str) -> Iterator[str]:
     """The URL of a server over HTTP, which runs until the end of the block."""
     process = subprocess.Popen(
-        [*COMMAND, "--http", "--port", "0"],
+        [*COMMAND, "--http", "--port", "0", *options],
         env=variables(service, **more),
         stderr=subprocess.PIPE,
         text=True,
@@ -103,6 +105,45 @@ async def test_over_http_each_request_has_its_own_token(fake_service: FakeServic
     sent = [call.get("authorization") for call in fake_service.metadata]
     assert sent == ["Bearer of-nora", "Bearer of-idris", None]
     assert {request.tenant for request in fake_service.requests} == {""}
+
+
+async def test_name_of_a_proxy_is_answered_if_allowed(fake_service: FakeService) -> None:
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    accept = "application/json, text/event-stream"
+    statuses = {}
+    with served(fake_service, "--allowed-host", "memory.example") as url:
+        async with httpx2.AsyncClient() as http:
+            for host in ("memory.example", "memory.example:443", "127.0.0.1:1", "evil.example"):
+                answer = await http.post(url, json=ping, headers={"accept": accept, "host": host})
+                statuses[host] = answer.status_code
+
+    assert {host: status == 421 for host, status in statuses.items()} == {
+        "memory.example": False,
+        "memory.example:443": False,
+        "127.0.0.1:1": False,
+        "evil.example": True,
+    }
+
+
+async def test_token_of_a_request_needs_tls(fake_service: FakeService) -> None:
+    elsewhere = {"TRIVIUM_ADDRESS": fake_service.address.replace("127.0.0.1", "0.0.0.0")}
+    with served(fake_service, **elsewhere) as url:
+        refused = await called(url, "of-nora", "recall", query="When?")
+    with served(fake_service, **elsewhere, TRIVIUM_TOKEN_WITHOUT_TLS="1") as url:
+        await called(url, "of-idris", "recall", query="When?")
+
+    assert "TRIVIUM_TLS=1" in refused
+    assert [call["authorization"] for call in fake_service.metadata] == ["Bearer of-idris"]
+
+
+def test_token_of_the_process_needs_tls() -> None:
+    over_stdio = argparse.Namespace(http=False)
+    with pytest.raises(ValueError, match="in clear text"):
+        check(Connection(address="memory.example:9000", token="trv_key"), over_stdio)
+    check(
+        Connection(address="memory.example:9000", token="trv_key", token_without_tls=True),
+        over_stdio,
+    )
 
 
 def over_http(host: str) -> argparse.Namespace:
@@ -145,3 +186,18 @@ def test_the_settings_are_those_of_the_command_line(tmp_path: Path) -> None:
 )
 def test_only_a_bearer_token_is_handed_on(header: str, token: str) -> None:
     assert bearer_of({"authorization": header}) == token
+
+
+def test_configurations_of_the_page_can_be_read() -> None:
+    page = (Path(__file__).parents[3] / "clients/mcp/README.md").read_text()
+    blocks = re.findall(r"```(json|toml)\n(.*?)```", page, re.DOTALL)
+    read = [json.loads(text) if kind == "json" else tomllib.loads(text) for kind, text in blocks]
+
+    assert len(read) == 5
+    servers = [each.get("mcpServers", each.get("mcp_servers", {})) for each in read]
+    assert [each["trivium"].get("command", "-") for each in servers if each] == [
+        "trivium-mcp",
+        "trivium-mcp",
+        "-",
+        "-",
+    ]

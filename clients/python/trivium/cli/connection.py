@@ -30,6 +30,7 @@ class Connection:
     timeout: float | None
     token: str = field(default="", repr=False)
     tls: TLS | None = None
+    token_without_tls: bool = False
     time_zone: str = ""
 
     def tenant_or_fail(self) -> str:
@@ -57,6 +58,7 @@ class Connection:
                 tenant=tenant,
                 token=self.token,
                 tls=self.tls,
+                token_without_tls=self.token_without_tls,
                 timeout=self.timeout or DEFAULT_TIMEOUT_S,
                 write_timeout=self.timeout or DEFAULT_WRITE_TIMEOUT_S,
                 time_zone=self.time_zone,
@@ -158,6 +160,13 @@ _OPTIONS = (
     click.option(
         "--tls-key", envvar="TRIVIUM_TLS_KEY", type=PEM, show_envvar=True, help="Its key, in PEM."
     ),
+    click.option(
+        "--token-without-tls",
+        is_flag=True,
+        envvar="TRIVIUM_TOKEN_WITHOUT_TLS",
+        show_envvar=True,
+        help="Send the token in clear text, as something on the way encrypts, such as a sidecar.",
+    ),
 )
 
 
@@ -176,6 +185,7 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
         tls_ca: Path | None,
         tls_certificate: Path | None,
         tls_key: Path | None,
+        token_without_tls: bool,
         time_zone: str,
         **options: object,
     ) -> None:
@@ -192,6 +202,7 @@ def connection_options(command: Callable[..., None]) -> Callable[..., None]:
             timeout=timeout,
             token=token,
             tls=files if encrypted else None,
+            token_without_tls=token_without_tls,
             time_zone=time_zone,
         )
         command(*arguments, **options)

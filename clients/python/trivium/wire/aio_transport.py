@@ -24,8 +24,8 @@ def open_channel(
 ) -> Channel:
     """Opens a channel; without credentials it is not encrypted."""
     if credentials is None:
-        return aio.insecure_channel(target, with_defaults(options))
-    return aio.secure_channel(target, credentials, with_defaults(options))
+        return aio.insecure_channel(target, with_defaults(target, options))
+    return aio.secure_channel(target, credentials, with_defaults(target, options))
 
 
 async def wait_ready(channel: Channel, timeout: float) -> None:

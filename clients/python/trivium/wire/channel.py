@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from trivium.wire.credentials import is_on_this_machine
+
 DEFAULT_TIMEOUT_S = 2.0
 """For reads; equals the server's default time budget."""
 
@@ -63,6 +65,8 @@ DEFAULT_OPTIONS: ChannelOptions = (
 )
 
 
-def with_defaults(options: ChannelOptions) -> list[tuple[str, str | int]]:
+def with_defaults(target: str, options: ChannelOptions) -> list[tuple[str, str | int]]:
     """The default options, overridden by the given ones."""
-    return [*DEFAULT_OPTIONS, *options]
+    # gRPC would send what is for this machine to the proxy that `http_proxy` names.
+    proxy = [("grpc.enable_http_proxy", 0)] if is_on_this_machine(target) else []
+    return [*DEFAULT_OPTIONS, *proxy, *options]

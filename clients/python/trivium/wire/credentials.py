@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,21 +41,29 @@ def channel_credentials(tls: TLS | None) -> grpc.ChannelCredentials | None:
     return grpc.ssl_channel_credentials(_read(tls.ca), _read(tls.key), _read(tls.certificate))
 
 
-def bearer(token: str, target: str, *, is_encrypted: bool) -> list[tuple[str, str]]:
-    """The metadata that carries a token; empty without one.
+def bearer(token: str) -> list[tuple[str, str]]:
+    """The metadata that carries a token; empty without one."""
+    return [("authorization", f"Bearer {token}")] if token else []
+
+
+def check_encrypted(metadata: Iterable[tuple[str, str | bytes]], target: str) -> None:
+    """Rejects credentials that would be sent over a connection without TLS.
 
     Raises:
-        ValueError: The token would go to another machine without encryption.
+        ValueError: There are some, and the target is another machine.
     """
-    if not token:
-        return []
-    if not (is_encrypted or is_on_this_machine(target)):
-        raise ValueError(f"a token is not sent to {target} without TLS")
-    return [("authorization", f"Bearer {token}")]
+    if is_on_this_machine(target):
+        return
+    if any(key.lower() == "authorization" for key, _ in metadata):
+        raise ValueError(
+            f"a token is not sent to {target} in clear text: encrypt the connection (tls=TLS(), "
+            "TRIVIUM_TLS=1), or, if something on the way does, such as a sidecar, say so "
+            "(token_without_tls=True, TRIVIUM_TOKEN_WITHOUT_TLS=1)"
+        )
 
 
 def is_on_this_machine(target: str) -> bool:
-    """Whether an address is a Unix socket or on loopback."""
+    """Whether an address is a Unix socket, localhost, or in 127.0.0.0/8 or ::1."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
     host = target.removeprefix("dns:///").rpartition(":")[0].strip("[]")

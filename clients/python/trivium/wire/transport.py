@@ -22,8 +22,8 @@ def open_channel(
 ) -> Channel:
     """Opens a channel; without credentials it is not encrypted."""
     if credentials is None:
-        return grpc.insecure_channel(target, with_defaults(options))
-    return grpc.secure_channel(target, credentials, with_defaults(options))
+        return grpc.insecure_channel(target, with_defaults(target, options))
+    return grpc.secure_channel(target, credentials, with_defaults(target, options))
 
 
 def wait_ready(channel: Channel, timeout: float) -> None:

@@ -3,32 +3,96 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-from tests.fakes.service import FakeService
-from trivium.v1.retrieval_service_pb2 import RetrieveResponse
 
 HOOK = Path(__file__).parents[4] / "clients/python/examples/before_prompt.py"
 
 
-@pytest.mark.parametrize("is_up", [True, False])
-def test_the_hook_recollects_and_never_stops_a_prompt(
-    fake_service: FakeService, tmp_path: Path, is_up: bool
-) -> None:
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing="We sailed to Goa."))
-    address = fake_service.address if is_up else "127.0.0.1:1"
-    done = subprocess.run(
-        [sys.executable, str(HOOK), str(tmp_path / "MEMORY.md")],
-        input=json.dumps({"prompt": "Where did we sail?"}),
-        env={"TRIVIUM_ADDRESS": address, "TRIVIUM_TENANT": "acme"},
-        text=True,
-        capture_output=True,
-    )
+class Listening(ThreadingHTTPServer):
+    """Answers each request with a block, and keeps what it was sent."""
 
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.status = 200
+        self.requests: list[tuple[str, str | None, dict[str, Any]]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Listening)
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.requests.append((self.path, self.headers["authorization"], body))
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(json.dumps({"briefing": "We sailed to Goa “once”.", "hits": []}).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def listening() -> Iterator[Listening]:
+    with Listening() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def run(given: bytes, port: int, host: str = "127.0.0.1", **more: str) -> tuple[str, str]:
+    """What the hook prints, and what it says of failures; it imports nothing but Python's own."""
+    environment = {"TRIVIUM_HTTP": f"http://{host}:{port}", "TRIVIUM_TENANT": "acme", **more}
+    command = [sys.executable, "-I", "-S", str(HOOK)]
+    done = subprocess.run(command, input=given, env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "MEMORY.md").exists() is is_up
-    if is_up:
-        assert "Goa" in (tmp_path / "MEMORY.md").read_text()
-        assert fake_service.request().query == "Where did we sail?"
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def test_the_hook_prints_what_helps_with_a_prompt(listening: Listening) -> None:
+    given = json.dumps({"prompt": "Where did we sail?"}).encode()
+
+    printed = run(given, listening.server_port, TRIVIUM_TOKEN="trv_key")
+
+    assert printed == ("We sailed to Goa “once”.\n", "")
+    ((path, authorization, body),) = listening.requests
+    assert (path, authorization) == ("/v1/retrieve", "Bearer trv_key")
+    assert (body["tenant"], body["query"]) == ("acme", "Where did we sail?")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [b"", b"{", b"null", b"[]", b"{}", b'{"prompt": ', b"\xff\xfe"],
+)
+def test_bad_input_prints_nothing_and_says_so(given: bytes) -> None:
+    out, err = run(given, 1)
+
+    assert out == ""
+    assert err.startswith("trivium: no memory for this prompt")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("status", [0, 401, 503])
+def test_prompt_goes_on_without_the_service(listening: Listening, status: int) -> None:
+    listening.status = status
+    out, err = run(b'{"prompt": "x"}', listening.server_port if status else 1)
+
+    assert out == ""
+    assert (str(status) if status else "refused") in err
+
+
+def test_hook_sends_no_token_in_clear_text(listening: Listening) -> None:
+    # A name that is not of loopback, and yet leads here.
+    given, port = b'{"prompt": "x"}', listening.server_port
+    out, err = run(given, port, host="0.0.0.0", TRIVIUM_TOKEN="trv_key")
+
+    assert (out, listening.requests) == ("", [])
+    assert "https" in err
+    run(given, port, host="0.0.0.0", TRIVIUM_TOKEN="trv_key", TRIVIUM_TOKEN_WITHOUT_TLS="1")
+    assert listening.requests[0][1] == "Bearer trv_key"
