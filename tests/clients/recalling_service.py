@@ -86,12 +86,17 @@ class RecallingService(FakeService):
 
         await until_async(is_searched)
 
-    def written(self) -> list[list[tuple[str, str, str]]]:
-        """The turns of each write, as id, speaker and text."""
+    def recalls(self) -> list[RetrieveRequest]:
+        """The requests of turns."""
+        return [each for each in self.requests if isinstance(each, RetrieveRequest) and each.query]
+
+    def written(self) -> list[tuple[str, str, str]]:
+        """The turns that were written, as id, speaker and text."""
         return [
-            [(item.segment.id, item.segment.speaker, item.segment.text) for item in each.items]
+            (item.segment.id, item.segment.speaker, item.segment.text)
             for each in self.requests
             if isinstance(each, IngestRequest)
+            for item in each.items
         ]
 
 

@@ -54,7 +54,7 @@ async def converse(address: str, tenant: str, user: str) -> None:
             await session.run(user_input=line)
         await session.aclose()
         await memory.aclose()
-        print("memory:", dict(memory.outcomes))
+        print("memory:", memory.counts)
 
 
 def main() -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import Counter
-from collections.abc import Coroutine, Sequence
+import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any
 
 from livekit.agents import (
     AgentSession,
@@ -17,69 +14,75 @@ from livekit.agents import (
     llm,
 )
 
-from trivium import AsyncClient, Segment, TriviumError
-from trivium.conversation import Opening, Recall, TurnOutcome, words_of
-
-logger = logging.getLogger(__name__)
-
-RECALL_TIMEOUT_S = 0.08
-"""An acceptable pause before an answer."""
-WRITE_TIMEOUT_S = 5.0
-
-
-class StoreOutcome(StrEnum):
-    """How storing an exchange ended; `TurnOutcome` says it of a recall."""
-
-    STORED = "stored"
-    NOT_STORED = "not stored"
+from trivium import AsyncClient, Filter
+from trivium.conversation import BUDGET_S, Counts, Opening, Recall, TurnOutcome, words_of
 
 
 class TriviumMemory:
     """The memory of one conversation.
 
     It searches for each interim transcript, so that the memory is there when the turn ends.
-    `outcomes` counts its calls. A memory that is late or down delays an answer by `timeout` at
-    most.
+    A memory that is late or down delays an answer by `budget` at most. What is said while it is
+    down is kept, and stored when it is back.
 
     Args:
         client: A client of the user's tenant; whoever opened it closes it.
-        session: The id of this conversation; turns are stored as `{session}:{id of the item}`.
+        session: The name of this conversation; by default a new one. A turn is stored as
+            "session/id of the item", and LiveKit gives each item an id of its own.
         user: The name of the user, as the speaker of what is stored.
         bot: The name of the agent.
-        timeout: For a recall, in seconds.
+        budget: How long an answer may wait for a recall, in seconds.
+        profile: As in `AsyncClient.retrieve`, for the recall of a turn.
+        limit: As in `AsyncClient.retrieve`, for the recall of a turn.
+        filter: As in `AsyncClient.retrieve`, for the start of the conversation, too.
     """
 
     def __init__(
         self,
         client: AsyncClient,
         *,
-        session: str,
+        session: str = "",
         user: str = "User",
         bot: str = "Bot",
-        timeout: float = RECALL_TIMEOUT_S,
+        budget: float = BUDGET_S,
+        profile: str = "",
+        limit: int = 0,
+        filter: Filter | None = None,
     ) -> None:
-        self.outcomes: Counter[TurnOutcome | StoreOutcome] = Counter()
         self._client = client
-        self._session = session
+        self._filter = filter
         self._speakers = {"user": user, "assistant": bot}
-        self._recall = Recall(client, session=session, budget=timeout)
+        self._recall = Recall(
+            client,
+            session=session or f"call-{uuid.uuid4()}",
+            budget=budget,
+            profile=profile,
+            limit=limit,
+            filter=filter,
+        )
         self._transcripts: list[str] = []
         self._asked = ""
         self._opening = Opening()
         self._recalled: tuple[object, str] = (None, "")
-        self._exchange: list[Segment] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._exchange: list[llm.ChatMessage] = []
+        self._preparing: asyncio.Task[None] | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """How the turns and the writes ended."""
+        return self._recall.counts
 
     def attach(self, session: AgentSession) -> None:
         """Warms the service, recalls what is known, and hears and stores a session from now on."""
         session.on("user_input_transcribed", self._hear)
         session.on("conversation_item_added", self._keep)
-        self._start(self._prepare())
+        self._preparing = asyncio.create_task(self._prepare())
 
     async def aclose(self) -> None:
         """Stores what is left, and waits for it."""
         self._store_exchange()
-        await asyncio.gather(*self._tasks)
+        if self._preparing is not None:
+            await self._preparing
         await self._recall.close()
 
     async def in_context(self, chat_ctx: llm.ChatContext) -> llm.ChatContext:
@@ -103,7 +106,7 @@ class TriviumMemory:
 
     async def _prepare(self) -> None:
         await self._recall.warm()
-        self._opening.block = await self._client.load_context()
+        self._opening.block = await self._client.load_context(filter=self._filter)
 
     def _hear(self, event: UserInputTranscribedEvent) -> None:
         """Searches while the user speaks, unless that was done for a preemptive generation."""
@@ -125,7 +128,6 @@ class TriviumMemory:
         if self._recalled[0] != turn:
             self._asked = words_of(said)
             end = await self._recall.end_turn(said)
-            self.outcomes[end.outcome] += 1
             if end.outcome in (TurnOutcome.LATE, TurnOutcome.FAILED):
                 return ""
             self._recalled = (turn, end.block)
@@ -139,38 +141,21 @@ class TriviumMemory:
         if item.role == "user":
             # What is heard from now on is of another turn.
             self._transcripts, self._asked = [], ""
-        if text := (item.text_content or "").strip():
-            turn = Segment(
-                id=f"{self._session}:{item.id}",
-                text=text,
-                speaker=self._speakers[item.role],
-                session=self._session,
-                event_time=datetime.fromtimestamp(item.created_at, UTC),
-            )
-            self._exchange.append(turn)
+        if (item.text_content or "").strip():
+            self._exchange.append(item)
         if item.role == "assistant":
             self._store_exchange()
 
     def _store_exchange(self) -> None:
-        """Stores what was said since the last time; not earlier, or a turn would recall itself."""
-        if self._exchange:
-            self._start(self._store(self._exchange))
-            self._exchange = []
-
-    async def _store(self, turns: Sequence[Segment]) -> None:
-        try:
-            rejected = (await self._client.ingest(turns, timeout=WRITE_TIMEOUT_S)).rejected
-            outcome = StoreOutcome.NOT_STORED if rejected else StoreOutcome.STORED
-        except (TriviumError, ValueError) as error:
-            logger.warning("turns were not stored", extra={"reason": str(error)})
-            outcome = StoreOutcome.NOT_STORED
-        self.outcomes[outcome] += 1
-
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
-        # The event loop has only weak references to tasks.
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Stores what was said since the last time: while the agent speaks, nobody waits."""
+        for item in self._exchange:
+            self._recall.said(
+                self._speakers[item.role],
+                (item.text_content or "").strip(),
+                turn=item.id,
+                event_time=datetime.fromtimestamp(item.created_at, UTC),
+            )
+        self._exchange = []
 
 
 def _is_of_user(item: object) -> bool:

@@ -1,5 +1,5 @@
 """Trivium as the memory of a Pipecat bot."""
 
-from trivium_pipecat.service import MemoryMetricsData, StoreOutcome, TriviumMemoryService
+from trivium_pipecat.service import MemoryMetricsData, TriviumMemoryService
 
-__all__ = ["MemoryMetricsData", "StoreOutcome", "TriviumMemoryService"]
+__all__ = ["MemoryMetricsData", "TriviumMemoryService"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from loguru import logger
 from pipecat.frames.frames import (
     EagerTranscriptionFrame,
     Frame,
@@ -31,26 +30,22 @@ from pipecat.processors.aggregators.llm_context import (
 )
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 
-from trivium import AsyncClient, Segment, TriviumError
-from trivium.conversation import Opening, Recall, TurnEnd, TurnOutcome, words_of
-
-RECALL_TIMEOUT_S = 0.08
-"""An acceptable pause before an answer."""
-WRITE_TIMEOUT_S = 5.0
-
-
-class StoreOutcome(StrEnum):
-    """How storing an exchange ended; `TurnOutcome` says it of a recall."""
-
-    STORED = "stored"
-    NOT_STORED = "not stored"
+from trivium import AsyncClient, Filter
+from trivium.conversation import (
+    BUDGET_S,
+    Counts,
+    Opening,
+    Recall,
+    TurnEnd,
+    TurnOutcome,
+    words_of,
+)
 
 
 class MemoryMetricsData(MetricsData):  # type: ignore[misc]  # Pipecat is not always installed
-    """A call of the memory: how it ended, and after how many seconds."""
+    """A recall: how it ended, and after how many seconds."""
 
-    operation: Literal["recall", "store"]
-    outcome: TurnOutcome | StoreOutcome
+    outcome: TurnOutcome
     value: float
 
 
@@ -99,15 +94,20 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
     model gets a copy of the context that has the `<memory>` block before what the user said; in the
     first turn that of the start of the conversation, too.
     The context itself stays as it is, so the blocks of earlier turns are not in it. An interruption
-    cancels the recall. A memory that is late or down delays an answer by `timeout` at most, and is
-    counted: each call is a `MemoryMetricsData` in a `MetricsFrame`, if the pipeline has metrics.
+    cancels the recall. A memory that is late or down delays an answer by `budget` at most, and is
+    counted: each recall is a `MemoryMetricsData` in a `MetricsFrame`, if the pipeline has metrics.
+    What is said while it is down is kept, and stored when it is back.
 
     Args:
         client: A client of the user's tenant; whoever opened it closes it.
-        session: The id of this conversation; its turns are stored as `{session}:{number}`.
+        session: The name of this conversation; by default a new one. Its turns have ids of their
+            own, even if an earlier conversation had the same name.
         user: The name of the user, as the speaker of what is stored.
         bot: The name of the bot.
-        timeout: For a recall, in seconds.
+        budget: How long an answer may wait for a recall, in seconds.
+        profile: As in `AsyncClient.retrieve`, for the recall of a turn.
+        limit: As in `AsyncClient.retrieve`, for the recall of a turn.
+        filter: As in `AsyncClient.retrieve`, for the start of the conversation, too.
         **kwargs: For `FrameProcessor`.
 
     Attributes:
@@ -118,25 +118,41 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         self,
         client: AsyncClient,
         *,
-        session: str,
+        session: str = "",
         user: str = "User",
         bot: str = "Bot",
-        timeout: float = RECALL_TIMEOUT_S,
+        budget: float = BUDGET_S,
+        profile: str = "",
+        limit: int = 0,
+        filter: Filter | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self._client = client
-        self._session = session
+        self._filter = filter
         self._user = user
         self._bot = bot
         self.listener = TranscriptListener(self._hear)
-        self._recall = Recall(client, session=session, budget=timeout)
+        self._recall = Recall(
+            client,
+            session=session or f"call-{uuid.uuid4()}",
+            budget=budget,
+            profile=profile,
+            limit=limit,
+            filter=filter,
+        )
         self._opening = Opening()
         self._recalled: tuple[object, str] = (None, "")
         self._speculated = ""
-        self._exchange: list[Segment] = []
+        self._exchange: list[tuple[str, str, datetime | None]] = []
+        self._call = uuid.uuid4().hex[:12]
         self._turns = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._preparing: asyncio.Task[None] | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """How the turns and the writes ended."""
+        return self._recall.counts
 
     def can_generate_metrics(self) -> bool:
         """Whether it measures itself."""
@@ -147,7 +163,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         await super().process_frame(frame, direction)
         match frame:
             case StartFrame():
-                self._start(self._prepare())
+                self._preparing = self.create_task(self._prepare())
             case LLMContextFrame() if direction is FrameDirection.DOWNSTREAM:
                 frame = await self._with_memory(frame)
             case LLMContextUserTurnFrame():
@@ -161,14 +177,15 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
     async def cleanup(self) -> None:
         """Stores what is left, and waits for it."""
         self._store_exchange()
-        await asyncio.gather(*self._tasks)
+        if self._preparing is not None:
+            await self._preparing
         await self._recall.close()
         await super().cleanup()
 
     async def _prepare(self) -> None:
         """Warms the service, and recalls what is known before anybody has said anything."""
         await self._recall.warm()
-        self._opening.block = await self._client.load_context()
+        self._opening.block = await self._client.load_context(filter=self._filter)
 
     def _hear(self, so_far: str) -> None:
         """Searches while the user speaks, unless that was done for a speculative turn."""
@@ -207,57 +224,25 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         """The only call that an answer waits for; raises no error of the memory."""
         started = time.monotonic()
         end = await self._recall.end_turn(said)
-        await self._measure("recall", end.outcome, started)
+        if self.metrics_enabled:
+            data = MemoryMetricsData(
+                processor=self.name, outcome=end.outcome, value=time.monotonic() - started
+            )
+            await self.push_frame(MetricsFrame(data=[data]))
         return end
 
     def _keep(self, speaker: str, text: str, timestamp: str) -> None:
-        self._turns += 1
-        turn = Segment(
-            id=f"{self._session}:{self._turns}",
-            text=text,
-            speaker=speaker,
-            session=self._session,
-            event_time=datetime.fromisoformat(timestamp) if timestamp else None,
-        )
-        self._exchange.append(turn)
+        if text.strip():
+            event_time = datetime.fromisoformat(timestamp) if timestamp else None
+            self._exchange.append((speaker, text, event_time))
 
     def _store_exchange(self) -> None:
-        """Stores what was said since the last time; not earlier, or a turn would recall itself."""
-        if self._exchange:
-            self._start(self._store(self._exchange))
-            self._exchange = []
-
-    async def _store(self, turns: Sequence[Segment]) -> None:
-        started = time.monotonic()
-        try:
-            rejected = (await self._client.ingest(turns, timeout=WRITE_TIMEOUT_S)).rejected
-            outcome = StoreOutcome.NOT_STORED if rejected else StoreOutcome.STORED
-        except (TriviumError, ValueError) as error:
-            logger.warning(f"{self}: {len(turns)} turns were not stored: {error}")
-            outcome = StoreOutcome.NOT_STORED
-        await self._measure("store", outcome, started)
-
-    async def _measure(
-        self,
-        operation: Literal["recall", "store"],
-        outcome: TurnOutcome | StoreOutcome,
-        started: float,
-    ) -> None:
-        if not self.metrics_enabled:
-            return
-        data = MemoryMetricsData(
-            processor=self.name,
-            operation=operation,
-            outcome=outcome,
-            value=time.monotonic() - started,
-        )
-        await self.push_frame(MetricsFrame(data=[data]))
-
-    def _start(self, coroutine: Any) -> None:
-        """Runs it next to the frames: an interruption does not cancel it, `cleanup` awaits it."""
-        task = self.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        """Stores what was said since the last time: while the bot speaks, nobody waits."""
+        for speaker, text, event_time in self._exchange:
+            self._turns += 1
+            turn = f"{self._call}-{self._turns}"
+            self._recall.said(speaker, text, turn=turn, event_time=event_time)
+        self._exchange = []
 
 
 def _last_of_user(messages: Sequence[LLMContextMessage]) -> int | None:

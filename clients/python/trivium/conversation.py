@@ -45,13 +45,14 @@ DEBOUNCE_S = 0.1
 """The shortest time between two transcripts that are sent. Speech recognition sends one every 100
 to 300 ms, and each costs the service a search."""
 
-WRITE_ATTEMPTS = 4
 FIRST_RETRY_S = 0.5
-"""A write that fails is tried again after this time, then after twice as long, and so on."""
+MAX_RETRY_S = 2.0
+"""A write that fails is tried again after the first time, then after twice as long, up to the
+second, until the conversation is closed: what was said during an outage is stored after it."""
 
 MAX_WAITING_WRITES = 256
 CLOSE_S = 5.0
-"""How long `close` waits for writes."""
+"""How long `close` waits for writes; longer than `MAX_RETRY_S`, so each is tried once more."""
 
 FINISH_S = 1.0
 """How long a stream may take to end after its turn."""
@@ -521,13 +522,14 @@ class _Writer:
             self._counts.written += 1
 
     async def _ingest(self, segment: Segment) -> IngestResult:
-        for attempt in range(WRITE_ATTEMPTS - 1):
+        delay = FIRST_RETRY_S
+        while True:
             try:
                 return await self._client.ingest([segment])
             except _RETRYABLE:
                 self._counts.write_retries += 1
-                await asyncio.sleep(FIRST_RETRY_S * 2**attempt)
-        return await self._client.ingest([segment])
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, MAX_RETRY_S)
 
     def _fail(self, reason: str) -> None:
         self._counts.write_failures += 1

@@ -25,8 +25,7 @@ from tests.clients.recalling_service import (
     unused_address,
 )
 from tests.fixtures.local_service import local_service
-from trivium import AsyncClient
-from trivium.conversation import TurnOutcome
+from trivium import AsyncClient, Filter
 from trivium.v1.retrieval_service_pb2 import WarmRequest
 
 pytest.importorskip("livekit.agents", reason="`make test-integrations` installs LiveKit Agents")
@@ -49,7 +48,7 @@ def fake_service() -> Iterator[RecallingService]:
 
 @pytest.fixture
 async def memory(async_client: AsyncClient) -> AsyncIterator[TriviumMemory]:
-    memory = TriviumMemory(async_client, session="call-1", user="Nora", timeout=10)
+    memory = TriviumMemory(async_client, session="call-1", user="Nora", budget=10)
     yield memory
     await memory.aclose()
 
@@ -73,7 +72,7 @@ async def test_memory_is_found_before_the_turn_ends() -> None:
     with listening(HangingService()) as service:
         service.early["when is the wedding"] = WEDDING
         async with WatchedClient(service.address) as client:
-            memory = TriviumMemory(client, session="call-1", timeout=2 * PATIENCE_S)
+            memory = TriviumMemory(client, session="call-1", budget=2 * PATIENCE_S)
             async with calling(agent_with(memory)) as call:
                 memory.attach(call.session)
                 call.hears(stt.SpeechEventType.START_OF_SPEECH)
@@ -85,7 +84,7 @@ async def test_memory_is_found_before_the_turn_ends() -> None:
             await memory.aclose()
 
     assert ("developer", WEDDING) in given
-    assert memory.outcomes[TurnOutcome.FOUND] == 1
+    assert memory.counts.ready == 1
 
 
 async def test_preemptive_generation_is_searched_for_once(
@@ -193,15 +192,32 @@ async def test_an_exchange_is_stored_once_after_it(
         memory.attach(call.session)
         await call.turn("When is the wedding?")
         await call.turn("And the trip?")
-        ids = [f"call-1:{item.id}" for item in call.session.history.items if item.type == "message"]
+        ids = [f"call-1/{item.id}" for item in call.session.history.items if item.type == "message"]
     await memory.aclose()
 
     stored = fake_service.written()
-    assert [[turn[1:] for turn in turns] for turns in stored] == [
-        [("Nora", "When is the wedding?"), ("Bot", "I see.")],
-        [("Nora", "And the trip?"), ("Bot", "I see.")],
+    assert [turn[1:] for turn in stored] == [
+        ("Nora", "When is the wedding?"),
+        ("Bot", "I see."),
+        ("Nora", "And the trip?"),
+        ("Bot", "I see."),
     ]
-    assert [turn[0] for turns in stored for turn in turns] == ids
+    assert [turn[0] for turn in stored] == ids
+
+
+async def test_arguments_are_those_of_each_recall(
+    async_client: AsyncClient, fake_service: RecallingService
+) -> None:
+    memory = TriviumMemory(
+        async_client, profile="annie", limit=3, filter=Filter(kinds=["turn"]), budget=10
+    )
+    async with calling(agent_with(memory)) as call:
+        await call.turn("When is the wedding?")
+    await memory.aclose()
+
+    (asked,) = fake_service.recalls()
+    assert (asked.profile, asked.limit, list(asked.filter.kinds)) == ("annie", 3, ["turn"])
+    assert len(asked.filter.none_of.sessions[0]) > 20
 
 
 async def test_a_speculative_attempt_is_not_stored(
@@ -214,7 +230,7 @@ async def test_a_speculative_attempt_is_not_stored(
         await call.turn("When is the wedding?")
     await memory.aclose()
 
-    texts = [turn[2] for turns in fake_service.written() for turn in turns]
+    texts = [turn[2] for turn in fake_service.written()]
     assert texts == ["When is the wedding?", "I see."]
     assert fake_service.asked() == ["When is the", "When is the wedding?"]
 
@@ -230,14 +246,9 @@ async def test_agent_goes_on_and_counts_missing_memory(
     await memory.aclose()
 
     assert ["developer" in dict(each[-1]) for each in given] == [False, False, False, True]
-    assert memory.outcomes == {
-        "failed": 1,
-        "late": 1,
-        "nothing": 1,
-        "found": 1,
-        "not stored": 1,
-        "stored": 3,
-    }
+    counts = memory.counts
+    assert (counts.failed, counts.late, counts.turns) == (1, 1, 4)
+    assert (counts.written, counts.write_retries) == (8, 1)
 
 
 async def test_an_agent_whose_service_is_gone_answers() -> None:
@@ -247,7 +258,7 @@ async def test_an_agent_whose_service_is_gone_answers() -> None:
             given = await call.turn("When is the wedding?")
 
     assert given[-1] == [SYSTEM, ("user", "When is the wedding?")]
-    assert set(memory.outcomes) <= {"failed", "late"}
+    assert memory.counts.failed + memory.counts.late == memory.counts.turns == 1
 
 
 async def test_memory_at_start_is_in_the_first_turn(
@@ -269,7 +280,7 @@ async def test_an_attempt_that_is_overtaken_cancels_its_recall() -> None:
     with listening(HangingService()) as service:
         service.will_recall(WEDDING, WEDDING)
         async with AsyncClient(service.address, tenant="acme") as client:
-            memory = TriviumMemory(client, session="call-1", timeout=2 * PATIENCE_S)
+            memory = TriviumMemory(client, session="call-1", budget=2 * PATIENCE_S)
             async with calling(agent_with(memory)) as call:
                 await call.begins("When is the")
                 assert await asyncio.to_thread(service.was_asked.wait, PATIENCE_S)
@@ -286,7 +297,7 @@ async def test_turn_of_a_call_is_recalled_in_the_next(postgres_dsn: str, neo4j_u
     async with local_service(postgres_dsn, neo4j_uri) as client:
 
         async def said_in(name: str, text: str) -> Messages:
-            memory = TriviumMemory(client, session=name, user="Nora", timeout=10)
+            memory = TriviumMemory(client, session=name, user="Nora", budget=10)
             async with calling(agent_with(memory)) as call:
                 memory.attach(call.session)
                 given = await call.turn(text)
@@ -311,4 +322,4 @@ async def test_the_example_runs(fake_service: RecallingService) -> None:
 
     assert done.returncode == 0, done.stderr
     assert f"developer: {WEDDING}" in done.stdout.decode()
-    assert [len(each) for each in fake_service.written()] == [2, 2]
+    assert len(fake_service.written()) == 4

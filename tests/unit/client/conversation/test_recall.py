@@ -17,7 +17,6 @@ from trivium.conversation import (
     DEBOUNCE_S,
     EARLY_BUDGET_S,
     MAX_WAITING_WRITES,
-    WRITE_ATTEMPTS,
     Counts,
     Opening,
     Recall,
@@ -267,21 +266,27 @@ def test_turn_is_written_once_under_its_session() -> None:
     assert all(each.event_time is not None for each in memory.stored)
 
 
-@pytest.mark.parametrize(
-    ("failures", "counts"),
-    [
-        (1, Counts(written=1, write_retries=1)),
-        (WRITE_ATTEMPTS, Counts(write_failures=1, write_retries=WRITE_ATTEMPTS - 1)),
-    ],
-)
-def test_a_write_is_tried_again_a_few_times(failures: int, counts: Counts) -> None:
+@pytest.mark.parametrize("failures", [1, 40])
+def test_turns_of_an_outage_are_stored_after_it(failures: int) -> None:
     memory = FakeMemory(writes=deque([unavailable()] * failures))
 
     async def talk(recall: Recall) -> None:
         recall.said("Nora", "hello", turn="1")
-        await asyncio.sleep(60)
+        recall.said("Nora", "still there?", turn="2")
+        await asyncio.sleep(2 * failures)
 
-    assert conversed(memory, talk) == counts
+    assert conversed(memory, talk) == Counts(written=2, write_retries=failures)
+    assert [each.id for each in memory.stored] == ["s/1", "s/2"]
+
+
+def test_outage_that_outlasts_the_close_is_counted() -> None:
+    memory = FakeMemory(writes=deque([unavailable()] * 99))
+
+    async def talk(recall: Recall) -> None:
+        recall.said("Nora", "hello", turn="1")
+        recall.said("Nora", "still there?", turn="2")
+
+    assert conversed(memory, talk).write_failures == 2
 
 
 @pytest.mark.parametrize(
