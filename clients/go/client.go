@@ -5,15 +5,21 @@ package trivium
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	triviumv1 "trivium/v1"
+	triviumv1 "trivium.dev/go/v1"
 )
 
 // Default time limits of calls whose context has no deadline.
@@ -34,7 +40,8 @@ const serviceConfig = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAtte
 // Client is a connection to the service for one tenant. It may be used by several goroutines.
 //
 // Each call ends at the deadline of its context, or after the client's timeout if the context has
-// none. An error of a call is an *Error, unless the context was cancelled.
+// none. An error of a call is an *Error; errors.Is finds context.DeadlineExceeded and context.Canceled
+// in it.
 type Client struct {
 	// Retrieval, Ingestion and Catalog are the generated clients, for all other calls and options.
 	// Their errors are those of gRPC; AsError converts them.
@@ -52,6 +59,7 @@ type options struct {
 	writeTimeout time.Duration
 	transport    credentials.TransportCredentials
 	token        func(context.Context) (string, error)
+	clearToken   bool
 	dial         []grpc.DialOption
 }
 
@@ -63,7 +71,8 @@ func WithTLS(config *tls.Config) Option {
 	return func(its *options) { its.transport = credentials.NewTLS(config) }
 }
 
-// WithToken sends a bearer token with each call.
+// WithToken sends a bearer token with each call, over TLS or to this machine: a Unix socket,
+// localhost, 127.0.0.0/8 or ::1.
 func WithToken(token string) Option {
 	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
 }
@@ -71,6 +80,12 @@ func WithToken(token string) Option {
 // WithTokenSource asks for the bearer token before each call, for tokens that expire.
 func WithTokenSource(token func(context.Context) (string, error)) Option {
 	return func(its *options) { its.token = token }
+}
+
+// WithTokenWithoutTLS sends the token to another machine although the client does not encrypt,
+// because something on the way does, such as the sidecar of a service mesh.
+func WithTokenWithoutTLS() Option {
+	return func(its *options) { its.clearToken = true }
 }
 
 // WithTimeouts sets the time limits of reads and writes whose context has no deadline.
@@ -83,7 +98,12 @@ func WithDialOptions(dial ...grpc.DialOption) Option {
 	return func(its *options) { its.dial = append(its.dial, dial...) }
 }
 
-// New returns a client for a tenant. It connects at the first call.
+// ErrClearText is returned by New if a token would be sent to another machine without encryption.
+var ErrClearText = errors.New("a token is not sent in clear text: add WithTLS, or " +
+	"WithTokenWithoutTLS if something on the way encrypts, such as a sidecar")
+
+// New returns a client for a tenant. It connects at the first call. A token needs WithTLS, unless
+// the target is this machine.
 func New(target, tenant string, configured ...Option) (*Client, error) {
 	its := options{
 		timeout:      DefaultTimeout,
@@ -92,6 +112,10 @@ func New(target, tenant string, configured ...Option) (*Client, error) {
 	}
 	for _, configure := range configured {
 		configure(&its)
+	}
+	clear := its.transport.Info().SecurityProtocol == "insecure"
+	if its.token != nil && clear && !its.clearToken && !isOnThisMachine(target) {
+		return nil, fmt.Errorf("%s: %w", target, ErrClearText)
 	}
 	dial := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(its.transport),
@@ -121,22 +145,24 @@ func (client *Client) Close() error {
 
 // Retrieve finds the items worth putting into a prompt.
 //
-// The request may be nil; its tenant and query are set here. Nine tenths of the time that is left
-// become its TimeBudget, unless it has one, so that the answer arrives before the deadline.
+// The request may be nil, and stays as it is: a copy gets the tenant, the query and, unless it has
+// one, nine tenths of the time that is left as its TimeBudget, so that the answer arrives before
+// the deadline.
 func (client *Client) Retrieve(
 	ctx context.Context, query string, request *triviumv1.RetrieveRequest,
 ) (*triviumv1.RetrieveResponse, error) {
 	ctx, cancel := within(ctx, client.options.timeout)
 	defer cancel()
-	if request == nil {
-		request = &triviumv1.RetrieveRequest{}
+	sent := &triviumv1.RetrieveRequest{}
+	if request != nil {
+		sent = proto.CloneOf(request)
 	}
-	request.Tenant, request.Query = client.tenant, query
-	if request.TimeBudget == nil {
+	sent.Tenant, sent.Query = client.tenant, query
+	if sent.TimeBudget == nil {
 		deadline, _ := ctx.Deadline()
-		request.TimeBudget = durationpb.New(max(time.Until(deadline)*9/10, time.Millisecond))
+		sent.TimeBudget = durationpb.New(max(time.Until(deadline)*9/10, time.Millisecond))
 	}
-	response, err := client.Retrieval.Retrieve(ctx, request)
+	response, err := client.Retrieval.Retrieve(ctx, sent)
 	return response, AsError(err)
 }
 
@@ -162,14 +188,15 @@ func (client *Client) Ingest(
 	return response, AsError(err)
 }
 
-// Forget erases items from every store. The tenant of the request is set here.
+// Forget erases items from every store. The request stays as it is: a copy gets the tenant.
 func (client *Client) Forget(
 	ctx context.Context, request *triviumv1.ForgetRequest,
 ) (*triviumv1.ForgetResponse, error) {
 	ctx, cancel := within(ctx, client.options.writeTimeout)
 	defer cancel()
-	request.Tenant = client.tenant
-	response, err := client.Ingestion.Forget(ctx, request)
+	sent := proto.CloneOf(request)
+	sent.Tenant = client.tenant
+	response, err := client.Ingestion.Forget(ctx, sent)
 	return response, AsError(err)
 }
 
@@ -196,6 +223,20 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, timeout)
+}
+
+// isOnThisMachine says whether a target of gRPC is a Unix socket or on loopback.
+func isOnThisMachine(target string) bool {
+	if strings.HasPrefix(target, "unix:") || strings.HasPrefix(target, "unix-abstract:") {
+		return true
+	}
+	target = strings.TrimPrefix(strings.TrimPrefix(target, "dns:///"), "passthrough:///")
+	host, _, err := net.SplitHostPort(target)
+	if err != nil {
+		host = target
+	}
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 func (its options) authorized(ctx context.Context) (context.Context, error) {

@@ -15,10 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"trivium"
-	triviumv1 "trivium/v1"
+	trivium "trivium.dev/go"
+	triviumv1 "trivium.dev/go/v1"
 )
 
 // fakeService notes what it is sent, and fails if it has an error to.
@@ -135,6 +136,70 @@ func TestAnErrorCarriesTheDetailsOfItsStatus(t *testing.T) {
 	}
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Error(status.Code(err))
+	}
+}
+
+func TestNoTokenIsSentInClearText(t *testing.T) {
+	fake := &fakeService{}
+	_, port, _ := net.SplitHostPort(serve(t, fake))
+	// A name that is not of loopback, and yet leads here.
+	elsewhere := "0.0.0.0:" + port
+
+	if _, err := trivium.New(elsewhere, "go", trivium.WithToken("secret")); !errors.Is(err, trivium.ErrClearText) {
+		t.Error(err)
+	}
+	client := connect(t, elsewhere, trivium.WithToken("secret"), trivium.WithTokenWithoutTLS())
+	if _, err := client.Retrieve(context.Background(), "x", nil); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(fake.authorization, []string{"Bearer secret"}) {
+		t.Error(fake.authorization)
+	}
+	for target, here := range map[string]bool{
+		"localhost:9000": true, "[::1]:9000": true, "127.1.2.3:9000": true, "unix:/run/trivium": true,
+		"dns:///localhost:9000": true, "memory.example:9000": false, "localhost.example:9000": false,
+		"10.0.0.1:9000": false, "dns://127.0.0.1/memory.example:9000": false, "127.0.0.1.example": false,
+	} {
+		if _, err := trivium.New(target, "go", trivium.WithToken("secret")); (err == nil) != here {
+			t.Error(target, err)
+		}
+	}
+	if _, err := trivium.New("memory.example:9000", "go", trivium.WithToken("secret"), trivium.WithTLS(nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheRequestOfTheCallerStaysAsItIs(t *testing.T) {
+	fake := &fakeService{}
+	client := connect(t, serve(t, fake))
+	retrieve, forget := &triviumv1.RetrieveRequest{Limit: 3}, &triviumv1.ForgetRequest{}
+
+	if _, err := client.Retrieve(context.Background(), "x", retrieve); err != nil {
+		t.Fatal(err)
+	}
+	client.Forget(context.Background(), forget)
+
+	if !proto.Equal(retrieve, &triviumv1.RetrieveRequest{Limit: 3}) || forget.Tenant != "" {
+		t.Error(retrieve, forget)
+	}
+}
+
+func TestTheEndOfAContextIsFoundInTheError(t *testing.T) {
+	client := connect(t, serve(t, &fakeService{}))
+	passed, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	defer cancel()
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+
+	if _, err := client.Retrieve(passed, "x", nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if _, err := client.Retrieve(cancelled, "x", nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	failing := connect(t, serve(t, &fakeService{err: status.Error(codes.Internal, "no")}))
+	if _, err := failing.Retrieve(context.Background(), "x", nil); errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
 

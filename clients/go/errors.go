@@ -1,6 +1,7 @@
 package trivium
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -36,6 +37,12 @@ func (its *Error) Error() string {
 		reason = its.Code.String()
 	}
 	return fmt.Sprintf("%s: %s", reason, its.Message)
+}
+
+// Is lets errors.Is find context.DeadlineExceeded and context.Canceled, as which a context ends.
+func (its *Error) Is(target error) bool {
+	return its.Code == codes.DeadlineExceeded && target == context.DeadlineExceeded ||
+		its.Code == codes.Canceled && target == context.Canceled
 }
 
 // GRPCStatus lets status.Code and status.FromError read the error.

@@ -1,4 +1,4 @@
-module trivium
+module trivium.dev/go
 
 go 1.25.0
 

@@ -7,8 +7,8 @@ import (
 	"log"
 	"os"
 
-	"trivium"
-	triviumv1 "trivium/v1"
+	trivium "trivium.dev/go"
+	triviumv1 "trivium.dev/go/v1"
 )
 
 func main() {

@@ -1166,7 +1166,7 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"\vGetSegments\x12\x1e.trivium.v1.GetSegmentsRequest\x1a\x1f.trivium.v1.GetSegmentsResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListSegments\x12\x1f.trivium.v1.ListSegmentsRequest\x1a .trivium.v1.ListSegmentsResponse\"\x03\x90\x02\x01\x12M\n" +
 	"\tListFacts\x12\x1c.trivium.v1.ListFactsRequest\x1a\x1d.trivium.v1.ListFactsResponse\"\x03\x90\x02\x01\x12J\n" +
-	"\bGetStats\x12\x1b.trivium.v1.GetStatsRequest\x1a\x1c.trivium.v1.GetStatsResponse\"\x03\x90\x02\x01B\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\bGetStats\x12\x1b.trivium.v1.GetStatsRequest\x1a\x1c.trivium.v1.GetStatsResponse\"\x03\x90\x02\x01B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_catalog_service_proto_rawDescOnce sync.Once

@@ -127,7 +127,7 @@ const file_trivium_v1_error_reason_proto_rawDesc = "" +
 	"\"ERROR_REASON_TIME_BUDGET_EXHAUSTED\x10\x06\x12\x19\n" +
 	"\x15ERROR_REASON_INTERNAL\x10\a\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\b\x12\"\n" +
-	"\x1eERROR_REASON_PERMISSION_DENIED\x10\tB\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\x1eERROR_REASON_PERMISSION_DENIED\x10\tB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_error_reason_proto_rawDescOnce sync.Once

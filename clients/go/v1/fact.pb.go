@@ -343,7 +343,7 @@ const file_trivium_v1_fact_proto_rawDesc = "" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12;\n" +
 	"\vrecorded_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"recordedAt\x12=\n" +
-	"\fretracted_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vretractedAtB\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\fretracted_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vretractedAtB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_fact_proto_rawDescOnce sync.Once

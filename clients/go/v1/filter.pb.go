@@ -388,7 +388,7 @@ const file_trivium_v1_filter_proto_rawDesc = "" +
 	"\x06values\x18\x02 \x03(\tR\x06values\"k\n" +
 	"\tTimeRange\x120\n" +
 	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
-	"\x03end\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03endB\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\x03end\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03endB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_filter_proto_rawDescOnce sync.Once

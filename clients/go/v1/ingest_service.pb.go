@@ -1183,7 +1183,7 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\rIngestService\x12D\n" +
 	"\x06Ingest\x12\x19.trivium.v1.IngestRequest\x1a\x1a.trivium.v1.IngestResponse\"\x03\x90\x02\x02\x12X\n" +
 	"\fIngestStream\x12\x1f.trivium.v1.IngestStreamRequest\x1a .trivium.v1.IngestStreamResponse\"\x03\x90\x02\x02(\x01\x12D\n" +
-	"\x06Forget\x12\x19.trivium.v1.ForgetRequest\x1a\x1a.trivium.v1.ForgetResponse\"\x03\x90\x02\x02B\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\x06Forget\x12\x19.trivium.v1.ForgetRequest\x1a\x1a.trivium.v1.ForgetResponse\"\x03\x90\x02\x02B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_ingest_service_proto_rawDescOnce sync.Once

@@ -121,7 +121,7 @@ const file_trivium_v1_item_proto_rawDesc = "" +
 	"\n" +
 	"segment_id\x18\x01 \x01(\tH\x00R\tsegmentId\x12\x19\n" +
 	"\afact_id\x18\x02 \x01(\tH\x00R\x06factIdB\x06\n" +
-	"\x04itemB\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\x04itemB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_item_proto_rawDescOnce sync.Once

@@ -3083,7 +3083,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x04Warm\x12\x17.trivium.v1.WarmRequest\x1a\x18.trivium.v1.WarmResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aCompare\x12\x1a.trivium.v1.CompareRequest\x1a\x1b.trivium.v1.CompareResponse\"\x03\x90\x02\x01\x12\\\n" +
-	"\x0eExplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01B\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\x0eExplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_retrieval_service_proto_rawDescOnce sync.Once

@@ -335,7 +335,7 @@ const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\v_importance\"P\n" +
 	"\tEmbedding\x12+\n" +
 	"\x11model_fingerprint\x18\x01 \x01(\tR\x10modelFingerprint\x12\x16\n" +
-	"\x06values\x18\x02 \x03(\x02R\x06valuesB\x16Z\x14trivium/v1;triviumv1b\x06proto3"
+	"\x06values\x18\x02 \x03(\x02R\x06valuesB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_segment_proto_rawDescOnce sync.Once

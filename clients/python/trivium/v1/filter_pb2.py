@@ -25,14 +25,14 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17trivium/v1/filter.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x02\n\x06\x46ilter\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\'\n\x06labels\x18\x02 \x03(\x0b\x32\x17.trivium.v1.LabelFilter\x12\x10\n\x08speakers\x18\x03 \x03(\t\x12\x10\n\x08sessions\x18\x04 \x03(\t\x12\x10\n\x08\x65ntities\x18\x05 \x03(\t\x12\x16\n\x0emin_importance\x18\x06 \x01(\x01\x12)\n\nevent_time\x18\x07 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12)\n\ncreated_at\x18\x08 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12)\n\nupdated_at\x18\t \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12&\n\x07none_of\x18\n \x01(\x0b\x32\x15.trivium.v1.Exclusion\"]\n\tExclusion\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\x10\n\x08speakers\x18\x02 \x03(\t\x12\x10\n\x08sessions\x18\x03 \x03(\t\x12\x0b\n\x03ids\x18\x04 \x03(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x05 \x03(\t\"*\n\x0bLabelFilter\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\"_\n\tTimeRange\x12)\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x16Z\x14trivium/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17trivium/v1/filter.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x02\n\x06\x46ilter\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\'\n\x06labels\x18\x02 \x03(\x0b\x32\x17.trivium.v1.LabelFilter\x12\x10\n\x08speakers\x18\x03 \x03(\t\x12\x10\n\x08sessions\x18\x04 \x03(\t\x12\x10\n\x08\x65ntities\x18\x05 \x03(\t\x12\x16\n\x0emin_importance\x18\x06 \x01(\x01\x12)\n\nevent_time\x18\x07 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12)\n\ncreated_at\x18\x08 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12)\n\nupdated_at\x18\t \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12&\n\x07none_of\x18\n \x01(\x0b\x32\x15.trivium.v1.Exclusion\"]\n\tExclusion\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\x10\n\x08speakers\x18\x02 \x03(\t\x12\x10\n\x08sessions\x18\x03 \x03(\t\x12\x0b\n\x03ids\x18\x04 \x03(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x05 \x03(\t\"*\n\x0bLabelFilter\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\"_\n\tTimeRange\x12)\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'trivium.v1.filter_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
-  _globals['DESCRIPTOR']._serialized_options = b'Z\024trivium/v1;triviumv1'
+  _globals['DESCRIPTOR']._serialized_options = b'Z\033trivium.dev/go/v1;triviumv1'
   _globals['_FILTER']._serialized_start=73
   _globals['_FILTER']._serialized_end=384
   _globals['_EXCLUSION']._serialized_start=386

@@ -24,14 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15trivium/v1/item.proto\x12\ntrivium.v1\":\n\x07ItemRef\x12\x14\n\nsegment_id\x18\x01 \x01(\tH\x00\x12\x11\n\x07\x66\x61\x63t_id\x18\x02 \x01(\tH\x00\x42\x06\n\x04itemB\x16Z\x14trivium/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15trivium/v1/item.proto\x12\ntrivium.v1\":\n\x07ItemRef\x12\x14\n\nsegment_id\x18\x01 \x01(\tH\x00\x12\x11\n\x07\x66\x61\x63t_id\x18\x02 \x01(\tH\x00\x42\x06\n\x04itemB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'trivium.v1.item_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
-  _globals['DESCRIPTOR']._serialized_options = b'Z\024trivium/v1;triviumv1'
+  _globals['DESCRIPTOR']._serialized_options = b'Z\033trivium.dev/go/v1;triviumv1'
   _globals['_ITEMREF']._serialized_start=37
   _globals['_ITEMREF']._serialized_end=95
 # @@protoc_insertion_point(module_scope)

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/item.proto.
  */
 export const file_trivium_v1_item: GenFile = /*@__PURE__*/
-  fileDesc("ChV0cml2aXVtL3YxL2l0ZW0ucHJvdG8SCnRyaXZpdW0udjEiOgoHSXRlbVJlZhIUCgpzZWdtZW50X2lkGAEgASgJSAASEQoHZmFjdF9pZBgCIAEoCUgAQgYKBGl0ZW1CFloUdHJpdml1bS92MTt0cml2aXVtdjFiBnByb3RvMw");
+  fileDesc("ChV0cml2aXVtL3YxL2l0ZW0ucHJvdG8SCnRyaXZpdW0udjEiOgoHSXRlbVJlZhIUCgpzZWdtZW50X2lkGAEgASgJSAASEQoHZmFjdF9pZBgCIAEoCUgAQgYKBGl0ZW1CHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM");
 
 /**
  * The id of an item together with its kind: segments and facts have separate
