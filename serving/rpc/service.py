@@ -36,6 +36,7 @@ from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.items import from_fact, from_segment
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.questions import RetrieveCall, StreamedCall
+from serving.rpc.recent_legs import RecentLegs
 from serving.rpc.registration import Malformed
 from serving.telemetry import (
     ANSWERS,
@@ -124,6 +125,7 @@ class TriviumService:
         self.access = access
         self.streams = streams or OpenStreams(MAX_STREAMS)
         self._now = now
+        self._recent_legs = RecentLegs()
         self._probe: asyncio.Task[bool] | None = None
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
@@ -310,7 +312,7 @@ class TriviumService:
         overview = await self.use_cases.observer.overview(tenant)
         if self.rejected_profiles:
             overview.degraded.append(f"profiles: {self.rejected_profiles}")
-        return responses.from_overview(overview)
+        return responses.from_overview(overview, self._recent_legs.activities())
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext
@@ -368,6 +370,7 @@ class TriviumService:
             raise InvalidRequestError([Violation("vector", expected)])
 
     def _measure(self, retrieval: Retrieval) -> None:
+        self._recent_legs.add(retrieval.reports)
         for report in retrieval.reports:
             labels = {"leg": report.leg, "state": report.state.value}
             self.recorder.record(LEG_LATENCY, report.elapsed_s * 1e3, labels)

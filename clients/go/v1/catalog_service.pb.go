@@ -462,7 +462,11 @@ type GetStatsResponse struct {
 	// The version and configuration of the service.
 	Service *ServiceStats `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	// The newest 100 of the tenant's dead-lettered rows.
-	DeadLetters   []*DeadLetter `protobuf:"bytes,5,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	DeadLetters []*DeadLetter `protobuf:"bytes,5,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// How the legs have answered in the last five minutes, over all tenants, in
+	// the replica that answered; at most the last 1000 answers of each. Empty for
+	// a caller whose credentials are bound to some tenants.
+	Legs          []*LegStats `protobuf:"bytes,6,rep,name=legs,proto3" json:"legs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +536,113 @@ func (x *GetStatsResponse) GetDeadLetters() []*DeadLetter {
 	return nil
 }
 
+func (x *GetStatsResponse) GetLegs() []*LegStats {
+	if x != nil {
+		return x.Legs
+	}
+	return nil
+}
+
+// The last answers of a leg.
+type LegStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the leg.
+	Leg string `protobuf:"bytes,1,opt,name=leg,proto3" json:"leg,omitempty"`
+	// The answers.
+	AnswerCount int32 `protobuf:"varint,2,opt,name=answer_count,json=answerCount,proto3" json:"answer_count,omitempty"`
+	// How many of them the leg did not reach in time.
+	TimedOutCount int32 `protobuf:"varint,3,opt,name=timed_out_count,json=timedOutCount,proto3" json:"timed_out_count,omitempty"`
+	// How many of them it failed in.
+	FailedCount int32 `protobuf:"varint,4,opt,name=failed_count,json=failedCount,proto3" json:"failed_count,omitempty"`
+	// How many of them it was skipped in.
+	SkippedCount int32 `protobuf:"varint,5,opt,name=skipped_count,json=skippedCount,proto3" json:"skipped_count,omitempty"`
+	// The median latency of the answers that it was not skipped in.
+	P50 *durationpb.Duration `protobuf:"bytes,6,opt,name=p50,proto3" json:"p50,omitempty"`
+	// The latency that 95 % of them did not exceed.
+	P95           *durationpb.Duration `protobuf:"bytes,7,opt,name=p95,proto3" json:"p95,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LegStats) Reset() {
+	*x = LegStats{}
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LegStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LegStats) ProtoMessage() {}
+
+func (x *LegStats) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LegStats.ProtoReflect.Descriptor instead.
+func (*LegStats) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *LegStats) GetLeg() string {
+	if x != nil {
+		return x.Leg
+	}
+	return ""
+}
+
+func (x *LegStats) GetAnswerCount() int32 {
+	if x != nil {
+		return x.AnswerCount
+	}
+	return 0
+}
+
+func (x *LegStats) GetTimedOutCount() int32 {
+	if x != nil {
+		return x.TimedOutCount
+	}
+	return 0
+}
+
+func (x *LegStats) GetFailedCount() int32 {
+	if x != nil {
+		return x.FailedCount
+	}
+	return 0
+}
+
+func (x *LegStats) GetSkippedCount() int32 {
+	if x != nil {
+		return x.SkippedCount
+	}
+	return 0
+}
+
+func (x *LegStats) GetP50() *durationpb.Duration {
+	if x != nil {
+		return x.P50
+	}
+	return nil
+}
+
+func (x *LegStats) GetP95() *durationpb.Duration {
+	if x != nil {
+		return x.P95
+	}
+	return nil
+}
+
 // Counts of a tenant's items.
 type TenantStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -555,7 +666,7 @@ type TenantStats struct {
 
 func (x *TenantStats) Reset() {
 	*x = TenantStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +678,7 @@ func (x *TenantStats) String() string {
 func (*TenantStats) ProtoMessage() {}
 
 func (x *TenantStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +691,7 @@ func (x *TenantStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantStats.ProtoReflect.Descriptor instead.
 func (*TenantStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TenantStats) GetSegmentCount() int64 {
@@ -650,7 +761,7 @@ type ProjectionStats struct {
 
 func (x *ProjectionStats) Reset() {
 	*x = ProjectionStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +773,7 @@ func (x *ProjectionStats) String() string {
 func (*ProjectionStats) ProtoMessage() {}
 
 func (x *ProjectionStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +786,7 @@ func (x *ProjectionStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectionStats.ProtoReflect.Descriptor instead.
 func (*ProjectionStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProjectionStats) GetProjection() string {
@@ -727,7 +838,7 @@ type IndexStats struct {
 
 func (x *IndexStats) Reset() {
 	*x = IndexStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +850,7 @@ func (x *IndexStats) String() string {
 func (*IndexStats) ProtoMessage() {}
 
 func (x *IndexStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +863,7 @@ func (x *IndexStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexStats.ProtoReflect.Descriptor instead.
 func (*IndexStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *IndexStats) GetReady() bool {
@@ -815,7 +926,7 @@ type IndexTier struct {
 
 func (x *IndexTier) Reset() {
 	*x = IndexTier{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +938,7 @@ func (x *IndexTier) String() string {
 func (*IndexTier) ProtoMessage() {}
 
 func (x *IndexTier) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +951,7 @@ func (x *IndexTier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexTier.ProtoReflect.Descriptor instead.
 func (*IndexTier) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *IndexTier) GetKind() string {
@@ -918,7 +1029,7 @@ type ServiceStats struct {
 
 func (x *ServiceStats) Reset() {
 	*x = ServiceStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1041,7 @@ func (x *ServiceStats) String() string {
 func (*ServiceStats) ProtoMessage() {}
 
 func (x *ServiceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1054,7 @@ func (x *ServiceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStats.ProtoReflect.Descriptor instead.
 func (*ServiceStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{12}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ServiceStats) GetVersion() string {
@@ -1012,7 +1123,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1135,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1148,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeadLetter) GetProjection() string {
@@ -1101,13 +1212,22 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"\x05facts\x18\x01 \x03(\v2\x10.trivium.v1.FactR\x05facts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
 	"\x0fGetStatsRequest\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\x9f\x02\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xc9\x02\n" +
 	"\x10GetStatsResponse\x12/\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.trivium.v1.TenantStatsR\x06tenant\x12=\n" +
 	"\vprojections\x18\x02 \x03(\v2\x1b.trivium.v1.ProjectionStatsR\vprojections\x12,\n" +
 	"\x05index\x18\x03 \x01(\v2\x16.trivium.v1.IndexStatsR\x05index\x122\n" +
 	"\aservice\x18\x04 \x01(\v2\x18.trivium.v1.ServiceStatsR\aservice\x129\n" +
-	"\fdead_letters\x18\x05 \x03(\v2\x16.trivium.v1.DeadLetterR\vdeadLetters\"\xc2\x02\n" +
+	"\fdead_letters\x18\x05 \x03(\v2\x16.trivium.v1.DeadLetterR\vdeadLetters\x12(\n" +
+	"\x04legs\x18\x06 \x03(\v2\x14.trivium.v1.LegStatsR\x04legs\"\x89\x02\n" +
+	"\bLegStats\x12\x10\n" +
+	"\x03leg\x18\x01 \x01(\tR\x03leg\x12!\n" +
+	"\fanswer_count\x18\x02 \x01(\x05R\vanswerCount\x12&\n" +
+	"\x0ftimed_out_count\x18\x03 \x01(\x05R\rtimedOutCount\x12!\n" +
+	"\ffailed_count\x18\x04 \x01(\x05R\vfailedCount\x12#\n" +
+	"\rskipped_count\x18\x05 \x01(\x05R\fskippedCount\x12+\n" +
+	"\x03p50\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
+	"\x03p95\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03p95\"\xc2\x02\n" +
 	"\vTenantStats\x12#\n" +
 	"\rsegment_count\x18\x01 \x01(\x03R\fsegmentCount\x126\n" +
 	"\x17sensitive_segment_count\x18\x02 \x01(\x03R\x15sensitiveSegmentCount\x12\x1d\n" +
@@ -1180,7 +1300,7 @@ func file_trivium_v1_catalog_service_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_catalog_service_proto_rawDescData
 }
 
-var file_trivium_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_trivium_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_trivium_v1_catalog_service_proto_goTypes = []any{
 	(*GetSegmentsRequest)(nil),    // 0: trivium.v1.GetSegmentsRequest
 	(*GetSegmentsResponse)(nil),   // 1: trivium.v1.GetSegmentsResponse
@@ -1190,48 +1310,52 @@ var file_trivium_v1_catalog_service_proto_goTypes = []any{
 	(*ListFactsResponse)(nil),     // 5: trivium.v1.ListFactsResponse
 	(*GetStatsRequest)(nil),       // 6: trivium.v1.GetStatsRequest
 	(*GetStatsResponse)(nil),      // 7: trivium.v1.GetStatsResponse
-	(*TenantStats)(nil),           // 8: trivium.v1.TenantStats
-	(*ProjectionStats)(nil),       // 9: trivium.v1.ProjectionStats
-	(*IndexStats)(nil),            // 10: trivium.v1.IndexStats
-	(*IndexTier)(nil),             // 11: trivium.v1.IndexTier
-	(*ServiceStats)(nil),          // 12: trivium.v1.ServiceStats
-	(*DeadLetter)(nil),            // 13: trivium.v1.DeadLetter
-	(*Segment)(nil),               // 14: trivium.v1.Segment
-	(*Filter)(nil),                // 15: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*Fact)(nil),                  // 17: trivium.v1.Fact
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
-	(*ItemRef)(nil),               // 19: trivium.v1.ItemRef
+	(*LegStats)(nil),              // 8: trivium.v1.LegStats
+	(*TenantStats)(nil),           // 9: trivium.v1.TenantStats
+	(*ProjectionStats)(nil),       // 10: trivium.v1.ProjectionStats
+	(*IndexStats)(nil),            // 11: trivium.v1.IndexStats
+	(*IndexTier)(nil),             // 12: trivium.v1.IndexTier
+	(*ServiceStats)(nil),          // 13: trivium.v1.ServiceStats
+	(*DeadLetter)(nil),            // 14: trivium.v1.DeadLetter
+	(*Segment)(nil),               // 15: trivium.v1.Segment
+	(*Filter)(nil),                // 16: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*Fact)(nil),                  // 18: trivium.v1.Fact
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
+	(*ItemRef)(nil),               // 20: trivium.v1.ItemRef
 }
 var file_trivium_v1_catalog_service_proto_depIdxs = []int32{
-	14, // 0: trivium.v1.GetSegmentsResponse.segments:type_name -> trivium.v1.Segment
-	15, // 1: trivium.v1.ListSegmentsRequest.filter:type_name -> trivium.v1.Filter
-	14, // 2: trivium.v1.ListSegmentsResponse.segments:type_name -> trivium.v1.Segment
-	16, // 3: trivium.v1.ListFactsRequest.valid_at:type_name -> google.protobuf.Timestamp
-	17, // 4: trivium.v1.ListFactsResponse.facts:type_name -> trivium.v1.Fact
-	8,  // 5: trivium.v1.GetStatsResponse.tenant:type_name -> trivium.v1.TenantStats
-	9,  // 6: trivium.v1.GetStatsResponse.projections:type_name -> trivium.v1.ProjectionStats
-	10, // 7: trivium.v1.GetStatsResponse.index:type_name -> trivium.v1.IndexStats
-	12, // 8: trivium.v1.GetStatsResponse.service:type_name -> trivium.v1.ServiceStats
-	13, // 9: trivium.v1.GetStatsResponse.dead_letters:type_name -> trivium.v1.DeadLetter
-	18, // 10: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
-	11, // 11: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
-	16, // 12: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
-	19, // 13: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
-	16, // 14: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
-	0,  // 15: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
-	2,  // 16: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
-	4,  // 17: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
-	6,  // 18: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
-	1,  // 19: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
-	3,  // 20: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
-	5,  // 21: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
-	7,  // 22: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
-	19, // [19:23] is the sub-list for method output_type
-	15, // [15:19] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	15, // 0: trivium.v1.GetSegmentsResponse.segments:type_name -> trivium.v1.Segment
+	16, // 1: trivium.v1.ListSegmentsRequest.filter:type_name -> trivium.v1.Filter
+	15, // 2: trivium.v1.ListSegmentsResponse.segments:type_name -> trivium.v1.Segment
+	17, // 3: trivium.v1.ListFactsRequest.valid_at:type_name -> google.protobuf.Timestamp
+	18, // 4: trivium.v1.ListFactsResponse.facts:type_name -> trivium.v1.Fact
+	9,  // 5: trivium.v1.GetStatsResponse.tenant:type_name -> trivium.v1.TenantStats
+	10, // 6: trivium.v1.GetStatsResponse.projections:type_name -> trivium.v1.ProjectionStats
+	11, // 7: trivium.v1.GetStatsResponse.index:type_name -> trivium.v1.IndexStats
+	13, // 8: trivium.v1.GetStatsResponse.service:type_name -> trivium.v1.ServiceStats
+	14, // 9: trivium.v1.GetStatsResponse.dead_letters:type_name -> trivium.v1.DeadLetter
+	8,  // 10: trivium.v1.GetStatsResponse.legs:type_name -> trivium.v1.LegStats
+	19, // 11: trivium.v1.LegStats.p50:type_name -> google.protobuf.Duration
+	19, // 12: trivium.v1.LegStats.p95:type_name -> google.protobuf.Duration
+	19, // 13: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
+	12, // 14: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
+	17, // 15: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
+	20, // 16: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
+	17, // 17: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
+	0,  // 18: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
+	2,  // 19: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
+	4,  // 20: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
+	6,  // 21: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
+	1,  // 22: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
+	3,  // 23: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
+	5,  // 24: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
+	7,  // 25: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
+	22, // [22:26] is the sub-list for method output_type
+	18, // [18:22] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_catalog_service_proto_init() }
@@ -1243,14 +1367,14 @@ func file_trivium_v1_catalog_service_proto_init() {
 	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_item_proto_init()
 	file_trivium_v1_segment_proto_init()
-	file_trivium_v1_catalog_service_proto_msgTypes[8].OneofWrappers = []any{}
+	file_trivium_v1_catalog_service_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_catalog_service_proto_rawDesc), len(file_trivium_v1_catalog_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

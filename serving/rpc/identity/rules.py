@@ -45,6 +45,7 @@ RULES: Mapping[str, Rule] = {
             "projections.pending_count",
             "projections.dead_letter_count",
             "index.vector_count",
+            "legs",
         ),
     ),
 }

@@ -79,18 +79,38 @@ class GetStatsRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ...) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("tenant", "projections", "index", "service", "dead_letters")
+    __slots__ = ("tenant", "projections", "index", "service", "dead_letters", "legs")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     PROJECTIONS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    LEGS_FIELD_NUMBER: _ClassVar[int]
     tenant: TenantStats
     projections: _containers.RepeatedCompositeFieldContainer[ProjectionStats]
     index: IndexStats
     service: ServiceStats
     dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
-    def __init__(self, tenant: _Optional[_Union[TenantStats, _Mapping]] = ..., projections: _Optional[_Iterable[_Union[ProjectionStats, _Mapping]]] = ..., index: _Optional[_Union[IndexStats, _Mapping]] = ..., service: _Optional[_Union[ServiceStats, _Mapping]] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ...) -> None: ...
+    legs: _containers.RepeatedCompositeFieldContainer[LegStats]
+    def __init__(self, tenant: _Optional[_Union[TenantStats, _Mapping]] = ..., projections: _Optional[_Iterable[_Union[ProjectionStats, _Mapping]]] = ..., index: _Optional[_Union[IndexStats, _Mapping]] = ..., service: _Optional[_Union[ServiceStats, _Mapping]] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., legs: _Optional[_Iterable[_Union[LegStats, _Mapping]]] = ...) -> None: ...
+
+class LegStats(_message.Message):
+    __slots__ = ("leg", "answer_count", "timed_out_count", "failed_count", "skipped_count", "p50", "p95")
+    LEG_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TIMED_OUT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FAILED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    P50_FIELD_NUMBER: _ClassVar[int]
+    P95_FIELD_NUMBER: _ClassVar[int]
+    leg: str
+    answer_count: int
+    timed_out_count: int
+    failed_count: int
+    skipped_count: int
+    p50: _duration_pb2.Duration
+    p95: _duration_pb2.Duration
+    def __init__(self, leg: _Optional[str] = ..., answer_count: _Optional[int] = ..., timed_out_count: _Optional[int] = ..., failed_count: _Optional[int] = ..., skipped_count: _Optional[int] = ..., p50: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., p95: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class TenantStats(_message.Message):
     __slots__ = ("segment_count", "sensitive_segment_count", "fact_count", "entity_count", "embedded_count", "embeddable_count", "text_search_config")

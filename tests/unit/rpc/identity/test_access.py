@@ -106,6 +106,7 @@ def test_global_figures_are_hidden_from_a_tenant() -> None:
         ],
         index=catalog_service_pb2.IndexStats(ready=True, vector_count=9),
         tenant=catalog_service_pb2.TenantStats(segment_count=4),
+        legs=[catalog_service_pb2.LegStats(leg="graph", answer_count=7)],
     )
     ours = Caller(name="x", roles=frozenset({Role.ADMIN}), tenants=frozenset({OURS}))
 

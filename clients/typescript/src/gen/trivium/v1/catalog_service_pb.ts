@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/catalog_service.proto.
  */
 export const file_trivium_v1_catalog_service: GenFile = /*@__PURE__*/
-  fileDesc("CiB0cml2aXVtL3YxL2NhdGFsb2dfc2VydmljZS5wcm90bxIKdHJpdml1bS52MSIxChJHZXRTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEgsKA2lkcxgCIAMoCSJRChNHZXRTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhMKC21pc3NpbmdfaWRzGAIgAygJInAKE0xpc3RTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEiIKBmZpbHRlchgCIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlYKFExpc3RTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKJAQoQTGlzdEZhY3RzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSEAoIZW50aXRpZXMYAiADKAkSLAoIdmFsaWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJIk0KEUxpc3RGYWN0c1Jlc3BvbnNlEh8KBWZhY3RzGAEgAygLMhAudHJpdml1bS52MS5GYWN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg9HZXRTdGF0c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJIu0BChBHZXRTdGF0c1Jlc3BvbnNlEicKBnRlbmFudBgBIAEoCzIXLnRyaXZpdW0udjEuVGVuYW50U3RhdHMSMAoLcHJvamVjdGlvbnMYAiADKAsyGy50cml2aXVtLnYxLlByb2plY3Rpb25TdGF0cxIlCgVpbmRleBgDIAEoCzIWLnRyaXZpdW0udjEuSW5kZXhTdGF0cxIpCgdzZXJ2aWNlGAQgASgLMhgudHJpdml1bS52MS5TZXJ2aWNlU3RhdHMSLAoMZGVhZF9sZXR0ZXJzGAUgAygLMhYudHJpdml1bS52MS5EZWFkTGV0dGVyItMBCgtUZW5hbnRTdGF0cxIVCg1zZWdtZW50X2NvdW50GAEgASgDEh8KF3NlbnNpdGl2ZV9zZWdtZW50X2NvdW50GAIgASgDEhIKCmZhY3RfY291bnQYAyABKAMSGQoMZW50aXR5X2NvdW50GAQgASgDSACIAQESFgoOZW1iZWRkZWRfY291bnQYBSABKAMSGAoQZW1iZWRkYWJsZV9jb3VudBgGIAEoAxIaChJ0ZXh0X3NlYXJjaF9jb25maWcYByABKAlCDwoNX2VudGl0eV9jb3VudCJ/Cg9Qcm9qZWN0aW9uU3RhdHMSEgoKcHJvamVjdGlvbhgBIAEoCRIVCg1wZW5kaW5nX2NvdW50GAIgASgDEiYKA2xhZxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWFkX2xldHRlcl9jb3VudBgEIAEoAyJ2CgpJbmRleFN0YXRzEg0KBXJlYWR5GAEgASgIEhQKDHZlY3Rvcl9jb3VudBgCIAEoAxINCgVlcG9jaBgDIAEoAxIOCgZyZWFzb24YBCABKAkSJAoFdGllcnMYBSADKAsyFS50cml2aXVtLnYxLkluZGV4VGllciLlAQoJSW5kZXhUaWVyEgwKBGtpbmQYASABKAkSFAoMdmVjdG9yX2NvdW50GAIgASgDEhIKCmRlYWRfY291bnQYAyABKAMSEgoKcmVidWlsZGluZxgLIAEoCRIPCgdmYWlsdXJlGAwgASgJEhQKDG1lbW9yeV9ieXRlcxgNIAEoAxITCgthcHByb3hpbWF0ZRgOIAEoCEoECAQQC1IKdGFpbF9jb3VudFIKbGlzdF9jb3VudFILcHJvYmVfY291bnRSDXJlY2FsbF90YXJnZXRSBnJlY2FsbFIHYXVkaXRlZFIFY3VydmUiswEKDFNlcnZpY2VTdGF0cxIPCgd2ZXJzaW9uGAEgASgJEhEKCXBsYWNlbWVudBgCIAEoCRIPCgdpbmdyZXNzGAMgASgJEhkKEW1vZGVsX2ZpbmdlcnByaW50GAQgASgJEhEKCWRpbWVuc2lvbhgFIAEoBRIuCgpzdGFydGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghkZWdyYWRlZBgHIAMoCSKJAQoKRGVhZExldHRlchISCgpwcm9qZWN0aW9uGAEgASgJEiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSDgoGcmVhc29uGAMgASgJEjQKEGRlYWRfbGV0dGVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wMtgCCg5DYXRhbG9nU2VydmljZRJTCgtHZXRTZWdtZW50cxIeLnRyaXZpdW0udjEuR2V0U2VnbWVudHNSZXF1ZXN0Gh8udHJpdml1bS52MS5HZXRTZWdtZW50c1Jlc3BvbnNlIgOQAgESVgoMTGlzdFNlZ21lbnRzEh8udHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXF1ZXN0GiAudHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXNwb25zZSIDkAIBEk0KCUxpc3RGYWN0cxIcLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVxdWVzdBodLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVzcG9uc2UiA5ACARJKCghHZXRTdGF0cxIbLnRyaXZpdW0udjEuR2V0U3RhdHNSZXF1ZXN0GhwudHJpdml1bS52MS5HZXRTdGF0c1Jlc3BvbnNlIgOQAgFCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiB0cml2aXVtL3YxL2NhdGFsb2dfc2VydmljZS5wcm90bxIKdHJpdml1bS52MSIxChJHZXRTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEgsKA2lkcxgCIAMoCSJRChNHZXRTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhMKC21pc3NpbmdfaWRzGAIgAygJInAKE0xpc3RTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEiIKBmZpbHRlchgCIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlYKFExpc3RTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKJAQoQTGlzdEZhY3RzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSEAoIZW50aXRpZXMYAiADKAkSLAoIdmFsaWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJIk0KEUxpc3RGYWN0c1Jlc3BvbnNlEh8KBWZhY3RzGAEgAygLMhAudHJpdml1bS52MS5GYWN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg9HZXRTdGF0c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJIpECChBHZXRTdGF0c1Jlc3BvbnNlEicKBnRlbmFudBgBIAEoCzIXLnRyaXZpdW0udjEuVGVuYW50U3RhdHMSMAoLcHJvamVjdGlvbnMYAiADKAsyGy50cml2aXVtLnYxLlByb2plY3Rpb25TdGF0cxIlCgVpbmRleBgDIAEoCzIWLnRyaXZpdW0udjEuSW5kZXhTdGF0cxIpCgdzZXJ2aWNlGAQgASgLMhgudHJpdml1bS52MS5TZXJ2aWNlU3RhdHMSLAoMZGVhZF9sZXR0ZXJzGAUgAygLMhYudHJpdml1bS52MS5EZWFkTGV0dGVyEiIKBGxlZ3MYBiADKAsyFC50cml2aXVtLnYxLkxlZ1N0YXRzIsMBCghMZWdTdGF0cxILCgNsZWcYASABKAkSFAoMYW5zd2VyX2NvdW50GAIgASgFEhcKD3RpbWVkX291dF9jb3VudBgDIAEoBRIUCgxmYWlsZWRfY291bnQYBCABKAUSFQoNc2tpcHBlZF9jb3VudBgFIAEoBRImCgNwNTAYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoDcDk1GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItMBCgtUZW5hbnRTdGF0cxIVCg1zZWdtZW50X2NvdW50GAEgASgDEh8KF3NlbnNpdGl2ZV9zZWdtZW50X2NvdW50GAIgASgDEhIKCmZhY3RfY291bnQYAyABKAMSGQoMZW50aXR5X2NvdW50GAQgASgDSACIAQESFgoOZW1iZWRkZWRfY291bnQYBSABKAMSGAoQZW1iZWRkYWJsZV9jb3VudBgGIAEoAxIaChJ0ZXh0X3NlYXJjaF9jb25maWcYByABKAlCDwoNX2VudGl0eV9jb3VudCJ/Cg9Qcm9qZWN0aW9uU3RhdHMSEgoKcHJvamVjdGlvbhgBIAEoCRIVCg1wZW5kaW5nX2NvdW50GAIgASgDEiYKA2xhZxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWFkX2xldHRlcl9jb3VudBgEIAEoAyJ2CgpJbmRleFN0YXRzEg0KBXJlYWR5GAEgASgIEhQKDHZlY3Rvcl9jb3VudBgCIAEoAxINCgVlcG9jaBgDIAEoAxIOCgZyZWFzb24YBCABKAkSJAoFdGllcnMYBSADKAsyFS50cml2aXVtLnYxLkluZGV4VGllciLlAQoJSW5kZXhUaWVyEgwKBGtpbmQYASABKAkSFAoMdmVjdG9yX2NvdW50GAIgASgDEhIKCmRlYWRfY291bnQYAyABKAMSEgoKcmVidWlsZGluZxgLIAEoCRIPCgdmYWlsdXJlGAwgASgJEhQKDG1lbW9yeV9ieXRlcxgNIAEoAxITCgthcHByb3hpbWF0ZRgOIAEoCEoECAQQC1IKdGFpbF9jb3VudFIKbGlzdF9jb3VudFILcHJvYmVfY291bnRSDXJlY2FsbF90YXJnZXRSBnJlY2FsbFIHYXVkaXRlZFIFY3VydmUiswEKDFNlcnZpY2VTdGF0cxIPCgd2ZXJzaW9uGAEgASgJEhEKCXBsYWNlbWVudBgCIAEoCRIPCgdpbmdyZXNzGAMgASgJEhkKEW1vZGVsX2ZpbmdlcnByaW50GAQgASgJEhEKCWRpbWVuc2lvbhgFIAEoBRIuCgpzdGFydGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghkZWdyYWRlZBgHIAMoCSKJAQoKRGVhZExldHRlchISCgpwcm9qZWN0aW9uGAEgASgJEiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSDgoGcmVhc29uGAMgASgJEjQKEGRlYWRfbGV0dGVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wMtgCCg5DYXRhbG9nU2VydmljZRJTCgtHZXRTZWdtZW50cxIeLnRyaXZpdW0udjEuR2V0U2VnbWVudHNSZXF1ZXN0Gh8udHJpdml1bS52MS5HZXRTZWdtZW50c1Jlc3BvbnNlIgOQAgESVgoMTGlzdFNlZ21lbnRzEh8udHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXF1ZXN0GiAudHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXNwb25zZSIDkAIBEk0KCUxpc3RGYWN0cxIcLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVxdWVzdBodLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVzcG9uc2UiA5ACARJKCghHZXRTdGF0cxIbLnRyaXZpdW0udjEuR2V0U3RhdHNSZXF1ZXN0GhwudHJpdml1bS52MS5HZXRTdGF0c1Jlc3BvbnNlIgOQAgFCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for CatalogService.GetSegments.
@@ -292,6 +292,15 @@ export type GetStatsResponse = Message<"trivium.v1.GetStatsResponse"> & {
    * @generated from field: repeated trivium.v1.DeadLetter dead_letters = 5;
    */
   deadLetters: DeadLetter[];
+
+  /**
+   * How the legs have answered in the last five minutes, over all tenants, in
+   * the replica that answered; at most the last 1000 answers of each. Empty for
+   * a caller whose credentials are bound to some tenants.
+   *
+   * @generated from field: repeated trivium.v1.LegStats legs = 6;
+   */
+  legs: LegStats[];
 };
 
 /**
@@ -300,6 +309,69 @@ export type GetStatsResponse = Message<"trivium.v1.GetStatsResponse"> & {
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
   messageDesc(file_trivium_v1_catalog_service, 7);
+
+/**
+ * The last answers of a leg.
+ *
+ * @generated from message trivium.v1.LegStats
+ */
+export type LegStats = Message<"trivium.v1.LegStats"> & {
+  /**
+   * The name of the leg.
+   *
+   * @generated from field: string leg = 1;
+   */
+  leg: string;
+
+  /**
+   * The answers.
+   *
+   * @generated from field: int32 answer_count = 2;
+   */
+  answerCount: number;
+
+  /**
+   * How many of them the leg did not reach in time.
+   *
+   * @generated from field: int32 timed_out_count = 3;
+   */
+  timedOutCount: number;
+
+  /**
+   * How many of them it failed in.
+   *
+   * @generated from field: int32 failed_count = 4;
+   */
+  failedCount: number;
+
+  /**
+   * How many of them it was skipped in.
+   *
+   * @generated from field: int32 skipped_count = 5;
+   */
+  skippedCount: number;
+
+  /**
+   * The median latency of the answers that it was not skipped in.
+   *
+   * @generated from field: google.protobuf.Duration p50 = 6;
+   */
+  p50?: Duration | undefined;
+
+  /**
+   * The latency that 95 % of them did not exceed.
+   *
+   * @generated from field: google.protobuf.Duration p95 = 7;
+   */
+  p95?: Duration | undefined;
+};
+
+/**
+ * Describes the message trivium.v1.LegStats.
+ * Use `create(LegStatsSchema)` to create a new message.
+ */
+export const LegStatsSchema: GenMessage<LegStats> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_catalog_service, 8);
 
 /**
  * Counts of a tenant's items.
@@ -362,7 +434,7 @@ export type TenantStats = Message<"trivium.v1.TenantStats"> & {
  * Use `create(TenantStatsSchema)` to create a new message.
  */
 export const TenantStatsSchema: GenMessage<TenantStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 8);
+  messageDesc(file_trivium_v1_catalog_service, 9);
 
 /**
  * How far a projection is behind PostgreSQL.
@@ -405,7 +477,7 @@ export type ProjectionStats = Message<"trivium.v1.ProjectionStats"> & {
  * Use `create(ProjectionStatsSchema)` to create a new message.
  */
 export const ProjectionStatsSchema: GenMessage<ProjectionStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 9);
+  messageDesc(file_trivium_v1_catalog_service, 10);
 
 /**
  * The state of the vector index.
@@ -456,7 +528,7 @@ export type IndexStats = Message<"trivium.v1.IndexStats"> & {
  * Use `create(IndexStatsSchema)` to create a new message.
  */
 export const IndexStatsSchema: GenMessage<IndexStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 10);
+  messageDesc(file_trivium_v1_catalog_service, 11);
 
 /**
  * How the vectors of a tenant's segments or facts are searched.
@@ -521,7 +593,7 @@ export type IndexTier = Message<"trivium.v1.IndexTier"> & {
  * Use `create(IndexTierSchema)` to create a new message.
  */
 export const IndexTierSchema: GenMessage<IndexTier> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 11);
+  messageDesc(file_trivium_v1_catalog_service, 12);
 
 /**
  * The version and configuration of the service.
@@ -587,7 +659,7 @@ export type ServiceStats = Message<"trivium.v1.ServiceStats"> & {
  * Use `create(ServiceStatsSchema)` to create a new message.
  */
 export const ServiceStatsSchema: GenMessage<ServiceStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 12);
+  messageDesc(file_trivium_v1_catalog_service, 13);
 
 /**
  * A row that a projection could not apply.
@@ -629,7 +701,7 @@ export type DeadLetter = Message<"trivium.v1.DeadLetter"> & {
  * Use `create(DeadLetterSchema)` to create a new message.
  */
 export const DeadLetterSchema: GenMessage<DeadLetter> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 13);
+  messageDesc(file_trivium_v1_catalog_service, 14);
 
 /**
  * Reads items as they are stored.
