@@ -111,12 +111,7 @@ class ContextRequest(DesignRequest):
 
 def _context(asked: ContextRequest, path: Mapping[str, str]) -> dict[str, Any]:
     del path
-    return {
-        "query": asked.query,
-        "limit": asked.limit,
-        "profile": asked.profile,
-        "briefing": {},
-    }
+    return _with_block(asked.query, asked.limit, asked.profile)
 
 
 def _context_answer(
@@ -355,12 +350,7 @@ class RecollectRequest(DesignRequest):
 
 def _recollect(asked: RecollectRequest, path: Mapping[str, str]) -> dict[str, Any]:
     del path
-    return {
-        "query": asked.prompt,
-        "limit": asked.limit,
-        "profile": "recollection",
-        "briefing": {},
-    }
+    return _with_block(asked.prompt, asked.limit, "recollection")
 
 
 def _recollect_answer(
@@ -423,6 +413,10 @@ DESIGNS: tuple[Design[Any], ...] = (
         to_answer=_recollect_answer,
     ),
 )
+
+
+def _with_block(query: str, limit: int, profile: str) -> dict[str, Any]:
+    return {"query": query, "limit": limit, "profile": profile, "briefing": {}}
 
 
 def _label(key: str, value: str) -> dict[str, Any]:
