@@ -105,6 +105,13 @@ $(VENV)/.go: clients/go/go.sum | $(BIN)/uv
 	@cd clients/go && go mod download
 	@touch $@
 
+# The tests of the page, for which Debian's package chromium is the browser.
+BROWSER := tests/browser
+
+$(VENV)/.browser: $(BROWSER)/package-lock.json | $(BIN)/uv
+	@cd $(BROWSER) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 OTHER_CLIENTS := $(if $(NODE),$(VENV)/.typescript) $(if $(GO),$(VENV)/.go)
 
 .PHONY: install-models
@@ -191,6 +198,10 @@ docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchm
 	@$(BIN)/python -m tests.support.settings_page
 	@$(BIN)/python -m tests.support.languages_page
 	@$(BIN)/python -m bench.docs
+
+.PHONY: screenshots
+screenshots: $(VENV)/.browser ## Photograph the page /ui of a running `make demo`, for the documentation
+	@cd $(BROWSER) && node screenshots.mjs
 
 # ---- develop
 
@@ -286,7 +297,7 @@ test: $(VENV)/.dev ## Run what CI runs, in two tiers the first (CONTRIBUTING.md)
 	@$(BIN)/pytest -n 3 --require $(REQUIRED)
 
 .PHONY: test-all
-test-all: $(VENV)/.dev $(AUDIT)/.audit ## Run everything, before a tag: all placements, clusters, faults, mutants, integrations
+test-all: $(VENV)/.dev $(AUDIT)/.audit $(if $(NODE),$(VENV)/.browser) ## Run everything, before a tag: all placements, clusters, faults, mutants, integrations
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target checked
 	@$(MAKE) --no-print-directory test-integrations mutants
 	@$(BIN)/pytest -n 3 --all --require $(REQUIRED)
@@ -295,6 +306,10 @@ test-all: $(VENV)/.dev $(AUDIT)/.audit ## Run everything, before a tag: all plac
 test-integrations: $(INTEGRATIONS)/.integrations ## Test the plug-ins for Pipecat and LiveKit, in these frameworks
 	@$(INTEGRATIONS)/bin/python -m pytest tests/clients/pipecat tests/clients/livekit tests/unit/client -q \
 	  --require pipecat,livekit
+
+.PHONY: test-page
+test-page: $(VENV)/.dev $(VENV)/.browser ## Test the page /ui in Chromium, as `make test-all` does
+	@$(BIN)/pytest tests/integration/test_page.py tests/e2e/test_page.py -q --all --require browser
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY="ID ID" names some
@@ -342,7 +357,7 @@ test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips
 
 .PHONY: clean
 clean: ## Remove what was made here; the cache (~/.cache/trivium) stays
-	@rm -rf $(VENV) $(PEERS) $(PROTOC) $(AUDIT) $(INTEGRATIONS) $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist dist
+	@rm -rf $(VENV) $(PEERS) $(PROTOC) $(AUDIT) $(INTEGRATIONS) $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist $(BROWSER)/node_modules dist
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "kept: your data (see TRIVIUM_DATA_DIR) and $(CACHE) (downloads)"

@@ -130,4 +130,5 @@ class Fusion(Replica, TriviumService):
             self,
             cors_origins=self._settings.http.cors_origins,
             ui=bool(self._settings.http.ui),
+            dashboard_port=self._settings.serve.dashboard_port,
         )

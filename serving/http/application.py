@@ -33,7 +33,11 @@ PRIVATE_DOMAINS = ("local", "localhost", "internal", "svc", "lan", "home.arpa", 
 
 
 def asgi_application(
-    service: TriviumService, *, cors_origins: Sequence[str] = (), ui: bool = False
+    service: TriviumService,
+    *,
+    cors_origins: Sequence[str] = (),
+    ui: bool = False,
+    dashboard_port: int = 0,
 ) -> ASGIApp:
     """The routes of a service.
 
@@ -41,6 +45,7 @@ def asgi_application(
         service: The service.
         cors_origins: The sites whose pages may call it, such as `https://app.example`.
         ui: Whether to serve the page `/ui`.
+        dashboard_port: The port of Ray's dashboard, to which the page links; 0 for no link.
     """
     middleware = [Middleware(PrivateHosts)] if service.access.is_open else []
     if cors_origins:
@@ -57,7 +62,7 @@ def asgi_application(
         *connect_routes(service),
         *plain_routes(service),
         *design_routes(service),
-        *static_routes(ui=ui),
+        *static_routes(ui=ui, dashboard_port=dashboard_port),
     ]
     errors: dict[Any, Any] = {
         FailedCallError: _failed,

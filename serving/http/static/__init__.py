@@ -48,14 +48,24 @@ PAGE = {
 """The files of the page."""
 
 
-def static_routes(*, ui: bool) -> list[Route]:
-    """A route for each file; with `ui`, for those of the page too."""
-    files = {**FILES, **(PAGE if ui else {})}
-    return [_route(path, FOLDER / name) for path, name in files.items()]
+def static_routes(*, ui: bool, dashboard_port: int = 0) -> list[Route]:
+    """A route for each file; with `ui`, for those of the page too.
+
+    Args:
+        ui: Whether to serve the page.
+        dashboard_port: The port of Ray's dashboard, to which the page links; 0 for no link.
+    """
+    routes = [_route(path, (FOLDER / name).read_bytes(), name) for path, name in FILES.items()]
+    if ui:
+        port = str(dashboard_port).encode()
+        for path, name in PAGE.items():
+            content = (FOLDER / name).read_bytes().replace(b"DASHBOARD_PORT", port)
+            routes.append(_route(path, content, name))
+    return routes
 
 
-def _route(path: str, file: Path) -> Route:
-    content, (media_type, _) = file.read_bytes(), mimetypes.guess_type(file)
+def _route(path: str, content: bytes, name: str) -> Route:
+    media_type, _ = mimetypes.guess_type(name)
 
     async def endpoint(request: Request) -> Response:
         del request

@@ -112,6 +112,12 @@ async def test_page_is_served_only_if_it_is_set() -> None:
     assert (await requested(application(FakeRpcs()), "GET", "/ui")).status_code == 404
 
 
+async def test_page_knows_the_port_of_the_dashboard() -> None:
+    page = await requested(application(FakeRpcs(), ui=True, dashboard_port=8265), "GET", "/ui")
+
+    assert '<meta name="dashboard-port" content="8265">' in page.text
+
+
 def test_files_of_pages_name_no_other_host() -> None:
     texts = {path: (FOLDER / name).read_text() for path, name in {**FILES, **PAGE}.items()}
     links = {"https://connectrpc.com/docs/protocol", "http://www.w3.org/2000/svg"}

@@ -6,9 +6,7 @@ const SERVICES = {
   ListSegments: "CatalogService", ListFacts: "CatalogService", GetStats: "CatalogService",
 };
 
-export const caller = { tenant: "", key: "" };
-
-export class CallError extends Error {}
+export const caller = { key: "" };
 
 export function path(method) {
   return `/trivium.v1.${SERVICES[method]}/${method}`;
@@ -22,14 +20,75 @@ export async function call(method, request, { reveal = false } = {}) {
   try {
     response = await fetch(path(method), { method: "POST", headers, body: JSON.stringify(request) });
   } catch {
-    throw new CallError("The service does not answer. Is it running?");
+    throw new Error("The service does not answer. Is it running?");
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new CallError(`${answer.code ?? response.status}: ${answer.message ?? "no answer"}`);
+  if (!response.ok) throw new Error(`${answer.code ?? response.status}: ${answer.message ?? "no answer"}`);
   return answer;
 }
 
 /** Milliseconds of a duration of ProtoJSON, such as "0.012s". */
 export function milliseconds(duration) {
   return duration ? Number.parseFloat(duration) * 1000 : 0;
+}
+
+/** The request of what is typed into the form of a question; throws if the overrides are not JSON. */
+export function request(question, tenant) {
+  const made = { tenant, query: question.query };
+  if (question.profile) made.profile = question.profile;
+  if (question.limit) made.limit = Number(question.limit);
+  if (question.budget) made.timeBudget = `${Number(question.budget) / 1000}s`;
+  if (question.asOf) made.asOf = new Date(`${question.asOf}Z`).toISOString();
+  if (question.timeZone) made.timeZone = question.timeZone;
+  if (question.overrides) made.profileOverrides = fields(question.overrides, "overrides");
+  return made;
+}
+
+export function fields(text, what) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error(`The ${what} are not JSON, such as {"legs": {"graph": {"weight": 0}}}.`);
+  }
+}
+
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+export function curl(asked) {
+  const key = caller.key ? ' -H "authorization: Bearer $KEY"' : "";
+  return `curl ${quoted(location.origin + path("Retrieve"))}${key} -H 'content-type: application/json' \\\n  -d ${quoted(JSON.stringify(asked))}`;
+}
+
+/** A value of JSON as Python writes it. */
+function literal(value) {
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (value && typeof value === "object") {
+    return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
+  }
+  return { true: "True", false: "False", null: "None" }[value] ?? JSON.stringify(value);
+}
+
+export function python(asked, port = 9000) {
+  const options = [
+    literal(asked.query),
+    asked.limit && `limit=${asked.limit}`,
+    asked.profile && `profile=${literal(asked.profile)}`,
+    asked.asOf && `as_of=datetime.fromisoformat(${literal(asked.asOf.replace("Z", "+00:00"))})`,
+    asked.timeZone && `time_zone=${literal(asked.timeZone)}`,
+    asked.profileOverrides && `profile_overrides=${literal(asked.profileOverrides)}`,
+    asked.timeBudget && `timeout=${Number.parseFloat(asked.timeBudget)}`,
+    "explain=True",
+    "briefing=BriefingOptions()",
+  ].filter(Boolean);
+  const key = caller.key ? ", token=os.environ[\"KEY\"]" : "";
+  return `${caller.key ? "import os\n" : ""}${asked.asOf ? "from datetime import datetime\n" : ""}from trivium import BriefingOptions, Client
+
+with Client(${literal(`${location.hostname}:${port}`)}, tenant=${literal(asked.tenant)}${key}) as memory:
+    found = memory.retrieve(
+        ${options.join(",\n        ")},
+    )
+    for hit in found.hits:
+        print(hit.rank, round(hit.score, 4), hit.text)
+    print(found.briefing)
+`;
 }

@@ -2,35 +2,62 @@
 
 import { html, render, useEffect, useState } from "/ui/vendor/htm-preact-3.1.1.js";
 import { call, caller } from "/ui/api.js";
-import { Ask, Compare, WhyNot } from "/ui/ask.js";
+import { Ask } from "/ui/ask.js";
+import { Compare } from "/ui/compare.js";
 import { Memory } from "/ui/memory.js";
 import { Service } from "/ui/service.js";
+import { WhyNot } from "/ui/why.js";
 
 const VIEWS = { ask: ["Ask", Ask], compare: ["Compare", Compare], why: ["Why not", WhyNot], memory: ["Memory", Memory], service: ["Service", Service] };
+const SAMPLE = 'With the sample of `make demo`, the tenant is "demo": ask "When is the wedding?"';
+
+function shownView() {
+  const name = location.hash.slice(1);
+  return Object.hasOwn(VIEWS, name) ? name : "ask";
+}
+
+function go(view) {
+  location.hash = view;
+}
 
 function App() {
-  const shown = () => (location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "ask");
-  const [view, setView] = useState(shown());
+  const [view, setView] = useState(shownView());
+  const [opened, setOpened] = useState([view]);
   const [tenant, setTenant] = useState(new URLSearchParams(location.search).get("tenant") ?? "demo");
   const [key, setKey] = useState("");
   const [profiles, setProfiles] = useState([]);
-  Object.assign(caller, { tenant, key });
+  const [question, setQuestion] = useState({ timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone, kind: "segment" });
+  caller.key = key;
+  const set = (changes) => setQuestion((before) => ({ ...before, ...changes }));
   useEffect(() => {
-    const changed = () => setView(shown());
+    const changed = () => {
+      setView(shownView());
+      setOpened((before) => [...new Set([...before, shownView()])]);
+    };
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
   useEffect(() => {
-    call("ListProfiles", {}).then((answer) => setProfiles((answer.profiles ?? []).filter((each) => each.name !== "default")), () => setProfiles([]));
+    const names = (answer) => (answer.profiles ?? []).map((each) => each.name).filter((name) => name !== "default");
+    call("ListProfiles", {}).then((answer) => setProfiles(names(answer)), () => setProfiles([]));
   }, [key]);
-  const View = VIEWS[view][1];
+  const chooseTenant = (event) => {
+    setTenant(event.target.value);
+    history.replaceState(null, "", `?tenant=${encodeURIComponent(event.target.value)}${location.hash}`);
+  };
   return html`<header>
       <h1>Trivium</h1>
-      <nav aria-label="Views">${Object.entries(VIEWS).map(([name, [label]]) => html`<button aria-current=${view === name ? "page" : undefined} onClick=${() => { location.hash = name; }}>${label}</button>`)}</nav>
-      <label>Tenant<input value=${tenant} onChange=${(event) => setTenant(event.target.value)} /></label>
-      <label>Key or token<input type="password" autocomplete="off" value=${key} onChange=${(event) => setKey(event.target.value)} /></label>
+      <nav aria-label="Views">${Object.entries(VIEWS).map(([name, [label]]) => html`<a href=${`#${name}`} aria-current=${view === name ? "page" : undefined}>${label}</a>`)}</nav>
+      <form onSubmit=${(event) => event.preventDefault()}>
+        <label>Tenant<input name="tenant" value=${tenant} onChange=${chooseTenant} /></label>
+        <label>Key or token<input type="password" name="key" autocomplete="off" value=${key} onChange=${(event) => setKey(event.target.value)} /></label>
+      </form>
     </header>
-    <main><${View} key=${`${view} ${tenant} ${key}`} tenant=${tenant} profiles=${profiles} /></main>`;
+    <main>${Object.entries(VIEWS).map(([name, [label, View]]) => opened.includes(name) && html`<div key=${`${name} ${tenant} ${key}`} hidden=${view !== name}>
+      <h2>${label}</h2>
+      <${View} tenant=${tenant} profiles=${profiles} question=${[question, set]} go=${go} shown=${view === name} sample=${SAMPLE} />
+    </div>`)}</main>
+    <footer class="quiet">Times are UTC. <a href="/docs">All routes</a></footer>`;
 }
 
 render(html`<${App} />`, document.getElementById("app"));

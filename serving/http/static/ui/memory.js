@@ -1,69 +1,132 @@
 // What is stored, and erasing it.
 
-import { html, useEffect, useState } from "/ui/vendor/htm-preact-3.1.1.js";
+import { html, useEffect, useRef, useState } from "/ui/vendor/htm-preact-3.1.1.js";
 import { call } from "/ui/api.js";
-import { Field, Outcome, Text, day, useCall, values } from "/ui/parts.js";
+import { Graph } from "/ui/graph.js";
+import { Field, Outcome, Table, Text, count, day, minute, useCall } from "/ui/parts.js";
 
-const PAGE = 100;
+const PAGE = 1000;
+const MAX_NEIGHBOURS = 60;
+const MAX_TURNS_OPEN = 40;
+const NO_SESSION = "(no session)";
+
+const endOf = (fact) => fact.retractedAt ?? fact.validTo ?? fact.closings?.find((each) => !each.retractedAt)?.at;
+const isClosed = (fact) => endOf(fact) !== undefined;
 
 function bySession(segments) {
-  const sessions = new Map();
-  for (const each of segments.toSorted((a, b) => (a.eventTime ?? "").localeCompare(b.eventTime ?? ""))) {
-    const name = each.session || "(no session)";
-    sessions.set(name, [...(sessions.get(name) ?? []), each]);
-  }
-  return [...sessions];
+  const sessions = Map.groupBy(
+    segments.toSorted((a, b) => (a.eventTime ?? "").localeCompare(b.eventTime ?? "")),
+    (each) => each.session || NO_SESSION,
+  );
+  return [...sessions].map(([name, turns]) => ({ name, turns, from: turns[0].eventTime ?? "", to: turns.at(-1).eventTime ?? "" }));
+}
+
+/** The sessions as dots on a line; the larger, the more turns. */
+function TimeLine({ sessions, onSession }) {
+  const [first, last] = [Date.parse(sessions[0].from), Date.parse(sessions.at(-1).from)];
+  const left = (time) => `${last > first ? (100 * (Date.parse(time) - first)) / (last - first) : 50}%`;
+  return html`<div class="timeline" role="group" aria-label="Sessions over time">
+    ${sessions.map(({ name, turns, from }) => {
+      const label = `${name}: ${count(turns.length, "turn")}, ${day(from)}`;
+      const size = `${Math.min(2, 0.75 + Math.sqrt(turns.length) / 8)}rem`;
+      return html`<button type="button" key=${name} title=${label} aria-label=${label} style=${{ left: left(from), width: size, height: size }} onClick=${() => onSession(name)}></button>`;
+    })}
+    <span class="quiet">${day(sessions[0].from)}</span><span class="quiet">${day(sessions.at(-1).to)}</span>
+  </div>`;
+}
+
+function Turn({ segment, tenant, onForget }) {
+  return html`<li>
+    <small>${minute(segment.eventTime)}</small>
+    <div>${segment.speaker && html`<strong>${segment.speaker}:</strong> `}<${Text} segment=${segment} tenant=${tenant} />
+      <p class="quiet">${[segment.id, ...(segment.entities ?? [])].join(" · ")} <button type="button" onClick=${() => onForget({ ids: { segmentIds: [segment.id] } }, `the turn ${segment.id}`)} aria-label=${`forget ${segment.id}`}>forget</button></p>
+    </div>
+  </li>`;
 }
 
 function Segments({ tenant, filter, onForget }) {
   const [state, run] = useCall();
+  const [chosen, setChosen] = useState("");
   const load = (token = "", before = []) => run(async () => {
     const page = await call("ListSegments", { tenant, filter, pageSize: PAGE, pageToken: token });
     return { segments: [...before, ...(page.segments ?? [])], next: page.nextPageToken };
   });
   useEffect(() => { load(); }, [tenant, filter]);
+  useEffect(() => { document.getElementById(`session-${chosen}`)?.scrollIntoView({ block: "nearest" }); }, [chosen]);
   const { segments = [], next } = state.answer ?? {};
-  return html`<h3>Turns by session</h3>
-    <${Outcome} state=${state}>
-      ${segments.length === 0 && html`<p>None.</p>`}
-      ${bySession(segments).map(([session, turns]) => html`<details open>
-        <summary>${session}: ${turns.length}, ${day(turns[0].eventTime)} to ${day(turns.at(-1).eventTime)}</summary>
-        ${turns.map((each) => html`<article key=${each.id}>
-          <small>${day(each.eventTime)}</small> ${each.speaker && html`<strong>${each.speaker}:</strong>`} <${Text} segment=${each} tenant=${tenant} />
-          <div class="quiet">${each.id}${each.entities?.length ? ` · ${each.entities.join(", ")}` : ""} <button type="button" onClick=${() => onForget({ ids: { segmentIds: [each.id] } }, `the turn ${each.id}`)}>forget</button></div>
-        </article>`)}
+  const sessions = bySession(segments);
+  const open = (name) => name === chosen || segments.length <= MAX_TURNS_OPEN;
+  return html`<section class="card"><h3>Turns by session</h3>
+    <${Outcome} state=${state} said=${state.answer && `${count(segments.length, "turn")} in ${count(sessions.length, "session")}${next ? ", and more" : ""}`}>
+      ${sessions.length > 1 && html`<${TimeLine} sessions=${sessions} onSession=${setChosen} />`}
+      ${sessions.map(({ name, turns, from }) => html`<details key=${name} id=${`session-${name}`} open=${open(name)}>
+        <summary><strong>${day(from)}</strong> ${name} <span class="quiet">${[count(turns.length, "turn"), ...new Set(turns.map((each) => each.speaker).filter(Boolean))].join(", ")}</span></summary>
+        ${name !== NO_SESSION && html`<button type="button" onClick=${() => onForget({ session: name }, `the session ${name}`)}>forget this session</button>`}
+        <ol class="turns">${turns.map((each) => html`<${Turn} key=${each.id} segment=${each} tenant=${tenant} onForget=${onForget} />`)}</ol>
       </details>`)}
-      ${next && html`<button onClick=${() => load(next, segments)}>more</button>`}
-    <//>`;
+      ${next && html`<button type="button" onClick=${() => load(next, segments)}>more</button>`}
+    <//>
+  </section>`;
+}
+
+function Entity({ name, onEntity }) {
+  return html`<button type="button" class="entity" onClick=${() => onEntity(name)}>${name}</button>`;
+}
+
+function factRow(fact, onEntity, onForget) {
+  const words = fact.sensitive ? "(a sensitive fact)" : html`<${Entity} name=${fact.subject} onEntity=${onEntity} /> ${fact.relation} <${Entity} name=${fact.object} onEntity=${onEntity} />`;
+  const end = endOf(fact);
+  return [
+    isClosed(fact) ? html`<del>${words}</del>` : words,
+    html`<span class="date">${day(fact.validFrom) || "always"}</span> – <span class="date">${day(end)}</span>${fact.retractedAt && " (retracted)"}`,
+    html`<span class="quiet">${[fact.id, ...(fact.evidence ?? [])].join(", ")}</span>`,
+    html`<button type="button" onClick=${() => onForget({ ids: { factIds: [fact.id] } }, `the fact ${fact.id}`)} aria-label=${`forget ${fact.id}`}>forget</button>`,
+  ];
+}
+
+/** The entities of facts, those of the most facts first. */
+function entitiesOf(facts) {
+  const counts = new Map();
+  for (const { subject, object } of facts.filter((fact) => !fact.sensitive)) {
+    for (const name of new Set([subject, object])) counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return [...counts].toSorted(([a, m], [b, n]) => n - m || a.localeCompare(b)).map(([name]) => name);
 }
 
 function Facts({ tenant, entity, onEntity, onForget }) {
   const [state, run] = useCall();
+  const [hops, setHops] = useState(2);
   useEffect(() => {
-    run(async () => (await call("ListFacts", { tenant, entities: entity ? [entity] : [], pageSize: PAGE })).facts ?? []);
+    run(async () => {
+      const list = async (entities) => (await call("ListFacts", { tenant, entities, pageSize: PAGE })).facts ?? [];
+      const own = await list(entity ? [entity] : []);
+      const neighbours = entity ? entitiesOf(own).slice(0, MAX_NEIGHBOURS) : [];
+      const wider = neighbours.length > 0 ? await list(neighbours) : [];
+      return { own, all: [...new Map([...own, ...wider].map((fact) => [fact.id, fact])).values()] };
+    });
   }, [tenant, entity]);
-  const closed = (fact) => fact.validTo || fact.closings?.length || fact.retractedAt;
-  const facts = state.answer ?? [];
-  return html`<h3>Facts${entity ? ` of ${entity}` : ""}</h3>
-    <${Outcome} state=${state}>
-      ${facts.length === 0 && html`<p>None.</p>`}
-      ${facts.map((fact) => {
-        const words = fact.sensitive ? "(sensitive)" : html`<button onClick=${() => onEntity(fact.subject)}>${fact.subject}</button> ${fact.relation} <button onClick=${() => onEntity(fact.object)}>${fact.object}</button>`;
-        const end = fact.validTo ?? fact.closings?.[0]?.at ?? fact.retractedAt;
-        return html`<article key=${fact.id}>${closed(fact) ? html`<del>${words}</del>` : words}
-          <div class="quiet">${fact.id} · from ${day(fact.validFrom) || "always"}${end ? ` to ${day(end)}` : ""}${fact.evidence?.length ? ` · evidence: ${fact.evidence.join(", ")}` : ""} <button type="button" onClick=${() => onForget({ ids: { factIds: [fact.id] } }, `the fact ${fact.id}`)}>forget</button></div>
-        </article>`;
-      })}
-    <//>`;
+  const { own = [], all = [] } = state.answer ?? {};
+  const names = entitiesOf(own);
+  // The name as facts spell it.
+  const centre = names.find((name) => name.toLowerCase() === entity.toLowerCase());
+  return html`<section class="card"><h3>Entities and facts${entity ? ` of ${entity}` : ""}</h3>
+    <${Outcome} state=${state} said=${state.answer && `${count(own.length, "fact")}, ${own.filter(isClosed).length} of them no longer true${own.length === PAGE ? "; more are not shown" : ""}`}>
+      ${centre ? html`
+        <label class="inline"><input type="checkbox" checked=${hops === 2} onChange=${(event) => setHops(event.target.checked ? 2 : 1)} /> two hops</label>
+        <${Graph} centre=${centre} facts=${all} hops=${hops} onEntity=${onEntity} isClosed=${isClosed} />
+      ` : html`<p class="entities">${names.slice(0, MAX_NEIGHBOURS).map((name) => html`<${Entity} key=${name} name=${name} onEntity=${onEntity} />`)}</p>`}
+      ${own.length > 0 && html`<${Table} plain label="Facts" heads=${["fact", "valid", "id, evidence", "erase"]} rows=${own.map((fact) => factRow(fact, onEntity, onForget))} />`}
+    <//>
+  </section>`;
 }
 
 function Receipt({ receipt }) {
-  return html`<h3>Receipt</h3>
-    <p>${receipt.segmentCount ?? 0} segments and ${receipt.factCount ?? 0} facts were erased.</p>
-    <div class="scroll" tabindex="0" role="region" aria-label="Receipt"><table>
-      <thead><tr><th scope="col">store</th><th scope="col">removed</th><th scope="col">still there</th><th scope="col">verified</th></tr></thead>
-      <tbody>${(receipt.receipts ?? []).map((each) => html`<tr><th scope="row">${each.store}</th><td>${each.removedCount ?? 0}</td><td>${each.remainingCount ?? 0}</td><td>${each.verified ? "yes" : `no: ${each.reason ?? ""}`}</td></tr>`)}</tbody>
-    </table></div>`;
+  const heading = useRef();
+  useEffect(() => { heading.current?.focus(); }, [receipt]);
+  const rows = (receipt.receipts ?? []).map((each) => [each.store, each.removedCount ?? 0, each.remainingCount ?? 0, each.verified ? "yes" : `no: ${each.reason ?? ""}`]);
+  return html`<section class="card"><h3 tabindex="-1" ref=${heading}>Receipt: ${count(receipt.segmentCount ?? 0, "segment")} and ${count(receipt.factCount ?? 0, "fact")} were erased</h3>
+    <${Table} label="Receipt" heads=${["store", "removed", "still there", "verified"]} rows=${rows} />
+  </section>`;
 }
 
 export function Memory({ tenant }) {
@@ -71,9 +134,20 @@ export function Memory({ tenant }) {
   const [entity, setEntity] = useState("");
   const [version, setVersion] = useState(0);
   const [forgotten, run] = useCall();
-  const choose = (name) => {
+  const [given, setGiven] = useState({});
+  const state = [given, (changes) => setGiven((before) => ({ ...before, ...changes }))];
+  const show = ({ speaker, session, entity: name = "" }) => {
     setEntity(name);
-    setFilter(name ? { entities: [name] } : {});
+    setFilter({
+      ...(speaker && { speakers: [speaker] }),
+      ...(session && { sessions: [session] }),
+      ...(name && { entities: [name] }),
+    });
+  };
+  const choose = (name) => {
+    const changed = { ...given, entity: name };
+    setGiven(changed);
+    show(changed);
   };
   const forget = (selector, what) => {
     if (confirm(`Erase ${what} from every store? This cannot be undone.`)) {
@@ -84,25 +158,24 @@ export function Memory({ tenant }) {
       });
     }
   };
-  const search = (event) => {
-    const { speaker, session, name } = values(event);
-    setEntity(name);
-    setFilter({
-      ...(speaker && { speakers: [speaker] }),
-      ...(session && { sessions: [session] }),
-      ...(name && { entities: [name] }),
-    });
+  const submit = (event) => {
+    event.preventDefault();
+    show(given);
   };
-  return html`<h2>Memory</h2>
-    <form onSubmit=${search}>
-      <${Field} label="Speaker" name="speaker" /><${Field} label="Session" name="session" />
-      <${Field} label="Entity" name="name" /><button>Show</button>
-      ${entity && html`<button type="button" onClick=${() => choose("")}>all entities</button>`}
+  const clear = () => {
+    setGiven({});
+    show({});
+  };
+  const forgetSpeaker = () => forget({ speaker: given.speaker }, `all that ${given.speaker} said`);
+  return html`<form class="card" onSubmit=${submit}>
+      <${Field} label="Speaker" name="speaker" state=${state} /><${Field} label="Session" name="session" state=${state} />
+      <${Field} label="Entity" name="entity" state=${state} />
+      <button class="main">Show</button><button type="button" onClick=${clear}>all</button>
+      ${given.speaker && html`<button type="button" onClick=${forgetSpeaker}>forget this speaker</button>`}
     </form>
-    <form onSubmit=${(event) => { const { session } = values(event); forget({ session }, `the session ${session}`); }}>
-      <${Field} label="Session to forget" name="session" required /><button>Forget it</button>
-    </form>
-    <${Outcome} state=${forgotten}>${forgotten.answer && html`<${Receipt} receipt=${forgotten.answer} />`}<//>
-    <${Facts} key=${`f${version}`} tenant=${tenant} entity=${entity} onEntity=${choose} onForget=${forget} />
-    <${Segments} key=${`t${version}`} tenant=${tenant} filter=${filter} onForget=${forget} />`;
+    <${Outcome} state=${forgotten}><${Receipt} receipt=${forgotten.answer ?? {}} /><//>
+    <div class="columns memory">
+      <${Segments} key=${`t${version}`} tenant=${tenant} filter=${filter} onForget=${forget} />
+      <${Facts} key=${`f${version}`} tenant=${tenant} entity=${entity} onEntity=${choose} onForget=${forget} />
+    </div>`;
 }

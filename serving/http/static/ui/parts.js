@@ -1,67 +1,132 @@
 // What the views share.
 
-import { html, useState } from "/ui/vendor/htm-preact-3.1.1.js";
+import { html, useRef, useState } from "/ui/vendor/htm-preact-3.1.1.js";
 import { call } from "/ui/api.js";
 
-export const COLOURS = 7;
+const LEGS = ["lexical", "dense", "context", "facts", "graph", "related", "temporal"];
 
-export function day(time) {
+/** The class that gives a leg its colour, the same in all views. */
+export function colour(leg) {
+  return `c${LEGS.includes(leg) ? LEGS.indexOf(leg) : LEGS.length}`;
+}
+
+/** A time of ProtoJSON, to the minute, in UTC. */
+export function minute(time) {
   return time ? time.slice(0, 16).replace("T", " ") : "";
 }
 
-/** Runs a call and keeps its answer, its failure, and whether it is running. */
-export function useCall() {
-  const [state, setState] = useState({});
-  const run = async (work) => {
-    setState((before) => ({ ...before, busy: true }));
-    try {
-      setState({ answer: await work() });
-    } catch (error) {
-      setState({ failure: error.message });
-    }
-  };
-  return [state, run];
+export function day(time) {
+  return time ? time.slice(0, 10) : "";
 }
 
-export function Outcome({ state, children }) {
-  return html`<div aria-live="polite">
-    ${state.busy && html`<p class="quiet">Asking…</p>`}
-    ${state.failure && html`<p class="failure">${state.failure}</p>`}
-    ${state.answer && children}
-  </div>`;
+/** Text of a name in the protos, such as "timed out" of LEG_STATE_TIMED_OUT. */
+export function words(name = "", prefix = "") {
+  return name.replace(prefix, "").toLowerCase().replaceAll("_", " ");
 }
 
-/** The text of a segment, or of a fact; a sensitive one is fetched when it is wanted. */
-export function Text({ segment, fact, tenant }) {
-  const [shown, setShown] = useState();
-  if (fact) return html`<span>${fact.sentence || `${fact.subject} ${fact.relation} ${fact.object}`}</span>`;
-  if (!segment.sensitive) return html`<span>${segment.text}</span>`;
-  if (shown !== undefined) return html`<span>${shown}</span>`;
-  const reveal = async () => {
-    const { segments = [] } = await call("GetSegments", { tenant, ids: [segment.id] }, { reveal: true });
-    setShown(segments[0]?.text ?? "(erased)");
-  };
-  return html`<button onClick=${reveal}><span class="covered" aria-hidden="true">▒▒▒▒▒▒</span> show sensitive text</button>`;
+export function count(number, one, many = `${one}s`) {
+  return `${Number(number).toLocaleString("en")} ${Number(number) === 1 ? one : many}`;
 }
 
 export function idOf(item = {}) {
   return item.segmentId ?? item.factId ?? "";
 }
 
-export function Field({ label, wide, ...input }) {
-  return html`<label class=${wide ? "wide" : ""}>${label}<input ...${input} /></label>`;
+/** Runs calls, and keeps the last answer, the failure of the last call, and whether one is running. */
+export function useCall() {
+  const [state, setState] = useState({});
+  const latest = useRef(0);
+  const run = async (work) => {
+    const number = ++latest.current;
+    const finish = (outcome) => number === latest.current && setState((before) => ({ answer: before.answer, ...outcome }));
+    setState((before) => ({ ...before, busy: true }));
+    try {
+      finish({ answer: await work() });
+    } catch (error) {
+      finish({ failure: error.message });
+    }
+  };
+  return [state, run];
 }
 
-export function values(event) {
-  event.preventDefault();
-  return Object.fromEntries(new FormData(event.target));
+/** What became of a call: only this is read aloud, since answers are long. */
+export function Outcome({ state, children, keep = false, said = "" }) {
+  return html`<div role="status">
+      ${state.failure ? html`<p class="failure">${state.failure}</p>` : state.busy ? html`<p class="quiet">Loading…</p>` : said && html`<p>${said}</p>`}
+    </div>
+    ${state.answer && (keep || !state.failure) && html`<div class=${state.failure || state.busy ? "stale" : ""}>${children}</div>`}`;
 }
 
-export function Copy({ label, text }) {
-  const [done, setDone] = useState(false);
+/** The text of a segment, or of a fact; a sensitive segment's is fetched when somebody wants it. */
+export function Text({ segment, fact, tenant }) {
+  const [shown, setShown] = useState();
+  const [failure, setFailure] = useState("");
+  if (fact) return html`<span>${fact.sensitive ? "(a sensitive fact)" : fact.sentence || `${fact.subject} ${fact.relation} ${fact.object}`}</span>`;
+  if (!segment.sensitive) return html`<span>${segment.text}</span>`;
+  if (shown !== undefined) return html`<span>${shown}</span>`;
+  const reveal = async () => {
+    try {
+      const { segments = [] } = await call("GetSegments", { tenant, ids: [segment.id] }, { reveal: true });
+      setShown(segments[0]?.text ?? "(erased)");
+    } catch (error) {
+      setFailure(error.message);
+    }
+  };
+  return html`<button type="button" class="covered" onClick=${reveal}><span aria-hidden="true">▒▒▒▒▒▒▒</span> show sensitive text</button>${failure && html` <span class="failure">${failure}</span>`}`;
+}
+
+export function Field({ label, wide, state, name, ...input }) {
+  const [given, set] = state;
+  return html`<label class=${wide ? "wide" : ""}>${label}<input name=${name} value=${given[name] ?? ""} onInput=${(event) => set({ [name]: event.target.value })} ...${input} /></label>`;
+}
+
+export function Choice({ label, state, name, options }) {
+  const [given, set] = state;
+  return html`<label>${label}<select name=${name} value=${given[name] ?? ""} onChange=${(event) => set({ [name]: event.target.value })}>
+    ${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
+  </select></label>`;
+}
+
+/** The form of a question, which all views share that ask one. */
+export function Question({ state, profiles, onAsk, button, children }) {
+  const submit = (event) => {
+    event.preventDefault();
+    onAsk();
+  };
+  return html`<form class="card" onSubmit=${submit}>
+    <${Field} label="Question" name="query" state=${state} required wide />
+    <button class="main">${button}</button>
+    <div class="fields">
+      <${Choice} label="Profile" name="profile" state=${state} options=${[["", "default"], ...profiles.map((name) => [name, name])]} />
+      <${Field} label="Limit" name="limit" state=${state} type="number" min="1" max="100" placeholder="10" />
+      <${Field} label="Budget, ms" name="budget" state=${state} type="number" min="1" max="30000" placeholder="2000" />
+      <${Field} label="As of (UTC)" name="asOf" state=${state} type="datetime-local" />
+      <${Field} label="Time zone" name="timeZone" state=${state} placeholder="UTC" />
+      <${Field} label="Overrides (JSON)" name="overrides" state=${state} placeholder='{"legs": {"graph": {"weight": 0}}}' />
+      ${children}
+    </div>
+  </form>`;
+}
+
+export function Copy({ text }) {
+  const [done, setDone] = useState();
   const copy = async () => {
     await navigator.clipboard.writeText(text);
-    setDone(true);
+    setDone(text);
   };
-  return html`<button type="button" onClick=${copy}>${done ? "copied" : label}</button>`;
+  // Browsers have no clipboard for pages that came without TLS from another machine.
+  return navigator.clipboard && html`<button type="button" onClick=${copy}>${done === text ? "copied" : "copy"}</button>`;
+}
+
+/** Text that can be copied, such as a command. */
+export function Listing({ title, text, open }) {
+  return html`<details class="card" open=${open}><summary>${title}</summary><${Copy} text=${text} /><pre tabindex="0" aria-label=${title}>${text}</pre></details>`;
+}
+
+/** A table that scrolls by itself where it is too wide. */
+export function Table({ label, heads, rows, plain }) {
+  return html`<div class=${plain ? "scroll plain" : "scroll"} tabindex="0" role="region" aria-label=${label}><table>
+    ${heads && html`<thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>`}
+    <tbody>${rows.map(([name, ...cells]) => html`<tr><th scope="row">${name}</th>${cells.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
 }

@@ -1,0 +1,157 @@
+// The page /ui over a service that runs: TRIVIUM_HTTP is its address, TENANT holds the sample, a
+// sensitive turn with the text SECRET, and turns and facts with the text HOSTILE.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+import { FILLED, QUESTION, VIEWS, launched, opened, shown, submit } from "./page.mjs";
+
+const { TRIVIUM_HTTP: address, TENANT: tenant, SECRET: secret } = process.env;
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let browser;
+before(async () => { browser = await launched(); });
+after(() => browser.close());
+
+async function withPage(options, use) {
+  const page = await opened(browser, address, { tenant, ...options });
+  const faults = [];
+  page.on("pageerror", (error) => faults.push(error.message));
+  page.on("request", (request) => request.url().startsWith(address) || faults.push(`asked ${request.url()}`));
+  try {
+    await use(page);
+    assert.deepEqual(faults, []);
+  } finally {
+    await page.context().close();
+  }
+}
+
+async function violations(page) {
+  // Through the debugger, since the page's own policy lets nothing else in.
+  await page.evaluate(AXE);
+  const { violations: found } = await page.evaluate(() => globalThis.axe.run());
+  return found.map((each) => `${each.id}: ${each.nodes.map((node) => node.html).slice(0, 3).join(" ")}`);
+}
+
+for (const view of VIEWS) {
+  for (const [width, scheme] of [[1280, "light"], [400, "dark"]]) {
+    test(`${view} at ${width} px in ${scheme} fits and has no violations of axe`, () => withPage({ view, width, scheme }, async (page) => {
+      await FILLED[view](page);
+
+      assert.deepEqual(await violations(page), []);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "it scrolls sideways");
+    }));
+  }
+}
+
+test("a question is asked and its answer opened with the keyboard alone", () => withPage({}, async (page) => {
+  const focus = () => page.evaluate(() => document.activeElement.name || document.activeElement.textContent.trim());
+  const tabTo = async (name) => {
+    for (let presses = 0; (await focus()) !== name; presses += 1) {
+      assert.ok(presses < 60, `Tab never reaches ${name}`);
+      await page.keyboard.press("Tab");
+    }
+  };
+
+  await tabTo("query");
+  await page.keyboard.type(QUESTION);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".hits");
+  const ledger = page.locator(".ledger").first();
+  await tabTo((await ledger.locator("summary").textContent()).trim());
+  assert.notEqual(await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle), "none");
+  await page.keyboard.press("Enter");
+
+  assert.ok(await ledger.locator("table").isVisible());
+}));
+
+test("an answer shows its legs, the budget, the sum of its score, and the block", () => withPage({}, async (page) => {
+  const answered = page.waitForResponse((response) => response.url().endsWith("/Retrieve"));
+  await FILLED.ask(page);
+  const answer = await (await answered).json();
+
+  const steps = await page.locator(".waterfall tbody th").allTextContents();
+  for (const { leg } of answer.legReports) assert.ok(steps.some((step) => step.startsWith(leg)), leg);
+  assert.equal(await page.locator(".waterfall .budget").count(), steps.length);
+  const [{ ledger }] = answer.hits;
+  const sum = ledger.legTerms.reduce((total, each) => total + each.term, 0);
+  assert.ok(Math.abs(sum - Number(await page.locator(".ledger").first().locator("tr", { hasText: "sum" }).locator("strong").textContent())) < 0.01);
+  assert.equal(await page.getByLabel("The block for a model", { exact: true }).textContent(), answer.briefing);
+  const outdated = answer.hits.filter((hit) => hit.outdatedBy).length;
+  assert.equal(await page.locator(".hits .older").count(), outdated);
+}));
+
+test("two profiles are compared, and lead to why an item is missing", () => withPage({ view: "compare" }, async (page) => {
+  await FILLED.compare(page);
+  await page.locator(".side button", { hasText: "why?" }).first().click();
+  await submit(page);
+  await page.waitForSelector(".stages .lost");
+
+  assert.match(await shown(page).locator("[role=status]").textContent(), /^Lost: /);
+}));
+
+test("ended facts are struck through and an entity leads to its neighbours", () => withPage({ view: "memory" }, async (page) => {
+  await FILLED.memory(page);
+  assert.ok(await page.locator("del").count() > 0);
+  await page.locator(".graph a", { hasText: "Pickle" }).first().click();
+  await page.waitForSelector("svg[aria-label$='around Pickle']");
+
+  assert.equal(await page.inputValue("[name=entity]"), "Pickle");
+}));
+
+test("a sensitive text is sent only when somebody clicks", () => withPage({ view: "memory" }, async (page) => {
+  const bodies = [];
+  page.on("response", async (response) => bodies.push(await response.text()));
+  await page.fill("[name=session]", "of-the-safe");
+  await submit(page);
+  const covered = page.getByRole("button", { name: "show sensitive text" });
+  await covered.waitFor();
+  assert.ok(!bodies.join().includes(secret));
+
+  await covered.click();
+
+  await page.getByText(secret).waitFor();
+}));
+
+test("what is forgotten has a receipt of every store", () => withPage({ view: "memory" }, async (page) => {
+  page.on("dialog", (dialog) => dialog.accept());
+  await page.fill("[name=session]", "to-forget");
+  await submit(page);
+  await page.getByRole("button", { name: "forget this session" }).click();
+  const receipt = page.getByRole("region", { name: "Receipt" });
+  await receipt.waitFor();
+
+  const stores = await receipt.locator("tbody th").allTextContents();
+  assert.ok(["postgres", "vector_index", "graph"].every((store) => stores.includes(store)), stores.join());
+  assert.equal(await receipt.getByText("yes").count(), stores.length);
+}));
+
+test("hostile texts are text", () => withPage({ view: "memory" }, async (page) => {
+  page.on("dialog", () => assert.fail("a text opened a dialog"));
+  await page.fill("[name=session]", "hostile");
+  await submit(page);
+  await page.locator(".turns", { hasText: "<script>" }).first().waitFor();
+  await page.evaluate(() => { location.hash = "ask"; });
+  await page.fill("[name=query]", "hostile alert");
+  await submit(page);
+  await page.locator(".hits", { hasText: "<script>" }).first().waitFor();
+
+  assert.equal(await page.title(), "Trivium");
+  assert.equal(await page.locator("main img, main script").count(), 0);
+}));
+
+test("a service that goes away is told, and shown again when it is back", () => withPage({ view: "service" }, async (page) => {
+  await FILLED.service(page);
+  await page.context().setOffline(true);
+  await page.locator(".failure", { hasText: "does not answer" }).waitFor();
+  assert.ok(await page.locator(".stale").isVisible());
+  await page.evaluate(() => { location.hash = "ask"; });
+  await page.fill("[name=query]", QUESTION);
+  await submit(page);
+  await shown(page).locator(".failure", { hasText: "does not answer" }).waitFor();
+
+  await page.context().setOffline(false);
+  await submit(page);
+  await page.waitForSelector(".hits");
+}));

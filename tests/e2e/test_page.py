@@ -1,0 +1,73 @@
+"""The page `/ui` over the service, in a browser: tests/browser has the tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.service import Service
+from tests.support.tracked_files import ROOT
+from trivium import Fact, Segment
+from trivium.files.reading import read_items
+from trivium.files.records import Problem
+
+BROWSER_TESTS = ROOT / "tests" / "browser"
+SAMPLE = ROOT / "clients" / "python" / "examples" / "sample"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+TENANT = "the-page"
+SECRET = "The code of the safe is 4711"
+HOSTILE = 'hostile <script>alert("run")</script><img src=x onerror="alert(1)">'
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.release,
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (Debian: chromium)"),
+    pytest.mark.skipif(
+        not (BROWSER_TESTS / "node_modules").is_dir(), reason="`make test-all` installs Playwright"
+    ),
+]
+
+
+def no_problem(problem: Problem) -> None:
+    raise AssertionError(str(problem))
+
+
+def items() -> list[Segment | Fact]:
+    """The sample, and what the tests of the browser look for besides."""
+    files: list[Path] = [SAMPLE / "conversation.jsonl", SAMPLE / "facts.jsonl"]
+    return [
+        *(found.item for found in read_items([str(path) for path in files], no_problem)),
+        Segment(id="safe", text=SECRET, session="of-the-safe", sensitive=True),
+        Segment(id="gone", text="This will be forgotten.", session="to-forget"),
+        Segment(id="hostile", text=HOSTILE, speaker=HOSTILE, session="hostile"),
+        Fact(id="hostile-fact", subject=HOSTILE, relation=HOSTILE, object="alert"),
+    ]
+
+
+def test_page_works_in_a_browser(service: Service) -> None:
+    with service.client(TENANT) as memory:
+        token = memory.ingest_stream(items()).consistency_token
+        assert memory.retrieve("safe", consistency_token=token).complete
+
+    environment = {
+        **os.environ,  # noqa: TID251 - for a child
+        "TRIVIUM_HTTP": service.http,
+        "TENANT": TENANT,
+        "SECRET": SECRET,
+        "CHROMIUM": str(CHROMIUM),
+    }
+    command = ["node", "--test", "--test-concurrency=1", "page.test.mjs"]
+    done = subprocess.run(
+        command, cwd=BROWSER_TESTS, env=environment, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# skipped 0" in done.stdout
