@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -86,25 +86,17 @@ class ChangeLog(Protocol):
         """
 
     async def next_batch(
-        self, projection: Projection, model: EmbeddingModel | None, limit: int
-    ) -> ChangeBatch:
-        """Returns the next changes: whole transactions, the last of which may exceed `limit`.
-
-        `model` is that of the embedding projection (each model has its own position) and None for
-        the graph. An empty batch still advances the position.
-        """
-
-    async def newest_waiting(
         self,
         projection: Projection,
         model: EmbeddingModel | None,
         limit: int,
-        done: Collection[int] = (),
-    ) -> list[Change]:
-        """Returns written rows beyond the position: of each tenant in turn the newest.
+        after: Snapshot | None = None,
+    ) -> ChangeBatch:
+        """Returns the next changes: whole transactions, the last of which may exceed `limit`.
 
-        So a tenant with few does not wait behind one with many. Rows that have a vector of `model`
-        are left out, and those with a key in `done`.
+        They follow `after`, the position of another batch, or else the stored position. `model` is
+        that of the embedding projection (each model has its own position) and None for the graph.
+        An empty batch still advances the position.
         """
 
     async def embedding_tasks(

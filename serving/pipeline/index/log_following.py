@@ -48,7 +48,8 @@ INLINE_CHANGES = 32
 """More changes are applied in a thread; a row takes about 0.02 ms."""
 
 SHARE_EVERY_S = 1.0
-"""The least time between two counts of embedded rows, each of which reads all rows."""
+"""The least time between two counts of embedded rows, each of which reads all rows: one that takes
+long is repeated as rarely as keeps it below a tenth of the time."""
 
 POLL_S = 1.0
 """Writers announce their changes; this finds those whose announcement was lost."""
@@ -393,7 +394,7 @@ class LogFollowingIndex:
     async def _note_progress(self) -> None:
         if (now := time.monotonic()) >= self._share_due_at:
             share = await self._feed.embedded_share(self._model)
-            self._share_due_at = now + SHARE_EVERY_S
+            self._share_due_at = now + max(SHARE_EVERY_S, 10 * (time.monotonic() - now))
             self._reason = f"re-embedding {int(100 * share)} %"
 
 

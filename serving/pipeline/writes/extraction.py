@@ -37,7 +37,7 @@ MAX_KNOWN_FACTS = 16
 """The known facts that an extractor is shown."""
 
 PAGE_TURNS = 512
-"""Turns of one query when costs are estimated."""
+"""Turns that are looked up together, to be read or to have their cost estimated."""
 
 _SELF = frozenset({"i", "me", "my", "mine", "myself"})
 
@@ -83,6 +83,7 @@ class ExtractionWork:
     """Projects changed turns into facts."""
 
     projection: Projection = "extraction"
+    chunk = PAGE_TURNS
 
     def __init__(
         self,

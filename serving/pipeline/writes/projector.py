@@ -3,7 +3,8 @@
 Each projection has its own loop, so a slow one does not delay the other. The leader does the work;
 a standby takes over when it is lost. A position is stored only after its changes were projected, so
 a crash repeats work, which is harmless, and loses none. A row that cannot be projected is
-dead-lettered with the reason, and the projection continues.
+dead-lettered with the reason, and the projection continues. Of a backlog each tenant has its turn
+in every chunk (`backlog.py`).
 """
 
 from __future__ import annotations
@@ -15,22 +16,26 @@ from typing import Protocol
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnavailableError
-from serving.ports.change_log import Change, ChangeBatch, ChangeLog, EmbeddingTask, Projection
+from serving.pipeline.writes.backlog import Backlog
+from serving.ports.change_log import Change, ChangeLog, EmbeddingTask, Projection
 from serving.ports.embedding import Embedder, EmbeddingModel
 from serving.ports.graph import Graph
 
 logger = logging.getLogger(__name__)
 
 BATCH_CHANGES = 512
+"""How many changes are read from the log together."""
+MAX_BATCHES = 8
+"""How many batches are read before a chunk, so that a step and a retry cost the same at any length
+of the backlog."""
+MAX_WAITING = 100_000
+"""How many changes are held, of about 300 bytes each. What was written behind more than these waits
+for them, whoever wrote it."""
 EMBEDDING_CHUNK = 32
-"""The number of texts after which vectors are stored, before the whole batch is done."""
-GRAPH_CHUNK = 64
-"""The number of changes that are applied to the graph together."""
-EARLY_CHUNK = 16
-"""A batch larger than a chunk is part of a backlog. After each chunk of it, this number of rows is
-taken out of turn: a tenant that writes little waits for one chunk, not for the backlog."""
-MAX_EARLY = 10_000
-"""How many rows taken out of turn are remembered, so that they are not taken again."""
+"""How many changes are embedded and stored together."""
+GRAPH_CHUNK = 256
+"""How many changes are applied to the graph together: with 64, most of the time is that of the
+transaction."""
 POLL_S = 1.0
 """Writers announce their changes; this finds those whose announcement was lost."""
 COMPACT_EVERY_S = 600.0
@@ -43,6 +48,8 @@ class ProjectionWork(Protocol):
     """Projects changes of one kind."""
 
     projection: Projection
+    chunk: int
+    """How many changes are projected together; others wait for them."""
 
     async def model(self) -> EmbeddingModel | None:
         """Returns the model whose position is read, if the projection has one."""
@@ -58,6 +65,7 @@ class EmbeddingWork:
     """Embeds rows that have no current vector of the model."""
 
     projection: Projection = "embedding"
+    chunk = EMBEDDING_CHUNK
 
     def __init__(self, log: ChangeLog, embedder: Embedder) -> None:
         self._log = log
@@ -71,25 +79,11 @@ class EmbeddingWork:
         """Does nothing."""
 
     async def project(self, changes: Sequence[Change]) -> None:
-        """Embeds and stores in chunks; a text on which the model fails is dead-lettered.
-
-        Between the chunks of a backlog the newest rows of all tenants have their turn, since those
-        who write little must not wait behind one who writes much.
-        """
+        """Embeds what lacks a vector; a text on which the model fails is dead-lettered."""
         model = await self.model()
-        for start in range(0, len(changes), EMBEDDING_CHUNK):
-            chunk = changes[start : start + EMBEDDING_CHUNK]
-            if await self._embed_missing(chunk, model) and len(changes) > EMBEDDING_CHUNK:
-                await self._embed_missing(
-                    await self._log.newest_waiting(self.projection, model, EARLY_CHUNK), model
-                )
-
-    async def _embed_missing(self, changes: Sequence[Change], model: EmbeddingModel) -> bool:
-        """Embeds the changed rows that lack a vector; returns whether there were any."""
         tasks = await self._log.embedding_tasks(changes, model)
         if tasks:
             await self._embed(tasks, model)
-        return bool(tasks)
 
     async def _embed(self, tasks: Sequence[EmbeddingTask], model: EmbeddingModel) -> None:
         """Embeds and stores together; if that fails, one by one, to find the failing ones.
@@ -116,11 +110,11 @@ class GraphWork:
     """Writes entities, facts and mentions to the graph."""
 
     projection: Projection = "graph"
+    chunk = GRAPH_CHUNK
 
     def __init__(self, log: ChangeLog, graph: Graph) -> None:
         self._log = log
         self._graph = graph
-        self._early: set[int] = set()  # keys of the rows that were projected out of turn
 
     async def model(self) -> None:
         """Returns None: the graph has a single position."""
@@ -130,21 +124,6 @@ class GraphWork:
         await self._graph.prepare()
 
     async def project(self, changes: Sequence[Change]) -> None:
-        """Applies in chunks, and after each chunk of a backlog the newest rows of all tenants.
-
-        What was applied out of turn is applied again in its turn, which changes nothing.
-        """
-        if len(changes) <= GRAPH_CHUNK or len(self._early) > MAX_EARLY:
-            self._early.clear()
-        for end in range(GRAPH_CHUNK, len(changes) + GRAPH_CHUNK, GRAPH_CHUNK):
-            await self._apply(changes[end - GRAPH_CHUNK : end])
-            if len(changes) > GRAPH_CHUNK:
-                done = self._early | {change.key for change in changes[:end]}
-                newest = await self._log.newest_waiting(self.projection, None, EARLY_CHUNK, done)
-                await self._apply(newest)
-                self._early.update(change.key for change in newest)
-
-    async def _apply(self, changes: Sequence[Change]) -> None:
         """Applies the changes together; if that fails, one by one, to find the failing ones."""
         try:
             await self._graph.apply(await self._log.graph_changes(changes))
@@ -153,7 +132,7 @@ class GraphWork:
         except Exception as error:
             if len(changes) > 1:
                 for change in changes:
-                    await self._apply([change])
+                    await self.project([change])
                 return
             reason = type(error).__name__
             await self._log.dead_letter(self.projection, None, changes[0], reason)
@@ -172,7 +151,7 @@ class Projector:
         self._log = log
         self._work = work
         self._in_use = in_use
-        self._drained = False  # whether the previous batch was the last
+        self._start_over()
 
     async def run(self) -> None:
         """Projects until it is cancelled; retries while a dependency is down."""
@@ -183,7 +162,7 @@ class Projector:
                 model = await self._work.model()
                 async with self._log.leadership(self._work.projection, model):
                     await self._work.start()
-                    self._drained = False
+                    self._start_over()
                     compact_at = Deadline.after(COMPACT_EVERY_S)
                     while True:
                         moved = await self.step(model)
@@ -206,21 +185,49 @@ class Projector:
             back_off_s = min(2 * back_off_s, LAST_BACK_OFF_S)
 
     async def step(self, model: EmbeddingModel | None) -> bool:
-        """Projects the next batch; returns False if it was empty."""
-        projection = self._work.projection
-        batch: ChangeBatch = await self._log.next_batch(projection, model, BATCH_CHANGES)
-        if batch.changes:
-            await self._work.project(batch.changes)
-        complete = self._in_use and model is not None and self._is_complete_with(batch)
-        self._drained = batch.last
-        await self._log.advance(projection, model, batch.position, complete=complete)
-        return bool(batch.changes)
+        """Reads what is new, and projects the next chunk; returns False if nothing waited.
 
-    def _is_complete_with(self, batch: ChangeBatch) -> bool:
-        """Returns whether only writes made during this batch can be missing after it.
-
-        The last batch of a backlog takes long. Writes made meanwhile are not in it, but requests
-        may already find them by the previous model, so one more batch has to follow. Waiting for an
-        empty batch would be too strict, since writes may never cease.
+        After a failure it begins again at the stored position.
         """
-        return batch.last and (self._drained or not batch.changes)
+        projection = self._work.projection
+        try:
+            ended = await self._read(model)
+            chunk = self._backlog.take(self._work.chunk)
+            if chunk:
+                await self._work.project(chunk)
+            position = self._backlog.finish()
+            ended = ended and not self._backlog
+            complete = self._in_use and model is not None and self._is_complete(ended, chunk)
+            self._drained = ended
+            if position is not None:
+                await self._log.advance(projection, model, position, complete=complete)
+        except BaseException:
+            self._start_over()
+            raise
+        return bool(chunk)
+
+    def _start_over(self) -> None:
+        self._backlog = Backlog()
+        self._drained = False  # whether the previous step ended with nothing left
+
+    async def _read(self, model: EmbeddingModel | None) -> bool:
+        """Reads on; returns whether the end of the log is reached."""
+        for _ in range(MAX_BATCHES):
+            if len(self._backlog) >= MAX_WAITING:
+                break
+            batch = await self._log.next_batch(
+                self._work.projection, model, BATCH_CHANGES, self._backlog.read_up_to
+            )
+            self._backlog.add(batch)
+            if batch.last:
+                return True
+        return False
+
+    def _is_complete(self, ended: bool, chunk: Sequence[Change]) -> bool:
+        """Returns whether only writes made during this step can be missing after it.
+
+        The first step after a backlog may take long. Writes made meanwhile are not in it, but
+        requests may already find them by the previous model, so one more step has to follow.
+        Waiting for an empty one would be too strict, since writes may never cease.
+        """
+        return ended and (self._drained or not chunk)

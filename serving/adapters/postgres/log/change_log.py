@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
@@ -13,8 +13,8 @@ from serving.adapters.postgres.log.compaction import RETENTION, compact_log
 from serving.adapters.postgres.log.current_items import read_graph_changes
 from serving.adapters.postgres.log.dead_letters import dead_letter
 from serving.adapters.postgres.log.embeddings import insert_embeddings, missing_embeddings
+from serving.adapters.postgres.log.entries import first_beyond
 from serving.adapters.postgres.log.leadership import Leadership
-from serving.adapters.postgres.log.waiting import newest_waiting
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model, find_or_make_model
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import DependencyError
@@ -29,8 +29,13 @@ from serving.ports.change_log import (
 from serving.ports.embedding import EmbeddingModel, Vectors
 from serving.ports.graph import GraphChanges
 
-IDLE_TRANSACTIONS = 10_000
-"""A position this many transactions behind is stored anew even if nothing was logged since."""
+IDLE_TRANSACTIONS = 256
+"""A position this many transactions behind is stored anew even if nothing was logged since.
+
+Until then each look at the log passes over their notes about new vectors."""
+
+MAX_COUNTED = 100_000
+"""The most pending rows that are counted."""
 
 
 class PostgresChangeLog:
@@ -48,16 +53,24 @@ class PostgresChangeLog:
         return self._leadership.lead(projection, model)
 
     async def next_batch(
-        self, projection: Projection, model: EmbeddingModel | None, limit: int
+        self,
+        projection: Projection,
+        model: EmbeddingModel | None,
+        limit: int,
+        after: Snapshot | None = None,
     ) -> ChangeBatch:
         """The next changes, in whole transactions; the last of several changes of a row counts.
+
+        Reads about `limit` rows of the log, however many follow.
 
         Without changes the position advances only to close gaps, or after `IDLE_TRANSACTIONS`, so
         following an idle log writes nothing.
         """
         async with self._leadership.connection(projection, model) as connection:
             model_id = await _model_id(connection, model)
-            position, _ = await _read_position(connection, projection, model_id)
+            position = after
+            if position is None:
+                position, _ = await _read_position(connection, projection, model_id)
             cursor = await connection.execute(
                 _NEXT_CHANGES, {"position": str(position), "limit": limit}, binary=True
             )
@@ -74,18 +87,6 @@ class PostgresChangeLog:
             if id_ is not None  # erased since; the erasure is logged further on
         }
         return ChangeBatch(list(changes.values()), reached, last)
-
-    async def newest_waiting(
-        self,
-        projection: Projection,
-        model: EmbeddingModel | None,
-        limit: int,
-        done: Collection[int] = (),
-    ) -> list[Change]:
-        async with self._leadership.connection(projection, model) as connection:
-            model_id = await _model_id(connection, model)
-            position, _ = await _read_position(connection, projection, model_id)
-            return await newest_waiting(connection, projection, position, model_id, limit, done)
 
     async def embedding_tasks(
         self, changes: Sequence[Change], model: EmbeddingModel
@@ -240,31 +241,33 @@ async def _status(
     position, _ = await _read_position(connection, projection, model_id)
     dead_letters, pending, lag_s = await fetch_row(
         connection,
-        """
-        SELECT (SELECT count(*) FROM dead_letter WHERE projection = %(projection)s::text),
-               count(*),
-               greatest(0, coalesce(extract(epoch FROM now() - min(logged_at)), 0))::float8
-          FROM change_log
-         WHERE op <> 'embedded' AND xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
-           AND NOT pg_visible_in_snapshot(xid, %(position)s::pg_snapshot)
-        """,
+        _STATUS,
         {"projection": projection, "position": str(position)},
     )
     return ProjectionStatus(projection, pending, lag_s, dead_letters)
 
 
+_POSITION = "%(position)s::pg_snapshot"
+
+# A transaction is logged about as late as its id says, so the age is that of the first of them.
+_STATUS = f"""
+SELECT (SELECT count(*) FROM dead_letter WHERE projection = %(projection)s::text),
+       (SELECT count(*)
+          FROM ({first_beyond(_POSITION, "key", f"{MAX_COUNTED} ROWS ONLY")}) AS beyond),
+       (SELECT greatest(0, coalesce(extract(epoch FROM now() - min(logged_at)), 0))::float8
+          FROM ({first_beyond(_POSITION, "logged_at", "1 ROW ONLY")}) AS beyond)
+"""
+
 # Ordered by transaction, so that the limit falls between two of them. The snapshot is taken by the
 # same statement, so it includes exactly what the statement sees.
-_NEXT_CHANGES = """
+_NEXT_CHANGES = f"""
 SELECT pg_current_snapshot()::text, next.*
   FROM (VALUES (1)) AS always
   LEFT JOIN LATERAL (
     SELECT log.xid::text::int8, log.key, log.kind,
            coalesce(log.erased_tenant, tenant.name) AS tenant,
            coalesce(log.erased_id, segment.id, fact.id) AS id
-      FROM (SELECT * FROM change_log
-             WHERE op <> 'embedded' AND xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
-               AND NOT pg_visible_in_snapshot(xid, %(position)s::pg_snapshot)
+      FROM (SELECT * FROM ({first_beyond(_POSITION, "*", "%(limit)s ROWS WITH TIES")}) AS beyond
              ORDER BY xid FETCH FIRST %(limit)s ROWS WITH TIES) AS log
       LEFT JOIN tenant ON tenant.id = log.tenant_id
       LEFT JOIN segment ON segment.key = log.key

@@ -9,6 +9,47 @@ from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.tables.tenants import Tenant
 from serving.domain.items.records import ItemId, ItemKind
 
+WRITTEN = "op <> 'embedded'"
+"""Whether a row of the log is of a write or an erasure."""
+
+
+def all_beyond(position: str, columns: str, where: str = WRITTEN, then: str = "") -> str:
+    """SQL for the rows of the log beyond a position, as two ranges of its index by transaction.
+
+    The first are of transactions that were in progress at the position. Compared with
+    `NOT pg_visible_in_snapshot`, what was committed since a long transaction began is not read
+    again.
+
+    Args:
+        position: An expression of type `pg_snapshot`.
+        columns: To select.
+        where: Which of the rows.
+        then: Order and limit of the second range.
+    """
+    part = f"(SELECT {columns} FROM change_log WHERE {where} AND"
+    return f"""
+    {part} xid = ANY (ARRAY(SELECT pg_snapshot_xip({position}))))
+    UNION ALL
+    {part} xid >= pg_snapshot_xmax({position}) {then})
+    """
+
+
+def first_beyond(
+    position: str, columns: str, limit: str, where: str = WRITTEN, order: str = "ASC"
+) -> str:
+    """SQL for the first (or last) of these rows, which reads about as many as the limit.
+
+    All rows of transactions that were in progress count, and those after them up to the limit.
+
+    Args:
+        position: An expression of type `pg_snapshot`.
+        columns: To select.
+        limit: What follows FETCH FIRST, such as "1 ROW ONLY".
+        where: Which of the rows.
+        order: By transaction, "ASC" or "DESC".
+    """
+    return all_beyond(position, columns, where, f"ORDER BY xid {order} FETCH FIRST {limit}")
+
 
 async def log_written(
     connection: Connection, tenant: Tenant, rows: Mapping[int, ItemKind]

@@ -21,6 +21,7 @@ from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
 from serving.adapters.postgres.log.compaction import covers, read_compacted
 from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, name_values
 from serving.adapters.postgres.log.embeddings import CONTEXT_WINDOW, HAS_EMBEDDING, STORED_TYPE
+from serving.adapters.postgres.log.entries import all_beyond, first_beyond
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, terms_of
 from serving.adapters.postgres.tables.models import find_model
 from serving.adapters.postgres.tables.rows import CLOSING_COLUMNS, to_closings
@@ -94,7 +95,7 @@ class PostgresIndexFeed:
     async def lag_s(self, position: FeedPosition) -> float:
         """The age in seconds of the oldest change since; 0 if there is none.
 
-        Uses the log's index by transaction, so the cost depends on the pending changes alone.
+        Reads the first change alone, in the order of transactions.
         """
         async with self._database.work() as connection:
             (lag_s,) = await fetch_row(connection, _LAG, {"position": str(position.log)})
@@ -341,22 +342,20 @@ _COVERAGE = {
     for kind in ItemKind
 }
 
-_LAG = """
+_POSITION = "%(position)s::pg_snapshot"
+
+_LAG = f"""
 SELECT greatest(0, coalesce(extract(epoch FROM now() - min(logged_at)), 0))::float8
-  FROM change_log
- WHERE xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
-   AND NOT pg_visible_in_snapshot(xid, %(position)s::pg_snapshot)
+  FROM ({first_beyond(_POSITION, "logged_at", "1 ROW ONLY", where="true")}) AS beyond
 """
 
-_CHANGED = """
+_CHANGED = f"""
 SELECT DISTINCT coalesce(log.erased_tenant, tenant.name), log.kind,
        coalesce(log.erased_id, segment.id, fact.id)
-  FROM change_log AS log
+  FROM ({all_beyond(_POSITION, "*", where="true")}) AS log
   LEFT JOIN tenant ON tenant.id = log.tenant_id
   LEFT JOIN segment ON segment.key = log.key
   LEFT JOIN fact ON fact.key = log.key
- WHERE log.xid >= pg_snapshot_xmin(%(position)s::pg_snapshot)
-   AND NOT pg_visible_in_snapshot(log.xid, %(position)s::pg_snapshot)
-   AND coalesce(log.erased_id, segment.id, fact.id) IS NOT NULL
+ WHERE coalesce(log.erased_id, segment.id, fact.id) IS NOT NULL
  LIMIT %(most)s::int8
 """

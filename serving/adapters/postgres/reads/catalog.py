@@ -8,9 +8,11 @@ from datetime import datetime
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.dead_letters import list_dead_letters
 from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING
+from serving.adapters.postgres.log.entries import all_beyond
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, conditions_of
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model
 from serving.adapters.postgres.tables.rows import COLUMNS, to_fact, to_segment
+from serving.domain.consistency import NOTHING_SEEN
 from serving.domain.items.records import Fact, ItemKind, Segment, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.questions.query import Filter
@@ -78,17 +80,19 @@ class PostgresCatalog:
     async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
         async with self._database.snapshot() as connection:
             model_id = NO_MODEL if model is None else await find_model(connection, model)
-            cursor = await connection.execute(_COUNTS, {"tenant": tenant, "model_id": model_id})
+            values = {"tenant": tenant, "model_id": model_id, "nothing": str(NOTHING_SEEN)}
+            cursor = await connection.execute(_COUNTS, values)
             row = await cursor.fetchone()
         if row is None:
             return TenantCounts(0, 0, 0, 0, 0, "")
-        config, segments, visible_segments, embedded_segments, facts, visible_facts, embedded = row
+        config, segments, sensitive_segments, facts, hidden_facts, lacking = row
+        embeddable = segments - sensitive_segments + facts - hidden_facts
         return TenantCounts(
             segments=segments,
-            sensitive_segments=segments - visible_segments,
+            sensitive_segments=sensitive_segments,
             facts=facts,
-            embedded=embedded_segments + embedded,
-            embeddable=visible_segments + visible_facts,
+            embedded=embeddable - lacking,
+            embeddable=embeddable,
             text_search_config=config,
         )
 
@@ -107,23 +111,36 @@ AND NOT EXISTS (
      AND closing.retracted_at IS NULL)
 """
 
-_COUNTS_OF = {
+_LACKING = {
     kind: f"""
-    (SELECT count(*) AS stored,
-            count(*) FILTER (WHERE NOT {IS_HIDDEN[kind]}) AS visible,
-            count(*) FILTER (WHERE NOT {IS_HIDDEN[kind]} AND {HAS_EMBEDDING[kind]}) AS embedded
-       FROM {kind}
-      WHERE {kind}.tenant_id = tenant.id) -- tenant filter
+    (SELECT count(*) FROM {kind} JOIN unfinished USING (key)
+      WHERE NOT {IS_HIDDEN[kind]} AND NOT {HAS_EMBEDDING[kind]})
     """
     for kind in ItemKind
 }
 
+_BEYOND = all_beyond("coalesce(state.position, %(nothing)s::text)::pg_snapshot", "key, tenant_id")
+
+# A row without a vector is one that the projection has not come to, or has rejected: only those are
+# looked up, since a look-up for every row of a large tenant takes seconds.
 _COUNTS = f"""
+WITH unfinished AS (
+  SELECT beyond.key FROM tenant
+    LEFT JOIN projection_state AS state
+           ON state.projection = 'embedding' AND state.model_id = %(model_id)s::int2
+   CROSS JOIN LATERAL ({_BEYOND}) AS beyond
+   WHERE tenant.name = %(tenant)s::text AND beyond.tenant_id = tenant.id -- tenant filter
+   UNION
+  SELECT key FROM dead_letter
+   WHERE projection = 'embedding' AND tenant_id = {TENANT_ID} -- tenant filter
+)
 SELECT tenant.text_search_config,
-       segments.stored, segments.visible, segments.embedded,
-       facts.stored, facts.visible, facts.embedded
-  FROM tenant,
-       LATERAL {_COUNTS_OF[ItemKind.SEGMENT]} AS segments,
-       LATERAL {_COUNTS_OF[ItemKind.FACT]} AS facts
+       (SELECT count(*) FROM segment WHERE tenant_id = tenant.id), -- tenant filter
+       (SELECT count(*) FROM segment WHERE tenant_id = tenant.id AND sensitive), -- tenant filter
+       (SELECT count(*) FROM fact WHERE tenant_id = tenant.id), -- tenant filter
+       (SELECT count(*) FROM fact
+         WHERE tenant_id = tenant.id AND {IS_HIDDEN[ItemKind.FACT]}), -- tenant filter
+       {" + ".join(_LACKING[kind] for kind in ItemKind)}
+  FROM tenant
  WHERE tenant.name = %(tenant)s::text -- tenant filter
 """
