@@ -92,7 +92,10 @@ class HttpCall:
             FailedCallError: It was so.
         """
         try:
-            async with asyncio.timeout(self.time_remaining()):
+            remaining = self.time_remaining()
+            if remaining is not None and remaining <= 0:
+                raise TimeoutError
+            async with asyncio.timeout(remaining):
                 yield
         except TimeoutError:
             raise FailedCallError(to_status(BudgetExhaustedError("answering"))) from None

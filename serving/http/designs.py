@@ -21,7 +21,7 @@ from starlette.routing import Route
 from serving.http.calls import answer
 from serving.http.connect import JSON, Endpoint, require_content_type
 from serving.http.failures import json_response
-from serving.http.messages import encoded, from_value
+from serving.http.messages import encoded, from_value, url_pairs
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -76,7 +76,10 @@ def _endpoint(service: TriviumService, design: Design[Any]) -> Endpoint:
 
 async def _fields(request: Request) -> dict[str, Any] | Malformed:
     """The fields of a request: those of the query of its URL, and those of its JSON."""
-    fields: dict[str, Any] = dict(request.query_params)
+    pairs = url_pairs(request.scope["query_string"])
+    if isinstance(pairs, Malformed):
+        return pairs
+    fields: dict[str, Any] = dict(pairs)
     body = await request.body()
     if not body:
         return fields

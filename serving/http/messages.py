@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -46,6 +47,8 @@ def from_json(
             some.
     """
     message = message_class()
+    if body and not body.lstrip().startswith(b"{"):
+        return Malformed("is no object of JSON")
     try:
         if body:
             json_format.Parse(body, message, ignore_unknown_fields=not strict)
@@ -72,13 +75,22 @@ def from_binary(body: bytes, message_class: type[Request]) -> Request | Malforme
         return Malformed()
 
 
-def from_query(
-    pairs: Iterable[tuple[str, str]], message_class: type[Request]
-) -> Request | Malformed:
+def url_pairs(query: bytes) -> list[tuple[str, str]] | Malformed:
+    """Reads the names and values in the query of a URL, which may have UTF-8 unescaped too."""
+    try:
+        return parse_qsl(query.decode(), keep_blank_values=True, errors="strict")
+    except ValueError:
+        return Malformed("has text in its URL that is not UTF-8")
+
+
+def from_query(query: bytes, message_class: type[Request]) -> Request | Malformed:
     """Reads the query of a URL: a name is the path of a field, such as `filter.speakers`.
 
     A repeated field has one pair for each value.
     """
+    pairs = url_pairs(query)
+    if isinstance(pairs, Malformed):
+        return pairs
     tree: dict[str, Any] = {}
     descriptor: Any = message_class.DESCRIPTOR
     for path, value in pairs:

@@ -51,7 +51,7 @@ def _endpoint(service: TriviumService, route: PlainRoute) -> Endpoint:
 
     async def endpoint(request: Request) -> Response:
         if route.verb == "GET":
-            message = from_query(request.query_params.multi_items(), message_class)
+            message = from_query(request.scope["query_string"], message_class)
         else:
             require_content_type(request, JSON)
             body = await request.body()

@@ -147,6 +147,24 @@ async def test_call_ends_when_its_timeout_is_over() -> None:
     assert service.cancelled
 
 
+async def test_call_that_comes_too_late_is_none() -> None:
+    service = FakeRpcs()
+
+    answer = await requested(
+        application(service), "POST", RETRIEVE, json=ASKED, headers={"connect-timeout-ms": "0"}
+    )
+
+    assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"null", b" 7", b'"x"'])
+async def test_json_that_is_no_object_is_told(body: bytes) -> None:
+    answer = await requested(application(FakeRpcs()), "POST", RETRIEVE, content=body, headers=JSON)
+
+    assert answer.json()["message"] == "request: is no object of JSON"
+
+
 @pytest.mark.parametrize("given", ["", "-1", "1.5", "soon", "1" * 11, "\uff11"])
 async def test_timeout_that_is_no_number_is_refused(given: str) -> None:
     headers = [("connect-timeout-ms", given.encode())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from serving.http.messages import from_query
 from tests.unit.http.requesting import FakeRpcs, application, requested
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import filter_pb2
@@ -89,6 +90,8 @@ async def test_url_query_sets_nested_and_repeated_fields() -> None:
         "filter.labels.key=x",
         "page_size=many",
         "filter.event_time.start=yesterday",
+        "tenant=%ff",
+        "tenant=acme&filter.speakers=%c3",
     ],
 )
 async def test_url_query_that_fits_no_field_is_refused(query: str) -> None:
@@ -98,6 +101,13 @@ async def test_url_query_that_fits_no_field_is_refused(query: str) -> None:
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
     assert service.requests == []
+
+
+@pytest.mark.parametrize("query", ["tenant=Zoë", "tenant=Zo%C3%AB"])
+def test_url_query_may_have_unescaped_utf8(query: str) -> None:
+    assert from_query(query.encode(), catalog_pb.ListSegmentsRequest) == (
+        catalog_pb.ListSegmentsRequest(tenant="Zoë")
+    )
 
 
 async def test_unknown_paths_point_to_the_list_of_routes() -> None:
