@@ -94,7 +94,7 @@ GO := $(shell command -v go)
 TYPESCRIPT := clients/typescript
 
 $(VENV)/.node: $(TYPESCRIPT)/package-lock.json | $(BIN)/uv
-	@cd $(TYPESCRIPT) && npm ci --no-audit --no-fund --loglevel=error
+	@cd $(TYPESCRIPT) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(VENV)/.typescript: $(VENV)/.node $(TYPESCRIPT)/tsconfig.json $(shell find $(TYPESCRIPT)/src $(TYPESCRIPT)/test $(TYPESCRIPT)/examples -name '*.ts')
@@ -258,7 +258,7 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	@cd requirements && $(LOCK) -c dev.txt peers.in -o peers.txt
 	@cd requirements && $(LOCK) protoc.in -o protoc.txt
 	@cd requirements && $(LOCK) audit.in -o audit.txt
-	@cd requirements && $(LOCK) -c <(sed -nE '/^(grpcio-health-checking|(types-)?protobuf)==/d; s/ \\$$//; /^[^ #].*==/p' dev.txt) \
+	@cd requirements && $(LOCK) -c <(sed -nE '/^(grpcio-health-checking|(types-)?protobuf|websockets)==/d; s/ \\$$//; /^[^ #].*==/p' dev.txt) \
 	  integrations.in -o integrations.txt
 
 .PHONY: lint

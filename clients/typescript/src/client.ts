@@ -1,14 +1,15 @@
 // The client: deadlines, credentials and errors around the generated stubs.
 
-import type { SecureContextOptions } from "node:tls";
-
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient, type Interceptor } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
 
+import { openTransport } from "#transport";
+
+import { type WithDates, withTimestamps } from "./dates.js";
 import { typed } from "./errors.js";
 import { CatalogService, type GetStatsResponse } from "./gen/trivium/v1/catalog_service_pb.js";
 import type { FactSchema } from "./gen/trivium/v1/fact_pb.js";
+import type { FilterSchema } from "./gen/trivium/v1/filter_pb.js";
 import {
   type ForgetRequestSchema,
   type ForgetResponse,
@@ -22,6 +23,7 @@ import {
   type RetrieveResponse,
 } from "./gen/trivium/v1/retrieval_service_pb.js";
 import type { SegmentSchema } from "./gen/trivium/v1/segment_pb.js";
+import { checkEncrypted, type TLSOptions } from "./transport.js";
 
 export const DEFAULT_TIMEOUT_MS = 2_000;
 export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
@@ -30,17 +32,25 @@ export const DEFAULT_WRITE_TIMEOUT_MS = 60_000;
 const BUDGET_SHARE = 0.9;
 
 export interface ClientOptions {
-  /** The address with its scheme, such as "http://127.0.0.1:9000"; "https:" encrypts. */
+  /**
+   * The address with its scheme; "https:" encrypts. In Node.js that of gRPC, such as
+   * "http://127.0.0.1:9000"; in a browser that of HTTP, such as "http://127.0.0.1:8000".
+   */
   baseUrl: string;
   tenant: string;
-  /** A bearer token; a function is asked before each call, for tokens that expire. */
+  /**
+   * A bearer token; a function is asked before each call, for tokens that expire. It is only sent
+   * over TLS, or to this machine: localhost, 127.0.0.0/8 or ::1.
+   */
   token?: string | (() => string | Promise<string>);
+  /** Sends the token without TLS, as something on the way encrypts, such as a sidecar. */
+  tokenWithoutTls?: boolean;
   /** For reads. */
   timeoutMs?: number;
   /** For writes. */
   writeTimeoutMs?: number;
-  /** Certificates of a connection that is encrypted. */
-  tls?: SecureContextOptions;
+  /** Certificates of a connection that is encrypted; a browser has its own. */
+  tls?: TLSOptions;
 }
 
 export interface CallOptions {
@@ -49,13 +59,22 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-export type SegmentInit = MessageInitShape<typeof SegmentSchema>;
-export type FactInit = MessageInitShape<typeof FactSchema>;
+/** The fields of a message, and not a whole one. */
+type Init<Schema extends DescMessage> = Omit<
+  Extract<MessageInitShape<Schema>, { $typeName?: never }>,
+  "$typeName"
+>;
+/** Times are `Date`s, or Timestamps. */
+export type SegmentInit = WithDates<Init<typeof SegmentSchema>>;
+export type FactInit = WithDates<Init<typeof FactSchema>>;
+export type FilterInit = WithDates<Init<typeof FilterSchema>>;
 export type RetrieveOptions = CallOptions &
-  Omit<MessageInitShape<typeof RetrieveRequestSchema>, "tenant" | "query" | "$typeName">;
+  Omit<WithDates<Init<typeof RetrieveRequestSchema>>, "tenant" | "query" | "filter"> & {
+    filter?: FilterInit;
+  };
 export type BriefingOptions = CallOptions &
   Omit<MessageInitShape<typeof BriefingOptionsSchema>, "$typeName">;
-type Selector = NonNullable<MessageInitShape<typeof ForgetRequestSchema>["selector"]>;
+type Selector = WithDates<NonNullable<MessageInitShape<typeof ForgetRequestSchema>["selector"]>>;
 
 /**
  * A connection to the service for one tenant. Each call has a deadline and throws a `TriviumError`
@@ -71,14 +90,15 @@ export class TriviumClient {
   readonly #writeTimeoutMs: number;
 
   constructor(options: ClientOptions) {
+    if (options.token && !options.tokenWithoutTls) checkEncrypted(options.baseUrl);
     this.tenant = options.tenant;
     this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#writeTimeoutMs = options.writeTimeoutMs ?? DEFAULT_WRITE_TIMEOUT_MS;
-    const transport = createGrpcTransport({
+    const transport = openTransport({
       baseUrl: options.baseUrl,
       interceptors: options.token ? [bearer(options.token)] : [],
       defaultTimeoutMs: this.#timeoutMs,
-      ...(options.tls && { nodeOptions: options.tls }),
+      ...(options.tls && { tls: options.tls }),
     });
     this.retrieval = createClient(RetrievalService, transport);
     this.ingestion = createClient(IngestService, transport);
@@ -89,12 +109,9 @@ export class TriviumClient {
   async retrieve(query: string, options: RetrieveOptions = {}): Promise<RetrieveResponse> {
     const { timeoutMs = this.#timeoutMs, signal, ...fields } = options;
     const nanos = Math.max(1, Math.round(timeoutMs * BUDGET_SHARE * 1e6));
-    const request = create(RetrieveRequestSchema, {
-      timeBudget: { seconds: BigInt(Math.floor(nanos / 1e9)), nanos: nanos % 1e9 },
-      ...fields,
-      tenant: this.tenant,
-      query,
-    });
+    const timeBudget = { seconds: BigInt(Math.floor(nanos / 1e9)), nanos: nanos % 1e9 };
+    const given = withTimestamps<Init<typeof RetrieveRequestSchema>>({ timeBudget, ...fields });
+    const request = create(RetrieveRequestSchema, { ...given, tenant: this.tenant, query });
     return typed(this.retrieval.retrieve(request, call(timeoutMs, signal)));
   }
 
@@ -110,10 +127,18 @@ export class TriviumClient {
     items: { segments?: SegmentInit[]; facts?: FactInit[] },
     options: CallOptions = {},
   ): Promise<IngestResponse> {
-    const segments = (items.segments ?? []).map((value) => ({
-      item: { case: "segment" as const, value },
+    const segments = (items.segments ?? []).map((each) => ({
+      item: {
+        case: "segment" as const,
+        value: withTimestamps<Init<typeof SegmentSchema>>(each),
+      },
     }));
-    const facts = (items.facts ?? []).map((value) => ({ item: { case: "fact" as const, value } }));
+    const facts = (items.facts ?? []).map((each) => ({
+      item: {
+        case: "fact" as const,
+        value: withTimestamps<Init<typeof FactSchema>>(each),
+      },
+    }));
     return typed(
       this.ingestion.ingest(
         { tenant: this.tenant, items: [...segments, ...facts] },
@@ -126,7 +151,7 @@ export class TriviumClient {
   async forget(selector: Selector, options: CallOptions = {}): Promise<ForgetResponse> {
     return typed(
       this.ingestion.forget(
-        { tenant: this.tenant, selector },
+        withTimestamps<Init<typeof ForgetRequestSchema>>({ tenant: this.tenant, selector }),
         call(options.timeoutMs ?? this.#writeTimeoutMs, options.signal),
       ),
     );

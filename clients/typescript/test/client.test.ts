@@ -69,6 +69,32 @@ test("a token is sent with each call, and a function is asked for it each time",
   assert.deepEqual(sent, ["Bearer t1", "Bearer t2", "Bearer fixed", null]);
 });
 
+test("no token is sent in clear text, except where something else encrypts", async () => {
+  const { port } = server.address() as AddressInfo;
+  const before = seen.length;
+  // A name that is not of loopback, and yet leads here.
+  const options = { baseUrl: `http://0.0.0.0:${port}`, tenant: "ann", token: "secret" };
+  assert.throws(() => new TriviumClient(options), /https in baseUrl/);
+  assert.equal(seen.length, before);
+  await new TriviumClient({ ...options, tokenWithoutTls: true }).retrieve("x");
+  assert.equal(seen.at(-1)!.authorization, "Bearer secret");
+  for (const [baseUrl, isAllowed] of [
+    ["http://localhost:9000", true],
+    ["http://[::1]:9000", true],
+    ["http://127.1:9000", true],
+    ["https://memory.example", true],
+    ["http://memory.example:9000", false],
+    ["http://localhost.example:9000", false],
+    ["http://127.0.0.1.example", false],
+    ["http://127.0.0.1@memory.example", false],
+    ["http://10.0.0.1:9000", false],
+  ] as const) {
+    const open = () => new TriviumClient({ baseUrl, tenant: "ann", token: "secret" });
+    if (isAllowed) open();
+    else assert.throws(open, /clear text/);
+  }
+});
+
 test("an error carries the details of its status", async () => {
   fail = new ConnectError("two fields", Code.ResourceExhausted, undefined, [
     { desc: ErrorInfoSchema, value: { reason: "OVERLOADED", metadata: { queue: "query" } } },

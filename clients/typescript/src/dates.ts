@@ -1,0 +1,25 @@
+// Dates of JavaScript where the messages have google.protobuf.Timestamp.
+
+import type { Message } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+
+/** The fields of a message, with a `Date` wherever a Timestamp is possible. */
+export type WithDates<T> =
+  T extends Message<"google.protobuf.Timestamp"> ? T | Date
+  : T extends Message | Uint8Array | Date ? T
+  : T extends (infer Element)[] ? WithDates<Element>[]
+  : T extends object ? { [Key in keyof T]: WithDates<T[Key]> }
+  : T;
+
+/** The same fields with Timestamps; what is no plain object or list stays as it is. */
+export function withTimestamps<T>(fields: WithDates<T>): T {
+  return converted(fields) as T;
+}
+
+function converted(value: unknown): unknown {
+  if (value instanceof Date) return timestampFromDate(value);
+  if (Array.isArray(value)) return value.map(converted);
+  if (typeof value !== "object" || value === null) return value;
+  if (value instanceof Uint8Array || "$typeName" in value) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, converted(each)]));
+}
