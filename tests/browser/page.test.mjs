@@ -45,6 +45,17 @@ for (const view of VIEWS) {
   }
 }
 
+for (const scheme of ["light", "dark"]) {
+  test(`the page of routes in ${scheme} sends a request, and has no violations of axe`, () => withPage({ scheme, width: 400 }, async (page) => {
+    await page.goto(`${address}/docs`);
+    await page.getByText("POST /v1/retrieve").click();
+    await page.getByRole("button", { name: "Send" }).first().click();
+    await page.locator("pre", { hasText: "HTTP 200" }).waitFor();
+
+    assert.deepEqual(await violations(page), []);
+  }));
+}
+
 test("a question is asked and its answer opened with the keyboard alone", () => withPage({}, async (page) => {
   const focus = () => page.evaluate(() => document.activeElement.name || document.activeElement.textContent.trim());
   const tabTo = async (name) => {

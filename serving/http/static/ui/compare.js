@@ -55,7 +55,7 @@ export function Compare({ tenant, profiles, question, go }) {
   };
   return html`<${Question} state=${question} profiles=${profiles} onAsk=${ask} button="Compare">
       <${Choice} label="Second profile" name="against" state=${question} options=${[["", "the same"], ...profiles.map((name) => [name, name])]} />
-      <${Field} label="Overrides of the second (JSON)" name="againstOverrides" state=${question} />
+      <${Field} label="Second overrides (JSON)" name="againstOverrides" state=${question} />
     <//>
     <${Outcome} state=${state} said=${state.answer ? `${Math.round(100 * overlap)} % of the items are in both.` : "Choose a second profile, or overrides of the second."}>
       <div class="versus">
