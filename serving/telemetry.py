@@ -109,6 +109,9 @@ PROJECTION_PENDING = Metric(
     "gauge",
     ("projection",),
 )
+DEAD_LETTERS = Metric(
+    "trivium_dead_letters", "Rows that a projection could not apply.", "gauge", ("projection",)
+)
 EXTRACTION_TURNS = Metric(
     "trivium_extraction_turns_total",
     "Turns read for facts: `read`, or why the extractor's answer was unusable.",
@@ -150,6 +153,7 @@ ALL_METRICS = (
     INDEX_LAG,
     PROJECTION_LAG,
     PROJECTION_PENDING,
+    DEAD_LETTERS,
     EXTRACTION_TURNS,
     EXTRACTION_FACTS,
     EXTRACTION_TOKENS,

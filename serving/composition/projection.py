@@ -17,6 +17,7 @@ from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projecto
 from serving.ports.change_log import ChangeLog, Projection
 from serving.ports.embedding import Embedder, EmbeddingModel
 from serving.telemetry import (
+    DEAD_LETTERS,
     EXTRACTION_FACTS,
     EXTRACTION_TOKENS,
     EXTRACTION_TURNS,
@@ -74,6 +75,7 @@ async def _measure(
             labels = {"projection": status.projection}
             recorder.record(PROJECTION_LAG, status.lag_s, labels)
             recorder.record(PROJECTION_PENDING, status.pending, labels)
+            recorder.record(DEAD_LETTERS, status.dead_letter_count, labels)
 
 
 def keep_up(postgres: Postgres, embedder: Embedder) -> AbstractAsyncContextManager[None]:
