@@ -244,7 +244,7 @@ LOCK := ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
 
 .PHONY: lock
 lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
-	@cd requirements && $(LOCK) ../pyproject.toml -o serving.txt
+	@cd requirements && $(LOCK) --extra traces ../pyproject.toml -o serving.txt
 	@cd requirements && $(LOCK) --extra desk ../pyproject.toml -o desk.txt
 	@cd requirements && $(LOCK) --extra desk --extra models -c desk.txt ../pyproject.toml -o models.txt
 	@cd requirements && $(LOCK) --extra desk --extra rerank -c models.txt ../pyproject.toml -o rerank.txt
@@ -253,7 +253,7 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	  -c <(sed -nE '/^(cuda|nvidia|torch|triton)/d; s/ \\$$//; /^[^ #].*==/p' models.txt) \
 	  ../pyproject.toml gpu-cu12.in -o gpu-cu12.txt
 	@cd requirements && $(LOCK) -c models.txt bootstrap.in -o bootstrap.txt
-	@cd requirements && $(LOCK) --extra desk --extra models --extra rerank --extra dev -c models.txt -c bootstrap.txt \
+	@cd requirements && $(LOCK) --extra desk --extra models --extra rerank --extra traces --extra dev -c models.txt -c bootstrap.txt \
 	  ../pyproject.toml -o dev.txt
 	@cd requirements && $(LOCK) -c dev.txt peers.in -o peers.txt
 	@cd requirements && $(LOCK) protoc.in -o protoc.txt

@@ -168,6 +168,44 @@ class Recorder(Protocol):
         """Adds to a counter, sets a gauge, or observes a value in a histogram."""
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a call, measured when it has ended: for a span, which never has texts.
+
+    `kind` is "client" for a call of a store or another process, else "internal".
+    """
+
+    name: str
+    started_at: float
+    elapsed_s: float
+    attributes: Mapping[str, str | int]
+    kind: Literal["client", "internal"] = "internal"
+    failure: str = ""
+
+
+class CallTrace(Protocol):
+    """The trace of one call."""
+
+    @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits, for the log."""
+
+    def end(self, ended_at: float, code: str, steps: Sequence[Step]) -> None:
+        """Ends it, with the code of the call's status and what it consisted of."""
+
+
+class Tracer(Protocol):
+    """Traces calls; must be cheap and must not raise."""
+
+    def begin(self, method: str, parent: Mapping[str, str]) -> CallTrace:
+        """Begins the trace of a call, or goes on with that of the caller.
+
+        Args:
+            method: The full name of the RPC.
+            parent: The caller's `traceparent` and `tracestate`, as W3C's Trace Context has them.
+        """
+
+
 class NoRecorder:
     """Discards all measurements."""
 

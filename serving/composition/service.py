@@ -21,8 +21,9 @@ from serving.composition.index import SpaceParts, complete_space, previous_space
 from serving.composition.models import open_reranker
 from serving.composition.projection import projecting as projections
 from serving.composition.stores import LANGUAGE, open_graph, open_postgres
+from serving.composition.traces import open_tracer
 from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
-from serving.config.settings import RayEnvironment, Settings
+from serving.config.settings import RayEnvironment, Settings, TracesEnvironment
 from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
@@ -125,10 +126,12 @@ async def running_service(
         profiles.log_notes()
         await _warm_up(Tracer(steps), profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
         access = await stack.enter_async_context(open_access(settings, postgres.access_keys))
+        tracer = stack.enter_context(open_tracer(TracesEnvironment()))
         yield TriviumService(
             use_cases,
             profiles,
             recorder=recorder,
+            tracer=tracer,
             access=access,
             streams=OpenStreams(_share_of_calls(settings, STREAMS)),
         )

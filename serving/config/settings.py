@@ -661,6 +661,22 @@ class RayEnvironment(BaseSettings):
         return "ray_proxy"
 
 
+class TracesEnvironment(BaseSettings):
+    """The environment of OpenTelemetry, as far as it says whether there are traces."""
+
+    model_config = SettingsConfigDict(env_prefix="OTEL_", extra="ignore", frozen=True)
+
+    sdk_disabled: bool = False
+    exporter_otlp_endpoint: str = ""
+    exporter_otlp_traces_endpoint: str = ""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether an address is named that traces are sent to."""
+        named = self.exporter_otlp_endpoint or self.exporter_otlp_traces_endpoint
+        return bool(named) and not self.sdk_disabled
+
+
 def set_process_environment(
     variables: Mapping[str, str], *, replaced: Collection[str] = ()
 ) -> None:

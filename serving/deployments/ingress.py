@@ -116,6 +116,7 @@ class Fusion(Replica, TriviumService):
             service.use_cases,
             service.profiles,
             recorder=service.recorder,
+            tracer=service.tracer,
             access=service.access,
             streams=service.streams,
         )

@@ -21,6 +21,7 @@ from serving.rpc.identity.access import AUTHORIZATION
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
 from serving.rpc.status import STATUS_DETAILS, to_status
+from serving.rpc.tracing import PARENT
 
 TIMEOUT = "connect-timeout-ms"
 MAX_TIMEOUT_DIGITS = 10
@@ -48,7 +49,9 @@ class HttpCall:
         """The headers that RPCs read."""
         credentials = self._headers.getlist(AUTHORIZATION)
         request_id = self._headers.getlist(REQUEST_ID_HEADER)
+        trace = ((key, self._headers[key]) for key in PARENT if key in self._headers)
         return [
+            *trace,
             *((AUTHORIZATION, each) for each in credentials),
             *((REQUEST_ID, each) for each in request_id),
         ]

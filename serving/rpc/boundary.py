@@ -34,7 +34,8 @@ from serving.rpc.identity.rules import RULES
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.registration import Malformed
 from serving.rpc.status import STATUS_DETAILS, internal_status, to_status
-from serving.telemetry import RPC_LATENCY, Recorder
+from serving.rpc.tracing import traced
+from serving.telemetry import RPC_LATENCY, Recorder, Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,10 @@ class Guarded(Protocol):
         """Where measurements go."""
 
     @property
+    def tracer(self) -> Tracer | None:
+        """Where traces go; None for none."""
+
+    @property
     def access(self) -> Access:
         """Who may call."""
 
@@ -100,6 +105,7 @@ def rpc(
             with (
                 PENDING_CALLS.in_method(),
                 _status_of(name, grpc_context, service.recorder) as logged,
+                traced(service.tracer, name, grpc_context, logged),
                 call_deadline(grpc_context),
             ):
                 caller, admitted = _admit(name, service.access, request, grpc_context, logged)
@@ -128,6 +134,7 @@ def streaming_rpc(
         with (
             PENDING_CALLS.in_method(),
             _status_of(name, grpc_context, service.recorder) as logged,
+            traced(service.tracer, name, grpc_context, logged),
         ):
             caller, admitted = _admit(name, service.access, stream, grpc_context, logged)
             async with aclosing(method(service, admitted)) as responses:

@@ -38,6 +38,7 @@ from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.questions import RetrieveCall, StreamedCall
 from serving.rpc.recent_legs import RecentLegs
 from serving.rpc.registration import Malformed
+from serving.rpc.tracing import note_answer
 from serving.telemetry import (
     ANSWERS,
     ANSWERS_BY_LEG_ALONE,
@@ -48,6 +49,7 @@ from serving.telemetry import (
     SHED,
     NoRecorder,
     Recorder,
+    Tracer,
 )
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import ingest_service_pb2 as ingest_pb
@@ -113,6 +115,7 @@ class TriviumService:
         profiles: ProfileBook,
         *,
         recorder: Recorder | None = None,
+        tracer: Tracer | None = None,
         access: Access = OPEN,
         streams: OpenStreams | None = None,
         now: Callable[[], datetime] = now_utc,
@@ -122,6 +125,7 @@ class TriviumService:
         self.profiles = profiles
         self.rejected_profiles = ""
         self.recorder = recorder or NoRecorder()
+        self.tracer = tracer
         self.access = access
         self.streams = streams or OpenStreams(MAX_STREAMS)
         self._now = now
@@ -359,6 +363,7 @@ class TriviumService:
         await self._check_vector(call.query)
         retrieval = await retrieve(call.query, call.profile, deadline)
         self._measure(retrieval)
+        note_answer(retrieval)
         return retrieval
 
     async def _check_vector(self, query: Query) -> None:

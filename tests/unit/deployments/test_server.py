@@ -31,6 +31,7 @@ class Service:
 
     access = OPEN
     recorder = NoRecorder()
+    tracer = None
 
     def __init__(self) -> None:
         self.streams = OpenStreams(HELD)

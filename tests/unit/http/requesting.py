@@ -26,6 +26,7 @@ class FakeRpcs:
     """The service as HTTP sees it: keeps what it was asked, and answers what it was told."""
 
     recorder = NoRecorder()
+    tracer = None
 
     def __init__(self, response: Message | None = None, *, error: Exception | None = None) -> None:
         self.access: Access = OPEN

@@ -116,7 +116,12 @@ class Opened:
             here.append(RERANKER)
         self._note(settings, *here)
         yield SimpleNamespace(
-            use_cases=SimpleNamespace(), profiles={}, recorder=None, access=None, streams=None
+            use_cases=SimpleNamespace(),
+            profiles={},
+            recorder=None,
+            tracer=None,
+            access=None,
+            streams=None,
         )
 
     def _note(self, settings: Settings, *parts: str) -> None:

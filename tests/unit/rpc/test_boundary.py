@@ -55,6 +55,7 @@ class Failing:
     """A service whose only method raises an error."""
 
     recorder = NoRecorder()
+    tracer = None
     access = OPEN
 
     def __init__(self, error: Exception) -> None:
@@ -175,6 +176,7 @@ class Timed:
     """A service that notes the deadline of a budget of ten seconds."""
 
     recorder = NoRecorder()
+    tracer = None
     access = OPEN
     deadline: Deadline
 

@@ -20,7 +20,7 @@ from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON, Admission
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.rpc.service import TriviumService, UseCases
 from serving.rpc.status import STATUS_DETAILS
-from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric
+from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric, Recorder
 from tests.fakes.pipeline import FixedLeg
 from tests.support.builders import A_DAY_LATER, TENANT, segment
 from tests.support.stepped_clock import SteppedClock
@@ -58,6 +58,20 @@ async def counted(
 ) -> tuple[CountingRecorder, retrieval_service_pb2.RetrieveResponse]:
     """What is recorded of one answer, and the answer."""
     recorder = CountingRecorder()
+    service = await service_of(legs, recorder=recorder, admission=admission)
+    request = retrieval_service_pb2.RetrieveRequest(
+        tenant="acme", query="?", profile="recollection", profile_overrides=changes(**overrides)
+    )
+    return recorder, await service.Retrieve(request, context or RecordingContext())
+
+
+async def service_of(
+    legs: Mapping[str, Leg],
+    *,
+    recorder: Recorder | None = None,
+    admission: Admission | None = None,
+) -> TriviumService:
+    """A service with these legs over three segments."""
     store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
     use_cases = UseCases(
         retriever=retriever(store, legs, admission=admission),
@@ -70,13 +84,7 @@ async def counted(
         catalog=NOBODY,
         embedder=NOBODY,
     )
-    service = TriviumService(
-        use_cases, ProfileBook.load(), recorder=recorder, now=lambda: A_DAY_LATER
-    )
-    request = retrieval_service_pb2.RetrieveRequest(
-        tenant="acme", query="?", profile="recollection", profile_overrides=changes(**overrides)
-    )
-    return recorder, await service.Retrieve(request, context or RecordingContext())
+    return TriviumService(use_cases, ProfileBook.load(), recorder=recorder, now=lambda: A_DAY_LATER)
 
 
 async def test_leg_is_counted_for_hits_found_alone() -> None:

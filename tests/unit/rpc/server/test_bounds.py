@@ -43,6 +43,7 @@ class Service:
     """Answers at once; its streams stay until the caller ends them."""
 
     recorder = NoRecorder()
+    tracer = None
 
     def __init__(self, access: Access) -> None:
         self.access = access

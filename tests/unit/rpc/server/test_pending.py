@@ -46,6 +46,7 @@ class Held:
         return request
 
     recorder = NoRecorder()
+    tracer = None
     access = OPEN
 
     @rpc(RetrieveResponse)

@@ -24,6 +24,7 @@ class Methods:
     """Returns the ids of the request; the other methods are never called."""
 
     recorder = NoRecorder()
+    tracer = None
     access = OPEN
 
     def __getattr__(self, name: str) -> Any:
