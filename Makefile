@@ -302,6 +302,20 @@ test-all: $(VENV)/.dev $(AUDIT)/.audit $(if $(NODE),$(VENV)/.browser) ## Run eve
 	@$(MAKE) --no-print-directory test-integrations mutants
 	@$(BIN)/pytest -n 3 --all --require $(REQUIRED)
 
+SCHEMAS ?= default -schema-location 'https://raw.githubusercontent.com/datreeio/CRDs-catalog/main/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json'
+
+.PHONY: release-check
+release-check: $(VENV)/.dev ## Check that wheel, clients, image, chart and protos have one version, before a tag
+	@$(BIN)/python -m tests.support.release_check
+
+.PHONY: chart
+chart: ## Check the Helm chart by its schemas, with helm and kubeconform (SCHEMAS=...)
+	@for values in values values-split values-gpu; do \
+	  helm lint --quiet --strict --kube-version 1.33.0 -f deploy/helm/trivium/$$values.yaml deploy/helm/trivium && \
+	  helm template memory deploy/helm/trivium --kube-version 1.33.0 -f deploy/helm/trivium/$$values.yaml --set serviceMonitor.enabled=true \
+	    | kubeconform -strict -summary -schema-location $(SCHEMAS) || exit 1; \
+	done
+
 .PHONY: test-integrations
 test-integrations: $(INTEGRATIONS)/.integrations ## Test the plug-ins for Pipecat and LiveKit, in these frameworks
 	@$(INTEGRATIONS)/bin/python -m pytest tests/clients/pipecat tests/clients/livekit tests/unit/client -q \
