@@ -14,6 +14,8 @@ import pytest
 from serving.desk.embedded_neo4j import EmbeddedNeo4j, running_address
 from serving.desk.embedded_neo4j.watch import ErrorWatch, error_of_transaction
 from serving.domain.errors import DependencyError
+from tests.support.disk import Disk
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(240)]
 
@@ -165,6 +167,41 @@ def test_neo4j_that_answers_errors_is_started_again(
         assert server.pid not in (None, first)
         assert write_and_count(address) == 1
     assert any("TransactionStartFailed" in line for line in said)
+
+
+@pytest.mark.release
+def test_neo4j_recovers_after_a_full_disk(short_directory: Path, jar_cache: Path) -> None:
+    said: list[str] = []
+    disk = Disk(short_directory / "full")
+    disk.mount()
+    server = EmbeddedNeo4j(disk.root / "neo4j", jar_cache, heap_mb=256, on_progress=said.append)
+    try:
+        with server as address:
+            assert write_and_count(address) == 1
+            disk.fill()
+            with pytest.raises(neo4j.exceptions.DatabaseError):
+                fill_transaction_log(address)
+            disk.free()
+            assert "TransactionStartFailed" in error_of_transaction(address), "or it heals itself"
+            first = server.pid
+
+            def is_started_again() -> bool:
+                server.restart_if_dead()
+                return server.pid != first
+
+            until(is_started_again, 120)
+
+            assert write_and_count(address) == 2
+        assert any("is the disk full?" in line for line in said)
+    finally:
+        disk.unmount()
+
+
+def fill_transaction_log(uri: str) -> None:
+    """Writes until Neo4j refuses."""
+    with neo4j.GraphDatabase.driver(uri) as driver:
+        for _ in range(100):
+            driver.execute_query("CREATE (:Ballast {bytes: $bytes})", bytes="x" * 1_000_000)
 
 
 def test_failed_restart_is_retried_unless_stopped(tmp_path: Path, jar_cache: Path) -> None:

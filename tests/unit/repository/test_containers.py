@@ -70,7 +70,7 @@ def test_chart_deploys_what_the_code_would_deploy(values: str) -> None:
 
 @needs_helm
 @pytest.mark.parametrize("values", VALUES)
-def test_pods_of_the_chart_have_no_rights_and_no_secrets(values: str) -> None:
+def test_pods_have_neither_rights_nor_secrets(values: str) -> None:
     cluster = rendered(values)["RayService"]["spec"]["rayClusterConfig"]
     groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
 
@@ -88,7 +88,7 @@ def test_pods_of_the_chart_have_no_rights_and_no_secrets(values: str) -> None:
 
 
 @needs_helm
-def test_nobody_but_its_pods_reaches_rays_ports() -> None:
+def test_ports_of_ray_are_for_its_pods() -> None:
     policy = rendered("values")["NetworkPolicy"]["spec"]
 
     open_to = [rule for rule in policy["ingress"] if "ports" not in rule]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -22,43 +19,11 @@ from serving.ports.memory_store import Batch
 from tests.fixtures.postgres import QUICK
 from tests.integration.postgres.log.following import eventually
 from tests.support.builders import TENANT, ids, segment
+from tests.support.disk import Disk
 
 pytestmark = pytest.mark.postgres
 
-AMPLE_BYTES = 1 << 30
 LARGE_TEXT_WORDS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """A file system of its own, in memory."""
-
-    root: Path
-
-    def mount(self) -> None:
-        """Mounts it, or skips the test."""
-        if os.geteuid() != 0:
-            pytest.skip("only root can mount a file system of its own")
-        self.root.mkdir()
-        options = f"size={AMPLE_BYTES},mode=755"
-        command = ["mount", "-t", "tmpfs", "-o", options, "test", str(self.root)]
-        mounted = subprocess.run(command, capture_output=True, text=True)
-        if mounted.returncode:
-            pytest.skip(f"a file system cannot be mounted here: {mounted.stderr.strip()}")
-
-    def fill(self) -> None:
-        """Leaves no room for anything further."""
-        usage = os.statvfs(self.root)
-        self._resize((usage.f_blocks - usage.f_bfree) * usage.f_frsize)
-
-    def free(self) -> None:
-        self._resize(AMPLE_BYTES)
-
-    def unmount(self) -> None:
-        subprocess.run(["umount", self.root], check=True)
-
-    def _resize(self, size: int) -> None:
-        subprocess.run(["mount", "-o", f"remount,size={size}", self.root], check=True)
 
 
 @pytest.fixture
