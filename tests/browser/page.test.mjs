@@ -93,6 +93,13 @@ test("an answer shows its legs, the budget, the sum of its score, and the block"
   assert.equal(await page.locator(".hits .older").count(), outdated);
 }));
 
+test("a name that was heard wrongly is shown with the one it was read as", () => withPage({}, async (page) => {
+  await page.fill("[name=query]", "What does Idrris draw?");
+  await submit(page);
+
+  await page.locator(".notice", { hasText: "“Idrris” was read as the name “Idris”" }).waitFor();
+}));
+
 test("two profiles are compared, and lead to why an item is missing", () => withPage({ view: "compare" }, async (page) => {
   await FILLED.compare(page);
   await page.locator(".side button", { hasText: "why?" }).first().click();
