@@ -34,7 +34,7 @@ from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
-from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
+from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.legs import (
     LEGS,
     ContextLeg,
@@ -144,17 +144,18 @@ async def _warm_up(tracer: Tracer, profile: Profile, give_up: Deadline) -> None:
     caller should wait for it. The service starts even if a leg does not answer.
     """
     scope = Scope(tenant=NO_TENANT, as_of=now_utc())
-    query = Query(scope=scope, text=QUESTION)
+    # Legs that are required are asked, though there is nothing to look up.
+    required = frozenset(leg.name for leg in profile.legs if leg.weight)
+    query = Query(scope=scope, text=QUESTION, required=required)
     while not give_up.passed:
         try:
             # Traced, since the time of a first query must not count as its usual cost.
-            answer = (await tracer.trace(query, profile, give_up)).retrieval
+            await tracer.trace(query, profile, give_up)
         except TriviumError as error:
             logger.info("warm-up query failed, retrying", extra={"reason": str(error)})
+            await asyncio.sleep(RETRY_S)
         else:
-            if all(report.state is LegState.OK for report in answer.reports):
-                return
-        await asyncio.sleep(RETRY_S)
+            return
 
 
 def _steps(

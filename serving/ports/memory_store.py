@@ -141,6 +141,12 @@ class MemoryStore(Protocol):
     ) -> dict[ItemId, Item]:
         """Reads the rows of the items that exist."""
 
+    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
+        """Returns whether the tenant has facts; False is exact at this moment.
+
+        True may be of a time before all of them were erased.
+        """
+
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         """Returns the names of the tenant's entities, by `name_key`."""
 

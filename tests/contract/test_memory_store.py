@@ -257,6 +257,18 @@ async def test_a_text_search_configuration_must_exist(store: Stores) -> None:
     assert await store.count(TENANT, ids("a")) == 0
 
 
+async def test_facts_are_known_from_the_first_on(store: Stores) -> None:
+    other = TenantName("other")
+    await store.write(Batch(TENANT, [segment("a")]))
+    before = await store.has_facts(TENANT, Deadline.after(5))
+
+    await store.write(Batch(TENANT, [fact("f", "Ann", "sails", "Goa")]))
+
+    assert not before
+    assert await store.has_facts(TENANT, Deadline.after(5))
+    assert not await store.has_facts(other, Deadline.after(5))
+
+
 async def test_an_unknown_tenant_has_nothing(store: Stores) -> None:
     assert await load(store, *ids("a")) == []
     assert await store.count(TENANT, ids("a")) == 0

@@ -106,6 +106,10 @@ class InMemoryStore:
         rows = self._rows(tenant)
         return {item: rows[item].item for item in items if item in rows}
 
+    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
+        self._check_available()
+        return any(item.kind is ItemKind.FACT for item in self._rows(tenant))
+
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         self._check_available()
         items = [row.item for row in self._rows(tenant).values()]

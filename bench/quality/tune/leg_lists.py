@@ -27,11 +27,12 @@ from serving.domain.questions.query import Scope
 from serving.domain.ranking.profile import MAX_LIMIT, LegSpec, Profile, Yields
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.legs import FactsLeg
+from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP
 from serving.pipeline.retrieval.name_correction import reading
 from trivium import values
 from trivium.aio import AsyncClient
 from trivium.errors import TriviumError
-from trivium.values import Hit, LegState, Retrieval
+from trivium.values import Hit, LegReport, LegState, Retrieval
 
 PAGE = 1000
 """Rows that are read at a time."""
@@ -164,12 +165,17 @@ def _missing(retrieval: Retrieval, legs: Sequence[LegSpec]) -> Iterator[str]:
     reports = {report.leg: report for report in retrieval.leg_reports}
     for leg in legs:
         report = reports.get(leg.name)
-        # An expanding leg is skipped where the others find nothing to start from.
-        skipped = leg.expansion is not None and report and report.state is LegState.SKIPPED
         if report is None:
             yield f"{leg.name} was not queried"
-        elif report.state is not LegState.OK and not skipped:
+        elif not _is_complete(report, leg):
             yield f"{leg.name} {report.state.value} ({report.reason})".removesuffix(" ()")
+
+
+def _is_complete(report: LegReport, leg: LegSpec) -> bool:
+    if report.state is LegState.SKIPPED:
+        # An expanding leg is skipped where the others find nothing to start from.
+        return leg.expansion is not None or report.reason == NOTHING_TO_LOOK_UP
+    return report.state is LegState.OK
 
 
 def _alone(profile: Profile, leg: LegSpec) -> Mapping[str, Any]:

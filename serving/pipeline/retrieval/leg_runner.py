@@ -32,6 +32,8 @@ from serving.pipeline.index.vector_space import VectorLookup
 from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.leg import (
+    NOTHING_TO_LOOK_UP,
+    HasFacts,
     Leg,
     LegAnswer,
     LegRequest,
@@ -120,6 +122,7 @@ class LegRunner:
         profile: Profile,
         lookup: VectorLookup,
         times: Times,
+        has_facts: HasFacts,
         deadline: Deadline,
         shed: frozenset[str] = NOTHING,
     ) -> list[LegResult]:
@@ -141,6 +144,7 @@ class LegRunner:
                 depth=depth_to_read(spec.depth_for(profile.limit), profile.rank_style),
                 limit=profile.limit,
                 times=times,
+                has_facts=has_facts,
                 found_by={name: partial(_upstream_answer, tasks[name]) for name in spec.leans_on},
             )
             tasks[spec.name] = asyncio.create_task(
@@ -203,6 +207,8 @@ class LegRunner:
             raise LegSkippedError("the weight of the leg is 0")
         if shed:
             raise LegSkippedError(SHED_REASON)
+        if leg.needs_facts and _may_be_skipped(request) and not await request.has_facts():
+            raise LegSkippedError(NOTHING_TO_LOOK_UP)
 
         async def find(deadline: Deadline) -> LegAnswer:
             return await leg.find(replace(request, deadline=deadline))
@@ -222,6 +228,11 @@ class LegRunner:
         if leg is None or request.spec.leans_on:
             return None
         return self._breakers.get(leg.dependency)
+
+
+def _may_be_skipped(request: LegRequest) -> bool:
+    """Whether the caller asks neither for this leg nor for a walk from given segments."""
+    return request.spec.name not in request.query.required and not request.query.seeds
 
 
 def _state_of(answer: LegAnswer) -> tuple[LegState, str]:

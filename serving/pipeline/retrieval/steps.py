@@ -24,6 +24,7 @@ from serving.domain.errors import (
     BudgetExhaustedError,
     RequiredLegsError,
     StoreUnavailableError,
+    TriviumError,
 )
 from serving.domain.items.records import Item, ItemId, Segment, segment_id
 from serving.domain.items.text import questions_of
@@ -252,10 +253,18 @@ class RetrievalSteps:
         """Returns the legs' results, and how long they waited for embeddings, in seconds."""
         parts = questions_of(query.text) if profile.split_questions else ()
         lookup = VectorLookup(query, self._spaces.for_query(query), parts)
-        results = await self._legs.run(
-            query, profile, lookup, times, RANKING.before(deadline), shed
-        )
+        until = RANKING.before(deadline)
+        has_facts = cache(lambda: asyncio.create_task(self._has_facts(query, until)))
+        results = await self._legs.run(query, profile, lookup, times, has_facts, until, shed)
         return results, lookup.embedding_s
+
+    async def _has_facts(self, query: Query, deadline: Deadline) -> bool:
+        """Whether the tenant has facts, as far as is known: then legs search among them."""
+        ask = partial(self._store.has_facts, query.scope.tenant)
+        try:
+            return await self._store_breaker.ask(query, deadline, ask)
+        except (TriviumError, TimeoutError):
+            return True
 
     async def _signals(
         self,

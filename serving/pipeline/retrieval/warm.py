@@ -11,6 +11,8 @@ from serving.domain.errors import AllLegsFailedError, OverloadedError
 from serving.domain.questions.name_index import words_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
+from serving.pipeline.retrieval.leg_runner import LegReport
+from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.ports.words import NameResolver
 
@@ -76,4 +78,8 @@ class Warmer:
             return [
                 Warmed(leg.name, 0.0, error.reasons.get(leg.name, SKIPPED)) for leg in profile.legs
             ]
-        return [Warmed(report.leg, report.elapsed_s, report.reason) for report in reports]
+        return [Warmed(report.leg, report.elapsed_s, _why_cold(report)) for report in reports]
+
+
+def _why_cold(report: LegReport) -> str:
+    return "" if report.reason == NOTHING_TO_LOOK_UP else report.reason

@@ -417,7 +417,11 @@ async def test_displaced_item_names_its_rival(
 async def test_the_leg_that_reserved_a_place_is_named(remembering: Remember) -> None:
     near = [Segment(id=f"n{n}", text=f"near {n}x", event_time=ago(1)) for n in range(12)]
     alone = Segment(id="alone", text="nobody came", entities=("Zelda",), event_time=ago(1))
-    memory = await remembering([*near, alone], {f"near {n}x": 0.9 - n / 50 for n in range(12)})
+    # Without any fact the graph would not be asked.
+    elsewhere = Fact(id="elsewhere", subject="Mel", relation="has", object="a cat")
+    memory = await remembering(
+        [*near, alone, elsewhere], {f"near {n}x": 0.9 - n / 50 for n in range(12)}
+    )
 
     answer = await explained(memory, "hybrid_recall_reachable", "Zelda near?", limit=3)
 

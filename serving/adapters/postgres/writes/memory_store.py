@@ -20,6 +20,9 @@ from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.items.text import NAME_KEY_VERSION
 from serving.ports.memory_store import Batch, EraseReceipt, Selector, WriteReceipt
 
+MAX_TENANTS_WITH_FACTS = 100_000
+"""The capacity of what is remembered of tenants; beyond it, all is forgotten."""
+
 PROBE_S = 2.0
 """The time limit of `ready`."""
 
@@ -31,6 +34,7 @@ class PostgresMemoryStore:
         self._database = database
         self._notifications = notifications
         self._names = names
+        self._with_facts: set[TenantName] = set()
 
     async def write(self, batch: Batch) -> WriteReceipt:
         """Stores the items in one transaction, then notifies the projections."""
@@ -66,6 +70,18 @@ class PostgresMemoryStore:
                     )
                     loaded += [TO_ITEM[kind](row) for row in await cursor.fetchall()]
         return {item.item: item for item in loaded}
+
+    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
+        """Whether the tenant has facts; one that had some is not asked for again."""
+        if tenant in self._with_facts:
+            return True
+        async with self._database.search(deadline, tenant) as connection:
+            (found,) = await fetch_row(connection, _HAS_FACTS, {"tenant": tenant}, prepare=True)
+        if found:
+            if len(self._with_facts) >= MAX_TENANTS_WITH_FACTS:
+                self._with_facts.clear()
+            self._with_facts.add(tenant)
+        return bool(found)
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         return await self._names.of_tenant(tenant)
@@ -122,6 +138,14 @@ class PostgresMemoryStore:
 def _ids(items: Sequence[ItemId], kind: ItemKind) -> list[str]:
     return [item.id for item in items if item.kind is kind]
 
+
+_HAS_FACTS = f"""
+SELECT (SELECT id FROM fact
+         WHERE tenant_id = {TENANT_ID} -- tenant filter
+         ORDER BY tenant_id, id LIMIT 1) IS NOT NULL
+"""
+"""In the order of the index. EXISTS might read the whole table, where a few tenants have all rows.
+"""
 
 _LOAD = {
     kind: f"""

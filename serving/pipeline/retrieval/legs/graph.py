@@ -17,13 +17,18 @@ from serving.ports.graph import Graph
 
 
 class GraphLeg(Leg):
-    """Finds segments or facts by the relations of the entities that the question names."""
+    """Finds segments or facts by the relations of the entities that the question names.
+
+    Without facts a name leads only to what mentions it, which words find as well, and in a better
+    order (docs/ranking.md).
+    """
 
     name = "graph"
     options = frozenset({"floor", "yields", "walk"})
     projection = "graph"
     dependency = "graph"
     sheddable = True
+    needs_facts = True
 
     def __init__(self, graph: Graph, consistency: Consistency) -> None:
         self._graph = graph

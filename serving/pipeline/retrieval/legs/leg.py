@@ -17,6 +17,9 @@ from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.ports.change_log import Projection
 
+NOTHING_TO_LOOK_UP = "nothing to look up"
+"""Why a leg is skipped that could find nothing. Its answer is complete."""
+
 
 class LegSkippedError(Exception):
     """The leg has no input to search with; the message says why."""
@@ -59,6 +62,9 @@ class UpstreamAnswer:
 Times = Callable[[], NamedTimes]
 """Reads the times that a question names."""
 
+HasFacts = Callable[[], Awaitable[bool]]
+"""Whether the tenant has facts, as `MemoryStore.has_facts`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegRequest:
@@ -66,7 +72,7 @@ class LegRequest:
 
     `spec` and `query.scope` are those of this leg, with its lookback applied; `depth` is the number
     of candidates to find, `limit` the limit of the answer. `times` reads those that the question
-    names, once. `found_by` awaits the answers of its upstream legs.
+    names, once, and `has_facts` asks once. `found_by` awaits the answers of its upstream legs.
     """
 
     query: Query
@@ -76,6 +82,7 @@ class LegRequest:
     depth: int
     limit: int
     times: Times
+    has_facts: HasFacts
     found_by: Mapping[str, Callable[[], Awaitable[UpstreamAnswer]]] = field(default_factory=dict)
 
     async def found_before(self, legs: Sequence[str]) -> UpstreamAnswer:
@@ -102,6 +109,7 @@ class Leg(ABC):
         sheddable: Whether a busy service may leave it out.
         needs_question: Whether it searches for something; without, it finds the same whatever the
             question, which may be empty if all legs of the profile are such ones.
+        needs_facts: Whether it is not worth asking in a memory without facts.
         finds_sensitive: Whether it finds sensitive items, which are in PostgreSQL alone.
     """
 
@@ -111,6 +119,7 @@ class Leg(ABC):
     dependency: ClassVar[str]
     sheddable: ClassVar[bool] = False
     needs_question: ClassVar[bool] = True
+    needs_facts: ClassVar[bool] = False
     finds_sensitive: ClassVar[bool] = False
 
     @abstractmethod

@@ -20,15 +20,16 @@ from serving.domain.errors import (
 )
 from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.domain.questions.period import Period
-from serving.domain.questions.query import Filter
+from serving.domain.questions.query import Filter, Query
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, SignalSpec
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
-from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError
+from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP, Leg, LegSkippedError
 from serving.ports.embedding import Vector
+from serving.ports.memory_store import Batch
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import (
     BrokenLeg,
@@ -40,7 +41,7 @@ from tests.fakes.pipeline import (
     RecordingAccess,
 )
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, states, store_of
 
 TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
@@ -441,3 +442,72 @@ async def test_an_answer_without_a_required_leg_is_none(dense: Leg, why: str) ->
     assert list(caught.value.metadata) == ["dense"]
     assert why in caught.value.metadata["dense"]
     assert hit_ids(without) == ["a"]
+
+
+class LegOverFacts(FixedLeg):
+    """A leg that a memory without facts need not ask."""
+
+    needs_facts = True
+
+
+WITH_GRAPH = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
+
+
+async def test_without_facts_legs_over_facts_are_skipped() -> None:
+    leg = LegOverFacts("b")
+    answering = retriever(
+        await store_of(segment("a"), segment("b")), {"lexical": FixedLeg("a"), "graph": leg}
+    )
+
+    answer = await answering.retrieve(query("?"), WITH_GRAPH, soon())
+
+    assert states(answer) == {"lexical": LegState.OK, "graph": LegState.SKIPPED}
+    assert answer.reports[1].reason == NOTHING_TO_LOOK_UP
+    assert hit_ids(answer) == ["a"]
+    assert leg.requests == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [query("?", required=frozenset({"graph"})), query("?", seeds=("a",))],
+    ids=["required", "seeds"],
+)
+async def test_required_leg_or_given_seed_is_never_skipped(asked: Query) -> None:
+    leg = LegOverFacts("b")
+    answering = retriever(
+        await store_of(segment("a", entity="Ann"), segment("b")),
+        {"lexical": FixedLeg("a"), "graph": leg},
+    )
+
+    answer = await answering.retrieve(asked, WITH_GRAPH, soon())
+
+    assert states(answer)["graph"] is LegState.OK
+
+
+async def test_the_first_fact_ends_the_skipping() -> None:
+    store = await store_of(segment("a"))
+    answering = retriever(store, {"lexical": FixedLeg("a"), "graph": LegOverFacts("a")})
+    before = await answering.retrieve(query("?"), WITH_GRAPH, soon())
+
+    await store.write(Batch(TENANT, [fact("f", "Ann", "sails", "Goa")]))
+    after = await answering.retrieve(query("?"), WITH_GRAPH, soon())
+
+    assert states(before)["graph"] is LegState.SKIPPED
+    assert states(after)["graph"] is LegState.OK
+
+
+class StoreThatCannotTell(InMemoryStore):
+    """Fails to say whether there are facts."""
+
+    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
+        raise TimeoutError
+
+
+async def test_unknown_presence_of_facts_searches_them() -> None:
+    store = StoreThatCannotTell()
+    await store.write(Batch(TENANT, [segment("a")]))
+    answering = retriever(store, {"lexical": FixedLeg("a"), "graph": LegOverFacts("a")})
+
+    answer = await answering.retrieve(query("?"), WITH_GRAPH, soon())
+
+    assert states(answer)["graph"] is LegState.OK
