@@ -54,7 +54,7 @@ class Postgres:
         self.store = PostgresMemoryStore(self.database, self.notifications, self._known_names)
         self.extractions = PostgresExtractions(self.database, self.notifications)
         self.catalog = PostgresCatalog(self.database)
-        self.lexical = PostgresLexicalSearch(self.database)
+        self.lexical = PostgresLexicalSearch(self.database, self.notifications)
         self.names = PostgresNameResolver(self.database, self._known_names, self.lexical.statistics)
         self.change_log = PostgresChangeLog(self.database, self.notifications)
         self.feed = self.feed_of(WHOLE)

@@ -39,6 +39,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(600)]
 
 SAID = Segment(id="t1", speaker="Mara", text="Lotus Books hired Tom.", entities=["Tom", "Mara"])
 KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", evidence=("t1",))
+EARLIER = Fact(id="f0", subject="Mara", relation="owns", object="Lotus Books", evidence=("t1",))
 
 
 class GatedEmbedder(FakeEmbedder):
@@ -132,7 +133,7 @@ async def test_neo4j_killed_while_serving_loses_nothing(
     uri = await asyncio.to_thread(neo4j.start)
     try:
         async with local_service(postgres_dsn, uri) as memory:
-            token = (await memory.ingest([SAID])).consistency_token
+            token = (await memory.ingest([SAID, EARLIER])).consistency_token
             await until_async(lambda: _graph_is_ok(memory, token))
 
             assert neo4j.pid is not None

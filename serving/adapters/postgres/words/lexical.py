@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from serving.adapters.postgres.connection.notifications import Notifications
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.words.bm25 import find_by_bm25
 from serving.adapters.postgres.words.query_plan import Budget
@@ -17,10 +18,12 @@ from serving.domain.ranking.ranked_list import Candidate
 class PostgresLexicalSearch:
     """`LexicalSearch` in PostgreSQL."""
 
-    def __init__(self, database: Database, budget: Budget | None = None) -> None:
+    def __init__(
+        self, database: Database, notifications: Notifications, budget: Budget | None = None
+    ) -> None:
         self._database = database
         self._budget = budget or Budget()
-        self.statistics = WordStatisticsCache(database)
+        self.statistics = WordStatisticsCache(database, notifications)
 
     async def close(self) -> None:
         """Cancels background tasks."""

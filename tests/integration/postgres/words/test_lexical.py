@@ -308,7 +308,7 @@ async def test_the_answer_is_filled_though_the_plan_left_rows_out(postgres: Post
         ),
     )
     narrow = PostgresLexicalSearch(
-        postgres.database, Budget(all_rows=10, candidates=6, postings=100)
+        postgres.database, postgres.notifications, Budget(all_rows=10, candidates=6, postings=100)
     )
 
     few = await search(narrow, "boat Argo", depth=5)

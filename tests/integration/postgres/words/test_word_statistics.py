@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.words import word_statistics
 from serving.adapters.postgres.words.word_statistics import (
     UNKNOWN_SHARE,
@@ -86,7 +89,7 @@ async def test_old_statistics_are_used_once_and_recounted(postgres: Postgres) ->
     now = 0.0
     await fill(postgres)
     number = await tenant_id(postgres, TENANT)
-    cache = WordStatisticsCache(postgres.database, clock=lambda: now)
+    cache = WordStatisticsCache(postgres.database, postgres.notifications, clock=lambda: now)
 
     async def counted(segments: int) -> bool:
         async with postgres.database.work() as connection:
@@ -99,3 +102,28 @@ async def test_old_statistics_are_used_once_and_recounted(postgres: Postgres) ->
     assert await counted(4)
     assert await eventually(lambda: counted(5))
     await cache.close()
+
+
+async def test_unchanged_words_are_counted_once(postgres: Postgres) -> None:
+    now = 0.0
+    await fill(postgres)
+    number = await tenant_id(postgres, TENANT)
+    quiet = Notifications(postgres.database)  # does not listen
+    cache = WordStatisticsCache(postgres.database, quiet, clock=lambda: now)
+
+    async with postgres.database.work() as connection:
+        await cache.of_tenant(connection, number)
+        now = 1000.0
+        await cache.of_tenant(connection, number)
+        without_news = tasks()
+        quiet.announce(Channel.CHANGES)
+        await cache.of_tenant(connection, number)
+        with_news = tasks()
+    await cache.close()
+    await quiet.close()
+
+    assert with_news - without_news >= {"word-statistics"}
+
+
+def tasks() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}

@@ -82,7 +82,7 @@ async def test_scores_do_not_depend_on_other_tenants(both: Postgres) -> None:
         Batch(OTHER, [segment(f"m{place}", "mine, mine") for place in range(50)])
     )
 
-    another_process = PostgresLexicalSearch(both.database)
+    another_process = PostgresLexicalSearch(both.database, both.notifications)
     after = await search(another_process, "mine")
 
     assert before == after
@@ -298,7 +298,7 @@ async def test_words_are_counted_and_estimated_of_one_tenant(
     found = {}
     for most in (1, 0):  # which counts a tenant of one segment, and estimates it
         monkeypatch.setattr(word_statistics, "LARGEST_COUNTED_AT_ONCE", most)
-        statistics = word_statistics.WordStatisticsCache(both.database)
+        statistics = word_statistics.WordStatisticsCache(both.database, both.notifications)
         async with both.database.work() as connection:
             tenant = await find_tenant(connection, TENANT)
             assert tenant is not None
