@@ -32,8 +32,9 @@ from serving.domain.questions.name_index import NameIndex
 MAX_NAMES = 500_000
 """The capacity over all tenants; the least recently used tenants are evicted."""
 
-UNCHECKED_S = 1.0
-"""How long names are used without an update: a notification may be lost."""
+UNCHECKED_S = 30.0
+"""How long names are used without an update, if no write was announced: a process may end between a
+write and its announcement."""
 
 _Version: TypeAlias = tuple[int, int, str]
 """The tenant's id, its count of name erasures, and the epoch of the log; a change invalidates all
