@@ -101,7 +101,7 @@ class Question:
     def is_asked_by(self, stored: Statement) -> bool:
         """Whether a stored text only asks something, or repeats this question."""
         return (
-            _ONLY_QUESTIONS.fullmatch(stored.text) is not None
+            (stored.has_question and _ONLY_QUESTIONS.fullmatch(stored.text) is not None)
             or ENGLISH.questions.fullmatch(stored.text) is not None
             or jaccard(stored.words, self._words) >= REPEATED
         )
@@ -159,10 +159,9 @@ def _outdating(
         ]
         if not before or statement.has_question or len(statement.stems) > MAX_WORDS:
             continue
-        share = asked.needed_share(statement)
-        pairs += [
-            (newer, older)
-            for older in before
-            if scores[newer] >= share * scores[older] and statement.is_like(head[older])
-        ]
+        # Before the words of change are searched for, which takes longer.
+        alike = [older for older in before if statement.is_like(head[older])]
+        if alike:
+            share = asked.needed_share(statement)
+            pairs += [(newer, older) for older in alike if scores[newer] >= share * scores[older]]
     return pairs

@@ -186,11 +186,12 @@ class TenantView:
                     return bool(accepted[rows.start])
             return None
 
+        unknown = not scope.filter.selects
+
         def accepted_of(evidence: tuple[str, ...]) -> tuple[str, ...] | None:
             answers = {segment: accepts(segment) for segment in evidence}
             if all(answer is None for answer in answers.values()):
                 return None
-            unknown = not scope.filter.selects
             return tuple(
                 segment
                 for segment in evidence
