@@ -72,7 +72,7 @@ $(PEERS)/.peers: requirements/peers.txt $(VENV)/.dev
 	$(call beside_the_usual,$(PEERS))
 
 $(INTEGRATIONS)/.integrations: requirements/integrations.txt $(VENV)/.dev
-	@echo "installing the frameworks of the integrations into $(INTEGRATIONS) (about 600 MB)"
+	@echo "installing the frameworks of the integrations into $(INTEGRATIONS) (about 700 MB)"
 	$(call beside_the_usual,$(INTEGRATIONS))
 
 # Tools whose packages conflict with the others (requirements/protoc.in and audit.in).
@@ -317,9 +317,9 @@ chart: ## Check the Helm chart by its schemas, with helm and kubeconform (SCHEMA
 	done
 
 .PHONY: test-integrations
-test-integrations: $(INTEGRATIONS)/.integrations ## Test the plug-ins for Pipecat and LiveKit, in these frameworks
-	@$(INTEGRATIONS)/bin/python -m pytest tests/clients/pipecat tests/clients/livekit tests/unit/client -q \
-	  --require pipecat,livekit
+test-integrations: $(INTEGRATIONS)/.integrations ## Test what plugs into Pipecat, LiveKit, LlamaIndex and OpenAI's SDK
+	@$(INTEGRATIONS)/bin/python -m pytest tests/clients/pipecat tests/clients/livekit tests/clients/llamaindex \
+	  tests/clients/openai_agents tests/unit/client -q --require pipecat,livekit,llamaindex,openai_agents
 
 .PHONY: test-page
 test-page: $(VENV)/.dev $(VENV)/.browser ## Test the page /ui in Chromium, as `make test-all` does

@@ -133,6 +133,14 @@ def to_error(call: grpc.RpcError) -> TriviumError:
     return error_class(code, call.details() or "", _read_details(call))
 
 
+def failure_for_model(error: TriviumError | ValueError) -> str:
+    """What a tool tells its model when it fails: whether another question may help."""
+    if isinstance(error, InvalidRequestError | ValueError):
+        reason = error.message if isinstance(error, InvalidRequestError) else str(error)
+        return f"The memory cannot answer this question: {reason}. Ask another one."
+    return "The memory cannot be asked at the moment. Go on without it."
+
+
 def not_connected() -> UnavailableError:
     """The error for a connection that was not established in time."""
     return UnavailableError(grpc.StatusCode.UNAVAILABLE, "no connection within the timeout")

@@ -13,7 +13,7 @@ from langgraph.prebuilt import ToolNode
 from tests.fakes.service import Failure, FakeService
 from trivium import AsyncClient, Client
 from trivium.v1.retrieval_service_pb2 import RetrieveResponse
-from trivium_langgraph.tools import NOTHING, UNAVAILABLE, recall_tool
+from trivium_langgraph.tools import NOTHING, recall_tool
 
 ASKED = AIMessage(
     "", tool_calls=[{"name": "recall", "args": {"question": "Who sails?"}, "id": "1"}]
@@ -22,8 +22,16 @@ BLOCK = "<memory>\nNora: We sailed to Goa.\n</memory>"
 ANSWERS: list[tuple[Any, str]] = [
     (RetrieveResponse(briefing=BLOCK), BLOCK),
     (RetrieveResponse(), NOTHING),
-    (Failure(grpc.StatusCode.UNAVAILABLE, "down"), UNAVAILABLE),
+    (
+        Failure(grpc.StatusCode.UNAVAILABLE, "down"),
+        "The memory cannot be asked at the moment. Go on without it.",
+    ),
+    (
+        Failure(grpc.StatusCode.INVALID_ARGUMENT, "query: is too long"),
+        "The memory cannot answer this question: query: is too long. Ask another one.",
+    ),
 ]
+IDS = ["block", "nothing", "down", "bad question"]
 
 
 def graph_with(client: Client | AsyncClient) -> Any:
@@ -40,7 +48,7 @@ def said(state: dict[str, Any]) -> str:
     return str(message.content)
 
 
-@pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=["block", "nothing", "down"])
+@pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=IDS)
 def test_an_agent_recalls(fake_service: FakeService, answer: Any, expected: str) -> None:
     fake_service.will_answer("Retrieve", *[answer] * 9)  # a client tries again
     with Client(fake_service.address, tenant="acme") as client:
@@ -52,7 +60,7 @@ def test_an_agent_recalls(fake_service: FakeService, answer: Any, expected: str)
     assert request.limit == 3
 
 
-@pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=["block", "nothing", "down"])
+@pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=IDS)
 async def test_an_agent_recalls_in_an_event_loop(
     fake_service: FakeService, answer: Any, expected: str
 ) -> None:
