@@ -325,6 +325,10 @@ test-integrations: $(INTEGRATIONS)/.integrations ## Test what plugs into Pipecat
 test-page: $(VENV)/.dev $(VENV)/.browser ## Test the page /ui in Chromium, as `make test-all` does
 	@$(BIN)/pytest tests/integration/test_page.py tests/e2e/test_page.py -q --all --require browser
 
+.PHONY: release-check
+release-check: $(VENV)/.dev ## Build every package as for a release, install it, import it and check its types
+	@$(BIN)/pytest tests/clients/test_packages.py -q --all
+
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY="ID ID" names some
 	@$(BIN)/python -m tests.mutations --jobs 2 $(ONLY)
