@@ -95,6 +95,7 @@ test("an answer shows its legs, the budget, the sum of its score, and the block"
 
 test("a name that was heard wrongly is shown with the one it was read as", () => withPage({}, async (page) => {
   await page.fill("[name=query]", "What does Idrris draw?");
+  await page.fill("[name=budget]", "20000");
   await submit(page);
 
   await page.locator(".notice", { hasText: "“Idrris” was read as the name “Idris”" }).waitFor();
