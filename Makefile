@@ -155,6 +155,10 @@ bench-cpu: $(VENV)/.dev ## Measure where the CPU time of an answer goes; DATA=FO
 bench-recall: $(VENV)/.dev ## Measure how long a bot waits for its memory in simulated calls; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.recall $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-scale
+bench-scale: $(VENV)/.dev ## Measure one tenant as it grows, and many small ones; SEGMENTS=10000,50000,100000
+	@$(BIN)/python -m bench.scale $(if $(SEGMENTS),--segments $(SEGMENTS)) $(if $(DATA),--data $(DATA))
+
 .PHONY: bench-index
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
 	@$(BIN)/python -m bench.index.searches $(DATA)

@@ -57,13 +57,24 @@ class ServiceProcesses:
         """
         times = self._client.cpu_times()
         seconds = defaultdict(float, {CLIENT: times.user + times.system})
-        for process in (self._root, *self._root.children(recursive=True)):
+        for process in self._all():
             with contextlib.suppress(psutil.NoSuchProcess):  # its time went to its parent
                 used = process.cpu_times()
                 ended = used.children_user + used.children_system
                 role = role_of(process.name(), process.cmdline())
                 seconds[role] += used.user + used.system + ended
         return dict(seconds)
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of memory by role, a shared page divided among those that have it (PSS)."""
+        used: defaultdict[str, int] = defaultdict(int)
+        for process in self._all():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                used[role_of(process.name(), process.cmdline())] += process.memory_full_info().pss
+        return dict(used)
+
+    def _all(self) -> list[psutil.Process]:
+        return [self._root, *self._root.children(recursive=True)]
 
 
 def machine_busy_s() -> float:

@@ -445,6 +445,20 @@ async def test_compaction_keeps_what_a_new_projection_needs(postgres: Postgres) 
     assert await postgres.change_log.compact(AT_ONCE) == 0
 
 
+async def test_log_of_rewritten_items_does_not_grow(postgres: Postgres) -> None:
+    sizes = []
+    for number in range(5):
+        written = [segment("a", f"text {number}"), segment("b", f"text {number}")]
+        await postgres.store.write(Batch(TENANT, [*written, segment("gone")]))
+        await embed(postgres)
+        await postgres.store.erase(TENANT, Selector(items=(segment_id("gone"),)))
+        await project_graph(postgres)
+        await postgres.change_log.compact(AT_ONCE)
+        sizes.append(await log_size(postgres))
+
+    assert sizes[-1] == sizes[1]
+
+
 async def test_a_projection_that_stood_still_during_compactions_misses_nothing(
     postgres: Postgres,
 ) -> None:

@@ -1,0 +1,280 @@
+"""The command `python -m bench.scale`: one tenant as it grows, and small ones.
+
+Vectors are given, so that writing is measured without an encoder; segments have no session, or each
+would be embedded with the turn before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import click
+import numpy as np
+
+from bench.harness.collection import Collection, Query
+from bench.harness.connections import Connections, connected, connections_for
+from bench.harness.load import closed_loop, repeated, silent
+from bench.harness.options import HELP, chosen, data_option, numbers, out_option
+from bench.harness.processes import ServiceProcesses
+from bench.harness.results import Json, Record, Result, find, number, select, table
+from bench.harness.service import fresh_data, started
+from bench.harness.writing import projected
+from bench.reports.recording import console, recorded
+from bench.reports.report import figures, head, latency, markdown_table, parameter, table_of, value
+from trivium.aio import AsyncClient
+from trivium.values import Embedding, Segment
+
+BIG, SMALL = "scale-big", "scale-small-{:04}"
+SMALL_SEGMENTS = 200
+LOADS = (("one", 1), ("one", 8), ("small", 1))
+"""Which tenants are asked, and by how many callers."""
+WARM_UP = 50
+TOPICS = 2000
+WITHIN_S = 7200.0
+MIB = 2**20
+
+Take = Callable[[Result], None]
+
+
+class Texts:
+    """Segments of random sentences of a collection, with vectors around random topics."""
+
+    def __init__(self, collection: Collection, fingerprint: str, dimension: int) -> None:
+        segments = [each for memory in collection.memories.values() for each in memory.segments]
+        self._sentences = [part for each in segments for part in each.text.split(". ") if part]
+        self._speakers = sorted({each.speaker for each in segments})
+        self._fingerprint = fingerprint
+        self._topics = np.random.default_rng(0).normal(size=(TOPICS, dimension))
+
+    def segment(self, tenant: str, number: int) -> Segment:
+        """The segment of a number, always the same."""
+        draw = random.Random(f"{tenant} {number}")
+        noise = np.random.default_rng(draw.getrandbits(32)).normal(size=self._topics.shape[1])
+        vector = draw.choice(self._topics) + 1.2 * noise
+        vector /= np.linalg.norm(vector)
+        return Segment(
+            id=f"s{number}",
+            text=". ".join(draw.sample(self._sentences, 3)),
+            speaker=draw.choice(self._speakers),
+            embedding=Embedding(self._fingerprint, vector.tolist()),
+        )
+
+    async def write(self, client: AsyncClient, first: int, last: int) -> None:
+        """Writes the segments of these numbers in order, as fast as the service takes a stream."""
+        items = (self.segment(client.tenant, number) for number in range(first, last))
+        await client.ingest_stream(items, timeout=WITHIN_S)
+
+
+async def settled(client: AsyncClient, rows: int) -> int:
+    """Waits until all is projected; returns how many states had no counts of the tenant."""
+    without_counts = 0
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            stats = await client.stats(timeout=30)
+            without_counts += stats.tenant is None
+            pending = {each.projection: each.pending_count for each in stats.projections}
+            console.print(f"{client.tenant}: pending {pending}, {stats.index.vector_count} vectors")
+            if projected(stats) and stats.index.vector_count >= rows:
+                return without_counts
+            await asyncio.sleep(2.0)
+
+
+async def grow(client: AsyncClient, texts: Texts, size: int, small_rows: int) -> Result | None:
+    """Grows the one tenant to a size; None if an earlier run did."""
+    counts = (await client.stats(timeout=30)).tenant
+    stored = 0 if counts is None else counts.segment_count
+    if stored >= size:
+        return None
+    console.print(f"from {stored:,} to {size:,} segments")
+    since = time.perf_counter()
+    await texts.write(client, stored, size)
+    written_s = time.perf_counter() - since
+    without_counts = await settled(client, size + small_rows)
+    projected_per_s = round((size - stored) / (time.perf_counter() - since), 1)
+    return Result(
+        scenario="grow",
+        parameters={"size": size},
+        n=size - stored,
+        throughput_per_s=round((size - stored) / written_s, 1),
+        measured={"projected_per_s": projected_per_s, "states_without_counts": without_counts},
+    )
+
+
+async def ask(
+    connections: Connections, tenants: Sequence[str], callers: int, texts: Sequence[str]
+) -> Result:
+    """Asks random ones of the tenants."""
+    draw = random.Random(0)
+    asked = [Query(id=str(n), tenant=draw.choice(tenants), text=t) for n, t in enumerate(texts)]
+    await closed_loop(connections.ask, asked[:WARM_UP], callers, silent)
+    run = await closed_loop(connections.ask, asked[WARM_UP:], callers, silent)
+    return Result(
+        scenario="ask",
+        n=len(run.calls),
+        throughput_per_s=run.throughput_per_s,
+        latency=run.latency,
+        errors=run.errors,
+    )
+
+
+def footprint(data_dir: Path, pid: int, rows: int) -> dict[str, Json]:
+    """The memory of the processes, and the bytes on disk by row of all tenants."""
+    files = [path for name in ("postgres", "neo4j") for path in (data_dir / name).rglob("*")]
+    stored = sum(path.stat().st_size for path in files if path.is_file())
+    memory = ServiceProcesses(pid).memory()
+    return {
+        "memory_mib": {role: round(used / MIB) for role, used in memory.items()},
+        "disk_bytes_per_segment": round(stored / rows),
+    }
+
+
+async def measure(
+    data_dir: Path, collection: Collection, size: int, tenants: int, calls: int, take: Take
+) -> None:
+    """Starts the service, grows the one tenant to the size, and asks."""
+    small = [SMALL.format(number) for number in range(tenants)]
+    rows = size + tenants * SMALL_SEGMENTS
+    parameters: dict[str, Json] = {"size": size}
+    async with (
+        started(data_dir) as target,
+        connected(target.address, connections_for(8)) as connections,
+    ):
+        client = connections.client(BIG)
+        about = (await client.stats(timeout=30)).service
+        texts = Texts(collection, about.model_fingerprint, about.dimension)
+        for name in small:
+            await texts.write(connections.client(name), 0, SMALL_SEGMENTS)
+        if grown := await grow(client, texts, size, rows - size):
+            take(grown)
+        await settled(client, rows)
+        questions = [
+            query.text
+            for query in islice(repeated(collection.queries, WARM_UP + calls), WARM_UP + calls)
+        ]
+        for name, callers in LOADS:
+            asked = [BIG] if name == "one" else small
+            found = await ask(connections, asked, callers, questions)
+            take(replace(found, parameters={**parameters, "tenant": name, "callers": callers}))
+        assert target.pid is not None, "it was started here; this is a bug"
+        taken = footprint(data_dir, target.pid, rows)
+        take(Result(scenario="footprint", parameters=parameters, n=rows, measured=taken))
+
+
+async def restart(data_dir: Path, size: int, take: Take, *, erases: bool) -> None:
+    """Starts the service with all that is stored, and may erase the one tenant."""
+    async with started(data_dir) as target, connected(target.address, 1) as connections:
+        seconds = {"start_s": round(target.healthy_after_s or 0.0, 1)}
+        if erases:
+            since = time.perf_counter()
+            await connections.client(BIG).forget(everything=True, timeout=1800)
+            seconds["erase_s"] = round(time.perf_counter() - since, 1)
+        take(Result(scenario="restart", parameters={"size": size}, n=1, measured=seconds))
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The Markdown of a run."""
+    return f"{head(records[0])}\n{growth_table(records)}\n"
+
+
+def growth_table(records: Sequence[Record]) -> str:
+    """Questions at each size, by which power of the size the p95 grows, and what a size takes."""
+    asked: dict[str, Callable[[Record], str]] = {
+        "segments": value("parameters", "size"),
+        "asked": parameter("tenant"),
+        "callers": parameter("callers"),
+        "answers/s": value("throughput_per_s"),
+        **latency("p50", "p95"),
+    }
+    powers = [f"{name}, {callers}: {exponent(records, name, callers)}" for name, callers in LOADS]
+    rows = []
+    for each in select(records, "footprint"):
+        size = table(each, "parameters")["size"]
+        grown, again = (find(records, name, size=size) for name in ("grow", "restart"))
+        memory = table(each, "measured", "memory_mib")
+        rows.append(
+            (
+                figures(number(each, "parameters", "size")),
+                figures(number(grown, "throughput_per_s")),
+                figures(number(grown, "measured", "projected_per_s")),
+                ", ".join(f"{role} {used}" for role, used in memory.items()),
+                figures(number(each, "measured", "disk_bytes_per_segment")),
+                figures(number(again, "measured", "start_s")),
+                figures(number(again, "measured", "erase_s")),
+            )
+        )
+    taken = markdown_table(_TAKEN, rows)
+    return (
+        f"{table_of(select(records, 'ask'), asked)}\n\n"
+        f"Exponents of the p95 by the size (asked, callers): {'; '.join(powers)}.\n\n{taken}"
+    )
+
+
+_TAKEN = (
+    *("segments", "acknowledged/s", "found/s", "MiB of memory", "bytes on disk a segment"),
+    *("s to start", "s to erase"),
+)
+
+
+def exponent(records: Sequence[Record], tenant: str, callers: int) -> str:
+    """The slope of log p95 over log size between the least and the largest size."""
+    points = sorted(
+        (number(each, "parameters", "size") or 0.0, number(each, "latency", "p95_ms") or 0.0)
+        for each in select(records, "ask")
+        if (parameter("tenant")(each), parameter("callers")(each)) == (tenant, str(callers))
+    )
+    if len(points) < 2 or not points[0][1] or points[0][0] == points[-1][0]:
+        return "-"
+    (size, p95), (larger, later) = points[0], points[-1]
+    return f"{math.log(later / p95) / math.log(larger / size):.2f}"
+
+
+@click.command(context_settings=HELP)
+@data_option
+@click.option(
+    "--segments",
+    default="10000,50000,100000",
+    show_default=True,
+    callback=numbers,
+    help="The sizes of the one tenant, ascending.",
+)
+@click.option("--tenants", default=20, show_default=True, help=f"With {SMALL_SEGMENTS} segments.")
+@click.option("--calls", default=400, show_default=True, help="Questions of each loop.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder whose data stays: a run goes on where one with it ended, and erases nothing.",
+)
+@out_option
+def main(
+    data: Path | None,
+    segments: Sequence[float],
+    tenants: int,
+    calls: int,
+    keep: Path | None,
+    out: Path,
+) -> None:
+    """Fill one tenant with vectors given, and measure the service at each size."""
+    collection = chosen(data)
+    sizes = [round(size) for size in segments]
+
+    async def run(data_dir: Path, take: Take) -> None:
+        for size in sizes:
+            await measure(data_dir, collection, size, tenants, calls, take)
+            await restart(data_dir, size, take, erases=keep is None and size == sizes[-1])
+
+    with recorded("scale", collection, out, summary) as take, contextlib.ExitStack() as stack:
+        data_dir = keep or stack.enter_context(fresh_data())
+        data_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
+        asyncio.run(run(data_dir, take))
+
+
+if __name__ == "__main__":
+    main()
