@@ -25,6 +25,9 @@ PATIENCE_S = 0.75
 """The time that each part has to answer. They are asked in two steps, which end well within the
 two seconds that clients wait."""
 
+KEPT_S = 5.0
+"""How long the counts of a large tenant are kept that came too late for who asked."""
+
 Value = TypeVar("Value")
 
 
@@ -74,6 +77,7 @@ class Observer:
         self._breakers = breakers
         self._model: EmbeddingModel | None = None
         """The model as it was last known, to count its vectors while the embedder is lost."""
+        self._counting: dict[TenantName, asyncio.Task[TenantCounts]] = {}
 
     async def overview(self, tenant: TenantName) -> Overview:
         """Reads the state. Never raises: what is missing is listed in `degraded`."""
@@ -86,7 +90,7 @@ class Observer:
         )
         self._model = model
         counts, projections, dead_letters = await asyncio.gather(
-            _or_else(None, self._catalog.tenant_counts(tenant, model), "counts", degraded),
+            _or_else(None, self._count(tenant, model), "counts", degraded),
             _or_else([], self._log.status(model), "projections", degraded),
             _or_else(
                 [], self._catalog.dead_letters(tenant, MAX_DEAD_LETTERS), "dead letters", degraded
@@ -105,6 +109,30 @@ class Observer:
             entities=entities,
             degraded=list(dict.fromkeys(degraded)),
         )
+
+    async def _count(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
+        """Counts; what takes longer than the caller waits goes on, for the caller after it."""
+        task = self._counting.get(tenant)
+        if task is None:
+            task = asyncio.create_task(self._catalog.tenant_counts(tenant, model), name="counts")
+            task.add_done_callback(lambda done: self._counted(tenant, done))
+            self._counting[tenant] = task
+        try:
+            counts = await asyncio.shield(task)
+        finally:
+            if task.done():
+                self._counting.pop(tenant, None)
+        return counts
+
+    def _counted(self, tenant: TenantName, done: asyncio.Task[TenantCounts]) -> None:
+        def forget() -> None:
+            if self._counting.get(tenant) is done:
+                del self._counting[tenant]
+
+        if done.cancelled() or done.exception():
+            forget()
+        else:
+            asyncio.get_running_loop().call_later(KEPT_S, forget)
 
     def _meanwhile(self) -> str:
         return ", the previous model answers" if self._spaces.previous is not None else ""

@@ -97,6 +97,29 @@ async def test_slow_or_lost_database_is_named(
     ]
 
 
+async def test_late_counts_are_those_of_the_next_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
+    counted, calls = asyncio.Event(), 0
+
+    async def slow(*_: object) -> TenantCounts:
+        nonlocal calls
+        calls += 1
+        await counted.wait()
+        return COUNTS
+
+    observed = observer(FakeEmbedder(), FixedIndex(), returns(7), tenant_counts=slow)
+
+    first = await observed.overview(TENANT)
+    counted.set()
+    second = await observed.overview(TENANT)
+    third = await observed.overview(TENANT)
+
+    assert (first.tenant, second.tenant, third.tenant) == (None, COUNTS, COUNTS)
+    assert calls == 2, "the second has what the first began, and the third counts anew"
+
+
 async def test_a_dependency_that_is_not_asked_is_named() -> None:
     asked, not_asked = Breaker("index"), Breaker("graph")
     for question in range(FAILURES):
