@@ -32,7 +32,9 @@ MAX_WAITING = 100_000
 """How many changes are held, of about 300 bytes each. What was written behind more than these waits
 for them, whoever wrote it."""
 EMBEDDING_CHUNK = 32
-"""How many changes are embedded and stored together."""
+"""How many texts are embedded and stored together, and how many changes are looked at for them."""
+WITH_VECTORS_CHUNK = 128
+"""How many changes are looked at together after some that all had vectors."""
 GRAPH_CHUNK = 256
 """How many changes are applied to the graph together: with 64, most of the time is that of the
 transaction."""
@@ -65,9 +67,9 @@ class EmbeddingWork:
     """Embeds rows that have no current vector of the model."""
 
     projection: Projection = "embedding"
-    chunk = EMBEDDING_CHUNK
 
     def __init__(self, log: ChangeLog, embedder: Embedder) -> None:
+        self.chunk = EMBEDDING_CHUNK
         self._log = log
         self._embedder = embedder
 
@@ -82,8 +84,9 @@ class EmbeddingWork:
         """Embeds what lacks a vector; a text on which the model fails is dead-lettered."""
         model = await self.model()
         tasks = await self._log.embedding_tasks(changes, model)
-        if tasks:
-            await self._embed(tasks, model)
+        self.chunk = EMBEDDING_CHUNK if tasks else WITH_VECTORS_CHUNK
+        for start in range(0, len(tasks), EMBEDDING_CHUNK):
+            await self._embed(tasks[start : start + EMBEDDING_CHUNK], model)
 
     async def _embed(self, tasks: Sequence[EmbeddingTask], model: EmbeddingModel) -> None:
         """Embeds and stores together; if that fails, one by one, to find the failing ones.
