@@ -62,6 +62,10 @@ def run(settings: Settings, *, dry_run: bool, failed: bool) -> None:
             "no extractor: set TRIVIUM_EXTRACTION__API__URL and TRIVIUM_EXTRACTION__API__MODEL"
         )
 
+    if dry_run and settings.postgres.dsn is None and not (settings.data_dir / "postgres").exists():
+        click.echo(f"nothing is stored in {settings.data_dir}")
+        return
+
     async def work(dsn: str) -> None:
         await migrate(dsn)
         tally = Tally()

@@ -21,7 +21,7 @@ from trivium.cli.output import counter, json_option, plain, print_json, stdout, 
 from trivium.files.reading import Found
 from trivium.values import Item
 from trivium_importers.qdrant import TEXT_KEYS
-from trivium_importers.sources import QDRANT, SOURCES, read_exported
+from trivium_importers.sources import CSV, QDRANT, SOURCES, read_exported
 from trivium_importers.translation import Translation, Unmapped
 
 MAX_EXAMPLE = 40
@@ -45,7 +45,8 @@ MAX_EXAMPLE = 40
     "--text-key",
     default="",
     metavar="KEY",
-    help=f"Where a payload of Qdrant has its text.  [default: the first of {', '.join(TEXT_KEYS)}]",
+    help="Where a payload of Qdrant, or a row of CSV, has its text.  "
+    f"[default: the first of {', '.join(TEXT_KEYS)}]",
 )
 @click.option(
     "--tenant-from-scope",
@@ -70,13 +71,13 @@ def trivium_import(
 ) -> None:
     """Stores what another memory exported, and reports what was not mapped.
 
-    SOURCE is mem0, graphiti, zep, letta, qdrant or cogx. A FILE is a JSON
-    document or JSON lines; - is standard input, and a folder stands for its
-    files of JSON. Importing a file again changes nothing. Records that cannot be
+    SOURCE is mem0, graphiti, zep, letta, qdrant or cogx, whose FILE is a JSON
+    document or JSON lines, or a folder of such files; or it is markdown, text
+    or csv. - is standard input. Importing a file again changes nothing. Records that cannot be
     read are reported; the others are stored.
     """
-    if text_key and source != QDRANT:
-        raise click.UsageError(f"--text-key is for {QDRANT} only")
+    if text_key and source not in (QDRANT, CSV):
+        raise click.UsageError(f"--text-key is for {QDRANT} and {CSV} only")
     translation = Translation()
     found = _counted(read_exported(source, files, translation, text_key=text_key))
     problems = translation.problems

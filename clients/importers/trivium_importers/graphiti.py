@@ -18,6 +18,7 @@ from trivium_importers.translation import Exported, Mapped, Translate, Translati
 
 LISTS: Mapping[str, str] = {
     "episodes": "episode",
+    "messages": "episode",
     "nodes": "node",
     "entities": "node",
     "edges": "edge",
@@ -27,6 +28,8 @@ LISTS: Mapping[str, str] = {
 }
 """The lists of a document, and the kind of record in them."""
 SCOPES = ("group_id", "graph_uuid", "user_uuid")
+SESSIONS = ("thread_uuid", "thread_id", "session_id")
+"""Of versions 4, 3 and 2 of Zep's client."""
 METADATA = ("episode_metadata", "metadata")
 MESSAGE = "message"
 ENTITY = "entity"
@@ -57,7 +60,7 @@ def items(records: Iterable[Record], translation: Translation) -> Iterator[Found
     graph = _Graph()
     for record in records:
         for kind, part in _parts(record, translation):
-            graph.records[kind].append(part)
+            graph.records[kind].append(_with_uuid(part))
     _read_names(graph)
     for link in graph.records["link"]:
         _read_link(graph, link, translation)
@@ -79,7 +82,7 @@ def _translations(graph: _Graph) -> Mapping[str, Translate]:
 def _parts(record: Record, translation: Translation) -> Iterator[tuple[str, Record]]:
     """The records of a document with lists, and their kinds."""
     named = LISTS.keys() & record.fields.keys()
-    if "uuid" in record.fields or not named:
+    if {"uuid", "uuid_"} & record.fields.keys() or not named:
         yield _kind(record), record
         return
     for name in sorted(named):
@@ -87,6 +90,15 @@ def _parts(record: Record, translation: Translation) -> Iterator[tuple[str, Reco
             yield _kind(each, LISTS[name]), each
     for name in sorted(record.fields.keys() - named):
         translation.leave_out("document", record.place, record.fields[name], name)
+
+
+def _with_uuid(record: Record) -> Record:
+    """The record with the name that version 3 of Zep's client gives its `uuid`."""
+    if "uuid_" not in record.fields:
+        return record
+    fields = dict(record.fields)
+    fields["uuid"] = fields.pop("uuid_")
+    return Record(record.place, fields)
 
 
 def _kind(record: Record, listed: str = "node") -> str:
@@ -138,24 +150,41 @@ def _string(record: Record, name: str) -> str:
 
 
 def _episode(graph: _Graph, episode: Exported) -> Iterator[Found[Item]]:
-    uuid, speaker = episode.needed("uuid"), episode.string("role_name")
-    text, is_message = episode.needed("content"), episode.string("source") == MESSAGE
+    uuid, (speaker, role) = episode.needed("uuid"), _speaker(episode)
+    is_message = episode.first("source") == MESSAGE or _is_of_thread(episode)
+    text = episode.needed("content")
     if is_message and not speaker and (spoken := _SPOKEN.fullmatch(text)):
         speaker, text = spoken["speaker"].strip(), spoken["text"]
     segment = Segment(
         id=uuid,
         text=text,
-        title=episode.string("name"),
+        title="" if _is_of_thread(episode) else episode.string("name"),
         kind="turn" if is_message else "note",
         speaker=speaker,
-        session=graph.sessions.get(uuid, "") or episode.string("thread_uuid"),
+        session=graph.sessions.get(uuid, "") or episode.first(*SESSIONS),
         event_time=_first_time(episode, "valid_at", "reference_time", "created_at"),
-        labels=labels(episode, *SCOPES, "role", "source_description", *METADATA),
+        labels=labels(episode, *SCOPES, "source_description", *METADATA, given=role),
         entities=first_values(episode, "mentions", graph.mentions[uuid]),
     )
     # Its edges name it as their evidence.
     episode.strings("entity_edges")
     yield episode.found(segment, episode.first(*SCOPES))
+
+
+def _is_of_thread(episode: Exported) -> bool:
+    """Whether it is a message of one of Zep's sessions or threads, and no episode of a graph."""
+    return "source" not in episode.fields and bool({"role", "role_type"} & episode.fields.keys())
+
+
+def _speaker(episode: Exported) -> tuple[str, dict[str, str]]:
+    """Who speaks, and a label with the role; each version of Zep names them otherwise."""
+    if "role_type" in episode.fields:
+        speaker, role = episode.string("role"), episode.string("role_type")
+    elif _is_of_thread(episode):
+        speaker, role = episode.string("name"), episode.string("role")
+    else:
+        speaker, role = episode.string("role_name"), episode.string("role")
+    return speaker, {"role": role} if role else {}
 
 
 def _summary(kind: str, node: Exported) -> Iterator[Found[Item]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +16,9 @@ from trivium_importers.translation import Exported, Translation
 
 TEXT_KEYS = ("text", "document", "page_content", "content", "data")
 """Where the text of a payload is looked for; LangChain, mem0 and FastEmbed write the last four."""
+NODE = "_node_content"
+"""Where LlamaIndex writes a whole node, as JSON; its metadata are in the payload, too."""
+LINKS = ("_node_type", "document_id", "doc_id", "ref_doc_id")
 TIME_KEYS = ("timestamp", "created_at")
 
 
@@ -23,12 +27,12 @@ def items(
 ) -> Iterator[Found[Item]]:
     """Points become segments; `text_key` is where their text is, by default one of `TEXT_KEYS`."""
 
-    def point(exported: Exported) -> Iterator[Found[Item]]:
-        return _point(exported, (text_key,) if text_key else TEXT_KEYS)
+    def translate(exported: Exported) -> Iterator[Found[Item]]:
+        return point(exported, (text_key,) if text_key else TEXT_KEYS)
 
     for record in records:
         for each in _points(record, translation):
-            yield from translation.items("point", each, point)
+            yield from translation.items("point", each, translate)
 
 
 def _points(record: Record, translation: Translation) -> Iterator[Record]:
@@ -43,9 +47,14 @@ def _points(record: Record, translation: Translation) -> Iterator[Record]:
     translation.leave_out("page", page.place, next_page, "next_page_offset")
 
 
-def _point(point: Exported, text_keys: Sequence[str]) -> Iterator[Found[Item]]:
+def point(point: Exported, text_keys: Sequence[str]) -> Iterator[Found[Item]]:
+    """The segment of a point: its payload has the text under one of the keys, and the rest.
+
+    Raises:
+        ValueError: It has no text, or no id.
+    """
     payload = point.within("payload")
-    text = payload.first(*text_keys)
+    text = payload.first(*text_keys) or _text_of_node(payload)
     if not text.strip():
         keys = ", ".join(text_keys)
         raise ValueError(f"its payload has no text ({keys}); --text-key names another key")
@@ -60,6 +69,19 @@ def _point(point: Exported, text_keys: Sequence[str]) -> Iterator[Found[Item]]:
         keywords=keywords(payload, "tags", "keywords", "categories"),
     )
     yield point.found(replace(segment, labels=labels(payload, *payload.rest())))
+
+
+def _text_of_node(payload: Exported) -> str:
+    """The text of LlamaIndex's node; empty if it is none. What links it to documents is read."""
+    try:
+        node = json.loads(payload.string(NODE) or "{}")
+        resource = node.get("text_resource") or {}
+        text = node.get("text") or resource.get("text") or ""
+    except (AttributeError, RecursionError, ValueError) as error:
+        raise ValueError(f"{NODE!r} is no node of LlamaIndex: {error}") from error
+    for name in LINKS:
+        payload.fields.get(name)
+    return text if isinstance(text, str) else ""
 
 
 def _id(value: object) -> str:
