@@ -4,6 +4,8 @@ A tenant's language is its `text_search_config`, the name of a stemmer (`stems.p
 without a file has stems and no words.
 """
 
+from collections.abc import Set as AbstractSet
+
 from serving.domain.languages.arabic import ARABIC
 from serving.domain.languages.danish import DANISH
 from serving.domain.languages.dutch import DUTCH
@@ -46,9 +48,27 @@ _LANGUAGES = {
 }
 
 
+_WITH_CHANGES = (ENGLISH, DUTCH, FRENCH, GERMAN, SPANISH)
+
+
+def language_of_words(words: AbstractSet[str]) -> Language:
+    """The language that most of the function words are of, among those with words of change.
+
+    English without any, and of equal counts: a tenant's turns may be of several languages.
+    """
+    return max(_WITH_CHANGES, key=lambda language: len(words & language.function_words))
+
+
 def language_of(text_search_config: str) -> Language:
     """The language of this name; without words if none are known."""
     return _LANGUAGES.get(text_search_config, Language(text_search_config))
 
 
-__all__ = ["ENGLISH", "LANGUAGE_NAMES", "Language", "language_of", "stemmer_of"]
+__all__ = [
+    "ENGLISH",
+    "LANGUAGE_NAMES",
+    "Language",
+    "language_of",
+    "language_of_words",
+    "stemmer_of",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from serving.domain.languages.language import Language, digits_of, word_set
+from serving.domain.languages.language import Language, any_of, digits_of, word_set
 
 # The list of Snowball, as PostgreSQL has it, and what an apostrophe leaves of a verb.
 _FUNCTION_WORDS = word_set(
@@ -69,13 +69,18 @@ jan feb mar apr aug sept sep oct nov dec
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
 
 _CHANGES = """
-actually again anymore cancel(?:led|ed)? chang(?:e|ed|es|ing) correction dropped instead mistake
-moved now postponed pushed quit replaced rescheduled shifted sold stopped swapped switch(?:ed|ing)?
+actually again anymore cancel(?:led|ed)? chang(?:e|ed|es|ing) correction dropped finally instead
+mistake moved new now postponed pushed quit replaced rescheduled shifted sold stopped swapped
+switch(?:ed|ing)?
 """
 
 _CHANGES_IN_WORDS = (
-    "after all|any more|back (?:in|on|to)|called off|from now on|make (?:it|that)|mixed up"
-    "|no longer|put (?:back|off)|turns out|(?:gave|given|put|goes|gone|went) up|(?:gone|went) down"
+    "after all|any more|back (?:in|on|to)|called off|change of|from now on|make (?:it|that)"
+    "|mixed up|no (?:longer|more)|put (?:back|off)|these days|turns out"
+    "|(?:gave|given|put|goes|gone|went) up|(?:gone|went) down|(?:takes?|taken|taking|took) over"
+    f"|(?:from|since) (?:(?:last|next) )?(?:{'|'.join([*_WEEKDAYS.split(), *_MONTHS.split()])}"
+    "|today|tomorrow|week|month|year)"
+    "|(?:days?|hours?|minutes?|months?|weeks?) (?:earlier|later|sooner)|(?:is|are) (?:off|out|over)"
 )
 
 _PAST = """
@@ -87,6 +92,7 @@ _SINGLE = (
     "when|where|who|whose|whom|which|still|now|currently"
     "|how (?:big|early|far|late|long|many|much|often|old|tall)"
     "|what(?:'s| is| time| days?| date| number| code)"
+    r"|(?:what|which) \w+ (?:\w+ )?(?:is|are|does|do|should|has|have|can|will|needs?)"
 )
 
 _AUXILIARY = "am|are|can|do|does|has|have|is|may|must|should|will"
@@ -115,16 +121,11 @@ _CALENDAR_SET = frozenset(_CALENDAR.split())
 _CONNECTOR_SET = frozenset(_CONNECTORS.split())
 
 
-def _any_of(words: str, more: str = "", flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
-    """Finds one of the words, or what else `more` matches."""
-    return re.compile(rf"\b(?:{'|'.join([*words.split(), *([more] if more else [])])})\b", flags)
-
-
-_DAYS = _any_of(
+_DAYS = any_of(
     f"{_WEEKDAYS} {_WEEKDAYS.replace('day', 'days')} {_MONTHS} {_TIMES} {_ORDINALS}",
     r"twenty-\w+|\d+(?:st|nd|rd|th)|\d{1,2}:\d\d|\d{1,2} ?[ap]m",
 )
-_AMOUNTS = re.compile(rf"\d|{_any_of(_NUMBERS).pattern}", re.IGNORECASE)
+_AMOUNTS = re.compile(rf"\d|{any_of(_NUMBERS).pattern}", re.IGNORECASE)
 _NAMES = re.compile(r"(?<=[\w,;] )[^\W\d_a-z]\w+")
 
 ENGLISH = Language(
@@ -139,18 +140,18 @@ ENGLISH = Language(
     possessive=re.compile(r"['’]s\b", re.IGNORECASE),
     months=tuple(_MONTHS.split()),
     weekdays=tuple(_WEEKDAYS.split()),
-    changes=_any_of(_CHANGES, _CHANGES_IN_WORDS),
-    past=_any_of(_PAST, "used to|back then|at first"),
+    changes=any_of(_CHANGES, _CHANGES_IN_WORDS, re.NOFLAG),
+    past=any_of(_PAST, "used to|back then|at first"),
     single=re.compile(rf"\b(?:{_SINGLE})\b|^(?:{_AUXILIARY})\b", re.IGNORECASE),
     values=(
         (
-            _any_of(
+            any_of(
                 "when", "what time|(?:what|which) (?:date|days?|month)|how (?:early|late|often)"
             ),
             _DAYS,
         ),
-        (_any_of("number code dose price rent", "how (?:many|much)"), _AMOUNTS),
-        (_any_of("where who whom whose which"), _NAMES),
+        (any_of("number code dose price rent", "how (?:many|much)"), _AMOUNTS),
+        (any_of("where who whom whose which"), _NAMES),
     ),
     questions=re.compile(
         r"(?:(?:when|where|who|what|how|why)(?:'s| is| are| was| were| do| does| did| will| can)"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from serving.domain.languages.language import Language, digits_of, word_set
+import re
+
+from serving.domain.languages.language import Language, any_of, digits_of, word_set
 
 # The list of Snowball, as PostgreSQL has it.
 _FUNCTION_WORDS = word_set(
@@ -25,11 +27,63 @@ zéro=0 un=1 deux=2 trois=3 quatre=4 cinq=5 six=6 sept=7 huit=8 neuf=9 une=1
 """
 )
 
+_CHANGES = any_of(
+    r"""
+annulée?s? chang(?:é|ée|ées|és|ement) correction déménag(?:e|é|ée) désormais finalement maintenant
+nouve(?:au|l|lle|lles) plutôt remplacée? reportée?s? repoussée?s? vendue?s? à_la_place
+à_partir_d[eu] au_lieu_de en_fait (?:ne_|n['’])\w+_plus plus_tard
+""",
+    flags=re.NOFLAG,
+)
+
+_PAST = any_of(
+    r"""
+ancien(?:ne|s)? auparavant au_début avai(?:ent|s|t) avant d['’]abord étai(?:ent|s|t) initialement
+précédente?s?
+"""
+)
+
+_SINGLE = any_of(
+    r"""
+actuellement combien encore maintenant où quand quel(?:le|les|s)? qui ^(?:est|peut|peux|puis|sont)
+"""
+)
+
+_ASKS_FOR_DAY = any_of(
+    r"""
+quand quelle_(?:date|heure) quel_(?:jour|mois)
+"""
+)
+
+_DAYS = any_of(
+    r"""
+lundi mardi mercredi jeudi vendredi samedi dimanche janvier février mars avril mai juin juillet
+août septembre octobre novembre décembre demain heures? matin midi minuit semaine soir après-midi
+le_\d\d? \d\d?_?h \d\d?:\d\d
+"""
+)
+
+_ASKS_FOR_AMOUNT = any_of(
+    r"""
+code combien coûte loyer numéro prix
+"""
+)
+
+_AMOUNTS = any_of(
+    r"""
+\d+ deux trois quatre cinq six sept huit neuf dix vingt trente cent mille
+"""
+)
+
 FRENCH = Language(
     "french",
     stop_words=_FUNCTION_WORDS,
     function_words=_FUNCTION_WORDS,
     not_names=_FUNCTION_WORDS,
+    changes=_CHANGES,
+    past=_PAST,
+    single=_SINGLE,
+    values=((_ASKS_FOR_DAY, _DAYS), (_ASKS_FOR_AMOUNT, _AMOUNTS)),
     digits=_DIGITS,
     repeats={"double": 2, "triple": 3},
 )

@@ -27,7 +27,8 @@ class Language:
         possessive: What is added to a name to say that it owns something.
         months: The names of months, short ones too.
         weekdays: The names of the days of a week.
-        changes: Finds words by which people say that something has changed.
+        changes: Finds words by which people say that something has changed, in a text without case;
+            many texts are searched for it, and ignoring case takes several times as long.
         past: Finds words of a question that asks for what once held.
         single: Finds words of a question that one value answers, the present one.
         values: For a question that asks for a value of a kind, and a text that has one.
@@ -72,3 +73,9 @@ def word_set(words: str) -> frozenset[str]:
 def digits_of(pairs: str) -> dict[str, str]:
     """The digits of a list such as `"one=1 two=2"`, by their words."""
     return dict(zip(digits, digits, strict=True)) | dict(pair.split("=") for pair in pairs.split())
+
+
+def any_of(words: str, more: str = "", flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
+    """Finds one of the words, or what else `more` matches; "_" is a blank within one."""
+    parts = [word.replace("_", " ") for word in words.split()]
+    return re.compile(rf"\b(?:{'|'.join([*parts, *([more] if more else [])])})\b", flags)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from serving.domain.languages.language import Language, digits_of, word_set
+import re
+
+from serving.domain.languages.language import Language, any_of, digits_of, word_set
 
 # The list of Snowball, as PostgreSQL has it.
 _FUNCTION_WORDS = word_set(
@@ -39,11 +41,63 @@ cero=0 uno=1 dos=2 tres=3 cuatro=4 cinco=5 seis=6 siete=7 ocho=8 nueve=9 una=1
 """
 )
 
+_CHANGES = any_of(
+    r"""
+ahora aplazad[ao] cambi(?:a|an|ado|amos|aron|o|os|ó) cancelad[ao] corrección mud(?:ado|amos|é|ó)
+nuev[ao]s? pospuest[ao] retras(?:a|ado|ada|ó) vendid[ao] vuelv(?:e|en|o) al_final de_nuevo
+desde_(?:ahora|hoy|el) en_(?:lugar|vez)_de más_tarde otra_vez ya_no
+""",
+    flags=re.NOFLAG,
+)
+
+_PAST = any_of(
+    r"""
+al_principio ante(?:rior|riormente|s) era[ns]? fue(?:ron)? había primero solía[ns]? tenía[ns]?
+"""
+)
+
+_SINGLE = any_of(
+    r"""
+ahora aún cuándo cuál(?:es)? cuánt[ao]s? dónde quién(?:es)? todavía
+qué_(?:código|día|fecha|hora|número) ^(?:es|está|están|hay|puede|pueden|puedo|son|tiene|tienen)
+"""
+)
+
+_ASKS_FOR_DAY = any_of(
+    r"""
+cuándo qué_(?:día|fecha|hora|mes)
+"""
+)
+
+_DAYS = any_of(
+    r"""
+lunes martes miércoles jueves viernes sábado domingo enero febrero marzo abril mayo junio julio
+agosto septiembre octubre noviembre diciembre hoy mañana mediodía noche semana tarde el_\d\d?
+\d\d?:\d\d
+"""
+)
+
+_ASKS_FOR_AMOUNT = any_of(
+    r"""
+alquiler código cuánt[ao]s? cuesta número precio
+"""
+)
+
+_AMOUNTS = any_of(
+    r"""
+\d+ dos tres cuatro cinco seis siete ocho nueve diez veinte treinta cien mil
+"""
+)
+
 SPANISH = Language(
     "spanish",
     stop_words=_FUNCTION_WORDS,
     function_words=_FUNCTION_WORDS,
     not_names=_FUNCTION_WORDS,
+    changes=_CHANGES,
+    past=_PAST,
+    single=_SINGLE,
+    values=((_ASKS_FOR_DAY, _DAYS), (_ASKS_FOR_AMOUNT, _AMOUNTS)),
     digits=_DIGITS,
     repeats={"doble": 2, "triple": 3},
 )

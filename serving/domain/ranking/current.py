@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 
-from serving.domain.languages import ENGLISH
+from serving.domain.languages import ENGLISH, Language, language_of_words
 from serving.domain.ranking.diversity import jaccard, words_of
 
 HEAD = 16
@@ -26,13 +28,21 @@ QUESTION_SHARE = 0.5
 REPEATED = 0.8
 """The share of common words from which a text repeats the question."""
 
+MAX_REPEATED_LENGTH = 2
+"""How many times as long as the question a text that repeats it is at most."""
+
 NEEDED_SHARE = (math.inf, 0.6, 0.4, 0.25)
 """The share of the older statement's score that a newer one needs to take its place, by how many of
 three things speak for it: the question has one answer at a time, the newer statement has words of
 change, and it has a value of the kind that is asked for. Without any nothing is moved."""
 
-LIKENESS = 0.1
-"""The cosine of their words from which two statements are about one thing."""
+LIKENESS = 0.05
+"""The cosine of their words from which two statements are about one thing. A word counts by how few
+of the candidates have it: a name that all of them share does not make two of them alike."""
+
+UNSAID_LIKENESS = 0.25
+"""The same for a newer statement that says neither that something changed, nor the kind of value
+that is asked for: "The guest wifi is open" is no new password."""
 
 MAX_WORDS = 20
 """Who says that something has changed says little besides; longer texts take nobody's place."""
@@ -69,14 +79,14 @@ class Statement:
         return words_of(self.text)
 
     @cached_property
+    def language(self) -> Language:
+        """The language of its words, of those that have words of change; else English."""
+        return language_of_words(self.words)
+
+    @cached_property
     def stems(self) -> frozenset[str]:
         """The beginnings of its words, without stop words."""
-        return frozenset(word[:STEM] for word in self.words - ENGLISH.stop_words)
-
-    def is_like(self, other: Statement) -> bool:
-        """Whether both are about one thing."""
-        common = len(self.stems & other.stems)
-        return common > 0 and common >= LIKENESS * math.sqrt(len(self.stems) * len(other.stems))
+        return frozenset(word[:STEM] for word in self.words - self.language.stop_words)
 
     @cached_property
     def has_question(self) -> bool:
@@ -86,38 +96,71 @@ class Statement:
     @cached_property
     def tells_of_change(self) -> bool:
         """Whether it has words of change."""
-        return ENGLISH.changes.search(self.text) is not None
+        return self.language.changes.search(self.text.casefold()) is not None
 
 
 class Question:
     """The question: what kind of answer it has."""
 
     def __init__(self, text: str) -> None:
+        text = text.lstrip("¿ ")
         self._words = words_of(text)
-        self.asks_for_past = ENGLISH.past.search(text) is not None
-        self._has_one_answer = ENGLISH.single.search(text) is not None
-        self._values = [value for asks, value in ENGLISH.values if asks.search(text)]
+        self._length = len(text)
+        language = language_of_words(self._words)
+        self.asks_for_past = language.past.search(text) is not None
+        self._has_one_answer = language.single.search(text) is not None
+        self._values = [value for asks, value in language.values if asks.search(text)]
 
     def is_asked_by(self, stored: Statement) -> bool:
         """Whether a stored text only asks something, or repeats this question."""
         return (
             (stored.has_question and _ONLY_QUESTIONS.fullmatch(stored.text) is not None)
             or ENGLISH.questions.fullmatch(stored.text) is not None
-            or jaccard(stored.words, self._words) >= REPEATED
+            # Longer texts have other words; to split them takes time.
+            or (
+                len(stored.text) <= MAX_REPEATED_LENGTH * self._length
+                and jaccard(stored.words, self._words) >= REPEATED
+            )
         )
 
-    def needed_share(self, newer: Statement) -> float:
-        """The share of an older statement's score that a newer one needs to take its place."""
+    def needs(self, newer: Statement) -> tuple[float, float]:
+        """What a newer statement needs to take an older one's place.
+
+        Returns:
+            The share of the older one's score, and the likeness to it.
+        """
         values = any(value.search(newer.text) for value in self._values)
-        return NEEDED_SHARE[self._has_one_answer + newer.tells_of_change + values]
+        share = NEEDED_SHARE[self._has_one_answer + newer.tells_of_change + values]
+        return share, LIKENESS if newer.tells_of_change or values else UNSAID_LIKENESS
+
+
+class Likeness:
+    """How much two of these statements are about one thing, by the words that few of them have."""
+
+    def __init__(self, head: Sequence[Statement]) -> None:
+        self._stems = [each.stems for each in head]
+        counts = Counter(chain.from_iterable(self._stems))
+        of_count = [math.log((HEAD + 1) / n) ** 2 for n in range(1, len(head) + 1)]
+        self._worth = {stem: of_count[n - 1] for stem, n in counts.items()}
+        self._lengths = [math.sqrt(self._sum(stems)) for stems in self._stems]
+
+    def of(self, one: int, other: int) -> float:
+        """The cosine of the words of two of them, by their places."""
+        common = self._stems[one] & self._stems[other]
+        if not common:
+            return 0.0
+        return self._sum(common) / (self._lengths[one] * self._lengths[other])
+
+    def _sum(self, stems: Iterable[str]) -> float:
+        return sum(map(self._worth.__getitem__, stems))
 
 
 def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     """Puts statements before stored questions, and newer ones in the place of those they outdate.
 
     A newer statement takes the place of an older one if it is short, asks nothing, is about the
-    same thing, and has a large enough share of the older one's score (`NEEDED_SHARE`). The older
-    one follows. A question for the past leaves them in place.
+    same thing (`Likeness`), and has a large enough share of the older one's score (`NEEDED_SHARE`).
+    The older one follows. A question for the past leaves them in place.
 
     Args:
         question: What was asked.
@@ -128,9 +171,11 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
         each.score * QUESTION_SHARE if asked.is_asked_by(each) else each.score for each in head
     ]
     places, outdated_by = list(scores), dict[int, int]()
+    lifted = set[int]()
     if not asked.asks_for_past:
         for newer, older in _outdating(asked, head, scores):
             places[newer] = max(places[newer], scores[older])
+            lifted.add(newer)
             latest = outdated_by.setdefault(older, newer)
             if head[latest].said < head[newer].said:
                 outdated_by[older] = newer
@@ -139,7 +184,7 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
         key=lambda place: (
             -places[place],
             # What took a place is before what had it, the newest first.
-            -head[place].said.timestamp() if places[place] > scores[place] else math.inf,
+            -head[place].said.timestamp() if place in lifted else math.inf,
             place,
         ),
     )
@@ -155,13 +200,17 @@ def _outdating(
         before = [
             older
             for older, other in enumerate(head)
-            if other.said < statement.said and scores[older] > scores[newer]
+            if other.said < statement.said
+            and scores[newer] <= scores[older]
+            and scores[newer] >= NEEDED_SHARE[-1] * scores[older]
         ]
         if not before or statement.has_question or len(statement.stems) > MAX_WORDS:
             continue
-        # Before the words of change are searched for, which takes longer.
-        alike = [older for older in before if statement.is_like(head[older])]
-        if alike:
-            share = asked.needed_share(statement)
-            pairs += [(newer, older) for older in alike if scores[newer] >= share * scores[older]]
-    return pairs
+        share, like = asked.needs(statement)
+        pairs += [
+            (newer, older, like) for older in before if scores[newer] >= share * scores[older]
+        ]
+    if not pairs:
+        return []
+    likeness = Likeness(head)
+    return [(newer, older) for newer, older, like in pairs if likeness.of(newer, older) >= like]

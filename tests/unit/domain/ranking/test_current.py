@@ -54,6 +54,72 @@ def test_newer_statement_that_outdates_nothing_stays(
     assert (arranged.order, arranged.outdated_by) == ([0, 1], {})
 
 
+def test_newer_statement_of_equal_score_comes_first() -> None:
+    assert current_first("When is the dentist?", said((OLD, 1.0), (NEW, 1.0))).order == [1, 0]
+
+
+def test_statement_without_another_value_outdates_nothing() -> None:
+    password, other = "The wifi password is sunflower-22.", "The guest wifi is open."
+
+    arranged = current_first("What is the wifi password?", said((password, 1.0), (other, 0.9)))
+
+    assert arranged.order == [0, 1]
+
+
+def test_name_that_most_share_makes_nothing_alike() -> None:
+    grapefruit = "Mr. Whitlock may not have grapefruit with the tablets he takes for his heart."
+    others = [
+        (f"Whitlock's {thing} is on another day now.", 0.7)
+        for thing in ("scale", "blood test", "garden visit", "lunch", "sister", "new hoist", "bus")
+    ]
+
+    arranged = current_first("Can Mr. Whitlock have grapefruit?", said((grapefruit, 1.0), *others))
+
+    assert arranged.order[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        (
+            "Wann ist der Termin beim Zahnarzt?",
+            "Der Termin beim Zahnarzt ist am Donnerstag um neun.",
+            "Der Zahnarzt hat angerufen, der Termin ist jetzt am Dienstag.",
+        ),
+        (
+            "¿Dónde vive mi hermana?",
+            "Mi hermana vive en Lugo, en la calle del Río.",
+            "Mi hermana se ha mudado, ahora vive en Vigo.",
+        ),
+        (
+            "Quand est le rendez-vous chez le dentiste ?",
+            "Le rendez-vous chez le dentiste est jeudi à neuf heures.",
+            "Le dentiste a appelé, le rendez-vous est reporté à mardi.",
+        ),
+        (
+            "Hoe laat is de afspraak bij de tandarts?",
+            "De afspraak bij de tandarts is donderdag om negen uur.",
+            "De tandarts belde, de afspraak is verzet naar dinsdag.",
+        ),
+    ],
+)
+def test_change_is_understood_in_other_languages(question: str, older: str, newer: str) -> None:
+    assert current_first(question, said((older, 1.0), (newer, 0.5))).order == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        ("Dove abita mia sorella?", "Mia sorella abita a Torino.", "Mia sorella ama Torino."),
+        ("歯医者はいつですか", "歯医者は木曜日です。", "歯医者は木曜日に休みです。"),
+        ("Wo wohnte Anna früher?", "Anna wohnt in Bonn.", "Anna wohnt jetzt in Köln."),
+        ("Was war der Code?", "Der Code ist 4711.", "Der Code ist jetzt 4712."),
+    ],
+)
+def test_statements_not_understood_stay_in_place(question: str, older: str, newer: str) -> None:
+    assert current_first(question, said((older, 1.0), (newer, 0.9))).order == [0, 1]
+
+
 def test_older_statement_is_never_moved_up() -> None:
     newer_first = said((OLD, 0.9), (NEW, 1.0))[::-1]
 
