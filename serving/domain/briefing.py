@@ -6,11 +6,11 @@ import re
 import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from serving.domain.items.passage import ELLIPSIS, passage
-from serving.domain.items.records import Fact, Item, ItemId, time_of
+from serving.domain.items.records import Fact, Item, ItemId, Segment, time_of
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.query import Query
 
@@ -67,9 +67,10 @@ class BriefingLimits:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line: `lead`, and what it says, between quotation marks if it was said.
+    """A line: `lead`, what it says, between quotation marks if it was said, and `tail`.
 
-    `short_lead` is for a line that is too short for a day.
+    `short_lead` is for a line that is too short for a day. `tail` has the days that the text
+    speaks of.
     """
 
     item: Item
@@ -77,10 +78,12 @@ class _Line:
     short_lead: str
     text: str
     quote: str = ""
+    tail: str = ""
 
     @property
     def length(self) -> int:
-        return len("- ") + len(self.lead) + len(self.text) + 2 * len(self.quote)
+        around = len("- ") + len(self.lead) + 2 * len(self.quote) + len(self.tail)
+        return around + len(self.text)
 
     def marked(self, mark: str) -> _Line:
         """The line with a mark in front."""
@@ -88,12 +91,13 @@ class _Line:
 
     def within(self, length: int, question: str | None) -> str:
         """The line in at most `length` characters; None for the beginning of the text."""
-        for lead in (self.lead, self.short_lead, ""):
-            room = length - len("- ") - len(lead) - 2 * len(self.quote)
+        forms = ((self.lead, self.tail), (self.lead, ""), (self.short_lead, ""), ("", ""))
+        for lead, tail in forms:
+            room = length - len("- ") - len(lead) - 2 * len(self.quote) - len(tail)
             if room >= min(len(self.text), MIN_TEXT_CHARS):
                 break
         text = _head(self.text, room) if question is None else passage(self.text, question, room)
-        return f"- {lead}{self.quote}{text}{self.quote}"
+        return f"- {lead}{self.quote}{text}{self.quote}{tail}"
 
 
 def briefing(
@@ -165,7 +169,8 @@ def _dated(item: Item, query: Query, limits: BriefingLimits) -> _Line:
     if isinstance(item, Fact):
         return replace(line, lead=f"{_validity(item, query)}: ")
     day = _day(item.event_time, query)
-    return replace(line, lead=f"{day}, {line.lead}" if line.lead else f"{day}: ")
+    lead = f"{day}, {line.lead}" if line.lead else f"{day}: "
+    return replace(line, lead=lead, tail=_spoken_of(item, query))
 
 
 def _without_day(item: Item) -> _Line:
@@ -208,6 +213,22 @@ def _day(instant: datetime, query: Query) -> str:
     """A day of the caller, as "Thu 12 November 2026": turns often name days of the week."""
     local = instant.astimezone(query.time_zone)
     return f"{ENGLISH.weekdays[local.weekday()][:3].capitalize()} {_date(local)}"
+
+
+def _spoken_of(segment: Segment, query: Query) -> str:
+    """The days that a text speaks of, as " (Wed 4 March)"; empty for the day on which it was said.
+
+    The model would have to count from the day of the line to know which day "tomorrow" was.
+    """
+    if segment.mentions_from is None or segment.mentions_to is None:
+        return ""
+    said = segment.event_time.astimezone(query.time_zone)
+    first = segment.mentions_from.astimezone(query.time_zone)
+    last = (segment.mentions_to - timedelta(microseconds=1)).astimezone(query.time_zone)
+    if first.date() == last.date() == said.date():
+        return ""
+    days = dict.fromkeys(_day(each, query).removesuffix(f" {said.year}") for each in (first, last))
+    return f" ({' to '.join(days)})"
 
 
 def _date(day: datetime) -> str:

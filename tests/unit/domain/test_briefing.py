@@ -74,6 +74,43 @@ def test_days_are_those_of_the_caller() -> None:
     assert '- Mon 2 March 2026, Ola said: "We sailed' in block
 
 
+@pytest.mark.parametrize(
+    ("begins", "ends", "shown"),
+    [
+        (1, 2, ' said: "We sailed." (Mon 2 March)'),
+        (1, 4, ' said: "We sailed." (Mon 2 March to Wed 4 March)'),
+        (306, 307, ' said: "We sailed." (Fri 1 January 2027)'),
+        (0, 1, ' said: "We sailed."'),  # "today"
+    ],
+)
+def test_line_shows_the_days_it_speaks_of(begins: int, ends: int, shown: str) -> None:
+    midnight = NOON.replace(hour=0)
+    spoken = segment(
+        "1",
+        "We sailed.",
+        speaker="Ola",
+        mentions_from=midnight + days(begins),
+        mentions_to=midnight + days(ends),
+    )
+
+    (line,) = lines([spoken])
+    (undated,) = lines([spoken], BriefingLimits(days=False))
+
+    assert line.endswith(f"Ola{shown}")
+    assert undated == '- Ola said: "We sailed."'
+
+
+def test_short_line_drops_the_days_it_speaks_of() -> None:
+    spoken = segment(
+        "1", LONG, speaker="Ola", mentions_from=NOON + days(1), mentions_to=NOON + days(2)
+    )
+
+    (line,) = lines([spoken], BriefingLimits(max_chars=200))
+
+    assert len(line) <= 200
+    assert line.endswith(('"', "March)"))
+
+
 def test_days_can_be_left_out() -> None:
     old = segment("old", "I live in Leeds.", speaker="Ola", event_time=NOON - days(60))
     note = segment("note", "Tea.", title="Shopping")
