@@ -17,6 +17,8 @@ from serving.adapters.encoder.checkpoint import names_folder
 from serving.adapters.encoder.published import open_model
 from serving.adapters.reranker.checkpoint import Kind as RerankerKind
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
+from serving.adapters.reranker.published import PUBLISHED as PUBLISHED_RERANKERS
+from serving.adapters.reranker.published import packaged
 from serving.composition.extras import missing_modules, require_encoder, require_reranker
 from serving.composition.gpu import runtime_of
 from serving.config.settings import EmbeddingsApiSettings, Settings
@@ -42,6 +44,8 @@ HOW_OF_RERANKERS = {
     RerankerKind.ONE_LOGIT: "torch on {device}",
     RerankerKind.YES_OR_NO: "the lean Qwen3 on {device}",
 }
+
+HOW_IF_PUBLISHED = "ONNX Runtime on the CPU in int8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,9 @@ def _reranker(settings: Settings) -> CheckResult:
     except DependencyError as error:
         return CheckResult("reranker", False, error.why)
     try:
+        if reranker.model in PUBLISHED_RERANKERS:
+            packaged(reranker.model)
+            return CheckResult("reranker", True, f"{reranker.model} through {HOW_IF_PUBLISHED}")
         checkpoint = open_reranker_checkpoint(reranker.model)
     except DependencyError as error:
         # The service starts without it, and tries a download first.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
 
 import aiohttp
 
@@ -24,9 +25,15 @@ RETRY_AFTER_S = 1.0
 
 MAX_RETRY_AFTER_S = 60.0
 
+MAX_ERROR_BYTES = 16_384
+"""What is read of the answer with an error."""
+
+MAX_MESSAGE_CHARS = 200
+"""What is repeated of the message of an error."""
+
 
 class RequestRefusedError(Exception):
-    """The request was refused for what it says."""
+    """The request was refused for what it says; the message has what the service says of it."""
 
 
 class Endpoint:
@@ -62,7 +69,9 @@ class Endpoint:
                 asyncio.timeout(within_s),
                 self._session.post(self._url, json=body, allow_redirects=False) as response,
             ):
-                self._check(response.status, response.headers)
+                if response.status != HTTPStatus.OK:
+                    said = _message(await response.content.read(MAX_ERROR_BYTES))
+                    self._refuse(response.status, response.headers, said)
                 return await response.json(content_type=None)
         except aiohttp.ClientError as error:
             raise self.failed(f"{self._url}: {type(error).__name__}") from error
@@ -73,14 +82,13 @@ class Endpoint:
         """The error for a failure of the service; `why` must not quote a text."""
         return DependencyError(self._dependency, f"{self._api}: {why}")
 
-    def _check(self, status: int, headers: Mapping[str, str]) -> None:
-        if status == HTTPStatus.OK:
-            return
+    def _refuse(self, status: int, headers: Mapping[str, str], said: str) -> NoReturn:
         if status in BUSY:
             raise OverloadedError(f"the {self._api}", _retry_after_s(headers))
+        answer = f"status {status} ({said})" if said else f"status {status}"
         if status in REQUEST_REFUSED:
-            raise RequestRefusedError(f"status {status}")
-        raise self.failed(f"status {status}; check the address, the key and the model's name")
+            raise RequestRefusedError(answer)
+        raise self.failed(f"{answer}; check the address, the key and the model's name")
 
 
 @asynccontextmanager
@@ -89,6 +97,16 @@ async def session_with_key(key: str | None) -> AsyncIterator[aiohttp.ClientSessi
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     async with aiohttp.ClientSession(headers=headers) as session:
         yield session
+
+
+def _message(body: bytes) -> str:
+    """The message of an error as OpenAI writes it, in one line; empty if there is none."""
+    try:
+        error = json.loads(body)["error"]
+        message = error if isinstance(error, str) else error["message"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return " ".join(str(message).split())[:MAX_MESSAGE_CHARS]
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:

@@ -31,6 +31,9 @@ from serving.ports.text_analysis import (
 BYTES_PER_TOKEN = 4
 """A usual ratio for English; the model's own tokenizer is not known here."""
 
+REFUSED_BY_NEW_MODELS = ("max_tokens", "temperature")
+"""What models that reason refuse: they have `max_completion_tokens`, and a fixed temperature."""
+
 USUAL_TURN = Segment(
     id="usual", text="I live in Paris.", speaker="Ann", event_time=datetime(2024, 1, 1, tzinfo=UTC)
 )
@@ -113,6 +116,7 @@ class ApiExtractor:
         self._model = model
         self._timeout_s = timeout_s
         self._max_tokens = max_tokens
+        self._is_new_model = False
 
     @classmethod
     @asynccontextmanager
@@ -160,6 +164,14 @@ class ApiExtractor:
             raise self._endpoint.failed(why) from error
 
     async def _answer(self, conversation: Conversation) -> Any:
+        """Asks, and once more by the new names if the model refuses the old ones."""
+        was_new = self._is_new_model
+        try:
+            return await self._endpoint.post(self._body(conversation), self._timeout_s)
+        except RequestRefusedError as error:
+            if was_new or not any(name in str(error) for name in REFUSED_BY_NEW_MODELS):
+                raise
+        self._is_new_model = True
         return await self._endpoint.post(self._body(conversation), self._timeout_s)
 
     def _body(self, conversation: Conversation) -> dict[str, Any]:
@@ -169,10 +181,14 @@ class ApiExtractor:
                 {"role": "system", "content": INSTRUCTION},
                 {"role": "user", "content": _written(conversation)},
             ],
-            "temperature": 0,
-            "max_tokens": self._max_tokens,
+            **self._bounds(),
             "response_format": RESPONSE_FORMAT,
         }
+
+    def _bounds(self) -> dict[str, Any]:
+        if self._is_new_model:
+            return {"max_completion_tokens": self._max_tokens}
+        return {"temperature": 0, "max_tokens": self._max_tokens}
 
 
 def _labels(conversation: Conversation) -> tuple[list[tuple[str, Segment]], dict[str, Fact]]:

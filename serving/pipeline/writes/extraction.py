@@ -222,13 +222,15 @@ def _shown(turns: Iterable[Segment]) -> tuple[Segment, ...]:
 def _by_session(
     turns: Iterable[UnreadTurn],
 ) -> Iterator[tuple[TenantName, Sequence[UnreadTurn]]]:
-    """Groups turns that are ordered by tenant and session; a turn without a session is alone."""
+    """Groups turns that are ordered by tenant and session.
 
-    def session(turn: UnreadTurn) -> tuple[TenantName, str, str]:
-        named = turn.segment.session
-        return turn.change.tenant, named, "" if named else turn.segment.id
+    Those without a session are one group: each alone would be a request of its own.
+    """
 
-    for (tenant, _, _), of_session in groupby(turns, key=session):
+    def session(turn: UnreadTurn) -> tuple[TenantName, str]:
+        return turn.change.tenant, turn.segment.session
+
+    for (tenant, _), of_session in groupby(turns, key=session):
         yield tenant, list(of_session)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from serving.adapters.openai_api import ApiExtractor
 from serving.adapters.openai_api.extractor import USUAL_TURN
@@ -168,6 +170,51 @@ async def test_refusal_blames_turns_only_if_probe_passes(
 
     server.answer = answering(400)
     with pytest.raises(DependencyError, match="400; check the model's name, and that it has resp"):
+        await extractor.extract(TALK)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unsupported parameter: 'max_tokens' is not supported with this model. "
+        "Use 'max_completion_tokens' instead.",
+        "Unsupported value: 'temperature' does not support 0 with this model.",
+    ],
+)
+async def test_new_model_is_asked_by_new_names(
+    extractor: ApiExtractor, server: CompletionsServer, said: str
+) -> None:
+    async def old_names_refused(body: dict[str, Any]) -> web.StreamResponse:
+        if "max_completion_tokens" in body:
+            return web.json_response(completion(server.content))
+        return web.json_response({"error": {"message": said}}, status=400)
+
+    server.answer = old_names_refused
+    await extractor.extract(TALK)
+    await extractor.extract(TALK)
+
+    asked = [[name for name in body if name.startswith(("max", "temp"))] for body in server.bodies]
+    assert asked == [["temperature", "max_tokens"], *[["max_completion_tokens"]] * 2]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ({"message": "The model `some\nmodel` does not exist"}, r"\(The model `some model` does"),
+        ("model not found", r"\(model not found\)"),
+        ({"message": "x" * 900}, r"\(x{200}\)"),
+        ({}, "404;"),
+    ],
+)
+async def test_error_repeats_the_message_of_the_service(
+    extractor: ApiExtractor, server: CompletionsServer, error: object, shown: str
+) -> None:
+    async def refusing(_body: dict[str, Any]) -> web.StreamResponse:
+        return web.json_response({"error": error}, status=404)
+
+    server.answer = refusing
+
+    with pytest.raises(DependencyError, match=shown):
         await extractor.extract(TALK)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.published import PUBLISHED
+from serving.composition import extras
 from serving.config.settings import load_settings
 from serving.desk.doctor import CheckResult, examine
 
@@ -98,6 +99,21 @@ def test_missing_model_folder_is_fault_unlike_hub_id(part: str) -> None:
 
     assert finding("nobody/has-this").ok
     assert not finding("/nowhere/at/all").ok
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_published_reranker_is_found_if_installed(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = "json" if installed else "no_such_package"
+    monkeypatch.setattr("serving.adapters.reranker.published.PACKAGE", package)
+    monkeypatch.setitem(extras.EXTRAS, "rerank", (package,))
+
+    found = examine(load_settings({"reranker": {"model": "minilm-l12"}}))
+
+    [finding] = [each for each in found if each.part == "reranker"]
+    shown = "minilm-l12 through ONNX Runtime" if installed else "make install-rerank"
+    assert (finding.ok, shown in finding.text) == (installed, True), finding.text
 
 
 def test_a_folder_without_a_reranker_is_found(tiny_qwen3: EncoderCheckpoint) -> None:

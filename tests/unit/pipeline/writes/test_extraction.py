@@ -393,7 +393,7 @@ async def test_unavailable_extractor_is_not_called_for_others(
     def answer(conversation: Conversation) -> Proposal:
         raise error
 
-    extraction = extracting(answer, *(turn(f"t{n}", session="") for n in range(9)))
+    extraction = extracting(answer, *(turn(f"t{n}", session=f"s{n}") for n in range(9)))
     extraction.limits = ExtractionLimits(sessions=2)
 
     with pytest.raises(type(error)):
@@ -405,14 +405,14 @@ async def test_unavailable_extractor_is_not_called_for_others(
 
 async def test_session_is_read_in_parts_by_time() -> None:
     later = [turn(f"s{n}", event_time=NOON + days(n)) for n in (3, 1, 2)]
-    loose = [turn("x", session=""), turn("y", session="")]
+    loose = [turn(id_, session="") for id_ in "xyz"]
     extraction = extracting(giving(), *later, *loose)
     extraction.limits = ExtractionLimits(turns=2)
 
     await extraction.run()
 
     asked = [[each.id for each in talk.turns] for talk in extraction.extractor.asked]
-    assert sorted(asked) == [["s1", "s2"], ["s3"], ["x"], ["y"]]
+    assert sorted(asked) == [["s1", "s2"], ["s3"], ["x", "y"], ["z"]]
 
 
 async def test_the_cost_of_what_waits_is_estimated_without_asking() -> None:
