@@ -70,7 +70,7 @@ _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
 
 _CHANGES = """
 actually again anymore cancel(?:led|ed)? chang(?:e|ed|es|ing) correction dropped finally instead
-mistake moved new now postponed pushed quit replaced rescheduled shifted sold stopped swapped
+mistake moved now postponed pushed quit replaced rescheduled shifted sold stopped swapped
 switch(?:ed|ing)?
 """
 
@@ -81,6 +81,8 @@ _CHANGES_IN_WORDS = (
     f"|(?:from|since) (?:(?:last|next) )?(?:{'|'.join([*_WEEKDAYS.split(), *_MONTHS.split()])}"
     "|today|tomorrow|week|month|year)"
     "|(?:days?|hours?|minutes?|months?|weeks?) (?:earlier|later|sooner)|(?:is|are) (?:off|out|over)"
+    # "New router, new password", and not "the new flat".
+    "|(?:^|(?<=[.!?] ))new"
 )
 
 _PAST = """

@@ -44,6 +44,13 @@ UNSAID_LIKENESS = 0.25
 """The same for a newer statement that says neither that something changed, nor the kind of value
 that is asked for: "The guest wifi is open" is no new password."""
 
+MARKED = 3
+"""A statement is marked as outdated only by one of the first three: an order that errs costs a
+place, and a mark that errs tells a reader that an answer does not hold."""
+
+MARKED_LIKENESS = 0.3
+"""The likeness from which a statement is marked, if what both share is not in the question."""
+
 MAX_WORDS = 20
 """Who says that something has changed says little besides; longer texts take nobody's place."""
 
@@ -58,7 +65,7 @@ _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]")
 class Arranged:
     """The new order of candidates, as their former places, best first.
 
-    `outdated_by` has, for each place that lost its rank to a newer statement, that one's place.
+    `outdated_by` has, for each statement that is marked as outdated, the place of a newer one.
     """
 
     order: list[int]
@@ -107,6 +114,7 @@ class Question:
         self._words = words_of(text)
         self._length = len(text)
         language = language_of_words(self._words)
+        self.stems = frozenset(word[:STEM] for word in self._words - language.stop_words)
         self.asks_for_past = language.past.search(text) is not None
         self._has_one_answer = language.single.search(text) is not None
         self._values = [value for asks, value in language.values if asks.search(text)]
@@ -170,15 +178,11 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     scores = [
         each.score * QUESTION_SHARE if asked.is_asked_by(each) else each.score for each in head
     ]
-    places, outdated_by = list(scores), dict[int, int]()
-    lifted = set[int]()
-    if not asked.asks_for_past:
-        for newer, older in _outdating(asked, head, scores):
-            places[newer] = max(places[newer], scores[older])
-            lifted.add(newer)
-            latest = outdated_by.setdefault(older, newer)
-            if head[latest].said < head[newer].said:
-                outdated_by[older] = newer
+    places, lifted = list(scores), set[int]()
+    pairs = [] if asked.asks_for_past else _outdating(asked, head, scores)
+    for newer, older, _ in pairs:
+        places[newer] = max(places[newer], scores[older])
+        lifted.add(newer)
     order = sorted(
         range(len(head)),
         key=lambda place: (
@@ -188,13 +192,30 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
             place,
         ),
     )
-    return Arranged(order, outdated_by)
+    return Arranged(order, _marked(asked, head, pairs, order[:MARKED]))
+
+
+def _marked(
+    asked: Question,
+    head: Sequence[Statement],
+    pairs: Sequence[tuple[int, int, float]],
+    first: Sequence[int],
+) -> dict[int, int]:
+    """The statements to mark as outdated, with the latest that outdates them."""
+    marked: dict[int, int] = {}
+    for newer, older, likeness in pairs:
+        common = head[newer].stems & head[older].stems & asked.stems
+        if newer in first and (common or likeness >= MARKED_LIKENESS):
+            latest = marked.setdefault(older, newer)
+            if head[latest].said < head[newer].said:
+                marked[older] = newer
+    return marked
 
 
 def _outdating(
     asked: Question, head: Sequence[Statement], scores: Sequence[float]
-) -> list[tuple[int, int]]:
-    """Pairs of a newer statement, and an older one before it that it outdates."""
+) -> list[tuple[int, int, float]]:
+    """A newer statement, an older one before it that it outdates, and how alike they are."""
     pairs = []
     for newer, statement in enumerate(head):
         before = [
@@ -213,4 +234,5 @@ def _outdating(
     if not pairs:
         return []
     likeness = Likeness(head)
-    return [(newer, older) for newer, older, like in pairs if likeness.of(newer, older) >= like]
+    found = [(newer, older, likeness.of(newer, older), like) for newer, older, like in pairs]
+    return [(newer, older, value) for newer, older, value, like in found if value >= like]

@@ -120,6 +120,15 @@ def test_statements_not_understood_stay_in_place(question: str, older: str, newe
     assert current_first(question, said((older, 1.0), (newer, 0.9))).order == [0, 1]
 
 
+def test_mark_needs_a_word_of_the_question() -> None:
+    code = "The code for the bike shed in the new house is 4471."
+    rent = "The landlady of the new flat wrote, the rent is now 1,080."
+
+    arranged = current_first("What is the code of the bike shed?", said((code, 1.0), (rent, 0.5)))
+
+    assert arranged.outdated_by == {}
+
+
 def test_older_statement_is_never_moved_up() -> None:
     newer_first = said((OLD, 0.9), (NEW, 1.0))[::-1]
 
