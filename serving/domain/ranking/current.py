@@ -216,6 +216,7 @@ def _outdating(
     asked: Question, head: Sequence[Statement], scores: Sequence[float]
 ) -> list[tuple[int, int, float]]:
     """A newer statement, an older one before it that it outdates, and how alike they are."""
+    likeness = Likeness(head)
     pairs = []
     for newer, statement in enumerate(head):
         before = [
@@ -227,12 +228,15 @@ def _outdating(
         ]
         if not before or statement.has_question or len(statement.stems) > MAX_WORDS:
             continue
-        share, like = asked.needs(statement)
-        pairs += [
-            (newer, older, like) for older in before if scores[newer] >= share * scores[older]
+        # Before the words of change are searched for, which takes longer.
+        alike = [
+            (older, like) for older in before if (like := likeness.of(newer, older)) >= LIKENESS
         ]
-    if not pairs:
-        return []
-    likeness = Likeness(head)
-    found = [(newer, older, likeness.of(newer, older), like) for newer, older, like in pairs]
-    return [(newer, older, value) for newer, older, value, like in found if value >= like]
+        if alike:
+            share, least = asked.needs(statement)
+            pairs += [
+                (newer, older, like)
+                for older, like in alike
+                if like >= least and scores[newer] >= share * scores[older]
+            ]
+    return pairs
