@@ -309,10 +309,6 @@ test-all: $(VENV)/.dev $(AUDIT)/.audit $(if $(NODE),$(VENV)/.browser) ## Run eve
 
 SCHEMAS ?= default -schema-location 'https://raw.githubusercontent.com/datreeio/CRDs-catalog/main/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json'
 
-.PHONY: release-check
-release-check: $(VENV)/.dev ## Check that wheel, clients, image, chart and protos have one version, before a tag
-	@$(BIN)/python -m tests.support.release_check
-
 .PHONY: chart
 chart: ## Check the Helm chart by its schemas, with helm and kubeconform (SCHEMAS=...)
 	@for values in values values-split values-gpu; do \
@@ -331,7 +327,8 @@ test-page: $(VENV)/.dev $(VENV)/.browser ## Test the page /ui in Chromium, as `m
 	@$(BIN)/pytest tests/integration/test_page.py tests/e2e/test_page.py -q --all --require browser
 
 .PHONY: release-check
-release-check: $(VENV)/.dev ## Build every package as for a release, install it, import it and check its types
+release-check: $(VENV)/.dev ## Compare all versions, then build each package as for a release, install it and check its types
+	@$(BIN)/python -m tests.support.release_check
 	@$(BIN)/pytest tests/clients/test_packages.py -q --all
 
 .PHONY: mutants
