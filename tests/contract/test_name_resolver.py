@@ -63,6 +63,14 @@ async def test_a_word_that_every_text_has_is_no_name(stored: Stored) -> None:
     assert await stored.meant("the") == {}
 
 
+async def test_ordinary_word_is_a_name_if_capitalised(stored: Stored) -> None:
+    names = ("Bella", "Joanna", "Mark")
+    await stored.store.write(Batch(TENANT, [segment("a", "Hello.", entities=names)]))
+
+    assert await stored.meant("bill join market melony") == {}
+    assert await stored.meant("Bill") == {"Bill": "Bella"}
+
+
 async def test_a_name_of_the_tenant_is_taken_for_no_other(stored: Stored) -> None:
     await stored.store.write(Batch(TENANT, [segment("a", "Hi.", entities=("Jon", "John"))]))
 

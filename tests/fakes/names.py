@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.items.text import name_words, text_of
+from serving.domain.languages import ENGLISH
 from serving.domain.questions.name_index import NameIndex
 from serving.domain.questions.query import NO_FILTER
 from tests.fakes.store import InMemoryStore
@@ -28,5 +29,8 @@ class InMemoryNameResolver:
         segments = await self._store.list_segments(tenant, NO_FILTER, "", ALL)
         stored = {word for each in segments for word in name_words(text_of(each))}
         index = NameIndex(names.values())
-        alike = {word: index.meant_by(word) for word in words if word.casefold() not in stored}
+        unknown = [word for word in words if word.casefold() not in stored]
+        alike = {
+            word: index.meant_by(word) for word in unknown if word not in ENGLISH.ordinary_words
+        }
         return {word: name for word, name in alike.items() if name is not None}

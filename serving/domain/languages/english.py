@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib import resources
 
 from serving.domain.languages.language import Language, any_of, digits_of, word_set
 
@@ -130,11 +132,21 @@ _DAYS = any_of(
 _AMOUNTS = re.compile(rf"\d|{any_of(_NUMBERS).pattern}", re.IGNORECASE)
 _NAMES = re.compile(r"(?<=[\w,;] )[^\W\d_a-z]\w+")
 
+
+def _listed(file: str) -> Iterator[str]:
+    """The words of a file in this folder, whose comments start with a #."""
+    text = resources.files("serving.domain.languages").joinpath(file).read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            yield from line.split()
+
+
 ENGLISH = Language(
     "english",
     function_words=_FUNCTION_WORDS,
     stop_words=frozenset(_STOP_WORDS.split()),
     not_names=frozenset(_NOT_NAMES.split()) | _CALENDAR_SET | _CONNECTOR_SET,
+    ordinary_words=frozenset(_listed("english_words.txt")),
     openings=frozenset({"will", "may"}),
     calendar=_CALENDAR_SET,
     connectors=_CONNECTOR_SET,

@@ -20,6 +20,7 @@ class Language:
         stop_words: Words of a question that name nothing.
         not_names: Words that are capitalised without being names, at the start of a sentence or
             always; `calendar` and `connectors` among them.
+        ordinary_words: Words in small letters that are no misheard name.
         openings: Names that are mostly another word at the start of a sentence.
         calendar: Days, months and seasons: no names, except within a longer one ("Black Friday").
         connectors: Words within a name, between its capitals.
@@ -42,6 +43,7 @@ class Language:
     function_words: frozenset[str] = frozenset()
     stop_words: frozenset[str] = frozenset()
     not_names: frozenset[str] = frozenset()
+    ordinary_words: frozenset[str] = frozenset()
     openings: frozenset[str] = frozenset()
     calendar: frozenset[str] = frozenset()
     connectors: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Corrects misspelt and shortened names in a question to names the tenant has stored."""
+"""Reads misspelt and shortened names in a question as names that the tenant has stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_WORDS = 128
 
 
 class NameCorrection(NamedTuple):
-    """A word of the question, and the name that replaced it."""
+    """A word of the question, and the name that it is also read as."""
 
     given: str
     used: str
@@ -27,39 +27,44 @@ class NameCorrection(NamedTuple):
 async def correct_names(
     query: Query, names: NameResolver, deadline: Deadline
 ) -> tuple[Query, tuple[NameCorrection, ...]]:
-    """Replaces words that stand for known names; returns the query and the corrections.
+    """Adds known names after the words that stand for them; returns the query and the corrections.
 
-    Only words that occur in none of the tenant's segments are replaced, so lexical and graph search
-    lose nothing; and only words written as names, if the question has capitals. If the names cannot
-    be read the question stays as it is.
+    A name is added only to a word that occurs in none of the tenant's segments; and only to one
+    that is written as a name, if the question has capitals. If the names cannot be read the
+    question stays as it is.
     """
-    words = _possible_names(query.text)[:MAX_WORDS]
+    words = _possible_names(query.text)
     if not words:
         return query, ()
     try:
-        meant = await names.meant(query.scope.tenant, words, deadline)
+        found = await names.meant(query.scope.tenant, list(words.values()), deadline)
     except (TriviumError, TimeoutError):
         # The legs report a store that is down; the question is answered without corrections.
         return query, ()
-    corrections = tuple(NameCorrection(word, meant[word]) for word in words if word in meant)
-    if not corrections:
+    meant = {word: found[read] for word, read in words.items() if read in found}
+    if not meant:
         return query, ()
+    corrections = tuple(NameCorrection(*each) for each in meant.items())
     return replace(query, text=reading(query.text, meant)), corrections
 
 
-def _possible_names(text: str) -> list[str]:
-    """The distinct words of a question that may stand for names.
+def _possible_names(text: str) -> dict[str, str]:
+    """The distinct words of a question that may stand for names, as written, and as looked up.
 
-    Where a question has capitals, a word without one is an ordinary word: "bill" is not Bella.
+    Where a question has capitals, a word without one is an ordinary word: "bill" is not Bella. The
+    capital of the first word says nothing.
     """
-    words = dict.fromkeys(words_of(text))
+    words = list(dict.fromkeys(words_of(text)))[:MAX_WORDS]
     has_capitals = any(word != word.lower() for word in words)
-    return [word for word in words if not has_capitals or word != word.lower()]
+    possible = {word: word for word in words if not has_capitals or word != word.lower()}
+    return possible | {word: word.lower() for word in words[:1] if text.lstrip().startswith(word)}
 
 
 def reading(text: str, meant: Mapping[str, str]) -> str:
-    """Replaces each occurrence of the words by the names they stand for."""
+    """The text with the names that words stand for after each occurrence of them."""
     if not meant:
         return text
     words = "|".join(map(re.escape, meant))
-    return re.sub(rf"(?<![^\W\d_])({words})(?![^\W\d_])", lambda found: meant[found[1]], text)
+    return re.sub(
+        rf"(?<![^\W\d_])({words})(?![^\W\d_])", lambda found: f"{found[1]} {meant[found[1]]}", text
+    )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.words.known_names import KnownNames
+from serving.adapters.postgres.words.known_names import KnownNames, TenantNames
 from serving.adapters.postgres.words.query_plan import WordStatistics, quoted
 from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
 from serving.domain.budget import Deadline
@@ -48,7 +48,7 @@ class PostgresNameResolver:
             known = await self._names.updated(connection, tenant)
             if known is None:
                 return {}
-            alike = {word: name for word in words if (name := known.index.meant_by(word))}
+            alike = _alike(words, known)
             if not alike:
                 return {}
             statistics = await self._statistics.of_tenant(connection, known.tenant_id)
@@ -66,11 +66,19 @@ class PostgresNameResolver:
         known = self._names.current(tenant)
         if known is None:
             return words
-        alike = [word for word in words if known.index.meant_by(word)]
+        alike = list(_alike(words, known))
         statistics = self._statistics.cached(known.tenant_id)
         if statistics is None:
             return alike
         return [word for word in alike if not _is_common(word, known.language, statistics)]
+
+
+def _alike(words: Sequence[str], known: TenantNames) -> dict[str, str]:
+    """The names that words resemble, by word; those of the language that are not capitalised
+    resemble none."""
+    ordinary = known.language.ordinary_words
+    names = {word: known.index.meant_by(word) for word in words if word not in ordinary}
+    return {word: name for word, name in names.items() if name is not None}
 
 
 def _is_common(word: str, language: Language, statistics: WordStatistics) -> bool:
