@@ -21,7 +21,10 @@ EARLIER = "earlier: "
 HEADLINE = "Remembered, oldest first:"
 
 USUAL_LINE_CHARS = 200
-"""What a line may take before the others have theirs."""
+"""The maximum length of a line in a plain block."""
+
+LONG_LINE_CHARS = 600
+"""What a line of a dated block may take before the others have theirs."""
 
 MIN_LINE_CHARS = 80
 """A line that would get less is left out, unless it is the first; the headline gives way to it."""
@@ -56,7 +59,7 @@ class BriefingLimits:
     Attributes:
         max_chars: The maximum length of the block.
         max_line_chars: The maximum length of a line; 0 for `USUAL_LINE_CHARS`, and in a dated block
-            more for the lines that are cut, as far as the others leave room.
+            for whole lines, as far as they leave room for the others.
         days: Whether a dated block names days.
     """
 
@@ -138,17 +141,22 @@ def briefing(
 def _shares(lines: Sequence[_Line], room: int, limits: BriefingLimits, *, grow: bool) -> list[int]:
     """The length of each line that is shown, best first.
 
-    If lines may grow, what is left over goes to those that are cut.
+    Lines that may grow are whole while those behind them keep `MIN_LINE_CHARS`, as many as would
+    fill half of the room; what is left over goes to those that are cut.
     """
+    grow = grow and not limits.max_line_chars
     usual = limits.max_line_chars or USUAL_LINE_CHARS
+    most, least = (LONG_LINE_CHARS, MIN_LINE_CHARS) if grow else (usual, usual)
+    keeping = lines[: room // (2 * least)] if grow else []
     shares: list[int] = []
-    for line in lines:
-        share = min(line.length, usual, room)
+    for place, line in enumerate(lines, 1):
+        kept = sum(min(behind.length, least) + 1 for behind in keeping[place:])
+        share = min(line.length, most, room, max(least, room - kept))
         if shares and share < min(line.length, usual, MIN_LINE_CHARS):
             break
         shares.append(share)
         room -= share + 1
-    if grow and not limits.max_line_chars:
+    if grow:
         for place, share in enumerate(shares):
             more = max(0, min(lines[place].length - share, room))
             shares[place] += more

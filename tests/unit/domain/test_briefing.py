@@ -199,12 +199,31 @@ def test_shortest_line_shows_text_rather_than_day() -> None:
     assert line == '- "Right, so first…"'
 
 
+def test_best_lines_are_whole_before_the_others() -> None:
+    items = [segment(str(place), f"{place} " + "word " * 80 + "end.") for place in range(10)]
+
+    shown = lines(items)
+
+    assert ["… " in line or "…" in line[-3:] for line in shown] == [False] * 3 + [True] * 7
+    assert min(map(len, shown)) >= 60
+
+
+def test_line_has_at_most_600_characters_before_others() -> None:
+    items = [segment(str(place), f"{place} " + "word " * 200) for place in range(3)]
+
+    assert [len(line) > 590 for line in lines(items, BriefingLimits(max_chars=1800))] == [
+        True,
+        True,
+        False,
+    ]
+
+
 def test_later_lines_without_room_are_left_out() -> None:
     items = [segment(str(place), f"{place} " + "word " * 40) for place in range(20)]
 
     shown = lines(items, BriefingLimits(max_chars=1000))
 
-    assert [line.split(": ")[1][0] for line in shown] == ["0", "1", "2", "3"]
+    assert [line.split(": ")[1][0] for line in shown] == ["0", "1", "2", "3", "4"]
 
 
 @given(
