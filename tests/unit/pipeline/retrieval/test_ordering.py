@@ -193,10 +193,9 @@ async def test_walk_without_seeds_is_no_empty_walk(
     profile = replace(PLAIN, legs=(LegSpec(name="lexical"), LegSpec(name="dense"), graph))
     walking = GraphLeg(InMemoryGraph(), FixedConsistency())
     legs = {"lexical": FixedLeg("a"), "dense": meaning, "graph": walking}
+    store = await store_of(segment("a"), fact("f", "Mel", "likes", "tea"))
 
-    answer = await retriever(await store_of(segment("a")), legs).retrieve(
-        query("?"), profile, soon()
-    )
+    answer = await retriever(store, legs).retrieve(query("?"), profile, soon())
 
     assert (answer.reports[2].state, answer.reports[2].reason) == (state, reason)
 
