@@ -58,6 +58,7 @@ STEM = 5
 """Words are alike if they begin with the same letters: "visit" and "visits"."""
 
 _ONLY_QUESTIONS = re.compile(r"(?:[^.!?\uff1f\u061f]*[?\uff1f\u061f]+\s*)+")
+_NUMBER = re.compile(r"\d(?:[\d .,/-]*\d)?")
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]")
 
 
@@ -96,6 +97,11 @@ class Statement:
         return frozenset(word[:STEM] for word in self.words - self.language.stop_words)
 
     @cached_property
+    def numbers(self) -> frozenset[str]:
+        """The digits of its numbers: "0171-555-0142" is 01715550142."""
+        return _numbers_of(self.text)
+
+    @cached_property
     def has_question(self) -> bool:
         """Whether it asks something, besides what it states."""
         return _QUESTION_MARK.search(self.text) is not None
@@ -115,6 +121,7 @@ class Question:
         self._length = len(text)
         language = language_of_words(self._words)
         self.stems = frozenset(word[:STEM] for word in self._words - language.stop_words)
+        self._numbers = _numbers_of(text)
         self.asks_for_past = language.past.search(text) is not None
         self._has_one_answer = language.single.search(text) is not None
         self._values = [value for asks, value in language.values if asks.search(text)]
@@ -129,6 +136,13 @@ class Question:
                 len(stored.text) <= MAX_REPEATED_LENGTH * self._length
                 and jaccard(stored.words, self._words) >= REPEATED
             )
+        )
+
+    def names(self, older: Statement, newer: Statement) -> bool:
+        """Whether it has a number (or its end) of the older statement, and the newer has not."""
+        return any(
+            _has_number(older, number) and not _has_number(newer, number)
+            for number in self._numbers
         )
 
     def needs(self, newer: Statement) -> tuple[float, float]:
@@ -167,8 +181,9 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     """Puts statements before stored questions, and newer ones in the place of those they outdate.
 
     A newer statement takes the place of an older one if it is short, asks nothing, is about the
-    same thing (`Likeness`), and has a large enough share of the older one's score (`NEEDED_SHARE`).
-    The older one follows. A question for the past leaves them in place.
+    same thing (`Likeness`), and has a large enough share of the older one's score (`NEEDED_SHARE`),
+    unless the question has a number of the older one alone. The older one follows. A question for
+    the past leaves them in place.
 
     Args:
         question: What was asked.
@@ -237,6 +252,16 @@ def _outdating(
             pairs += [
                 (newer, older, like)
                 for older, like in alike
-                if like >= least and scores[newer] >= share * scores[older]
+                if like >= least
+                and scores[newer] >= share * scores[older]
+                and not asked.names(head[older], statement)
             ]
     return pairs
+
+
+def _numbers_of(text: str) -> frozenset[str]:
+    return frozenset(re.sub(r"\D", "", number) for number in _NUMBER.findall(text))
+
+
+def _has_number(statement: Statement, number: str) -> bool:
+    return any(own.endswith(number) for own in statement.numbers)

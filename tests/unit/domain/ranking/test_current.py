@@ -66,6 +66,36 @@ def test_statement_without_another_value_outdates_nothing() -> None:
     assert arranged.order == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        (
+            "Whose number is 01715550142?",
+            "You can reach me at 0171-555-0142.",
+            "You can reach me at 0171-555-0177.",
+        ),
+        (
+            "What is the status of MER-0014?",
+            "Ticket MER-0014 is now open, code 3.",
+            "Ticket MER-0017 is now closed, code 3.",
+        ),
+        (
+            "Where is the meeting in room 12?",
+            "The meeting is in room 12, left.",
+            "The other meeting is in room 14 now.",
+        ),
+    ],
+)
+def test_statement_with_the_number_in_question_stays(question: str, older: str, newer: str) -> None:
+    assert current_first(question, said((older, 1.0), (newer, 0.9))).order == [0, 1]
+
+
+def test_number_in_both_statements_protects_neither() -> None:
+    older, newer = "Room 12 is at the dentist's.", "Room 12 is at the baker's now."
+
+    assert current_first("Where is room 12?", said((older, 1.0), (newer, 0.9))).order == [1, 0]
+
+
 def test_name_that_most_share_makes_nothing_alike() -> None:
     grapefruit = "Mr. Whitlock may not have grapefruit with the tablets he takes for his heart."
     others = [
