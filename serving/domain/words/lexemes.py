@@ -20,6 +20,12 @@ MAX_REMEMBERED = 1 << 15
 MAX_LETTERS = 100
 """A longer word is cut: it is data."""
 
+FUNCTION_CHARACTERS = frozenset(
+    "的是了在我你您他她它们們吗嗎呢吧啊么麼什谁誰哪几幾何这這那有和与也都就很个個为為从從把被给給之其"
+)
+"""Chinese characters that are asked for only in a pair, as function words are in other languages.
+They are stored, since a tenant has no language for them."""
+
 FUNCTION_WORD = "~"
 """Begins the lexeme of a function word, so that no stem of another word equals it."""
 
@@ -41,7 +47,11 @@ def asked_lexemes(question: str, language: Language) -> Mapping[str, int]:
     Without function words, unless there is nothing else ("Who is it?").
     """
     counts = Counter(lexeme for lexeme, _ in _lexemes(question, language))
-    content = {lexeme: count for lexeme, count in counts.items() if not is_function_word(lexeme)}
+    content = {
+        lexeme: count
+        for lexeme, count in counts.items()
+        if not is_function_word(lexeme) and lexeme not in FUNCTION_CHARACTERS
+    }
     return content or counts
 
 

@@ -14,6 +14,12 @@ def test_function_words_are_left_out_beside_others() -> None:
     assert dict(asked_lexemes("Who is the boss of the bosses?", ENGLISH)) == {"boss": 2}
 
 
+def test_chinese_function_characters_are_asked_for_in_pairs() -> None:
+    assert asked_lexemes("豆豆是谁？", ENGLISH).keys() == {"豆豆", "豆是", "是谁", "豆"}
+    assert asked_lexemes("谁", ENGLISH).keys() == {"谁"}
+    assert "是" in dict(stored_lexemes("是谁", ENGLISH))
+
+
 def test_only_a_brief_text_is_found_by_function_words() -> None:
     brief = " ".join(["is", *(f"word{place:}" for place in "abcdefghijk")])
 
