@@ -55,7 +55,7 @@ def _possible_names(text: str) -> dict[str, str]:
     capital of the first word says nothing.
     """
     words = list(dict.fromkeys(words_of(text)))[:MAX_WORDS]
-    has_capitals = any(word != word.lower() for word in words)
+    has_capitals = text != text.lower()
     possible = {word: word for word in words if not has_capitals or word != word.lower()}
     return possible | {word: word.lower() for word in words[:1] if text.lstrip().startswith(word)}
 

@@ -43,6 +43,7 @@ async def test_meant_name_follows_each_misheard_word() -> None:
     [
         ("How high was the bill?", "How high was the bill?"),
         ("Do we need ham, Ann?", "Do we need ham, Ann?"),
+        ("Do we need ham?", "Do we need ham?"),
         ("Where is Bill?", "Where is Bill Bella?"),
         (
             "where is bill",
