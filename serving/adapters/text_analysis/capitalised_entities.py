@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from serving.domain.items.records import Segment
 from serving.domain.items.text import WORD, name_key
-from serving.domain.languages import ENGLISH, Language
+from serving.domain.languages import ENGLISH, FUNCTION_WORDS, Language
 from serving.domain.words.scripts import UNSPACED_RUN
 
 MAX_NAMES = 64
@@ -255,7 +255,7 @@ def _proper_names(text: str, words: Sequence[_Word], language: Language) -> Iter
         name = text[first.start : words[end - 1].end]
         if words[end - 1].after.startswith(_OF_THE_NAME):
             name += words[end - 1].after
-        if end - place > 1 or (len(name) > 1 and _named_alone(first, name, within)):
+        if end - place > 1 or (len(name) > 1 and _named_alone(first, name, within, language)):
             yield _Found(first.start, name)
         place = end
 
@@ -266,9 +266,16 @@ def _starts_name(word: _Word, language: Language) -> bool:
     return not (word.opens and word.key in language.openings)
 
 
-def _named_alone(word: _Word, written: str, within: set[str]) -> bool:
-    """Whether the capital of a single word is due to more than its place in the sentence."""
-    return not word.opens or word.key in within or written[1:] != written[1:].lower()
+def _named_alone(word: _Word, written: str, within: set[str], language: Language) -> bool:
+    """Whether the capital of a single word is due to more than its place in the sentence.
+
+    In a language whose ordinary words are known, a word that is none of them is a name.
+    """
+    if not word.opens or word.key in within or written[1:] != written[1:].lower():
+        return True
+    if not language.ordinary_words or word.key in FUNCTION_WORDS:
+        return False
+    return not language.is_ordinary(word.key)
 
 
 def _end_of_name(words: Sequence[_Word], place: int, language: Language) -> int:

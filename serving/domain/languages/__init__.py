@@ -59,6 +59,10 @@ def language_of_words(words: AbstractSet[str]) -> Language:
     return max(_WITH_CHANGES, key=lambda language: len(words & language.function_words))
 
 
+FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _LANGUAGES.values()))
+"""Those of all languages: a tenant may have texts in another language than its own."""
+
+
 def language_of(text_search_config: str) -> Language:
     """The language of this name; without words if none are known."""
     return _LANGUAGES.get(text_search_config, Language(text_search_config))
@@ -66,6 +70,7 @@ def language_of(text_search_config: str) -> Language:
 
 __all__ = [
     "ENGLISH",
+    "FUNCTION_WORDS",
     "LANGUAGE_NAMES",
     "Language",
     "language_of",

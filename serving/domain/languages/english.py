@@ -121,6 +121,15 @@ zero=0 oh=0 o=0 one=1 two=2 three=3 four=4 five=5 six=6 seven=7 eight=8 nine=9
 """
 )
 
+# Exclamations, verbs and nouns by their endings, and contractions without an apostrophe.
+_ORDINARY_FORMS = re.compile(
+    r"(.)\1\1|^[^aeiouy]+$|..(?:ing|ness|tion|able|ful|less|days)$"
+    r"|^(?:ah|aha|ain|aren|aw|aww|anyways|didn|doesn|dont|eh|er|gonna|gosh|gotcha|gotta|ha|hah|haha"
+    r"|heres|hi|hows|huh|idk|im|isn|isnt|ive|mm|ooh|oof|oops|ouch|ow|phew|shes|thats|theres|theyre"
+    r"|theyll|ttyl|ugh|uh|um|umm|wanna|wasn|whats|whoa|woah|woo|woohoo|wouldn|yay|yea|yo|youre|yum"
+    r"|yup)$"
+)
+
 _CALENDAR_SET = frozenset(_CALENDAR.split())
 _CONNECTOR_SET = frozenset(_CONNECTORS.split())
 
@@ -147,6 +156,7 @@ ENGLISH = Language(
     stop_words=frozenset(_STOP_WORDS.split()),
     not_names=frozenset(_NOT_NAMES.split()) | _CALENDAR_SET | _CONNECTOR_SET,
     ordinary_words=frozenset(_listed("english_words.txt")),
+    ordinary_forms=_ORDINARY_FORMS,
     openings=frozenset({"will", "may"}),
     calendar=_CALENDAR_SET,
     connectors=_CONNECTOR_SET,

@@ -20,7 +20,8 @@ class Language:
         stop_words: Words of a question that name nothing.
         not_names: Words that are capitalised without being names, at the start of a sentence or
             always; `calendar` and `connectors` among them.
-        ordinary_words: Words in small letters that are no misheard name.
+        ordinary_words: The usual words: no misheard names, and no names where a sentence begins.
+        ordinary_forms: Finds further words that are no names where a sentence begins, by form.
         openings: Names that are mostly another word at the start of a sentence.
         calendar: Days, months and seasons: no names, except within a longer one ("Black Friday").
         connectors: Words within a name, between its capitals.
@@ -44,6 +45,7 @@ class Language:
     stop_words: frozenset[str] = frozenset()
     not_names: frozenset[str] = frozenset()
     ordinary_words: frozenset[str] = frozenset()
+    ordinary_forms: re.Pattern[str] = _NEVER
     openings: frozenset[str] = frozenset()
     calendar: frozenset[str] = frozenset()
     connectors: frozenset[str] = frozenset()
@@ -59,6 +61,10 @@ class Language:
     digits: Mapping[str, str] = field(default_factory=lambda: digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
+
+    def is_ordinary(self, word: str) -> bool:
+        """Whether a word in lower case is an ordinary one, by the list or by its form."""
+        return word in self.ordinary_words or self.ordinary_forms.search(word) is not None
 
     def folded(self, text: str) -> str:
         """The text without case: `"ISPARTA"` and `"ısparta"` are equal in Turkish."""

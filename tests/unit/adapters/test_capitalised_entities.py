@@ -41,6 +41,20 @@ def test_names_are_what_is_capitalised_within_a_sentence(text: str, names: list[
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Pieter wants to come over. Ahmed too.", ["Pieter", "Ahmed"]),
+        ("Sorry, no. Moti ate it. Emily's fault!", ["Moti", "Emily"]),
+        ("Ostrava is far. Kickboxing is fun. Bill me later.", ["Ostrava"]),
+        ("Yaaay! Gonna go. Happiness! Hmm. Wanna come?", []),
+        ("Ich komme. Nous allons. Het regent. Yo voy.", []),
+    ],
+)
+def test_unusual_word_at_the_start_is_a_name(text: str, names: list[str]) -> None:
+    assert extract(text) == names
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Sailing was fun. Cooking too! Then? Nothing.",
