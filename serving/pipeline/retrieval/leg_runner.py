@@ -231,8 +231,12 @@ class LegRunner:
 
 
 def _may_be_skipped(request: LegRequest) -> bool:
-    """Whether the caller asks neither for this leg nor for a walk from given segments."""
-    return request.spec.name not in request.query.required and not request.query.seeds
+    """Whether the caller asks neither for this leg nor for a walk from given segments.
+
+    A leg without a floor, as designs have it, shows all that a name leads to, mentions too.
+    """
+    asked = request.spec.name in request.query.required or request.query.seeds
+    return request.spec.floor is not None and not asked
 
 
 def _state_of(answer: LegAnswer) -> tuple[LegState, str]:

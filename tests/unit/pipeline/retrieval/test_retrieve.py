@@ -450,7 +450,7 @@ class LegOverFacts(FixedLeg):
     needs_facts = True
 
 
-WITH_GRAPH = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
+WITH_GRAPH = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph", floor=0.2)))
 
 
 async def test_without_facts_legs_over_facts_are_skipped() -> None:
