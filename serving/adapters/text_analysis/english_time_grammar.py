@@ -33,6 +33,7 @@ from serving.domain.questions import calendar
 from serving.domain.questions.calendar import FIRST, LAST, Recurring, Span, Unit
 
 _DAY = timedelta(days=1)
+_WEEK = timedelta(weeks=1)
 _AROUND_A_DAY = timedelta(days=3)
 _PADDING = 16
 """More than the words that any rule looks ahead, or back."""
@@ -144,6 +145,9 @@ class Sentence:
         clause = self._clause(at)
         if len(clause) > read[1] - at + 3:
             self._tense = self._tense_of(clause)
+        if self._is(at - 1, "in") and read[0].length > _WEEK and self._is_past(clause):
+            # Of what is arranged "moved to May" is ahead, and "we moved in May" is over.
+            self._tense = Tense.PAST
         if self._tense is not of_sentence:
             read = self._expression(at) or read
             self._tense = of_sentence
@@ -186,11 +190,15 @@ class Sentence:
             return Tense.FUTURE
         if self._usual is Tense.FUTURE and not words.ARRANGING.isdisjoint(said):
             return Tense.FUTURE
-        past = any(
+        return Tense.PAST if self._is_past(said) else None
+
+    @staticmethod
+    def _is_past(said: Sequence[str]) -> bool:
+        """Whether a word is a verb of the past, and none speaks of the future."""
+        return words.FUTURE.isdisjoint(said) and any(
             word in words.PAST or (len(word) > 4 and word.endswith("ed") and word != "hundred")
             for word in said
         )
-        return Tense.PAST if past else None
 
     def _clause(self, at: int) -> list[str]:
         """What stands between the commas around a place."""

@@ -174,6 +174,9 @@ def test_question_about_the_future_names_the_next(
         ("Yesterday I bought a coat, 120 down from 200.", "2023-11-14..2023-11-15"),
         ("We cycled along the Danube last summer.", "2023-06-01..2023-09-01"),
         ("He was born on 5 June 1987.", "1987-06-05..1987-06-06"),
+        ("We moved to Lisbon in May.", "2023-05-01..2023-06-01"),
+        ("The course is booked for May.", "2024-05-01..2024-06-01"),
+        ("They moved the dentist to Friday.", "2023-11-17..2023-11-18"),
     ],
 )
 def test_turn_speaks_of_the_days_it_names(dates: EnglishDates, text: str, period: str) -> None:
