@@ -47,9 +47,9 @@ async def test_mcp_remembers_recalls_explains_and_forgets(service: Service) -> N
         (id_,) = re.findall(r"mcp-\w+", stored)
         recalled = await call("recall", query="When does the lease start?")
         explained = await call("explain", query="When does the lease start?", item_id=id_)
-        shown = await call("forget", segment_ids=[id_])
+        shown = await call("forget", ids=[id_])
         code = shown.rpartition("confirmation=")[2].rstrip(".")
-        erased = await call("forget", segment_ids=[id_], confirmation=code)
+        erased = await call("forget", ids=[id_], confirmation=code)
         after = await call("recall", query="When does the lease start?")
 
     assert f"[{id_}] " in recalled
