@@ -273,9 +273,7 @@ def _named_alone(word: _Word, written: str, within: set[str], language: Language
     """
     if not word.opens or word.key in within or written[1:] != written[1:].lower():
         return True
-    if not language.ordinary_words or word.key in FUNCTION_WORDS:
-        return False
-    return not language.is_ordinary(word.key)
+    return not (word.key in FUNCTION_WORDS or language.is_ordinary(word.key))
 
 
 def _end_of_name(words: Sequence[_Word], place: int, language: Language) -> int:

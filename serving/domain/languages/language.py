@@ -63,7 +63,9 @@ class Language:
     lower: Mapping[str, str] = field(default_factory=dict)
 
     def is_ordinary(self, word: str) -> bool:
-        """Whether a word in lower case is an ordinary one, by the list or by its form."""
+        """Whether a word in lower case may be an ordinary one, by the list or by its form."""
+        if not self.ordinary_words:
+            return True
         return word in self.ordinary_words or self.ordinary_forms.search(word) is not None
 
     def folded(self, text: str) -> str:
