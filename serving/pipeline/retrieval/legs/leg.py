@@ -109,7 +109,7 @@ class Leg(ABC):
         sheddable: Whether a busy service may leave it out.
         needs_question: Whether it searches for something; without, it finds the same whatever the
             question, which may be empty if all legs of the profile are such ones.
-        needs_facts: Whether it is not worth asking in a memory without facts.
+        needs_facts: Whether it is not worth asking in a memory without facts, if it has a floor.
         finds_sensitive: Whether it finds sensitive items, which are in PostgreSQL alone.
     """
 
