@@ -224,9 +224,10 @@ def _day(instant: datetime, query: Query) -> str:
 
 
 def _spoken_of(segment: Segment, query: Query) -> str:
-    """The days that a text speaks of, as " (Wed 4 March)"; empty for the day on which it was said.
+    """The days that a text speaks of, as " (Wed 4 March)"; empty for what the line says itself.
 
-    The model would have to count from the day of the line to know which day "tomorrow" was.
+    The model would have to count from the day of the line to know which day "tomorrow" was. It need
+    not for the day on which it was said, nor where the text has the month or the date.
     """
     if segment.mentions_from is None or segment.mentions_to is None:
         return ""
@@ -235,8 +236,21 @@ def _spoken_of(segment: Segment, query: Query) -> str:
     last = (segment.mentions_to - timedelta(microseconds=1)).astimezone(query.time_zone)
     if first.date() == last.date() == said.date():
         return ""
+    if _is_dated(segment.text, first) and _is_dated(segment.text, last):
+        return ""
     days = dict.fromkeys(_day(each, query).removesuffix(f" {said.year}") for each in (first, last))
     return f" ({' to '.join(days)})"
+
+
+def _is_dated(text: str, day: datetime) -> bool:
+    """Whether a text has the month of a day, or its date in digits: "in May", "on 4 March".
+
+    "May" and "march" are also words, so a month in small letters needs a number, "in" or "of".
+    """
+    month = ENGLISH.months[day.month - 1]
+    name = month.capitalize()
+    forms = rf"{name}|{name[:3]}t?|(?:in|of|\d[a-z\d]*) {month}|{month} \d|{day:%Y-%m-%d}"
+    return re.search(rf"\b(?:{forms})\b", text) is not None
 
 
 def _date(day: datetime) -> str:

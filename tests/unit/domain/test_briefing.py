@@ -100,6 +100,43 @@ def test_line_shows_the_days_it_speaks_of(begins: int, ends: int, shown: str) ->
     assert undated == '- Ola said: "We sailed."'
 
 
+@pytest.mark.parametrize(
+    ("text", "begins", "ends", "is_shown"),
+    [
+        ("We fly tomorrow.", 1, 2, True),
+        ("See you on the 19th.", 18, 19, True),
+        ("It is next Friday.", 12, 13, True),
+        ("We fly next month.", 31, 61, True),
+        ("I may fly on the first.", 61, 62, True),
+        ("We march on Tuesday.", 2, 3, True),
+        ("From tomorrow until 3 April.", 1, 34, True),
+        ("We fly in May.", 61, 92, False),
+        ("we fly in may", 61, 92, False),
+        ("We fly on May 1st.", 61, 62, False),
+        ("we fly on the 1st of may", 61, 62, False),
+        ("It is on 4 Mar, in the morning.", 3, 4, False),
+        ("It is due on Sept. 4.", 187, 188, False),
+        ("It is due on 2026-05-01.", 61, 62, False),
+        ("From 30 March to 2 April.", 29, 33, False),
+    ],
+)
+def test_days_are_shown_where_words_are_relative(
+    text: str, begins: int, ends: int, is_shown: bool
+) -> None:
+    midnight = datetime(2026, 3, 1, tzinfo=UTC)
+    said = segment(
+        "1",
+        text,
+        event_time=midnight,
+        mentions_from=midnight + days(begins),
+        mentions_to=midnight + days(ends),
+    )
+
+    (line,) = lines([said])
+
+    assert line.endswith(")") == is_shown
+
+
 def test_short_line_drops_the_days_it_speaks_of() -> None:
     spoken = segment(
         "1", LONG, speaker="Ola", mentions_from=NOON + days(1), mentions_to=NOON + days(2)
