@@ -6,7 +6,8 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from inspect import getdoc
 from typing import Annotated, Literal
@@ -19,7 +20,6 @@ from pydantic import Field
 from trivium import (
     Absence,
     AsyncClient,
-    Exclusion,
     Fact,
     Filter,
     ForgetResult,
@@ -30,6 +30,7 @@ from trivium import (
 )
 from trivium.tuning import LegAbsence, Loss
 from trivium.wire.requests import OPENING_LIMIT, OPENING_PROFILE
+from trivium_mcp.arguments import GivenFact, StrictTool
 from trivium_mcp.confirmation import Confirmations
 from trivium_mcp.connection import Connection, use_token_of_request
 from trivium_mcp.fence import fenced, inert, item_line
@@ -45,6 +46,7 @@ MAX_CALLERS = 10_000
 
 MAX_PAGE = 1000
 BRIEFING_URI = "trivium://briefing"
+EVERYTHING = Filter()
 
 Query = Annotated[str, Field(description="What to look for, in natural language.")]
 Ids = Annotated[
@@ -57,31 +59,23 @@ def build_server(
     connection: Connection, confirmations: Confirmations | None = None
 ) -> MCPServer[None]:
     """Builds the server; it has the tenant of the connection, or of the token of a request."""
+    tools = Tools(connection, confirmations or Confirmations())
+    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+    adds = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+    erases = ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False)
     server: MCPServer[None] = MCPServer(
         "trivium",
         title="Trivium",
         version=_version(),
         instructions=INSTRUCTIONS,
         middleware=[use_token_of_request],
+        tools=[
+            StrictTool.of(tools.recall, "Recall from memory", reads),
+            StrictTool.of(tools.explain, "Explain a recall", reads),
+            StrictTool.of(tools.remember, "Remember", adds),
+            StrictTool.of(tools.forget, "Forget", erases),
+        ],
     )
-    tools = Tools(connection, confirmations or Confirmations())
-    reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    adds = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-    erases = ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-    for tool, title, hints in (
-        (tools.recall, "Recall from memory", reads),
-        (tools.explain, "Explain a recall", reads),
-        (tools.remember, "Remember", adds),
-        (tools.forget, "Forget", erases),
-    ):
-        server.add_tool(
-            tool,
-            title=title,
-            description=getdoc(tool),  # without the indentation of the source
-            annotations=hints,
-            # Structured output would repeat the recalled text outside of its fence.
-            structured_output=False,
-        )
     server.resource(
         BRIEFING_URI,
         name="briefing",
@@ -113,41 +107,79 @@ class Tools:
                 description="What was known at that time, which names its zone; now if left out."
             ),
         ] = None,
+        filters: Annotated[
+            Filter, Field(description="Only what passes, such as labels.")
+        ] = EVERYTHING,
+        mode: Annotated[
+            str,
+            Field(
+                description='The ranking profile, such as "precise" or "facts"; empty: "default".'
+            ),
+        ] = "",
     ) -> str:
         """Recalls what was said or noted earlier and helps with the query, best first.
 
         Each line begins with the id of the item in square brackets.
         """
-        filter_ = Filter(
-            speakers=[speaker] if speaker else [],
-            sessions=[session] if session else [],
-            none_of=Exclusion(sessions=[not_session] if not_session else []),
-        )
+        try:
+            filter_ = _narrowed(filters, speaker, session, not_session)
+        except ValueError as error:
+            raise ToolError(str(error)) from error
         async with self._client() as client:
             found = await client.retrieve(
                 query,
                 limit=limit,
+                profile=mode,
                 filter=filter_,
                 as_of=as_of,
-                consistency_token=self._tokens.get(self._caller, ""),
+                consistency_token=self._last_write,
             )
         return _recalled(found)
 
     async def remember(
         self,
-        text: Annotated[str, Field(description="What to remember, in full sentences.")],
+        text: Annotated[
+            str, Field(description="What to remember, in full sentences; may be empty for a fact.")
+        ] = "",
         speaker: Annotated[str, Field(description="Who said it; may be empty.")] = "",
+        fact: Annotated[
+            GivenFact | None, Field(description="A fact to store, which a text then supports.")
+        ] = None,
+        retract: Annotated[
+            list[str],
+            Field(description="Ids of facts that never were true, as `recall` shows them."),
+        ] = [],  # noqa: B006 - pydantic copies it
     ) -> str:
-        """Stores a text for later conversations. The same text is stored once."""
-        digest = hashlib.sha256(f"{speaker}\0{text}".encode(errors="replace")).hexdigest()
-        segment = Segment(id=f"mcp-{digest[:32]}", text=text, speaker=speaker, kind="note")
+        """Stores a text or a fact for later conversations, or corrects facts.
+
+        The same text or fact is stored once. A fact that no longer holds is closed by the one that
+        holds now (`closes`, or `single_valued`); one that never was true is retracted.
+        """
+        items: list[Item] = []
+        if text:
+            items.append(_note(text, speaker))
+        if fact:
+            items.append(_fact(fact, evidence=[each.id for each in items]))
         async with self._client() as client:
-            result = await client.ingest([segment])
+            wrong = await _facts(client, retract)
+            now = datetime.now(UTC)
+            items += [replace(each, retracted_at=each.retracted_at or now) for each in wrong]
+            if unknown := set(retract) - {each.id for each in wrong}:
+                raise ToolError(
+                    f"nothing was stored: there is no fact {', '.join(sorted(unknown))}"
+                )
+            if not items:
+                raise ToolError("nothing was stored: give a text, a fact, or facts to retract")
+            result = await client.ingest(items)
         self._wrote(result.consistency_token)
-        for outcome in result.rejected:
-            reasons = "; ".join(description for _, description in outcome.violations)
-            raise ToolError(f"not stored: {reasons}")
-        return f"Stored as {segment.id}."
+        faults = [
+            f"{field}: {description}"
+            for outcome in result.rejected
+            for field, description in outcome.violations
+        ]
+        if faults:
+            raise ToolError(f"not stored: {'; '.join(faults)}")
+        return f"Stored as {', '.join(each.id for each in items)}."
 
     async def forget(
         self,
@@ -191,20 +223,35 @@ class Tools:
         """Explains why an item is recalled for a query, or why it is not."""
         segment_id, fact_id = (item_id, "") if kind == "segment" else ("", item_id)
         async with self._client() as client:
-            absence = await client.explain_absence(query, segment_id=segment_id, fact_id=fact_id)
+            absence = await client.explain_absence(
+                query,
+                segment_id=segment_id,
+                fact_id=fact_id,
+                consistency_token=self._last_write,
+            )
         return _explained(item_id, absence)
 
     async def briefing(self) -> str:
         """For the start of a conversation: what is important, what holds, what was said last."""
         try:
             async with self._connection.open() as client:
-                return await client.briefing("", limit=OPENING_LIMIT, profile=OPENING_PROFILE)
+                return await client.briefing(
+                    "",
+                    limit=OPENING_LIMIT,
+                    profile=OPENING_PROFILE,
+                    consistency_token=self._last_write,
+                )
         except (TriviumError, ValueError) as error:
             raise ResourceError(str(error)) from error
 
     @property
     def _caller(self) -> tuple[str, str]:
         return self._connection.tenant, self._connection.current_token()
+
+    @property
+    def _last_write(self) -> str:
+        """The consistency token of the caller's last write; empty without one."""
+        return self._tokens.get(self._caller, "")
 
     def _wrote(self, consistency_token: str) -> None:
         """What the caller recalls from now on has this write."""
@@ -242,16 +289,60 @@ async def _stored(
 ) -> tuple[tuple[Segment, ...], list[Fact]]:
     """The segments with these ids, and the facts with the others."""
     found = await client.get_segments(ids)
-    missing = set(found.missing_ids)
+    return found.segments, await _facts(client, found.missing_ids)
+
+
+async def _facts(client: AsyncClient, ids: Sequence[str]) -> list[Fact]:
+    """The facts with these ids, as far as they exist."""
+    wanted = set(ids)
     facts: list[Fact] = []
-    if missing:
+    if wanted:
         # The service lists facts, and does not read them by id.
         async for fact in client.list_facts(page_size=MAX_PAGE):
-            if fact.id in missing:
+            if fact.id in wanted:
                 facts.append(fact)
-            if len(facts) == len(missing):
+            if len(facts) == len(wanted):
                 break
-    return found.segments, facts
+    return facts
+
+
+def _narrowed(filters: Filter, speaker: str, session: str, not_session: str) -> Filter:
+    """The filters together with what has an argument of its own.
+
+    Raises:
+        ValueError: Speakers or sessions are given by both, of which one would be ignored.
+    """
+    for name, both in (
+        ("speaker", speaker and filters.speakers),
+        ("session", session and filters.sessions),
+    ):
+        if both:
+            raise ValueError(f"give either {name} or filters.{name}s")
+    left_out = replace(
+        filters.none_of, sessions=[*filters.none_of.sessions, *([not_session] * bool(not_session))]
+    )
+    return replace(
+        filters,
+        speakers=[speaker] if speaker else filters.speakers,
+        sessions=[session] if session else filters.sessions,
+        none_of=left_out,
+    )
+
+
+def _note(text: str, speaker: str) -> Segment:
+    return Segment(id=_id_of(speaker, text), text=text, speaker=speaker, kind="note")
+
+
+def _fact(given: GivenFact, evidence: Sequence[str]) -> Fact:
+    begins = given.valid_from.isoformat() if given.valid_from else ""
+    id_ = _id_of(given.subject, given.relation, given.object, begins)
+    return Fact(id=id_, evidence=evidence, **given.model_dump())
+
+
+def _id_of(*parts: str) -> str:
+    """An id that is the same for the same content."""
+    digest = hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()
+    return f"mcp-{digest[:32]}"
 
 
 def _to_confirm(items: Sequence[Item], ids: Sequence[str], code: str) -> str:

@@ -20,6 +20,7 @@ from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
     ForgetRequest,
     ForgetResponse,
+    IngestRequest,
     IngestResponse,
     StoreReceipt,
 )
@@ -73,9 +74,60 @@ async def test_no_tool_and_no_resource_takes_a_tenant(fake_service: FakeService)
     assert "tenant" not in json.dumps([tool.input_schema for tool in tools])
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        (
+            "recall",
+            {"query": "the wedding", "tenant": "rival"},
+            "recall: tenant is not taken; recall takes query, limit, speaker, session, ",
+        ),
+        ("explain", {"query": "x", "item_id": "t1", "top": 5}, "top is not taken; explain takes "),
+        ("forget", {"ids": ["t1"], "all": True}, "all is not taken; forget takes ids, confirm"),
+        (
+            "recall",
+            {"query": "x", "filters": {"topic": "a"}},
+            "filters.topic is not taken; filters takes kinds, labels, speakers, ",
+        ),
+        (
+            "recall",
+            {"query": "x", "filters": {"none_of": {"labels": {}}}},
+            "filters.none_of.labels is not taken; filters.none_of takes kinds, speakers, ",
+        ),
+        (
+            "recall",
+            {"query": "x", "filters": {"event_time": {"from": "2026-01-01"}}},
+            "filters.event_time.from is not taken; filters.event_time takes start, end",
+        ),
+        (
+            "remember",
+            {"fact": {"subject": "Ana", "predicate": "likes", "object": "tea"}},
+            "fact.predicate is not taken; fact takes subject, relation, object, ",
+        ),
+        ("recall", {"query": "x", "limit": 51}, "limit: Input should be less than or equal to 50"),
+        ("recall", {"query": "x", "filters": {"speakers": "Bo"}}, "filters.speakers: "),
+    ],
+)
+async def test_unknown_argument_is_named_and_refused(
+    tool: str, arguments: dict[str, Any], said: str, fake_service: FakeService
+) -> None:
+    async with client_of(fake_service) as client:
+        assert said in await fail(client, tool, **arguments)
+
+    assert fake_service.requests == []
+
+
+async def test_schemas_allow_no_further_arguments(fake_service: FakeService) -> None:
+    async with client_of(fake_service) as client:
+        schemas = [tool.input_schema for tool in (await client.list_tools()).tools]
+
+    objects = [each for schema in schemas for each in (schema, *schema.get("$defs", {}).values())]
+    assert all(each["additionalProperties"] is False for each in objects)
+
+
 async def test_the_tenant_is_that_of_the_process(fake_service: FakeService) -> None:
     async with client_of(fake_service) as client:
-        await client.call_tool("recall", {"query": "the wedding", "tenant": "rival"})
+        await call(client, "recall", query="the wedding")
 
     assert fake_service.request().tenant == "acme"
 
@@ -264,18 +316,23 @@ async def test_explain_says_what_became_of_an_item(fake_service: FakeService) ->
     assert fake_service.request().item.segment_id == "t1"
 
 
-async def test_recall_sees_what_remember_wrote(fake_service: FakeService) -> None:
+async def test_reads_after_remember_wait_for_its_write(fake_service: FakeService) -> None:
     fake_service.will_answer("Ingest", IngestResponse(consistency_token="seen"))
     async with client_of(fake_service) as client:
         await call(client, "recall", query="anything")
         await call(client, "remember", text="The wedding is on the eighth.")
         await call(client, "recall", query="the wedding")
+        await call(client, "explain", query="the wedding", item_id="t1")
+        await client.read_resource("trivium://briefing")
 
-    before, _, after = fake_service.requests
-    assert (before.consistency_token, after.consistency_token) == ("", "seen")
+    before, _, recalled, explained, briefing = fake_service.requests
+    assert before.consistency_token == ""
+    assert recalled.consistency_token == "seen"
+    assert explained.retrieve.consistency_token == "seen"
+    assert briefing.consistency_token == "seen"
 
 
-async def test_recall_takes_filters_and_a_time(fake_service: FakeService) -> None:
+async def test_recall_takes_filters_mode_and_time(fake_service: FakeService) -> None:
     async with client_of(fake_service) as client:
         await call(
             client,
@@ -284,12 +341,113 @@ async def test_recall_takes_filters_and_a_time(fake_service: FakeService) -> Non
             speaker="Nora",
             not_session="now",
             as_of="2026-03-01T12:00:00+00:00",
+            mode="facts",
+            filters={
+                "labels": {"project": ["goa"]},
+                "min_importance": 0.5,
+                "event_time": {"start": "2026-01-01T00:00:00+00:00"},
+                "none_of": {"sessions": ["old"], "ids": ["t9"]},
+            },
         )
 
     request = fake_service.request()
+    assert request.profile == "facts"
     assert list(request.filter.speakers) == ["Nora"]
-    assert list(request.filter.none_of.sessions) == ["now"]
+    assert list(request.filter.none_of.sessions) == ["old", "now"]
+    assert list(request.filter.none_of.ids) == ["t9"]
+    assert [(each.key, list(each.values)) for each in request.filter.labels] == [
+        ("project", ["goa"])
+    ]
+    assert request.filter.min_importance == 0.5
+    assert request.filter.event_time.start.ToJsonString() == "2026-01-01T00:00:00Z"
     assert request.as_of.ToJsonString() == "2026-03-01T12:00:00Z"
+
+
+@pytest.mark.parametrize("name", ["speaker", "session"])
+async def test_recall_with_two_speakers_or_sessions_is_refused(
+    name: str, fake_service: FakeService
+) -> None:
+    twice = {name: "a", "filters": {f"{name}s": ["b"]}}
+    async with client_of(fake_service) as client:
+        assert f"give either {name} or" in await fail(client, "recall", query="x", **twice)
+
+
+async def test_time_without_zone_is_refused(fake_service: FakeService) -> None:
+    async with client_of(fake_service) as client:
+        said = await fail(client, "recall", query="x", as_of="2026-03-01T12:00:00")
+
+    assert "time zone" in said
+
+
+BOSCH = {"subject": "Ana", "relation": "works at", "object": "Bosch"}
+
+
+async def test_fact_is_remembered_once_with_its_evidence(fake_service: FakeService) -> None:
+    since = {**BOSCH, "valid_from": "2026-05-01T00:00:00Z", "closes": ["f1"]}
+    async with client_of(fake_service) as client:
+        for _ in range(2):
+            said = await call(client, "remember", text="Ana is at Bosch now.", fact=since)
+        await call(client, "remember", fact={**BOSCH, "single_valued": True})
+
+    first, again, alone = (each.items for each in fake_service.requests)
+    note, fact = (each.segment or each.fact for each in first), first[1].fact
+    assert first == again
+    assert next(iter(note)).text == "Ana is at Bosch now."
+    assert (fact.subject, fact.relation, fact.object) == ("Ana", "works at", "Bosch")
+    assert fact.valid_from.ToJsonString() == "2026-05-01T00:00:00Z"
+    assert list(fact.closes) == ["f1"]
+    assert list(fact.evidence) == [first[0].segment.id]
+    assert said == f"Stored as {first[0].segment.id}, {fact.id}."
+    assert [each.fact.single_valued for each in alone] == [True]
+    assert not alone[0].fact.evidence
+    assert alone[0].fact.id != fact.id  # since another day, it is another fact
+
+
+async def test_retracted_fact_keeps_what_it_was(fake_service: FakeService) -> None:
+    siemens = Fact(id="f1", subject="Ana", relation="works at", object="Siemens", evidence=["t1"])
+    fake_service.will_answer("ListFacts", ListFactsResponse(facts=[siemens]))
+    async with client_of(fake_service) as client:
+        await call(client, "remember", fact=BOSCH, retract=["f1"])
+
+    right, wrong = (each.fact for each in fake_service.requests[-1].items)
+    assert right.object == "Bosch"
+    assert (wrong.id, wrong.object, list(wrong.evidence)) == ("f1", "Siemens", ["t1"])
+    assert wrong.HasField("retracted_at")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "give a text, a fact, or facts to retract"),
+        ({"text": "x", "retract": ["f9"]}, "there is no fact f9"),
+        ({"fact": {"subject": "Ana", "relation": "", "object": "x"}}, "fact.relation: "),
+    ],
+    ids=["nothing", "unknown fact", "half a fact"],
+)
+async def test_remember_of_nothing_usable_stores_nothing(
+    arguments: dict[str, Any], said: str, fake_service: FakeService
+) -> None:
+    async with client_of(fake_service) as client:
+        assert said in await fail(client, "remember", **arguments)
+
+    assert not [each for each in fake_service.requests if isinstance(each, IngestRequest)]
+
+
+async def test_recalled_fact_says_when_it_holds(fake_service: FakeService) -> None:
+    day = {"seconds": 1_767_225_600}  # 1 January 2026
+    fact = Fact(
+        id="f1",
+        subject="Ana",
+        relation="works at",
+        object="Siemens",
+        valid_from=day,
+        closings=[{"fact_id": "f2", "at": {"seconds": 1_777_593_600}}],
+    )
+    fake_service.will_answer("Retrieve", RetrieveResponse(hits=[Hit(fact=fact, rank=1)]))
+    async with client_of(fake_service) as client:
+        text = await call(client, "recall", query="Where does Ana work?", mode="facts")
+
+    assert "- [f1] fact since 2026-01-01 until 2026-05-01: Ana works at Siemens" in text
 
 
 async def test_the_briefing_is_a_resource(fake_service: FakeService) -> None:
