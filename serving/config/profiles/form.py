@@ -1,51 +1,23 @@
 """The fields of a profile as data, in files, requests and `reconfigure`.
 
-Unknown fields are rejected. These classes mirror those of the domain, which document the fields
-and check their values.
+Unknown fields are rejected. The forms are made of the dataclasses of the domain, which document the
+fields, their defaults, and check their values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from datetime import timedelta
-from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from functools import cache, partial
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model
 
-from serving.domain.briefing import BlockForm
-from serving.domain.ranking.diversity import MMR_POOL, MMR_TRADE_OFF
 from serving.domain.ranking.faults import Fault, FieldError
-from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
-from serving.domain.ranking.ledger import FusionMethod
-from serving.domain.ranking.leg_options import (
-    CandidatePool,
-    Expansion,
-    Walk,
-    WalkDirection,
-    WalkOrder,
-    WordsMode,
-    WordsSearch,
-)
-from serving.domain.ranking.priors import (
-    DECAY_HALF_LIFE,
-    EVERGREEN_FLOOR,
-    EVERGREEN_KINDS,
-    Decay,
-    Importance,
-    ImportanceStyle,
-)
-from serving.domain.ranking.profile import (
-    Diversity,
-    LegSpec,
-    Profile,
-    Rerank,
-    SignalSpec,
-    Sort,
-    Yields,
-    by_need,
-)
-from serving.domain.ranking.ranked_list import RankStyle
+from serving.domain.ranking.leg_options import Expansion
+from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec, by_need
 from serving.domain.ranking.signals import SIGNALS
 from serving.pipeline.retrieval.legs import LEGS
 
@@ -75,100 +47,54 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class _WordsForm(_Form):
-    mode: WordsMode = WordsMode.BM25
-    rank_gate: Number = 0.01
-    title: Number = 1.0
-    keywords: Number = 1.0
-    speaker: Number = 1.0
+_CHECKED = {int: Count, float: Number, timedelta: Duration}
 
 
-class _PoolForm(_Form):
-    recently_accessed: Count
-    joined_by: tuple[str, ...] = ()
+def _form_of(kind: Any, *left_out: str, **given: tuple[Any, Any]) -> Any:
+    """A form with the fields and defaults of a dataclass; `given` are added, or replace them."""
+    hints = get_type_hints(kind)
+    definitions: dict[str, Any] = {
+        each.name: _field(hints[each.name], each.default)
+        for each in fields(kind)
+        if each.name not in left_out
+    }
+    return create_model(f"{kind.__name__}Form", __base__=_Form, **(definitions | given))
 
 
-class _WalkForm(_Form):
-    order: WalkOrder = WalkOrder.ACTIVATION
-    direction: WalkDirection = WalkDirection.BOTH
-    relations: tuple[str, ...] = ()
-    hops: Count = 2
-    seeds_from: str = ""
+def _field(hint: Any, default: Any) -> tuple[Any, Any]:
+    """The type of a field in a form, where a dataclass is a form, and its default."""
+    inner = _not_none(hint)
+    type_ = _form_of(inner) if is_dataclass(inner) else _CHECKED.get(inner, inner)
+    if is_dataclass(default):
+        default = type_(**asdict(cast(Any, default)))
+    return type_ if inner is hint else type_ | None, ... if default is MISSING else default
 
 
-class _ExpansionForm(_Form):
-    found_by: tuple[str, ...] = ("lexical", "dense")
-    seeds: Count = 5
+def _not_none(hint: Any) -> Any:
+    """The type of what is optional; another type as it is."""
+    of = get_args(hint)
+    return next(each for each in of if each is not NoneType) if NoneType in of else hint
 
 
-class _LegForm(_Form):
-    """The options of all legs; the class of a leg has those that it supports."""
+_ExpansionForm: Any = _form_of(Expansion, found_by=(tuple[str, ...], ("lexical", "dense")))
+_LegForm: Any = _form_of(LegSpec, "name", expansion=(_ExpansionForm, _ExpansionForm()))
+"""The options of all legs; the class of a leg has those that it supports."""
 
-    weight: Number = 1.0
-    depth: Count = 20
-    depth_per_limit: Count = 0
-    floor: Number | None = None
-    least_score: Number = 0.0
-    lookback: Duration | None = None
-    yields: Yields = Yields.EVIDENCE
-    reserved: Count = 0
-    reorders: bool = False
-    may_fill: bool = False
-    words: _WordsForm = _WordsForm()
-    pool: _PoolForm | None = None
-    walk: _WalkForm = _WalkForm()
-    expansion: _ExpansionForm = _ExpansionForm()
-    named_times: bool = False
+_ProfileForm: Any = _form_of(
+    Profile,
+    "name",
+    description=(str, ...),
+    legs=(dict[str, _LegForm], ...),
+    signals=(dict[str, Number], {}),
+)
 
 
-class _ImportanceForm(_Form):
-    style: ImportanceStyle = ImportanceStyle.OFF
-    boost_from: Number = 0.8
-
-
-class _DecayForm(_Form):
-    half_life: Duration = DECAY_HALF_LIFE
-    evergreen_kinds: frozenset[str] = EVERGREEN_KINDS
-    evergreen_floor: Number = EVERGREEN_FLOOR
-    floor: Number = 0.0
-    facts_are_fresh: bool = False
-
-
-class _RerankForm(_Form):
-    head: Count = 50
-    weight: Number = 0.7
-
-
-class _DiversityForm(_Form):
-    trade_off: Number = MMR_TRADE_OFF
-    pool: Count = MMR_POOL
-    relative: bool = True
-
-
-class ProfileForm(_Form):
+class ProfileForm(_ProfileForm):  # type: ignore[misc]  # a class that is made above
     """A whole profile as data."""
-
-    description: str
-    limit: Count = 10
-    legs: dict[str, _LegForm]
-    signals: dict[str, Number] = {}
-    fusion: FusionMethod = FusionMethod.RECIPROCAL_RANK
-    rank_constant: Number = PUBLISHED_RANK_CONSTANT
-    rank_style: RankStyle = RankStyle.MEAN
-    importance: _ImportanceForm = _ImportanceForm()
-    decay: _DecayForm | None = None
-    rerank: _RerankForm | None = None
-    fold_repeats: bool = True
-    diversity: _DiversityForm | None = None
-    sort: Sort = Sort.RELEVANCE
-    resolve_names: bool = False
-    split_questions: bool = False
-    current_first: bool = False
-    block: BlockForm = BlockForm.DATED
 
     def to_data(self, mode: Literal["python", "json"] = "python") -> dict[str, Any]:
         """The profile as data, with all its fields; `to_form` of it is an equal form."""
-        data = self.model_dump(mode=mode)
+        data: dict[str, Any] = self.model_dump(mode=mode)
         for leg, options in data["legs"].items():
             for option in _ALL_OPTIONS - LEGS[leg].options:
                 del options[option]
@@ -191,30 +117,20 @@ class ProfileForm(_Form):
             faults.made(partial(_signal, signal, self.signals[signal]))
             for signal in _in_order_of(SIGNALS, self.signals)
         ]
-        importance = faults.made(partial(_made, "importance", Importance, self.importance))
-        decay = faults.made(partial(_made_if_given, "decay", Decay, self.decay))
-        rerank = faults.made(partial(_made_if_given, "rerank", Rerank, self.rerank))
-        diversity = faults.made(partial(_made_if_given, "diversity", Diversity, self.diversity))
+        sections = {
+            field: faults.made(partial(_made, field, section, getattr(self, field)))
+            for field, section in _sections(Profile).items()
+            if getattr(self, field) is not None
+        }
         faults.finish()
         return Profile(
-            name=name,
-            description=self.description,
-            legs=by_need([leg for leg in legs if leg]),
-            limit=self.limit,
-            fusion=self.fusion,
-            rank_constant=self.rank_constant,
-            rank_style=self.rank_style,
-            signals=tuple(signal for signal in signals if signal),
-            importance=importance or Importance(),
-            decay=decay,
-            rerank=rerank,
-            fold_repeats=self.fold_repeats,
-            diversity=diversity,
-            sort=self.sort,
-            resolve_names=self.resolve_names,
-            split_questions=self.split_questions,
-            current_first=self.current_first,
-            block=self.block,
+            **dict(self)
+            | sections
+            | {
+                "name": name,
+                "legs": by_need([leg for leg in legs if leg]),
+                "signals": tuple(signals),
+            }
         )
 
 
@@ -234,9 +150,10 @@ def to_form(data: Mapping[str, Any]) -> ProfileForm:
         FieldError: Fields are missing, unknown or of the wrong type; it has all of them.
     """
     try:
-        return ProfileForm.model_validate(data)
+        form: ProfileForm = ProfileForm.model_validate(data)
     except ValidationError as error:
         raise FieldError(*map(_fault, error.errors(include_url=False))) from None
+    return form
 
 
 def _fault(error: Mapping[str, Any]) -> Fault:
@@ -246,7 +163,7 @@ def _fault(error: Mapping[str, Any]) -> Fault:
     return Fault(path, str(error["ctx"]["error"]) if own else error["msg"])
 
 
-def _leg(name: str, form: _LegForm, all_legs: Mapping[str, _LegForm]) -> LegSpec:
+def _leg(name: str, form: Any, all_legs: Mapping[str, object]) -> LegSpec:
     path = f"legs.{name}"
     if name not in LEGS:
         raise FieldError(Fault(path, f"unknown leg, must be one of {', '.join(LEGS)}"))
@@ -257,21 +174,14 @@ def _leg(name: str, form: _LegForm, all_legs: Mapping[str, _LegForm]) -> LegSpec
         )
     if form.depth_per_limit and "depth" in form.model_fields_set:
         raise FieldError(Fault(f"{path}.depth", "must not be set together with depth_per_limit"))
-    values = {field: getattr(form, field) for field in type(form).model_fields}
-    values["words"] = _made(f"{path}.words", WordsSearch, form.words)
-    values["pool"] = _made_if_given(f"{path}.pool", CandidatePool, form.pool)
-    values["walk"] = _made(f"{path}.walk", Walk, form.walk)
-    values["expansion"] = (
-        _made(f"{path}.expansion", Expansion, form.expansion)
-        if "expansion" in LEGS[name].options
-        else None
-    )
-    leg = _section(path, LegSpec, name=name, **values)
+    if "expansion" not in LEGS[name].options:
+        form = form.model_copy(update={"expansion": None})
+    leg = _made(path, LegSpec, form, name=name)
     _check_dependencies(path, leg, all_legs)
     return leg
 
 
-def _check_dependencies(path: str, leg: LegSpec, all_legs: Mapping[str, _LegForm]) -> None:
+def _check_dependencies(path: str, leg: LegSpec, all_legs: Mapping[str, object]) -> None:
     seeds = leg.walk.seeds_from
     faults = [
         Fault(f"{path}.{field}", f"the profile has no other leg {other!r}")
@@ -294,23 +204,25 @@ def _signal(name: str, weight: float) -> SignalSpec:
         raise FieldError(*(Fault(f"signals.{name}", why) for _, why in error.faults)) from None
 
 
-def _made(path: str, kind: Callable[..., Made], form: _Form) -> Made:
-    """The domain value of a section, whose fields have the same names."""
-    return _section(path, kind, **form.model_dump())
+@cache
+def _sections(kind: Any) -> Mapping[str, Any]:
+    """The dataclasses among the fields of one."""
+    types = {name: _not_none(hint) for name, hint in get_type_hints(kind).items()}
+    return {name: type_ for name, type_ in types.items() if is_dataclass(type_)}
 
 
-def _made_if_given(path: str, kind: Callable[..., Made], form: _Form | None) -> Made | None:
-    return None if form is None else _made(path, kind, form)
-
-
-def _section(path: str, kind: Callable[..., Made], **values: Any) -> Made:
-    """Creates the domain value of a section; its errors get the path of the section.
+def _made(path: str, kind: Callable[..., Made], form: Any, **others: object) -> Made:
+    """The domain value of a form, and of the forms in it.
 
     Raises:
-        FieldError: Values are invalid.
+        FieldError: Values are invalid; their paths begin with `path`.
     """
+    values = dict(form)
+    for field, section in _sections(kind).items():
+        if values[field] is not None:
+            values[field] = _made(f"{path}.{field}", section, values[field])
     try:
-        return kind(**values)
+        return kind(**values, **others)
     except FieldError as error:
         raise error.within(path) from None
 
