@@ -32,7 +32,7 @@ from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
 from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.index.vector_spaces import VectorSpaces
-from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
+from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.legs import (
@@ -218,7 +218,6 @@ def admission_of(settings: Settings) -> Admission:
     """Makes the admission of a replica's questions."""
     return Admission(
         _share_of_calls(settings, RETRIEVALS),
-        policy=AdmissionPolicy(**settings.serve.admission.model_dump()),
         sheddable=frozenset(name for name, leg in LEGS.items() if leg.sheddable),
         pending=PENDING_CALLS.count,
         rates=TokenBuckets(settings.serve.tenant_calls_per_second),

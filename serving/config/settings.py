@@ -30,7 +30,6 @@ from pydantic_settings import (
 
 from serving.domain.identity import Role
 from serving.domain.items.text import TextForm
-from serving.pipeline.retrieval.admission import AdmissionPolicy
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -462,38 +461,6 @@ SHARED_BY: Mapping[Placement, frozenset[str]] = {
 """The deployments of each placement that can have a share of a GPU."""
 
 
-class AdmissionSettings(_Section):
-    """How a busy replica decides what it answers (docs/guarantees.md)."""
-
-    target_utilisation: float = Field(
-        default=AdmissionPolicy.target_utilisation,
-        gt=0,
-        le=1,
-        description="The part of its budget that a question may take on average, by prediction. "
-        "Less leaves more time for the slower ones, and refuses more.",
-    )
-    min_concurrency: int = Field(
-        default=AdmissionPolicy.min_concurrency,
-        ge=1,
-        description="Questions that are admitted at once whatever their budgets, so that an idle "
-        "replica measures what they take.",
-    )
-    idle_tenant_reserve: float = Field(
-        default=AdmissionPolicy.idle_tenant_reserve,
-        gt=0,
-        le=1,
-        description="The part of the capacity that is kept for tenants without a question in "
-        "flight, however many calls wait.",
-    )
-    ewma_decay: float = Field(
-        default=AdmissionPolicy.ewma_decay,
-        gt=0,
-        lt=1,
-        description="The weight of the past in the average time of a question, at each new one. "
-        "With 0.95 about the last twenty count.",
-    )
-
-
 class ServeSettings(_Section):
     """Ray Serve."""
 
@@ -529,7 +496,6 @@ class ServeSettings(_Section):
         description="Calls that may wait; further calls fail with RESOURCE_EXHAUSTED. A capacity "
         "of 100 answers/s and budgets of 300 ms leave time for about as many.",
     )
-    admission: AdmissionSettings = AdmissionSettings()
     tenant_calls_per_second: float | None = Field(
         default=None,
         gt=0,

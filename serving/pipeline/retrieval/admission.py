@@ -2,7 +2,7 @@
 
 By Little's law, a service with `n` queries in flight answers one more after `(n + 1) * s`, where
 the service time `s` is a query's seconds divided by the queries that were answered with it. So the
-limit of concurrency follows from the caller's own budget, `target_utilisation * budget / s`, and
+limit of concurrency follows from the caller's own budget, `TARGET_UTILISATION * budget / s`, and
 adapts as those of Netflix's concurrency-limits do. No query waits: a late one would be useless.
 
 Calls that gRPC has accepted and no method has begun count as in flight, or they would be begun when
@@ -28,6 +28,18 @@ RERANK = "rerank"
 SHED_REASON = "shed, as the service is busy"
 NOTHING: frozenset[str] = frozenset()
 
+TARGET_UTILISATION = 0.7
+"""The part of its budget that a query may take on average, by prediction."""
+
+MIN_CONCURRENCY = 2
+"""Admitted at once whatever their budgets, so that an idle replica measures what queries take."""
+
+IDLE_TENANT_RESERVE = 0.25
+"""The part of the capacity that is kept for tenants without a query in flight."""
+
+EWMA_DECAY = 0.95
+"""The weight of the past in a service time at each sample: about the last twenty count."""
+
 INITIAL_SERVICE_TIMES_S = (0.010, 0.0, 0.0)
 """Of a whole query, one without reranking, and one without sheddable legs; 0 is not measured."""
 
@@ -50,16 +62,6 @@ MIN_RETRY_S = 0.010
 MAX_RETRY_S = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdmissionPolicy:
-    """What can be set, as `AdmissionSettings` describes it."""
-
-    target_utilisation: float = 0.7
-    min_concurrency: int = 2
-    idle_tenant_reserve: float = 0.25
-    ewma_decay: float = 0.95
-
-
 @dataclass(slots=True)
 class _ServiceTime:
     """An EWMA. It halves each second without a sample, so what was too slow is tried again."""
@@ -70,8 +72,8 @@ class _ServiceTime:
     def estimate_s(self, now: float) -> float:
         return self.mean_s * max(MIN_FRESHNESS, self._freshness(now))
 
-    def add(self, sample_s: float, decay: float, now: float) -> None:
-        weight = decay * self._freshness(now)
+    def add(self, sample_s: float, now: float) -> None:
+        weight = EWMA_DECAY * self._freshness(now)
         self.mean_s = self.mean_s or sample_s
         self.mean_s += (1 - weight) * (min(sample_s, MAX_OUTLIER * self.mean_s) - self.mean_s)
         self.sampled_at = now
@@ -91,7 +93,6 @@ class Admission:
 
     Args:
         max_concurrency: The most at once, whatever their budgets.
-        policy: What is set.
         sheddable: The legs that are shed after reranking.
         pending: Returns the number of calls that gRPC has accepted and no method has begun.
         rates: How often each tenant may call.
@@ -102,14 +103,12 @@ class Admission:
         self,
         max_concurrency: int = 48,
         *,
-        policy: AdmissionPolicy | None = None,
         sheddable: frozenset[str] = NOTHING,
         pending: Callable[[], int] = int,
         rates: TokenBuckets | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_concurrency = max_concurrency
-        self._policy = policy or AdmissionPolicy()
         self._sheddable = sheddable
         self._pending = pending
         self._rates = TokenBuckets() if rates is None else rates
@@ -154,8 +153,7 @@ class Admission:
             self._in_flight -= 1
             caller.in_flight -= 1
             if seconds:
-                decay, now = self._policy.ewma_decay, self._clock()
-                self._service_times[level].add(seconds / concurrent, decay, now)
+                self._service_times[level].add(seconds / concurrent, self._clock())
 
     def _caller(self, name: TenantName) -> _Tenant:
         """Records that a tenant calls, and forgets those that did not lately."""
@@ -173,14 +171,14 @@ class Admission:
         self, caller: _Tenant, profile: Profile, budget_s: float, required: frozenset[str]
     ) -> tuple[int, frozenset[str]]:
         """Returns how much is shed of a query, and what of it the profile has."""
-        policy, pending, now = self._policy, self._pending(), self._clock()
+        pending, now = self._pending(), self._clock()
         concurrency = self._in_flight + 1
-        if concurrency + pending <= policy.min_concurrency:
+        if concurrency + pending <= MIN_CONCURRENCY:
             return 0, NOTHING
         service_s = 0.0
         for level, shed in _levels(profile, self._sheddable, required):
             service_s = self._service_times[level].estimate_s(now) or MIN_SAVING * service_s
-            in_time = policy.target_utilisation * budget_s / service_s
+            in_time = TARGET_UTILISATION * budget_s / service_s
             limit = min(self._max_concurrency, in_time - pending)
             if caller.in_flight + 1 > max(1.0, limit / len(self._tenants)):
                 limit /= 2  # the rest is for tenants that have less than their share
@@ -189,7 +187,7 @@ class Admission:
         # Pending calls of one tenant must not keep out those that have nothing in flight.
         is_reserved = not caller.in_flight and now >= self._next_reserved_at
         if is_reserved and concurrency <= min(self._max_concurrency, in_time):
-            self._next_reserved_at = now + service_s / policy.idle_tenant_reserve
+            self._next_reserved_at = now + service_s / IDLE_TENANT_RESERVE
             return level, shed
         retry_s = min(max((concurrency + pending - limit) * service_s, MIN_RETRY_S), MAX_RETRY_S)
         raise OverloadedError("the service", round(retry_s, 3))

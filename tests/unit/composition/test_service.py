@@ -27,15 +27,6 @@ async def test_malformed_dsn_is_named_and_not_quoted() -> None:
     assert "words" not in str(raised.value)
 
 
-def test_admission_has_the_limits_of_the_settings() -> None:
-    admission = admission_of(load_settings({"serve": {"admission": {"min_concurrency": 5}}}))
-    with ExitStack() as stack:
-        for _ in range(5):
-            stack.enter_context(admission.admitted(TENANT, PLAIN, Deadline.after(0.001)))
-        with pytest.raises(OverloadedError):
-            stack.enter_context(admission.admitted(TENANT, PLAIN, Deadline.after(0.001)))
-
-
 def test_pending_calls_count_as_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PENDING_CALLS, "count", lambda: 1000)
     admission = admission_of(load_settings())

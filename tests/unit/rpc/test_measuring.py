@@ -16,7 +16,7 @@ from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON, Admission, AdmissionPolicy
+from serving.pipeline.retrieval.admission import MIN_CONCURRENCY, NOTHING, SHED_REASON, Admission
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.rpc.service import TriviumService, UseCases
 from serving.rpc.status import STATUS_DETAILS
@@ -166,8 +166,6 @@ class Full(Admission):
         for _ in range(100):
             with self.admitted(TENANT, profile, deadline):
                 clock.now += 60
-        self._held = [
-            self.admitted(TENANT, profile, deadline) for _ in range(AdmissionPolicy.min_concurrency)
-        ]
+        self._held = [self.admitted(TENANT, profile, deadline) for _ in range(MIN_CONCURRENCY)]
         for each in self._held:
             each.__enter__()

@@ -16,7 +16,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, StoreUnavailableError
 from serving.domain.items.records import segment_id
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
+from serving.pipeline.retrieval.admission import MIN_CONCURRENCY, Admission
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.newest import newest_answers
 from serving.rpc.questions import MAX_STREAMED, StreamedCall
@@ -357,5 +357,5 @@ async def test_replaced_transcripts_do_not_count_as_load() -> None:
     await utterance.call
 
     with ExitStack() as asking:
-        for _ in range(AdmissionPolicy.min_concurrency + 1):
+        for _ in range(MIN_CONCURRENCY + 1):
             asking.enter_context(admission.admitted(TENANT, DEFAULT, Deadline.after(0.1)))

@@ -14,12 +14,13 @@ from serving.domain.items.records import TenantName
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, Rerank
 from serving.pipeline.retrieval.admission import (
+    IDLE_TENANT_RESERVE,
+    MIN_CONCURRENCY,
     MIN_RETRY_S,
     RECENT_TENANT_S,
     RERANK,
     SHED_REASON,
     Admission,
-    AdmissionPolicy,
 )
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.ordering import Stage
@@ -40,7 +41,6 @@ FULL = Profile(
 )
 SHEDDABLE = frozenset({"graph", "related"})
 ALL_SHED = SHEDDABLE | {RERANK}
-POLICY = AdmissionPolicy()
 SERVICE_TIME_S = 0.010
 OTHER = TenantName("other")
 
@@ -165,14 +165,14 @@ def test_idle_service_admits_the_minimum_concurrency() -> None:
     busy = Busy()
     busy.learn(5.0)
 
-    assert len(busy.admitted(PLAIN, 0.001)) == POLICY.min_concurrency
+    assert len(busy.admitted(PLAIN, 0.001)) == MIN_CONCURRENCY
 
 
 def test_pending_calls_end_the_minimum_concurrency() -> None:
     busy = Busy()
     busy.learn()
 
-    busy.pending = POLICY.min_concurrency
+    busy.pending = MIN_CONCURRENCY
 
     assert busy.admitted(PLAIN, SERVICE_TIME_S) == []
 
@@ -197,7 +197,7 @@ def test_reserve_is_kept_however_many_calls_are_pending() -> None:
 
     with ExitStack() as stack:
         admitted = [busy.admit(stack, PLAIN, 0.3, tenant) for tenant in tenants[:2]]
-        busy.clock.now += 1.01 * SERVICE_TIME_S / POLICY.idle_tenant_reserve
+        busy.clock.now += 1.01 * SERVICE_TIME_S / IDLE_TENANT_RESERVE
         admitted += [busy.admit(stack, PLAIN, 0.3, tenant) for tenant in tenants[2:]]
 
     assert admitted == [frozenset(), None, frozenset(), None]
@@ -211,7 +211,7 @@ def test_reserve_is_for_tenants_with_nothing_in_flight() -> None:
 
     with ExitStack() as stack:
         assert busy.admit(stack, PLAIN, 0.3, OTHER) is not None
-        busy.clock.now += 1.01 * SERVICE_TIME_S / POLICY.idle_tenant_reserve
+        busy.clock.now += 1.01 * SERVICE_TIME_S / IDLE_TENANT_RESERVE
         assert busy.admit(stack, PLAIN, 0.3, OTHER) is None
         assert busy.admit(stack, PLAIN, 0.3, TENANT) is not None
 

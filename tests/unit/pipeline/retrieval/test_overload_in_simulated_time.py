@@ -14,7 +14,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.pipeline.retrieval.admission import Admission, AdmissionPolicy
+from serving.pipeline.retrieval.admission import IDLE_TENANT_RESERVE, Admission
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.support.builders import TENANT
 
@@ -186,7 +186,7 @@ async def _calling_again_at_once(callers: int, budget_s: float) -> Seen:
 def test_immediate_retries_leave_some_goodput() -> None:
     seen = run_in_virtual_time(_calling_again_at_once(64, 0.3))
 
-    assert seen.goodput_per_s >= 0.5 * AdmissionPolicy.idle_tenant_reserve * CAPACITY_PER_S
+    assert seen.goodput_per_s >= 0.5 * IDLE_TENANT_RESERVE * CAPACITY_PER_S
 
 
 async def _overloaded_and_then(share: float) -> Seen:
