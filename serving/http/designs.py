@@ -8,10 +8,9 @@ tenant need not name it, and others do so by `?tenant=`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
@@ -36,22 +35,19 @@ class DesignRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
+    verb: ClassVar[Literal["GET", "POST"]] = "POST"
+    path: ClassVar[str]
+    about: ClassVar[str]
+
     tenant: str = Field(default="", description="Needless with credentials of one tenant.")
 
+    def to_retrieve(self, path: Mapping[str, str]) -> dict[str, Any]:
+        """The fields of the RetrieveRequest that it becomes; `path` has those of its URL."""
+        raise NotImplementedError
 
-Asked = TypeVar("Asked", bound=DesignRequest)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Design(Generic[Asked]):
-    """An endpoint: its request, how that becomes a RetrieveRequest, and the answer."""
-
-    verb: Literal["GET", "POST"]
-    path: str
-    about: str
-    request: type[Asked]
-    to_retrieve: Callable[[Asked, Mapping[str, str]], dict[str, Any]]
-    to_answer: Callable[[Asked, retrieval_pb.RetrieveResponse], dict[str, Any]]
+    def to_answer(self, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+        """The answer of the design."""
+        raise NotImplementedError
 
 
 def design_routes(service: TriviumService) -> list[Route]:
@@ -59,17 +55,18 @@ def design_routes(service: TriviumService) -> list[Route]:
     return [Route(each.path, _endpoint(service, each), methods=[each.verb]) for each in DESIGNS]
 
 
-def _endpoint(service: TriviumService, design: Design[Any]) -> Endpoint:
+def _endpoint(service: TriviumService, design: type[DesignRequest]) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        asked = _read(design.request, await _fields(request))
+        asked = _read(design, await _fields(request))
         message: retrieval_pb.RetrieveRequest | Malformed
         if isinstance(asked, Malformed):
             message = asked
         else:
-            fields = {"tenant": asked.tenant, **design.to_retrieve(asked, request.path_params)}
+            fields = {"tenant": asked.tenant, **asked.to_retrieve(request.path_params)}
             message = from_value(fields, retrieval_pb.RetrieveRequest)
         response = await answer(service, "Retrieve", message, request)
-        return json_response(encoded(design.to_answer(asked, response)))
+        assert isinstance(asked, DesignRequest), "what is malformed has no answer; this is a bug"
+        return json_response(encoded(asked.to_answer(response)))
 
     return endpoint
 
@@ -91,11 +88,13 @@ async def _fields(request: Request) -> dict[str, Any] | Malformed:
     return {**fields, **given} if isinstance(given, dict) else Malformed("is no object of JSON")
 
 
-def _read(model: type[Asked], fields: dict[str, Any] | Malformed) -> Asked | Malformed:
+def _read(
+    design: type[DesignRequest], fields: dict[str, Any] | Malformed
+) -> DesignRequest | Malformed:
     if isinstance(fields, Malformed):
         return fields
     try:
-        return model.model_validate(fields)
+        return design.model_validate(fields)
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         return Malformed("; ".join(faults))
@@ -107,24 +106,22 @@ def _read(model: type[Asked], fields: dict[str, Any] | Malformed) -> Asked | Mal
 class ContextRequest(DesignRequest):
     """What a voice assistant asks for before somebody speaks."""
 
+    verb = "GET"
+    path = "/v1/context"
+    about = "The memory block for a prompt, and what is in it (annie)"
+
     query: str = Field(description="The question.")
     limit: int = Field(default=0, ge=0, le=MAX_LIMIT, description="0: the profile's.")
     profile: str = Field(default="annie", description="The ranking profile.")
 
+    def to_retrieve(self, path: Mapping[str, str]) -> dict[str, Any]:
+        return _with_block(self.query, self.limit, self.profile)
 
-def _context(asked: ContextRequest, path: Mapping[str, str]) -> dict[str, Any]:
-    del path
-    return _with_block(asked.query, asked.limit, asked.profile)
-
-
-def _context_answer(
-    asked: ContextRequest, response: retrieval_pb.RetrieveResponse
-) -> dict[str, Any]:
-    del asked
-    return {
-        "results": [_retrieval_result(hit) for hit in response.hits],
-        "context": response.briefing,
-    }
+    def to_answer(self, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+        return {
+            "results": [_retrieval_result(hit) for hit in response.hits],
+            "context": response.briefing,
+        }
 
 
 def _retrieval_result(hit: retrieval_pb.Hit) -> dict[str, Any]:
@@ -171,44 +168,44 @@ class ObjectFilters(BaseModel):
 class ObjectQuery(DesignRequest):
     """A question about objects, such as the symbols of a program."""
 
+    path = "/v1/query"
+    about = "Objects by meaning, relations and time (AMP)"
+
     text: str = Field(description="The question.")
     hybrid: bool = Field(default=True, description="False: by meaning alone.")
     limit: int = Field(default=10, ge=1, le=MAX_LIMIT)
     filters: ObjectFilters = ObjectFilters()
 
+    def to_retrieve(self, path: Mapping[str, str]) -> dict[str, Any]:
+        alone = [] if self.hybrid else [name for name in SOURCES if name != "dense"]
+        filters = self.filters
+        labels = [] if filters.project_id is None else [_label("project_id", filters.project_id)]
+        return {
+            "query": self.text,
+            "limit": self.limit,
+            "profile": "object_graph",
+            "explain": True,
+            "leg_overrides": [{"leg": name, "weight": 0} for name in alone],
+            "filter": {
+                "kinds": filters.object_types,
+                "labels": labels,
+                "created_at": _range(filters.created_after, filters.created_before),
+                "updated_at": _range(filters.updated_after, filters.updated_before),
+            },
+        }
 
-def _object_query(asked: ObjectQuery, path: Mapping[str, str]) -> dict[str, Any]:
-    del path
-    alone = [] if asked.hybrid else [name for name in SOURCES if name != "dense"]
-    filters = asked.filters
-    labels = [] if filters.project_id is None else [_label("project_id", filters.project_id)]
-    return {
-        "query": asked.text,
-        "limit": asked.limit,
-        "profile": "object_graph",
-        "explain": True,
-        "leg_overrides": [{"leg": name, "weight": 0} for name in alone],
-        "filter": {
-            "kinds": filters.object_types,
-            "labels": labels,
-            "created_at": _range(filters.created_after, filters.created_before),
-            "updated_at": _range(filters.updated_after, filters.updated_before),
-        },
-    }
-
-
-def _object_answer(asked: ObjectQuery, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
-    counts = {SOURCES[each.leg]: each.candidate_count for each in response.leg_reports}
-    total = response.statistics.candidate_count
-    return {
-        "results": [_object(hit) for hit in response.hits],
-        "total": total,
-        "limit": asked.limit,
-        "retrieval_stats": {
-            **{f"{source}_count": counts.get(source, 0) for source in SOURCES.values()},
-            "fused_count": total,
-        },
-    }
+    def to_answer(self, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+        counts = {SOURCES[each.leg]: each.candidate_count for each in response.leg_reports}
+        total = response.statistics.candidate_count
+        return {
+            "results": [_object(hit) for hit in response.hits],
+            "total": total,
+            "limit": self.limit,
+            "retrieval_stats": {
+                **{f"{source}_count": counts.get(source, 0) for source in SOURCES.values()},
+                "fused_count": total,
+            },
+        }
 
 
 def _object(hit: retrieval_pb.Hit) -> dict[str, Any]:
@@ -237,6 +234,9 @@ STAGES = {
 class HybridRequest(DesignRequest):
     """A question about the episodes of an agent, in two stages."""
 
+    path = "/agents/{agent_id}/retrieve-hybrid"
+    about = "Episodes of an agent, reranked by a cross-encoder"
+
     query: str = Field(description="The question.")
     coarse_top_k: int = Field(default=100, ge=1, le=MAX_DEPTH, description="The first stage.")
     rerank_top_k: int = Field(
@@ -244,48 +244,43 @@ class HybridRequest(DesignRequest):
     )
     use_reranking: bool = Field(default=True, description="False: the first stage alone.")
 
+    def to_retrieve(self, path: Mapping[str, str]) -> dict[str, Any]:
+        overrides: dict[str, Any] = {"legs": {"dense": {"depth": self.coarse_top_k}}}
+        if self.use_reranking:
+            overrides["rerank"] = {"head": self.rerank_top_k}
+        return {
+            **_of_agent(self.query, path),
+            "limit": self.rerank_top_k,
+            "profile": "two_stage" if self.use_reranking else "two_stage_baseline",
+            "profile_overrides": overrides,
+        }
+
+    def to_answer(self, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+        return {"results": [{**_episode(hit), "stage": STAGES[hit.stage]} for hit in response.hits]}
+
 
 class BaselineRequest(DesignRequest):
     """The first stage alone."""
 
+    path = "/agents/{agent_id}/retrieve-baseline"
+    about = "Episodes of an agent, by meaning alone"
+
     query: str = Field(description="The question.")
     top_k: int = Field(default=50, ge=1, le=MAX_LIMIT, description="The hits.")
 
+    def to_retrieve(self, path: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            **_of_agent(self.query, path),
+            "limit": self.top_k,
+            "profile": "two_stage_baseline",
+        }
 
-def _hybrid(asked: HybridRequest, path: Mapping[str, str]) -> dict[str, Any]:
-    overrides: dict[str, Any] = {"legs": {"dense": {"depth": asked.coarse_top_k}}}
-    if asked.use_reranking:
-        overrides["rerank"] = {"head": asked.rerank_top_k}
-    return {
-        **_of_agent(asked.query, path),
-        "limit": asked.rerank_top_k,
-        "profile": "two_stage" if asked.use_reranking else "two_stage_baseline",
-        "profile_overrides": overrides,
-    }
-
-
-def _baseline(asked: BaselineRequest, path: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        **_of_agent(asked.query, path),
-        "limit": asked.top_k,
-        "profile": "two_stage_baseline",
-    }
+    def to_answer(self, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+        return {"results": [_episode(hit) for hit in response.hits]}
 
 
 def _of_agent(query: str, path: Mapping[str, str]) -> dict[str, Any]:
     return {"query": query, "filter": {"labels": [_label("agent_id", path["agent_id"])]}}
-
-
-def _hybrid_answer(asked: HybridRequest, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
-    del asked
-    return {"results": [{**_episode(hit), "stage": STAGES[hit.stage]} for hit in response.hits]}
-
-
-def _baseline_answer(
-    asked: BaselineRequest, response: retrieval_pb.RetrieveResponse
-) -> dict[str, Any]:
-    del asked
-    return {"results": [_episode(hit) for hit in response.hits]}
 
 
 def _episode(hit: retrieval_pb.Hit) -> dict[str, Any]:
@@ -305,6 +300,9 @@ SORTED_BY: Mapping[str, dict[str, Any]] = {
 class RecallRequest(DesignRequest):
     """A question about memories."""
 
+    path = "/api/memories/recall"
+    about = "Memories by words, meaning and relations (hybrid recall)"
+
     query: str = Field(
         validation_alias=AliasChoices("query", "context"), description="The question."
     )
@@ -312,21 +310,17 @@ class RecallRequest(DesignRequest):
     category: str | None = Field(default=None, description="The kind of segments.")
     limit: int = Field(default=10, ge=1, le=MAX_LIMIT)
 
+    def to_retrieve(self, path: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            "query": self.query,
+            "limit": self.limit,
+            "profile": "hybrid_recall",
+            "profile_overrides": SORTED_BY[self.sort_by],
+            "filter": {"kinds": [] if self.category is None else [self.category]},
+        }
 
-def _recall(asked: RecallRequest, path: Mapping[str, str]) -> dict[str, Any]:
-    del path
-    return {
-        "query": asked.query,
-        "limit": asked.limit,
-        "profile": "hybrid_recall",
-        "profile_overrides": SORTED_BY[asked.sort_by],
-        "filter": {"kinds": [] if asked.category is None else [asked.category]},
-    }
-
-
-def _recall_answer(asked: RecallRequest, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
-    del asked
-    return {"memories": [{**_memory(hit.segment), "score": hit.score} for hit in response.hits]}
+    def to_answer(self, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+        return {"memories": [{**_memory(hit.segment), "score": hit.score} for hit in response.hits]}
 
 
 def _memory(segment: Segment) -> dict[str, Any]:
@@ -347,74 +341,29 @@ def _memory(segment: Segment) -> dict[str, Any]:
 class RecollectRequest(DesignRequest):
     """What a user has said to a coding agent."""
 
+    path = "/recollect"
+    about = "Episodes for the prompt of a coding agent (recollection)"
+
     prompt: str = Field(description="The prompt.")
     limit: int = Field(default=3, ge=1, le=MAX_LIMIT)
 
+    def to_retrieve(self, path: Mapping[str, str]) -> dict[str, Any]:
+        return _with_block(self.prompt, self.limit, "recollection")
 
-def _recollect(asked: RecollectRequest, path: Mapping[str, str]) -> dict[str, Any]:
-    del path
-    return _with_block(asked.prompt, asked.limit, "recollection")
-
-
-def _recollect_answer(
-    asked: RecollectRequest, response: retrieval_pb.RetrieveResponse
-) -> dict[str, Any]:
-    del asked
-    return {
-        "episodes": [{**_memory(hit.segment), "score": hit.score} for hit in response.hits],
-        "recollection": response.briefing,
-    }
+    def to_answer(self, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
+        return {
+            "episodes": [{**_memory(hit.segment), "score": hit.score} for hit in response.hits],
+            "recollection": response.briefing,
+        }
 
 
-DESIGNS: tuple[Design[Any], ...] = (
-    Design(
-        verb="GET",
-        path="/v1/context",
-        about="The memory block for a prompt, and what is in it (annie)",
-        request=ContextRequest,
-        to_retrieve=_context,
-        to_answer=_context_answer,
-    ),
-    Design(
-        verb="POST",
-        path="/v1/query",
-        about="Objects by meaning, relations and time (AMP)",
-        request=ObjectQuery,
-        to_retrieve=_object_query,
-        to_answer=_object_answer,
-    ),
-    Design(
-        verb="POST",
-        path="/agents/{agent_id}/retrieve-hybrid",
-        about="Episodes of an agent, reranked by a cross-encoder",
-        request=HybridRequest,
-        to_retrieve=_hybrid,
-        to_answer=_hybrid_answer,
-    ),
-    Design(
-        verb="POST",
-        path="/agents/{agent_id}/retrieve-baseline",
-        about="Episodes of an agent, by meaning alone",
-        request=BaselineRequest,
-        to_retrieve=_baseline,
-        to_answer=_baseline_answer,
-    ),
-    Design(
-        verb="POST",
-        path="/api/memories/recall",
-        about="Memories by words, meaning and relations (hybrid recall)",
-        request=RecallRequest,
-        to_retrieve=_recall,
-        to_answer=_recall_answer,
-    ),
-    Design(
-        verb="POST",
-        path="/recollect",
-        about="Episodes for the prompt of a coding agent (recollection)",
-        request=RecollectRequest,
-        to_retrieve=_recollect,
-        to_answer=_recollect_answer,
-    ),
+DESIGNS: tuple[type[DesignRequest], ...] = (
+    ContextRequest,
+    ObjectQuery,
+    HybridRequest,
+    BaselineRequest,
+    RecallRequest,
+    RecollectRequest,
 )
 
 

@@ -23,7 +23,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from serving.http.connect import methods
-from serving.http.designs import DESIGNS, Design
+from serving.http.designs import DESIGNS, DesignRequest
 from serving.http.plain import PLAIN_ROUTES, PlainRoute
 from serving.http.static import OPENAPI
 
@@ -113,10 +113,10 @@ def _plain(route: PlainRoute, comments: dict[str, str], schemas: dict[str, Any])
     return {**operation, "requestBody": _json_body(request)}
 
 
-def _design(design: Design[Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    schema = design.request.model_json_schema(ref_template=SCHEMAS + "{model}")
+def _design(design: type[DesignRequest], schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = design.model_json_schema(ref_template=SCHEMAS + "{model}")
     schemas.update(schema.pop("$defs", {}))
-    name = design.request.__name__
+    name = design.__name__
     in_path = [part[1:-1] for part in design.path.split("/") if part.startswith("{")]
     parameters: list[dict[str, Any]] = [
         {"name": each, "in": "path", "required": True, "schema": {"type": "string"}}
