@@ -20,7 +20,7 @@ from serving.composition.background import in_background
 from serving.composition.index import SpaceParts, complete_space, previous_space
 from serving.composition.models import open_reranker
 from serving.composition.projection import projecting as projections
-from serving.composition.stores import LANGUAGE, open_graph, open_postgres
+from serving.composition.stores import open_graph, open_postgres
 from serving.composition.traces import open_tracer
 from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
 from serving.config.settings import RayEnvironment, Settings, TracesEnvironment
@@ -197,7 +197,7 @@ def _use_cases(
         warmer=Warmer(retriever, postgres.names),
         explainer=AbsenceExplainer(Tracer(steps), postgres.store, spaces, graph),
         ingestor=Ingestor(
-            postgres.store, CapitalisedEntities(LANGUAGE), write_slots_of(settings), EnglishDates()
+            postgres.store, CapitalisedEntities(), write_slots_of(settings), EnglishDates()
         ),
         eraser=Eraser(postgres.store, postgres.lexical, spaces, graph, postgres.consistency),
         observer=Observer(

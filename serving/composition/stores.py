@@ -13,20 +13,14 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.dsn import parses
 from serving.adapters.postgres.connection.migrations import SchemaTooNewError
 from serving.adapters.postgres.migration import migrate
-from serving.adapters.postgres.tables.tenants import DEFAULT_TEXT_SEARCH_CONFIG
 from serving.adapters.postgres.words.rewriting import rewrite_outdated_words
 from serving.composition.background import in_background
 from serving.config.settings import Settings
 from serving.domain.errors import UnavailableError
-from serving.domain.languages import language_of
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
-
-LANGUAGE = language_of(DEFAULT_TEXT_SEARCH_CONFIG)
-"""The language of names and entities, for all tenants: the only one with words. Without words the
-rules for capitals would take the first word of a sentence for a name."""
 
 
 @asynccontextmanager
@@ -66,7 +60,7 @@ async def _migrate_when_reachable(dsn: str) -> None:
 @asynccontextmanager
 async def open_graph(settings: Settings) -> AsyncIterator[Neo4jGraph]:
     """Opens the driver of Neo4j, which connects when it is first used."""
-    graph = Neo4jGraph(graph_settings(settings), LANGUAGE)
+    graph = Neo4jGraph(graph_settings(settings))
     try:
         yield graph
     finally:

@@ -22,7 +22,6 @@ from serving.adapters.neo4j.search import Search, candidates
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.items.records import ItemId, ItemKind, TenantName
-from serving.domain.languages import ENGLISH, Language
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.leg_options import Walk
 from serving.domain.ranking.profile import Yields
@@ -78,12 +77,10 @@ class Neo4jGraph:
 
     Args:
         settings: How to connect.
-        language: The language of the questions.
     """
 
-    def __init__(self, settings: Neo4jSettings, language: Language = ENGLISH) -> None:
+    def __init__(self, settings: Neo4jSettings) -> None:
         self._settings = settings
-        self._language = language
         self._opened: neo4j.AsyncDriver | None = None
         self._has_schema = False
         self._preparing: asyncio.Task[None] | None = None
@@ -197,7 +194,7 @@ class Neo4jGraph:
     async def _search_by_names(
         self, query: Query, search: Search, deadline: Deadline
     ) -> list[Candidate]:
-        spans = question_spans(query.text, self._language)
+        spans = question_spans(query.text)
         found = await self._find(search, spans, deadline)
         if found is None:
             spans = await self._near_spans(query, deadline)
@@ -218,13 +215,13 @@ class Neo4jGraph:
 
     async def _near_spans(self, query: Query, deadline: Deadline) -> list[NamedSpan]:
         tenant = query.scope.tenant
-        lucene = near_names_query(tenant, query.text, self._language)
+        lucene = near_names_query(tenant, query.text)
         if lucene is None:
             return []
         parameters: Row = {"tenant": tenant, "lucene": lucene}
         records = await self._run(walks.NEAR_NAMES, parameters, deadline.remaining())
         names = cast(list[str], records[0][0])
-        return near_spans(query.text, names, self._language)
+        return near_spans(query.text, names)
 
     # ------------------------------------------------------------ writing
 

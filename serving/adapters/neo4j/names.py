@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from serving.domain.items.text import WORD, name_key, name_words
-from serving.domain.languages import ENGLISH, Language
+from serving.domain.languages import ENGLISH
 
 MAX_NAME_WORDS = 8
 """The longest name looked up. With 5, the graph leg alone loses 7 points of recall@10 on the dev
@@ -67,7 +67,7 @@ def tenant_token(tenant: str) -> str:
     return "t" + blake2b(tenant.encode(), digest_size=12).hexdigest()
 
 
-def question_spans(question: str, language: Language = ENGLISH) -> list[NamedSpan]:
+def question_spans(question: str) -> list[NamedSpan]:
     """The distinct runs of up to `MAX_NAME_WORDS` words, longest first; none of stop words only.
 
     A span's weight is its number of words, since longer names are more specific.
@@ -77,19 +77,19 @@ def question_spans(question: str, language: Language = ENGLISH) -> list[NamedSpa
     for length in range(min(MAX_NAME_WORDS, len(words)), 0, -1):
         for start in range(len(words) - length + 1):
             run = words[start : start + length]
-            if not language.stop_words.issuperset(run):
+            if not ENGLISH.stop_words.issuperset(run):
                 named = " ".join(run)
                 spans.setdefault(named, NamedSpan(named, float(length), start, start + length))
     return list(spans.values())
 
 
-def near_names_query(tenant: str, question: str, language: Language = ENGLISH) -> str | None:
+def near_names_query(tenant: str, question: str) -> str | None:
     """The Lucene query for the tenant's names that share words with the question.
 
     Words may differ by one letter. None if the question has no content word. Words are lower-case
     letters and digits, so they contain no Lucene operators.
     """
-    words = content_words(question, language)
+    words = content_words(question)
     if not words:
         return None
     terms = " ".join(
@@ -99,21 +99,19 @@ def near_names_query(tenant: str, question: str, language: Language = ENGLISH) -
     return f"+tenant_token:{tenant_token(tenant)} +({terms})"
 
 
-def content_words(text: str, language: Language = ENGLISH) -> list[str]:
+def content_words(text: str) -> list[str]:
     """The distinct words that are not stop words, split like Lucene's analyzer does."""
     words = [word for run in name_words(text) for word in run.split("_") if WORD.fullmatch(word)]
     distinct = dict.fromkeys(words[:MAX_QUESTION_WORDS])
-    return [word for word in distinct if word not in language.stop_words]
+    return [word for word in distinct if word not in ENGLISH.stop_words]
 
 
-def near_spans(
-    question: str, names: Iterable[str], language: Language = ENGLISH
-) -> list[NamedSpan]:
+def near_spans(question: str, names: Iterable[str]) -> list[NamedSpan]:
     """The names whose words are mostly in the question, best first; `names` are `entity_words`."""
-    asked = frozenset(content_words(question, language))
+    asked = frozenset(content_words(question))
     spans = []
     for name in names:
-        words = content_words(name, language)
+        words = content_words(name)
         shared = sum(
             word in asked or any(one_letter_apart(word, other) for other in asked) for word in words
         )

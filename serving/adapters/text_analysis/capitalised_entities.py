@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from serving.domain.items.records import Segment
 from serving.domain.items.text import WORD, name_key
-from serving.domain.languages import ENGLISH, FUNCTION_WORDS, Language
+from serving.domain.languages import ENGLISH, FUNCTION_WORDS
 from serving.domain.words.scripts import UNSPACED_RUN
 
 MAX_NAMES = 64
@@ -84,12 +84,9 @@ class _Run(NamedTuple):
 class CapitalisedEntities:
     """`EntityExtractor` by capitalisation and known names.
 
-    Args:
-        language: The language of the texts.
+    The words that it knows are English, for all tenants: without words the first one of a sentence
+    would be taken for a name.
     """
-
-    def __init__(self, language: Language = ENGLISH) -> None:
-        self._language = language
 
     def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
         """The speaker, then the distinct names in title and text, in their order.
@@ -101,29 +98,29 @@ class CapitalisedEntities:
         if speaker := name_key(segment.speaker):
             names[speaker] = segment.speaker
         for text in (segment.title, segment.text):
-            for found in _names_in(text, known_names, self._language) if text else ():
+            for found in _names_in(text, known_names) if text else ():
                 if len(found.name.encode()) <= MAX_NAME_BYTES:
                     names.setdefault(name_key(found.name), found.name)
         return tuple(names.values())[:MAX_NAMES]
 
 
-def _names_in(text: str, known_names: Mapping[str, str], language: Language) -> list[_Found]:
+def _names_in(text: str, known_names: Mapping[str, str]) -> list[_Found]:
     unspaced = list(_unspaced(text, known_names)) if known_names and not text.isascii() else []
-    text = language.possessive.sub(_BREAK, unicodedata.normalize("NFKC", text))
-    words = list(_words(text, language))
-    found = unspaced + (list(_known(words, known_names, language)) if known_names else [])
+    text = ENGLISH.possessive.sub(_BREAK, unicodedata.normalize("NFKC", text))
+    words = list(_words(text))
+    found = unspaced + (list(_known(words, known_names)) if known_names else [])
     if not _is_all_caps(text, words):
-        found += _proper_names(text, words, language)
+        found += _proper_names(text, words)
     return sorted(found, key=lambda name: name.start)
 
 
-def _words(text: str, language: Language) -> Iterator[_Word]:
+def _words(text: str) -> Iterator[_Word]:
     end, key, opens, joined = 0, "", True, False
     for match in WORD.finditer(text):
         start, written = match.start(), match.group()
         gap = text[end:start]
         if end:
-            opens, joined = _after(key, gap, language)
+            opens, joined = _after(key, gap)
         before, after = _signs(text, end, start, match.end())
         end, key = match.end(), name_key(written)
         yield _Word(
@@ -145,11 +142,11 @@ def _folded(gap: str) -> str:
     return gap if gap == " " or _BREAK in gap else _SPACES.sub(" ", gap.casefold())
 
 
-def _after(word: str, gap: str, language: Language) -> tuple[bool, bool]:
+def _after(word: str, gap: str) -> tuple[bool, bool]:
     """Whether a sentence starts after the gap, and whether a name may continue over it."""
     if gap == " ":
         return False, True
-    if gap in _JOINING_ABBREVIATED and (len(word) == 1 or word in language.abbreviations):
+    if gap in _JOINING_ABBREVIATED and (len(word) == 1 or word in ENGLISH.abbreviations):
         return False, True
     return _SENTENCE_END.search(gap) is not None, gap in _JOINING
 
@@ -171,13 +168,11 @@ def _is_all_caps(text: str, words: Sequence[_Word]) -> bool:
 # ---------------------------------------------------------------- known names
 
 
-def _known(
-    words: Sequence[_Word], known_names: Mapping[str, str], language: Language
-) -> Iterator[_Found]:
+def _known(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_Found]:
     """The known names among the runs of words: the longest at each place, without overlaps."""
     longest: dict[int, _Run] = {}
     for run in _known_runs(words, known_names):
-        if run.length > 1 or _is_name(words[run.place], language):
+        if run.length > 1 or _is_name(words[run.place]):
             longest[run.place] = run
     end = 0
     for place, run in sorted(longest.items()):
@@ -233,50 +228,50 @@ def _spellings(run: str, first: _Word, last: _Word) -> Iterator[str]:
         yield run
 
 
-def _is_name(word: _Word, language: Language) -> bool:
+def _is_name(word: _Word) -> bool:
     """Whether a known name is used as a name: Will, but not will."""
-    ordinary = word.key in language.not_names or word.key in language.openings
+    ordinary = word.key in ENGLISH.not_names or word.key in ENGLISH.openings
     return not ordinary or (word.capitalised and not word.opens)
 
 
 # ---------------------------------------------------------------- capitals
 
 
-def _proper_names(text: str, words: Sequence[_Word], language: Language) -> Iterator[_Found]:
+def _proper_names(text: str, words: Sequence[_Word]) -> Iterator[_Found]:
     """The runs of capitalised words, including connectors between them."""
     within = {word.key for word in words if word.capitalised and not word.opens}
     place = 0
     while place < len(words):
         first = words[place]
-        if not _starts_name(first, language):
+        if not _starts_name(first):
             place += 1
             continue
-        end = _end_of_name(words, place, language)
+        end = _end_of_name(words, place)
         name = text[first.start : words[end - 1].end]
         if words[end - 1].after.startswith(_OF_THE_NAME):
             name += words[end - 1].after
-        if end - place > 1 or (len(name) > 1 and _named_alone(first, name, within, language)):
+        if end - place > 1 or (len(name) > 1 and _named_alone(first, name, within)):
             yield _Found(first.start, name)
         place = end
 
 
-def _starts_name(word: _Word, language: Language) -> bool:
-    if not word.capitalised or word.key in language.not_names:
+def _starts_name(word: _Word) -> bool:
+    if not word.capitalised or word.key in ENGLISH.not_names:
         return False
-    return not (word.opens and word.key in language.openings)
+    return not (word.opens and word.key in ENGLISH.openings)
 
 
-def _named_alone(word: _Word, written: str, within: set[str], language: Language) -> bool:
+def _named_alone(word: _Word, written: str, within: set[str]) -> bool:
     """Whether the capital of a single word is due to more than its place in the sentence.
 
     In a language whose ordinary words are known, a word that is none of them is a name.
     """
     if not word.opens or word.key in within or written[1:] != written[1:].lower():
         return True
-    return not (word.key in FUNCTION_WORDS or language.is_ordinary(word.key))
+    return not (word.key in FUNCTION_WORDS or ENGLISH.is_ordinary(word.key))
 
 
-def _end_of_name(words: Sequence[_Word], place: int, language: Language) -> int:
+def _end_of_name(words: Sequence[_Word], place: int) -> int:
     """The end of the name that starts at a place; connectors must precede a capital."""
     end = place + 1
     ahead = end
@@ -284,9 +279,9 @@ def _end_of_name(words: Sequence[_Word], place: int, language: Language) -> int:
         word = words[ahead]
         ahead += 1
         if word.capitalised:
-            if word.key in language.not_names and word.key not in language.calendar:
+            if word.key in ENGLISH.not_names and word.key not in ENGLISH.calendar:
                 break
             end = ahead
-        elif word.key not in language.connectors or ahead - end > MAX_CONNECTORS:
+        elif word.key not in ENGLISH.connectors or ahead - end > MAX_CONNECTORS:
             break
     return end

@@ -1,54 +1,26 @@
 """Languages: the words that parts of the service know, one file a language.
 
 A tenant's language is its `text_search_config`, the name of a stemmer (`stems.py`). A language
-without a file has stems and no words.
+without a file has stems and no words. English has rules of its own besides words (`english.py`).
 """
 
 from collections.abc import Set as AbstractSet
+from importlib import resources
 
-from serving.domain.languages.arabic import ARABIC
-from serving.domain.languages.danish import DANISH
-from serving.domain.languages.dutch import DUTCH
 from serving.domain.languages.english import ENGLISH
-from serving.domain.languages.finnish import FINNISH
-from serving.domain.languages.french import FRENCH
-from serving.domain.languages.german import GERMAN
-from serving.domain.languages.hindi import HINDI
-from serving.domain.languages.hungarian import HUNGARIAN
-from serving.domain.languages.italian import ITALIAN
-from serving.domain.languages.language import Language
-from serving.domain.languages.norwegian import NORWEGIAN
-from serving.domain.languages.portuguese import PORTUGUESE
-from serving.domain.languages.russian import RUSSIAN
-from serving.domain.languages.spanish import SPANISH
+from serving.domain.languages.language import NEVER, Language, read_language
 from serving.domain.languages.stems import LANGUAGE_NAMES, stemmer_of
-from serving.domain.languages.swedish import SWEDISH
-from serving.domain.languages.turkish import TURKISH
 
-_LANGUAGES = {
-    language.name: language
-    for language in (
-        ARABIC,
-        DANISH,
-        DUTCH,
-        ENGLISH,
-        FINNISH,
-        FRENCH,
-        GERMAN,
-        HINDI,
-        HUNGARIAN,
-        ITALIAN,
-        NORWEGIAN,
-        PORTUGUESE,
-        RUSSIAN,
-        SPANISH,
-        SWEDISH,
-        TURKISH,
-    )
+_FILES = {
+    file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+    for file in resources.files(__name__).iterdir()
+    if file.name.endswith(".toml")
+}
+_LANGUAGES = {"english": ENGLISH} | {
+    name: read_language(name, file) for name, file in sorted(_FILES.items())
 }
 
-
-_WITH_CHANGES = (ENGLISH, DUTCH, FRENCH, GERMAN, SPANISH)
+_WITH_CHANGES = [each for each in _LANGUAGES.values() if each.changes is not NEVER]
 
 
 def language_of_words(words: AbstractSet[str]) -> Language:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import digits
 
-_NEVER = re.compile(r"(?!)")
+NEVER = re.compile(r"(?!)")
+"""Finds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,19 @@ class Language:
     stop_words: frozenset[str] = frozenset()
     not_names: frozenset[str] = frozenset()
     ordinary_words: frozenset[str] = frozenset()
-    ordinary_forms: re.Pattern[str] = _NEVER
+    ordinary_forms: re.Pattern[str] = NEVER
     openings: frozenset[str] = frozenset()
     calendar: frozenset[str] = frozenset()
     connectors: frozenset[str] = frozenset()
     abbreviations: frozenset[str] = frozenset()
-    possessive: re.Pattern[str] = _NEVER
+    possessive: re.Pattern[str] = NEVER
     months: tuple[str, ...] = ()
     weekdays: tuple[str, ...] = ()
-    changes: re.Pattern[str] = _NEVER
-    past: re.Pattern[str] = _NEVER
-    single: re.Pattern[str] = _NEVER
+    changes: re.Pattern[str] = NEVER
+    past: re.Pattern[str] = NEVER
+    single: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
-    questions: re.Pattern[str] = _NEVER
+    questions: re.Pattern[str] = NEVER
     digits: Mapping[str, str] = field(default_factory=lambda: digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
@@ -89,3 +91,28 @@ def any_of(words: str, more: str = "", flags: re.RegexFlag = re.IGNORECASE) -> r
     """Finds one of the words, or what else `more` matches; "_" is a blank within one."""
     parts = [word.replace("_", " ") for word in words.split()]
     return re.compile(rf"\b(?:{'|'.join([*parts, *([more] if more else [])])})\b", flags)
+
+
+def read_language(name: str, file: str) -> Language:
+    """The language of a file in TOML, whose fields are those of `Language`.
+
+    Its function words name nothing either. Lists are separated by blanks; in those of `changes`,
+    `past`, `single` and `values` each is a pattern (`any_of`).
+    """
+    given = tomllib.loads(file)
+    words = word_set(given["function_words"])
+    return Language(
+        name,
+        function_words=words,
+        stop_words=words,
+        not_names=words,
+        changes=any_of(given["changes"], flags=re.NOFLAG) if "changes" in given else NEVER,
+        past=any_of(given["past"]) if "past" in given else NEVER,
+        single=any_of(given["single"]) if "single" in given else NEVER,
+        values=tuple(
+            (any_of(each["asks"]), any_of(each["has"])) for each in given.get("values", ())
+        ),
+        digits=digits_of(given["digits"]),
+        repeats=given.get("repeats", {}),
+        lower=given.get("lower", {}),
+    )
