@@ -163,10 +163,6 @@ bench-scale: $(VENV)/.dev ## Measure one tenant as it grows, and many small ones
 bench-index: $(VENV)/.dev ## Measure the vector index on the CPU; DATA="DIR DIR" adds the texts of sets
 	@$(BIN)/python -m bench.index.searches $(DATA)
 
-.PHONY: bench-fill
-bench-fill: $(VENV)/.dev ## Measure how fast the vector index is filled from PostgreSQL
-	@$(BIN)/python -m bench.index.fill --rows 1000000
-
 .PHONY: bench-peers
 bench-peers: $(PEERS)/.peers ## Compare other libraries with the service, in turns; DATA=FOLDER names a set
 	@LANCEDB_LOG=error $(PEERS)/bin/python -m bench.peers $(if $(DATA),--data $(DATA))
@@ -188,10 +184,6 @@ quality-gate: $(VENV)/.dev ## Compare the quality of answers to the shipped slic
 .PHONY: quality-gate-store
 quality-gate-store: $(VENV)/.dev ## Store new scores for quality-gate, after an intended change
 	@$(BIN)/python -m bench.quality --out bench/results/gate --store bench/quality/slices/expected.jsonl
-
-.PHONY: tune
-tune: $(VENV)/.dev ## Search a better default profile; DATA="DIR DIR" names sets (default: the shipped slices)
-	@$(BIN)/python -m bench.quality.tune $(DATA)
 
 .PHONY: bench-baseline
 bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/results/FOLDER ..."

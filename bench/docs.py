@@ -99,17 +99,6 @@ def rebuilds_table(records: Sequence[Record]) -> str:
     return table_of(select(records, "index while it is rebuilt"), columns)
 
 
-def fill_table(records: Sequence[Record]) -> str:
-    """An index filled from PostgreSQL."""
-    columns = {
-        "rows": value("parameters", "rows"),
-        "dimension": value("parameters", "dimension"),
-        "seconds until it serves": value("measured", "seconds"),
-        "rows/s": value("throughput_per_s"),
-    }
-    return table_of(records, columns)
-
-
 def gpu_networks_table(records: Sequence[Record]) -> str:
     """A line for each network and batch: the service, without CUDA graphs, and transformers."""
     rows = []
@@ -187,7 +176,6 @@ TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "chaos": chaos_table,
     "cpu": cpu_table,
     "faults": faults_table,
-    "fill": fill_table,
     "fuzz": fuzz_table,
     "ghz": ghz_table,
     "gpu-index": gpu_index_table,
